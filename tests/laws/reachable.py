@@ -59,7 +59,7 @@ WRITTEN = {
     "PoissonPosterior": {"start", "moves", "plug_in", "rates_shape", "rates_rate", "seed", "centre", "scale"},
     "MixedPosterior": {
         "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
-        "answers", "levels", "centre", "scale", "draws", "plug_in",
+        "answers", "levels", "centre", "scale", "draws", "marginals", "plug_in",
     },
     "FactorialPosterior": {
         "start", "moves", "step", "plug_in", "mean", "spread", "scale", "dof", "centre", "whitening",

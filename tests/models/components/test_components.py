@@ -229,13 +229,16 @@ def test_noisy_marginals_are_counts(noise):
 @of_kinds
 def test_components_begin_around_the_marginals(kind):
     marginals = kind.bins.indicators(kind.cells(table(kind, 500))).sum(axis=0)
-    draws = np.random.default_rng(0).standard_normal((K, 1 + kind.width))
-    totals = kind.begun(600.0, marginals, draws)
+    offsets = 0.05 * np.random.default_rng(0).standard_normal((K, len(kind.means)))
+    totals = kind.begun(600.0, marginals, offsets)
     np.testing.assert_allclose(totals[:, 0], 200.0)
-    natural = kind.natural(kind.posterior(totals), True)
-    assert np.linalg.matrix_rank(natural - natural.mean(axis=0)) == K - 1
-    same = kind.begun(600.0, marginals, draws[:1])
-    np.testing.assert_allclose(same, kind.begun(600.0, marginals, -draws[:1]), atol=1e-12)  # a single one has no start
+    alike = kind.begun(600.0, marginals, np.zeros_like(offsets))
+    moved = (totals - alike)[:, 1 + kind.means]
+    np.testing.assert_allclose(moved, 200.0 * offsets, rtol=1e-9, atol=1e-9)
+    natural = kind.natural(kind.posterior(alike), True)
+    np.testing.assert_allclose(natural, np.broadcast_to(natural[0], natural.shape))
+    far = kind.begun(600.0, marginals, 1e3 * offsets)
+    assert np.isfinite(kind.natural(kind.posterior(far), True)).all()
 
 
 @of_kinds

@@ -22,7 +22,7 @@ __all__ = ["Categories"]
 
 _LEAST = 1e-300  # of a probability, before its logarithm
 _LEAST_PRIOR = 1e-12  # of EM
-_SPREAD = 0.5  # of the first tables around the marginals, on the scale of logarithms
+_LEAST_SHARE = 0.1  # of a marginal, in a component that begins
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,10 @@ class Categories(Component):
     def bins(self) -> Bins:
         return bins_of_levels(self.levels)
 
+    @property
+    def means(self) -> np.ndarray:
+        return np.arange(self.width)
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")
         is_code = (cells >= 0.0) & (cells < self.levels) & (cells == np.floor(cells))  # false for NaN
@@ -74,10 +78,10 @@ class Categories(Component):
         counts = denoise_counts(np.ascontiguousarray(totals[:, 1:]), np.ascontiguousarray(noise_std[:, 1:]))[0]
         return np.hstack([totals[:, :1], counts])
 
-    def begun(self, size: float, marginals: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        K = len(draws)
-        spread = _SPREAD if K > 1 else 0.0
-        return np.hstack([np.full((K, 1), size / K), marginals * np.exp(spread * draws[:, 1:]) / K])
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        share = np.full((len(offsets), 1), size / len(offsets))
+        counts = np.maximum(marginals / len(offsets) + share * offsets, _LEAST_SHARE * marginals / len(offsets))
+        return np.hstack([share, counts])
 
     def divergence(self, posterior: tuple[Dirichlet, ...]) -> float:
         priors = (Dirichlet(np.full(part.concentration.shape, self.prior)) for part in posterior)

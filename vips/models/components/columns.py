@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from vips.models.components.bins import Bins, joined
+from vips.models.components.categories import Categories
 from vips.models.components.component import Component
 
 __all__ = ["Columns"]
@@ -41,6 +42,11 @@ class Columns(Component):
     def bins(self) -> Bins:
         return joined([part.bins for part in self.parts])
 
+    @property
+    def means(self) -> np.ndarray:
+        starts = np.cumsum([0, *(part.width for part in self.parts)])[:-1]
+        return np.concatenate([start + part.means for part, start in zip(self.parts, starts, strict=True)])
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         """In the order of the parts, in which all other methods take them."""
         return np.hstack([part.cells(values[:, list(at)]) for part, at in zip(self.parts, self.places, strict=True)])
@@ -63,12 +69,11 @@ class Columns(Component):
     def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
         return _together([part.denoised(totals[:, of], noise_std[:, of]) for part, of in self._of_totals()])
 
-    def begun(self, size: float, marginals: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         of_bins = np.split(marginals, self._ends_of_bins())
-        return _together([
-            part.begun(size, counts, draws[:, of])
-            for (part, of), counts in zip(self._of_totals(), of_bins, strict=True)
-        ])  # fmt: skip
+        of_means = np.split(offsets, np.cumsum([len(part.means) for part in self.parts])[:-1], axis=1)
+        parts = zip(self.parts, of_bins, of_means, strict=True)
+        return _together([part.begun(size, counts, offset) for part, counts, offset in parts])
 
     def divergence(self, posterior: tuple) -> float:
         return sum(part.divergence(of_part) for part, of_part in zip(self.parts, posterior, strict=True))
@@ -84,6 +89,11 @@ class Columns(Component):
         of_bins = np.split(marginals, self._ends_of_bins())
         parts = tuple(part.framed(counts) for part, counts in zip(self.parts, of_bins, strict=True))
         return replace(self, parts=parts)
+
+    def columns_of_means(self) -> np.ndarray:
+        """For each of the ``means`` its column, counted in the order of the parts."""
+        sizes = [part.bins.sizes if isinstance(part, Categories) else [1] * part.n_columns for part in self.parts]
+        return np.repeat(np.arange(self.n_columns), np.concatenate(sizes))
 
     def _of_cells(self) -> Iterator[tuple[Component, slice]]:
         """Each part, and its cells."""

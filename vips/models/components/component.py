@@ -46,11 +46,14 @@ class Component(ABC):
         Of T(x).
     bins : Bins
         Public bins of each column, in which marginals are counted.
+    means : ndarray of int
+        Which numbers of T(x) say where a row is: means of them tell components apart.
     """
 
     n_columns: int
     width: int
     bins: Bins
+    means: np.ndarray
 
     @abstractmethod
     def cells(self, values: np.ndarray) -> np.ndarray:
@@ -80,7 +83,7 @@ class Component(ABC):
         """
 
     @abstractmethod
-    def begun(self, size: float, marginals: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Totals of components around the marginals, shape (K, 1 + width), each with a K-th of ``size`` records.
 
         Parameters
@@ -88,8 +91,8 @@ class Component(ABC):
         size : float
         marginals : ndarray of shape (sum of bins.sizes,)
             Counts, ≥ 0.
-        draws : ndarray of shape (K, 1 + width)
-            Standard normal, public.
+        offsets : ndarray of shape (K, len(means))
+            How far the ``means`` of each component are from those of all records.
         """
 
     @abstractmethod

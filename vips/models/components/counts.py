@@ -29,7 +29,6 @@ __all__ = ["Counts"]
 _BINS = 32  # of a column
 _LEAST = 1e-12  # of shape and rate of a posterior, which EM without records would leave at 0
 _LEAST_RATE = 1e-3  # of a private component, as a share of the mean of all
-_SPREAD = 0.5  # of the first components, in standard deviations of the marginals
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,10 @@ class Counts(Component):
     def bins(self) -> Bins:
         return bins_of_counts(self.max_count, self.n_bins)
 
+    @property
+    def means(self) -> np.ndarray:
+        return np.arange(self.n_columns, 2 * self.n_columns)
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")
         cells[~(np.isfinite(cells) & (cells >= 0.0) & (cells == np.floor(cells)))] = np.nan
@@ -101,10 +104,8 @@ class Counts(Component):
         seen = size - missing
         return self._totals(seen, missing, shrunken_means(total, seen, std))
 
-    def begun(self, size: float, marginals: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        K, d = len(draws), self.n_columns
-        spread = _SPREAD if K > 1 else 0.0
-        return self._totals(np.full((K, 1), size / K), np.zeros((K, d)), spread * draws[:, 1 + d :])
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        return self._totals(np.full((len(offsets), 1), size / len(offsets)), np.zeros_like(offsets), offsets)
 
     def divergence(self, posterior: Gamma) -> float:
         return float(np.sum(posterior.kl(Gamma(self.shape, self.rate))))

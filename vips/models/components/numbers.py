@@ -27,7 +27,6 @@ __all__ = ["NormalGamma", "Numbers"]
 _BINS = 32  # of a column
 _LEAST = 1e-12  # of a count that EM without records would leave at 0
 _LEAST_VARIANCE = 1e-6  # of a component, as a share of that of all records
-_SPREAD = 0.5  # of the first components, in standard deviations of the marginals
 _ROOT = np.sqrt(2.0)
 _LOG_2_PI = np.log(2.0 * np.pi)
 
@@ -115,6 +114,10 @@ class Numbers(Component):
     def bins(self) -> Bins:
         return bins_of_numbers(self.low, self.high, self.n_bins)
 
+    @property
+    def means(self) -> np.ndarray:
+        return np.arange(self.n_columns, 2 * self.n_columns)
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")
         cells[~np.isfinite(cells)] = np.nan
@@ -154,11 +157,9 @@ class Numbers(Component):
         variance = shrunken_variances(about, seen, about_std)
         return np.hstack([size, missing, seen * mean, seen * (variance + np.square(mean) - 1.0) / _ROOT])
 
-    def begun(self, size: float, marginals: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        K, d = len(draws), self.n_columns
-        mean = (_SPREAD if K > 1 else 0.0) * draws[:, 1 + d : 1 + 2 * d]
-        share = np.full((K, 1), size / K)
-        return np.hstack([share, np.zeros((K, d)), share * mean, share * np.square(mean) / _ROOT])
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        share = np.full((len(offsets), 1), size / len(offsets))
+        return np.hstack([share, np.zeros_like(offsets), share * offsets, share * np.square(offsets) / _ROOT])
 
     def divergence(self, posterior: NormalGamma) -> float:
         ratio = self.prior / posterior.mean_precision

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vips._compute.blas import eigh
 from vips._compute.rowwise import rowwise_product
 from vips._extras import imported
 from vips._printable import printable, strings_for_pandas
@@ -48,7 +49,12 @@ from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["MixedLatentClassAnalysis", "MixedPosterior"]
 
-_FIRST_STEPS = 4  # with the marginals, at most
+_FIRST_STEPS = 4  # with the marginals, and with the moments, at most
+_MOST_MEANS, _SPREAD = (
+    1_000,
+    0.5,
+)  # where classes begin in the directions of the moments; else, how far from the marginals
+_ITERATIONS = 20  # of the directions
 _LIMIT = 4.0  # standard deviations from the mean, of a number or count in a private fit
 _CLIP = 1.0  # of the norm of a record whose numbers and counts are one standard deviation from the mean
 _LEAST_PRIOR = 1e-12  # of EM
@@ -72,8 +78,10 @@ class MixedPosterior:
         For each column of categories, ``concentration`` of shape (K, L_j).
     frame : Frame
         Public coordinates of the columns of numbers, and of those of counts after them.
-    draws : ndarray of shape (K, 1 + width)
+    draws : ndarray of shape (K, n_means)
         Public, from which classes begin.
+    marginals : ndarray of shape (n_bins,)
+        Denoised counts in the bins of all columns.
     plug_in : bool
         Whether E-steps take the means, as EM and private fits do, instead of expected logarithms.
     """
@@ -84,6 +92,7 @@ class MixedPosterior:
     answers: tuple[Dirichlet, ...]
     frame: Frame
     draws: np.ndarray
+    marginals: np.ndarray
     plug_in: bool
 
     def __repr__(self) -> str:
@@ -110,11 +119,12 @@ class MixedPosterior:
         numbers = {} if self.numbers is None else self.numbers.to_arrays()
         counts = {} if self.counts is None else self.counts.to_arrays()
         tables = [part.concentration for part in self.answers]
-        arrays = {"weights": self.weights.concentration, "draws": self.draws, "plug_in": np.array(self.plug_in)}
+        arrays = {"weights": self.weights.concentration, "draws": self.draws, "marginals": self.marginals}
         arrays |= {f"numbers_{name}": value for name, value in numbers.items()}
         arrays |= {f"counts_{name}": value for name, value in counts.items()}
         arrays |= {"answers": np.hstack([np.empty((len(self.draws), 0)), *tables])}
-        return arrays | {"levels": np.array([table.shape[1] for table in tables], np.int64)} | vars(self.frame)
+        levels = np.array([table.shape[1] for table in tables], np.int64)
+        return arrays | {"levels": levels, "plug_in": np.array(self.plug_in)} | vars(self.frame)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixedPosterior:
@@ -134,7 +144,8 @@ class MixedPosterior:
             raise ValueError("the posterior's numbers of levels do not fit to its answers")
         if not (np.isfinite(frame.centre).all() and np.isfinite(frame.scale).all() and (frame.scale > 0.0).all()):
             raise ValueError("the posterior's coordinates are none")
-        if not np.isfinite(arrays["draws"]).all() or arrays["plug_in"].dtype.kind != "b":
+        is_finite = np.isfinite(arrays["draws"]).all() and np.isfinite(arrays["marginals"]).all()
+        if not is_finite or arrays["plug_in"].dtype.kind != "b":
             raise ValueError("the posterior's start is none")
         return cls(
             Dirichlet(arrays["weights"]),
@@ -143,6 +154,7 @@ class MixedPosterior:
             tuple(map(Dirichlet, np.split(arrays["answers"], np.cumsum(levels)[:-1], axis=1))) if len(levels) else (),
             frame,
             arrays["draws"],
+            arrays["marginals"],
             bool(arrays["plug_in"]),
         )
 
@@ -159,7 +171,7 @@ class MixedPosterior:
             raise ValueError("the posterior's 'levels' are not the model's")
 
 
-_OF_COLUMNS = ("levels", "centre", "scale", "plug_in")  # all other arrays have a row for each class
+_OF_COLUMNS = ("levels", "centre", "scale", "marginals", "plug_in")  # all other arrays have a row for each class
 
 
 class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel):
@@ -185,8 +197,8 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         Variational Bayes, or maximum likelihood by EM, which ignores the priors. E-steps of private fits take posterior means
         with either.
     privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit: 100 steps with all records. The first steps count the marginals, and classes begin around
-        them, so a plan needs several steps.
+        None is a non-private fit: 100 steps with all records. The first steps release marginals and second moments, at which
+        classes begin, so a plan needs several steps.
     schedule : RobbinsMonro, callable or None
         Step sizes of the classes' steps, as a function of 2, 3, …; that of the first is 1. None: see :meth:`step_size`.
     clip_share : float
@@ -284,7 +296,7 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
             raise ValueError(f"X has {self.n_features_in_} columns, but {len(self._declared())} are declared.")
 
     def blocks(self) -> dict[str, Block]:
-        return self._blocks_of_marginals() | self._blocks_of_classes()
+        return self._blocks_of_marginals() | self._blocks_of_moments() | self._blocks_of_classes()
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], MixedPosterior]:
         """The prior, and public draws from which the classes begin."""
@@ -293,27 +305,37 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         return average, replace(posterior, draws=rng.standard_normal(posterior.draws.shape))
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Marginals of all columns, and then classes, which begin around them."""
+        """Marginals of all columns; second moments, which say in which directions classes differ; and then the classes."""
         is_exact = not self.is_private and self._plan().sampling_rate == 1.0
         n_first = 1 if is_exact else max(min(_FIRST_STEPS, n_steps // 8), 1)
+        n_second = min(n_first if self._blocks_of_moments() else 0, n_steps - n_first)
+        average = {"update": self._unchanged, "step_size": lambda s: 1.0 / s}
         marginals = FitPhase(
             "marginals",
             n_first,
             blocks=self._blocks_of_marginals(),
             statistics="_marginal_statistics",
-            update=self._unchanged,
-            end=self._first_classes,
-            step_size=lambda s: 1.0 / s,
+            end=self._classes_of_marginals,
             released="noisy counts of answers, and of numbers and counts in public bins",
+            **average,
+        )
+        moments = FitPhase(
+            "moments",
+            n_second,
+            blocks=self._blocks_of_moments(),
+            statistics="_moment_statistics",
+            end=self._classes_of_moments,
+            released="noisy second moments of answers, numbers and counts",
+            **average,
         )
         classes = FitPhase(
             "classes",
-            n_steps - n_first,
+            n_steps - n_first - n_second,
             blocks=self._blocks_of_classes(),
             step_size=self.step_size,
             released="noisy counts of classes and of their answers, and noisy moments of their numbers and counts",
         )
-        return [marginals, classes]
+        return [marginals, moments, classes]
 
     def step_size(self, t: int) -> float:
         """ρ of the steps t = 1, 2, … of the classes: 1 in the first. Then ``schedule(t)`` if there is one, 4/(t + 3) in a
@@ -340,29 +362,52 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         columns = self._columns()
         return DenseStatistics({"marginals": columns.bins.indicators(columns.cells(np.asarray(records)))})
 
+    def _moment_statistics(self, records, posterior: MixedPosterior) -> RowStatistics:
+        """Products of all pairs of means."""
+        columns = self._columns(posterior.frame)
+        means = np.ascontiguousarray(columns.statistics(columns.cells(np.asarray(records)))[:, columns.means])
+        return RowStatistics(means, means, {"moments": slice(None)}, np.zeros(len(means)))
+
     def _unchanged(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
-        """In the steps that average marginals."""
+        """In the steps that average marginals or moments."""
         return previous
 
-    def _first_classes(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
-        """Classes around the marginals, which are the coordinates of numbers and counts from here on."""
+    def _classes_of_marginals(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
+        """Coordinates in which all records have mean 0 and variance 1, and classes that differ by draws alone."""
         columns = self._columns()
         marginals = columns.bins.counts(average["marginals"], noise_std["marginals"])
-        columns = columns.framed(marginals)
-        frame = self._frame_of(columns)
-        size = max(float(np.add.reduceat(marginals, columns.bins.starts[:-1]).max()), 1.0)
-        return self._posterior(columns.begun(size, marginals, previous.draws), frame, previous.draws)
+        spread = 0.0 if self.n_components == 1 else _SPREAD
+        return self._begun(columns.framed(marginals), marginals, spread * previous.draws, previous)
+
+    def _classes_of_moments(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
+        """Classes that differ in the directions in which records vary together, turned by the draws."""
+        columns, marginals, K = self._columns(previous.frame), previous.marginals, self.n_components
+        size = self._size(columns, marginals)
+        means = columns.begun(size, marginals, np.zeros((1, len(columns.means))))[0, 1 + columns.means] / size
+        moments = average["moments"] / size - np.outer(means, means)
+        directions = _directions(moments, columns.columns_of_means(), K - 1)
+        turned = np.linalg.qr(np.hstack([np.ones((K, 1)), previous.draws[:, : K - 1]]))[0][:, 1:]
+        return self._begun(columns, marginals, np.sqrt(K) * turned[:, : directions.shape[1]] @ directions.T, previous)
+
+    def _begun(self, columns: Columns, marginals, offsets, previous: MixedPosterior) -> MixedPosterior:
+        """Classes of equal size around the marginals."""
+        totals = columns.begun(self._size(columns, marginals), marginals, offsets)
+        return self._posterior(totals, self._frame_of(columns), previous.draws, marginals)
+
+    def _size(self, columns: Columns, marginals: np.ndarray) -> float:
+        """Number of records: that of the cells in the column with most of them."""
+        return max(float(np.add.reduceat(marginals, columns.bins.starts[:-1]).max()), 1.0)
 
     def to_posterior(self, average, noise_std, previous: MixedPosterior | None) -> MixedPosterior:
         """Prior and totals. Noisy totals are denoised first."""
         frame = self._frame_of(self._columns()) if previous is None else previous.frame
         totals = np.hstack([average["count"][:, None], average["cells"]])
-        draws = np.zeros_like(totals) if previous is None else previous.draws
+        draws, marginals = self._no_start() if previous is None else (previous.draws, previous.marginals)
         if noise_std["count"] > 0.0:
             totals[:, 0] = _private_sizes(average["count"], noise_std["count"])
             std = np.full(totals.shape, noise_std["cells"])
             totals = self._columns(frame).denoised(totals, std)
-        return self._posterior(totals, frame, draws)
+        return self._posterior(totals, frame, draws, marginals)
 
     def max_record_norm(self) -> float:
         """Of a record that is surely in one class, with numbers and counts as far from the mean as is counted."""
@@ -571,6 +616,14 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         scale = float(np.sqrt(columns.n_columns)) / self.default_clip()
         return {"marginals": Block((sum(columns.bins.sizes),), scale=scale)}
 
+    def _blocks_of_moments(self) -> dict[str, Block]:
+        """None with one class, and where they would be very many."""
+        columns = self._columns()
+        n = len(columns.means)
+        if self.n_components == 1 or n > _MOST_MEANS:
+            return {}
+        return {"moments": Block((n, n), symmetric=True, scale=columns.n_columns / self.default_clip())}
+
     def _blocks_of_classes(self) -> dict[str, Block]:
         return {"count": Block((self.n_components,)), "cells": Block((self.n_components, self._columns().width))}
 
@@ -580,7 +633,12 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         centres, scales = [frame.centre for frame in frames], [frame.scale for frame in frames]
         return Frame(np.concatenate([np.empty(0), *centres]), np.concatenate([np.empty(0), *scales]))
 
-    def _posterior(self, totals: np.ndarray, frame: Frame, draws: np.ndarray) -> MixedPosterior:
+    def _no_start(self) -> tuple[np.ndarray, np.ndarray]:
+        """Draws and marginals of a posterior that is read from totals."""
+        columns = self._columns()
+        return np.zeros((self.n_components, len(columns.means))), np.zeros(sum(columns.bins.sizes))
+
+    def _posterior(self, totals: np.ndarray, frame: Frame, draws: np.ndarray, marginals: np.ndarray) -> MixedPosterior:
         columns, of_kind = self._columns(frame), {}
         for part, posterior in zip(columns.parts, columns.posterior(totals), strict=True):
             of_kind[type(part)] = posterior
@@ -591,6 +649,7 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
             of_kind.get(Categories, ()),
             frame,
             draws,
+            marginals,
             self.is_private or self.inference == "em",
         )
 
@@ -710,6 +769,19 @@ def _statistics(columns: Columns, cells: np.ndarray, posterior: MixedPosterior) 
     shares, log_likelihood = np.empty_like(scores), np.empty(len(scores))
     fill_shares(scores, shares, log_likelihood)
     return RowStatistics(rows, shares, _PLACES, log_likelihood)
+
+
+def _directions(moments: np.ndarray, columns: np.ndarray, n: int) -> np.ndarray:
+    """Largest eigenvectors times roots of eigenvalues, shape (n_means, at most n), of moments between different columns.
+
+    Those within a column are not of the classes alone: in their place come those that the directions imply.
+    """
+    within, moments, vectors = columns[:, None] == columns, moments.copy(), np.zeros((len(moments), 0))
+    for _ in range(_ITERATIONS):
+        moments[within] = (vectors @ vectors.T)[within]
+        values, vectors = eigh(moments)
+        vectors = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, -n:]
+    return vectors
 
 
 def _private_sizes(count: np.ndarray, noise_std: float) -> np.ndarray:
