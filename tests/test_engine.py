@@ -1,12 +1,25 @@
 """The loop itself, on a model simple enough to follow by hand, and data access."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from tests.laws.cases import BetaBernoulli
-from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan, Records, RobbinsMonro
+from vips import (
+    Block,
+    ConjugateExponentialModel,
+    DenseStatistics,
+    FitPhase,
+    PrivacyPlan,
+    Records,
+    RecordStatistics,
+    RobbinsMonro,
+    engine,
+)
 from vips.data import InMemoryData, check_data
+from vips.persistence.checkpoint import Journal
 
 
 def test_full_batch_without_noise_is_the_exact_posterior():
@@ -235,3 +248,97 @@ def test_a_column_that_does_not_exist_makes_its_record_defective(column, dtype):
     found, expected = (SparseSums(plan, 0).fit(data).posterior_ for data in (X, sp.csr_array(rows)))
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, atol=1e-5)
+
+
+class SplitBySign(RecordStatistics):
+    """Statistics of two blocks; its norms are over those that are asked for, its sums have both."""
+
+    def __init__(self, rows):
+        self._arrays = {"positive": np.maximum(rows, 0.0), "negative": np.minimum(rows, 0.0)}
+
+    def norms(self, blocks):
+        return np.sqrt(sum(np.square(self._arrays[name]).sum(axis=1) for name in blocks))
+
+    def weighted_sum(self, weights):
+        return {name: weights @ rows for name, rows in self._arrays.items()}
+
+
+class TwoPhases(ConjugateExponentialModel):
+    """Positive parts in the first half of the steps, negative ones in the second."""
+
+    exact_rows = True
+
+    def __init__(self, privacy=None, random_state=None):
+        self.privacy, self.random_state = privacy, random_state
+
+    def blocks(self):
+        return dict.fromkeys(("positive", "negative"), Block((self.n_features_in_,)))
+
+    def phases(self, n_steps):
+        ones, first = {"step_size": lambda s: 1.0}, n_steps // 2
+        blocks = self.blocks()
+        return [
+            FitPhase("first", first, blocks={"positive": blocks["positive"]}, released="sums above 0", **ones),
+            FitPhase(
+                "others", n_steps - first, blocks={"negative": blocks["negative"]}, released="sums below 0", **ones
+            ),
+        ]
+
+    def expected_statistics(self, records, posterior):
+        return SplitBySign(records)
+
+    def to_posterior(self, average, noise_std, previous):
+        return {name: value.copy() for name, value in average.items()} | {f"{k}_std": v for k, v in noise_std.items()}
+
+
+def check_a_phase_releases_its_blocks_only():
+    rows, released = np.random.default_rng(0).normal(size=(300, 200)), []
+
+    def commit(journal, step, noisy, *state):
+        released.append(noisy)
+
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=4, clip_norm=1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "commit", commit)
+        model = TwoPhases(privacy=plan).fit(rows)
+    assert [set(noisy) for noisy in released] == [{"positive"}] * 2 + [{"negative"}] * 2
+    part = np.maximum(rows, 0.0)
+    share = (part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1.0)).sum(axis=0)
+    assert np.std(released[0]["positive"] - share) == pytest.approx(
+        2.0, rel=0.25
+    )  # clipped by the norm of this block alone
+    assert model.noisy_totals_.noise_std == {"positive": 2.0, "negative": 2.0}
+    np.testing.assert_array_equal(model.noisy_totals_.average["positive"], released[1]["positive"])
+    assert model.privacy_.releases[0].released == ("sums above 0 (steps 1 to 2)", "sums below 0 (steps 3 to 4)")
+    short = TwoPhases(privacy=PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1, clip_norm=1.0)).fit(rows)
+    assert short.noisy_totals_.noise_std == {"positive": 0.0, "negative": 2.0}
+    assert not short.noisy_totals_.average["positive"].any()
+
+
+def test_a_phase_releases_its_blocks_only():
+    check_a_phase_releases_its_blocks_only()
+
+
+def test_sums_of_another_phase_are_noticed(monkeypatch):
+    original = engine.clipped_sum
+
+    def everything(model, phase, *others):
+        return original(model, replace(phase, blocks=model.blocks()), *others)
+
+    monkeypatch.setattr(engine, "clipped_sum", everything)
+    with pytest.raises(AssertionError):
+        check_a_phase_releases_its_blocks_only()
+
+
+@pytest.mark.parametrize(
+    ("phases", "error", "message"),
+    [
+        ([FitPhase("first", 3)], ValueError, "have 3 steps, and the plan has 4"),
+        ([4], TypeError, "must give a list of vips.FitPhase"),
+    ],
+)
+def test_phases_that_are_none_are_refused_before_anything_is_read(phases, error, message):
+    model = TwoPhases(privacy=PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=4, clip_norm=1.0))
+    model.phases = lambda n_steps: phases
+    with pytest.raises(error, match=message):
+        model.fit(np.zeros((3, 2)))

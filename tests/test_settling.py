@@ -1,14 +1,28 @@
 """Ordinary fits go on until they have settled, and say so if they have not; private fits never stop early."""
 
 import warnings
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from vips import BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan
-from vips.settling import Settling
+from vips import (
+    BayesianGaussianMixture,
+    BayesianLogisticRegression,
+    BayesianNegativeBinomialRegression,
+    CategoricalHMM,
+    GaussianHMM,
+    LatentClassAnalysis,
+    LatentDirichletAllocation,
+    LinearDynamicalSystem,
+    PrivacyPlan,
+)
+from vips.auditing.frozen import watched
+from vips.persistence.checkpoint import posterior_arrays
+from vips.settling import Settling, distance
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(3000, 3))
@@ -69,6 +83,51 @@ def test_an_ordinary_regression_reaches_its_limit(model, y, covariance):
 def test_easy_tables_need_few_steps():
     easy = Logistic().fit(ROWS, ROWS @ [1.0, 0.0, -1.0] + RNG.logistic(size=3000) > 0.0)
     assert steps_of(easy) < 50
+
+
+# Two classes of answers, two clouds, two levels in turn, what is seen at them, and words of two kinds.
+CLASSES = (RNG.random((2000, 6)) < np.where(RNG.random((2000, 1)) < 0.4, 0.9, 0.3)).astype(int)
+CLOUDS = RNG.normal(size=(2000, 2)) + 4.0 * (RNG.random((2000, 1)) < 0.3)
+WALKS = (RNG.random((300, 20)) < 0.1).cumsum(axis=1) % 2
+LEVELS = list(RNG.normal(size=(300, 20)) + 3.0 * WALKS)
+SYMBOLS = list((RNG.random((300, 20)) < 0.1 + 0.7 * WALKS).astype(int))
+WORDS = RNG.poisson(np.where(RNG.random((200, 1)) < 0.5, [2.0] * 5 + [0.1] * 5, [0.1] * 5 + [2.0] * 5))
+
+
+@pytest.mark.parametrize(
+    ("make", "records"),
+    [
+        (partial(LatentClassAnalysis, 2), CLASSES),
+        (partial(BayesianGaussianMixture, 2), CLOUDS),
+        (partial(GaussianHMM, 2), LEVELS),
+        (partial(CategoricalHMM, 2, n_symbols=2), SYMBOLS),
+        (partial(LinearDynamicalSystem, 1), LEVELS),
+        (partial(LatentDirichletAllocation, 2, vocabulary=10), WORDS),
+    ],
+    ids=["classes", "mixture", "Gaussian chain", "chain", "dynamics", "topics"],
+)
+def test_an_ordinary_fit_with_hidden_parts_reaches_its_limit(make, records):
+    model, steps = make(random_state=0), []
+    with warnings.catch_warnings(), watched(model, lambda *state: steps.append(state)):
+        warnings.simplefilter("error")
+        model.fit(records)
+    assert len(steps) - 1 < model.default_plan(len(records)).n_steps
+    limit = make(random_state=0, privacy=PrivacyPlan.non_private(n_steps=len(steps) + 500)).fit(records)
+    ours, theirs = (posterior_arrays(fitted.posterior_) for fitted in (model, limit))
+    assert max(distance(ours[name], theirs[name]) for name in ours if ours[name].dtype.kind == "f") < 3e-3
+
+
+def test_a_start_does_not_settle():
+    """Steps that count pairs leave the posterior as it is."""
+    model, steps = CategoricalHMM(2, n_symbols=2, random_state=0), []
+    phases = model.phases
+    model.phases = lambda n_steps: [
+        replace(phases(n_steps)[0], n_steps=9),
+        replace(phases(n_steps)[1], n_steps=n_steps - 9),
+    ]
+    with watched(model, lambda *state: steps.append(state)):
+        model.fit(SYMBOLS)
+    assert len(steps) > 10
 
 
 def test_a_table_without_a_limit_warns():

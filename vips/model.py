@@ -318,9 +318,12 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         return Settling(self.tolerance) if is_ordinary and self.tolerance is not None else None
 
     def _not_settled(self, n_steps: int, distance: float) -> str:
+        how = (
+            f"is about {distance:.2g} of its size from its limit" if distance < 1.0 else "still moves as fast as before"
+        )
         return (
-            f"{type(self).__name__} has not settled in {n_steps:,} steps: its posterior is about {distance:.2g} of its size "
-            "from its limit. For another number of steps, write privacy=PrivacyPlan.non_private(n_steps=...)."
+            f"{type(self).__name__} has not settled in {n_steps:,} steps: its posterior {how}. "
+            "For another number of steps, write privacy=PrivacyPlan.non_private(n_steps=...)."
         )
 
     def _data(self, X, y) -> DataSource:

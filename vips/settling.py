@@ -11,7 +11,7 @@ import numpy as np
 
 from vips.persistence.checkpoint import posterior_arrays
 
-__all__ = ["Settling"]
+__all__ = ["Settling", "distance"]
 
 _LARGEST_RATE = 1.0 - 1e-6
 
@@ -39,7 +39,7 @@ class Settling:
         """Whether the fit has settled at this posterior, which follows the one of the last call."""
         arrays = {name: value for name, value in posterior_arrays(posterior).items() if value.dtype.kind == "f"}
         if self._arrays is not None:
-            move = max((_distance(self._arrays[name], value) for name, value in arrays.items()), default=0.0)
+            move = max((distance(self._arrays[name], value) for name, value in arrays.items()), default=0.0)
             rate = min(move / self._move, _LARGEST_RATE) if self._move > 0.0 else 0.0
             self.distance = move * max(1.0, rate / (1.0 - rate)) if np.isfinite(self._move) else np.inf
             self._move = move
@@ -47,7 +47,7 @@ class Settling:
         return self.distance <= self.tolerance
 
 
-def _distance(old: np.ndarray, new: np.ndarray) -> float:
+def distance(old: np.ndarray, new: np.ndarray) -> float:
     """Norm of the difference ÷ norm, of values that are finite; ∞ if none is."""
     if old.shape != new.shape:
         return np.inf

@@ -34,7 +34,7 @@ _TYPICAL = 0.4  # norm of a typical sequence, in units of its length and of `max
 _LEAST_LAGS = 5
 _NUMBERS = 2e7  # in the statistics of a chunk of sequences of one step
 _EXACT = 1e-6  # of a variance, without noise
-_STEPS_OF_EM = 100
+_STEPS_OF_EM = 500  # at most
 
 
 class DynamicsModel(SequenceModel):
@@ -42,6 +42,7 @@ class DynamicsModel(SequenceModel):
 
     unit = "one sequence"
     exact_rows = True
+    tolerance = 1e-3
     planned_steps = 1  # every step would release the same moments
     n_components: int
     inference: str = "em"
@@ -153,7 +154,7 @@ class DynamicsModel(SequenceModel):
         return float(step * np.hypot(self.max_length * np.sqrt(w), opening * self._ball() ** 2)) * (1.0 + 1e-8)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """One step for the moments, and 100 full-batch steps of EM."""
+        """One step for the moments, and full-batch steps of EM until the system has settled, at most 500."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1 + _STEPS_OF_EM)
 
     def default_chunk_size(self) -> int:

@@ -54,7 +54,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     typical_length : int
         Public. The clip norm of a plan without one is that of a sequence of so many steps; longer ones weigh less.
     privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit: 100 steps with all records. A private plan should have one step: others would release
+        None is a non-private fit, until it has settled. A private plan should have one step: others would release
         the same moments again.
     schedule : RobbinsMonro, callable or None
         Step sizes without privacy, as a function of 2, 3, …. None: see :meth:`step_size`.

@@ -95,6 +95,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     settings_of_meaning = ("n_components", "n_regimes")
     planned_steps = 30
+    tolerance = None  # coordinates of states drift, where nothing else moves
     exact_rows = True
     _unlisted = ("inference", "loadings_prior", "transition_prior")
     name_of_score = "bound of the log likelihood per step"
@@ -180,6 +181,10 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         """ρ of the steps t = 1, 2, … of EM: 1 in the first. Then ``schedule(t)`` if there is one, 3/(t + 2) in a private fit,
         (1 + t)^(-0.6) with sampled records, and 1 with all of them."""
         return _AVERAGING(t) if t > 1 and self.schedule is None and self.is_private else super().step_size(t)
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """One step for the moments, and 100 full-batch steps of EM."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=101)
 
     def max_record_norm(self) -> float:
         """``inf``: states have no bound."""

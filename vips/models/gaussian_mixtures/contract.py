@@ -46,6 +46,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
     exact_rows = True
     exact_noise = ("count",)
     planned_steps = 60
+    tolerance = 1e-3
 
     def __init__(
         self,
@@ -160,8 +161,8 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         return 1.0 + 1e-8 if self.is_private else np.inf
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """100 full-batch steps after as many as it takes to find the components."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100 + self.n_components)
+        """Full-batch steps until the components have settled, at most 500 after as many as it takes to find them."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500 + self.n_components)
 
     def default_chunk_size(self) -> int:
         d = self.__dict__.get("n_features_in_", 1)

@@ -59,7 +59,7 @@ class FactorialHMM(FactorialChainModel):
     typical_length : int
         Public. Length of a sequence that counts whole; longer ones weigh less.
     privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit: 100 steps with all records after the one that finds coordinates.
+        None is a non-private fit, until it has settled.
     schedule : RobbinsMonro, callable or None
         Step sizes of the steps after those, as a function of 2, 3, …. None: see :meth:`step_size`.
     random_state : int, Generator, RandomState or None

@@ -41,6 +41,7 @@ class FactorialChainModel(SequenceModel):
 
     unit = "one sequence"
     planned_steps = 60
+    tolerance = 1e-3
     exact_rows = True
     _unlisted = ("chain_priors", "plugs_in")
     name_of_score = "bound of the log likelihood per step"
@@ -149,8 +150,8 @@ class FactorialChainModel(SequenceModel):
         return np.inf
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """100 full-batch steps after the one that finds coordinates."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=101)
+        """Full-batch steps until the chains have settled, at most 300 after the one that finds coordinates."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=301)
 
     def default_chunk_size(self) -> int:
         """Steps of a chunk: about 160 MB of statistics of sequences of one step."""

@@ -53,7 +53,7 @@ class GaussianHMM(GaussianChainModel):
     dtype : {np.float64, np.float32}
         Precision of the forward-backward algorithm. Sums are in double precision with either.
     privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit: 100 steps with all records.
+        None is a non-private fit, until it has settled.
     schedule : RobbinsMonro, callable or None
         Step sizes of the steps after the start, as a function of 1, 2, …. None: see :meth:`step_size`.
     random_state : int, Generator, RandomState or None

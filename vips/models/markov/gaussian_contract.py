@@ -262,8 +262,8 @@ class GaussianChainModel(HiddenMarkovModel):
         return n * (self._largest_step() + centre + 1.0 / blocks["moves"].scale) + 1.0 / blocks["start"].scale
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """100 full-batch steps after as many as it takes to find the states."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100 + _SETTLES * self.n_components)
+        """Full-batch steps until the states have settled, at most 500 after as many as it takes to find them."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500 + _SETTLES * self.n_components)
 
     def default_chunk_size(self) -> int:
         d = self.__dict__.get("n_features_in_", 1)

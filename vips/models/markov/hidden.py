@@ -37,6 +37,7 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
 
     unit = "one sequence"
     planned_steps = 60
+    tolerance = 1e-3
     _unlisted = (
         "at_means", "chain_blocks", "chain_priors", "drawn", "e_step_dtype", "inferred", "likely", "n_features", "plugs_in",
     )  # fmt: skip
@@ -98,8 +99,8 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         return float(np.sqrt(self.typical_length))
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """100 full-batch steps."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100)
+        """Full-batch steps until the states have settled, at most 500."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         Variational Bayes, or maximum likelihood by EM, which ignores both priors. E-steps of private fits take posterior means
         with either.
     privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
-        None is a non-private fit: 100 steps with all records. The first step counts the answers in each column, and classes
+        None is a non-private fit, until it has settled. The first step counts the answers in each column, and classes
         begin around them, so a plan needs several steps. A StreamPlan is for :meth:`partial_fit`.
     schedule : RobbinsMonro, callable or None
         Step sizes of the classes' steps, as a function of 2, 3, …; that of the first is 1. None: see :meth:`step_size`.
@@ -133,6 +133,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     exact_rows = True
     adds_up = True
     planned_steps = 60
+    tolerance = 1e-3
 
     def __init__(
         self,
@@ -275,8 +276,8 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         return self.clip_share * self.max_record_norm()
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """100 full-batch steps."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100)
+        """Full-batch steps until the classes have settled, at most 500."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def default_chunk_size(self) -> int:
         return 4096

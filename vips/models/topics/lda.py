@@ -139,6 +139,7 @@ class LatentDirichletAllocation(
     ignores_labels = True
     adds_up = True
     exact_rows = True
+    tolerance = 1e-3
     _unlisted = ("completed",)
 
     def __init__(
@@ -227,9 +228,10 @@ class LatentDirichletAllocation(
             )
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """Full batch up to 4,096 documents; beyond, samples of about that size for about four passes."""
+        """Up to 4,096 documents, full batches until the topics have settled, at most 200; beyond, samples of about that size
+        for about four passes."""
         if n_records <= 4096:
-            return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=30)
+            return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=200)
         rate = 4096 / n_records
         return PrivacyPlan.non_private(sampling_rate=rate, n_steps=max(30, round(4 / rate)))
 
