@@ -258,6 +258,14 @@ def test_draws_are_those_of_the_posterior(kind):
     assert not np.isnan(kind.cells(drawn)).any()
 
 
+@of_kinds
+def test_chances_of_bins_are_those_of_draws(kind):
+    posterior, rng = kind.posterior(totals_of(kind, 5_000)), np.random.default_rng(3)
+    drawn = kind.cells(kind.drawn(posterior, np.full(20_000, 2), rng))
+    shares = kind.bins.indicators(drawn).mean(axis=0)
+    np.testing.assert_allclose(shares, kind.chances(posterior)[2], atol=0.02)
+
+
 @pytest.mark.parametrize("kind", [Counts((6,)), Counts((200, 30), n_bins=12)])
 def test_rates_of_bins_are_steps_of_em(kind):
     rng = np.random.default_rng(0)

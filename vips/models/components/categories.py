@@ -83,6 +83,9 @@ class Categories(Component):
         counts = np.maximum(marginals / len(offsets) + share * offsets, _LEAST_SHARE * marginals / len(offsets))
         return np.hstack([share, counts])
 
+    def chances(self, posterior: tuple[Dirichlet, ...]) -> np.ndarray:
+        return np.hstack([part.mean for part in posterior])
+
     def divergence(self, posterior: tuple[Dirichlet, ...]) -> float:
         priors = (Dirichlet(np.full(part.concentration.shape, self.prior)) for part in posterior)
         return sum(float(np.sum(part.kl(prior))) for part, prior in zip(posterior, priors, strict=True))

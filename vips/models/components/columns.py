@@ -75,6 +75,9 @@ class Columns(Component):
         parts = zip(self.parts, of_bins, of_means, strict=True)
         return _together([part.begun(size, counts, offset) for part, counts, offset in parts])
 
+    def chances(self, posterior: tuple) -> np.ndarray:
+        return np.hstack([part.chances(of_part) for part, of_part in zip(self.parts, posterior, strict=True)])
+
     def divergence(self, posterior: tuple) -> float:
         return sum(part.divergence(of_part) for part, of_part in zip(self.parts, posterior, strict=True))
 

@@ -96,6 +96,10 @@ class Component(ABC):
         """
 
     @abstractmethod
+    def chances(self, posterior: Any) -> np.ndarray:
+        """Probabilities of the bins at the posterior's means, column after column, shape (K, sum of bins.sizes)."""
+
+    @abstractmethod
     def divergence(self, posterior: Any) -> float:
         """KL from the prior, of all components."""
 

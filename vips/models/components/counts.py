@@ -107,6 +107,9 @@ class Counts(Component):
     def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         return self._totals(np.full((len(offsets), 1), size / len(offsets)), np.zeros_like(offsets), offsets)
 
+    def chances(self, posterior: Gamma) -> np.ndarray:
+        return self.in_bins(posterior.mean)
+
     def divergence(self, posterior: Gamma) -> float:
         return float(np.sum(posterior.kl(Gamma(self.shape, self.rate))))
 

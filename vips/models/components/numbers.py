@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from scipy.special import ndtr
 
 from vips.expfam import DiagonalGaussian, Gamma
 from vips.models.components.bins import Bins, bins_of_numbers
@@ -27,6 +28,7 @@ __all__ = ["NormalGamma", "Numbers"]
 _BINS = 32  # of a column
 _LEAST = 1e-12  # of a count that EM without records would leave at 0
 _LEAST_VARIANCE = 1e-6  # of a component, as a share of that of all records
+_LEAST_WITHIN = 0.1  # variance of a component that begins
 _ROOT = np.sqrt(2.0)
 _LOG_2_PI = np.log(2.0 * np.pi)
 
@@ -158,8 +160,17 @@ class Numbers(Component):
         return np.hstack([size, missing, seen * mean, seen * (variance + np.square(mean) - 1.0) / _ROOT])
 
     def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        share = np.full((len(offsets), 1), size / len(offsets))
-        return np.hstack([share, np.zeros_like(offsets), share * offsets, share * np.square(offsets) / _ROOT])
+        share, squares = np.full((len(offsets), 1), size / len(offsets)), np.square(offsets)
+        within = np.maximum(1.0 - squares.mean(axis=0), _LEAST_WITHIN)
+        second = (within + squares - 1.0) / _ROOT
+        return np.hstack([share, np.zeros_like(offsets), share * offsets, share * second])
+
+    def chances(self, posterior: NormalGamma) -> np.ndarray:
+        means, deviations = self.in_units(posterior)
+        return np.hstack([
+            np.diff(ndtr((edges - means[:, [j]]) / deviations[:, [j]])[:, 1:-1], axis=1, prepend=0.0, append=1.0)
+            for j, edges in enumerate(self.bins.edges)
+        ])  # fmt: skip
 
     def divergence(self, posterior: NormalGamma) -> float:
         ratio = self.prior / posterior.mean_precision

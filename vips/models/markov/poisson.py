@@ -115,8 +115,8 @@ class PoissonHMM(HiddenMarkovModel):
     dtype : {np.float64, np.float32}
         Precision of the forward-backward algorithm. Sums are in double precision with either.
     privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit: 100 steps with all records. The first steps count neighbouring counts, from which states
-        begin: write at least 30.
+        None is a non-private fit, until it has settled. The first steps count neighbouring counts, from which states begin:
+        write at least 30.
     schedule : RobbinsMonro, callable or None
         Step sizes of the states' steps, as a function of 2, 3, …. None: see :meth:`step_size`.
     random_state : int, Generator, RandomState or None

@@ -54,7 +54,8 @@ _MOST_MEANS, _SPREAD = (
     1_000,
     0.5,
 )  # where classes begin in the directions of the moments; else, how far from the marginals
-_ITERATIONS = 20  # of the directions
+_ITERATIONS, _TURNS = 20, 200  # of the directions
+_LEAST = 1e-12  # of a probability, before its logarithm
 _LIMIT = 4.0  # standard deviations from the mean, of a number or count in a private fit
 _CLIP = 1.0  # of the norm of a record whose numbers and counts are one standard deviation from the mean
 _LEAST_PRIOR = 1e-12  # of EM
@@ -197,8 +198,8 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         Variational Bayes, or maximum likelihood by EM, which ignores the priors. E-steps of private fits take posterior means
         with either.
     privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit: 100 steps with all records. The first steps release marginals and second moments, at which
-        classes begin, so a plan needs several steps.
+        None is a non-private fit, until it has settled. The first steps release marginals and second moments, at which classes
+        begin, so a plan needs several steps.
     schedule : RobbinsMonro, callable or None
         Step sizes of the classes' steps, as a function of 2, 3, …; that of the first is 1. None: see :meth:`step_size`.
     clip_share : float
@@ -249,6 +250,7 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
     ignores_labels = True
     exact_rows = True
     planned_steps = 60
+    tolerance = 1e-3
 
     def __init__(
         self,
@@ -380,14 +382,21 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         return self._begun(columns.framed(marginals), marginals, spread * previous.draws, previous)
 
     def _classes_of_moments(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
-        """Classes that differ in the directions in which records vary together, turned by the draws."""
+        """Classes that differ in the directions in which records vary together, turned so that they fit the marginals best."""
         columns, marginals, K = self._columns(previous.frame), previous.marginals, self.n_components
         size = self._size(columns, marginals)
         means = columns.begun(size, marginals, np.zeros((1, len(columns.means))))[0, 1 + columns.means] / size
         moments = average["moments"] / size - np.outer(means, means)
         directions = _directions(moments, columns.columns_of_means(), K - 1)
-        turned = np.linalg.qr(np.hstack([np.ones((K, 1)), previous.draws[:, : K - 1]]))[0][:, 1:]
-        return self._begun(columns, marginals, np.sqrt(K) * turned[:, : directions.shape[1]] @ directions.T, previous)
+        rng, best = np.random.default_rng(np.abs(previous.draws).view(np.uint64).sum()), None
+        for _ in range(_TURNS):
+            turned = np.linalg.qr(np.hstack([np.ones((K, 1)), rng.standard_normal((K, K - 1))]))[0][:, 1:]
+            begun = self._begun(
+                columns, marginals, np.sqrt(K) * turned[:, : directions.shape[1]] @ directions.T, previous
+            )
+            fit = marginals @ np.log(np.maximum(columns.chances(begun.of_parts()).mean(axis=0), _LEAST))
+            best = max(best or (fit, begun), (fit, begun), key=lambda one: one[0])
+        return best[1]
 
     def _begun(self, columns: Columns, marginals, offsets, previous: MixedPosterior) -> MixedPosterior:
         """Classes of equal size around the marginals."""
@@ -418,8 +427,8 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         return self.clip_share * self._norm(2.0, 1.0)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """100 full-batch steps."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100)
+        """Full-batch steps until the classes have settled, at most 500."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def default_chunk_size(self) -> int:
         return 2048
