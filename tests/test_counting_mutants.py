@@ -11,7 +11,8 @@ from tests import test_counting as tests
 from tests.mutants import check_notices
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from vips import PrivacyPlan, counting
-from vips.data._grouped import GroupedFolder, mapped
+from vips.data._grouped import mapped
+from vips.data._source import PartitionedSource
 from vips.privacy.ledger.run import LedgerRun
 
 
@@ -20,7 +21,8 @@ def rows_are_counted_where_persons_are_protected(patch):
 
 
 def rows_on_disk_are_counted_where_persons_are_protected(patch):
-    patch.setattr(GroupedFolder, "n_records", property(lambda self: sum(mapped(f["starts"])[-1] for f in self._files)))
+    rows = property(lambda self: sum(mapped(partition.files["starts"])[-1] for partition in self.partitions))
+    patch.setattr(PartitionedSource, "n_records", rows)
 
 
 def noise_is_half_as_large(patch):

@@ -8,6 +8,7 @@ import pytest
 import vips
 from tests import own_model
 from tests.own_model import GaussianMean
+from vips.expfam import Dirichlet
 
 PLAN = vips.PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
 
@@ -71,3 +72,34 @@ def test_the_error_for_an_unknown_posterior_says_what_to_write(fitted):
     odd = Odd(privacy=PLAN).fit(rows())
     with pytest.raises(TypeError, match="posterior_parts"):
         vips.compare(odd, Odd().fit(rows()))
+
+
+class MeanAndScale(GaussianMean):
+    """Its posterior is a dict of distributions, and of numbers beside them."""
+
+    def to_posterior(self, average, noise_std, previous):
+        mean = super().to_posterior(average, noise_std, previous)
+        return {"mean": mean, "share": Dirichlet(1.0 + np.abs(average["total"]))}
+
+
+class MeanAndMore(MeanAndScale):
+    def to_posterior(self, average, noise_std, previous):
+        return super().to_posterior(average, noise_std, previous) | {"squares": average["total"] ** 2}
+
+
+@pytest.mark.parametrize("cls", [MeanAndScale, MeanAndMore])
+def test_a_dict_of_distributions_is_saved_and_goes_on(cls, tmp_path):
+    model = cls(privacy=PLAN).fit(rows(), checkpoint=tmp_path / "checkpoint.vips")
+    model.save(tmp_path / "mean.vips")
+    again = cls(privacy=PLAN).fit(rows(), checkpoint=tmp_path / "checkpoint.vips")
+    for other in (vips.load(tmp_path / "mean.vips", model_class=cls), again):
+        assert other.posterior_.keys() == model.posterior_.keys()
+        np.testing.assert_array_equal(other.posterior_["mean"].var, model.posterior_["mean"].var)
+        np.testing.assert_array_equal(other.posterior_["share"].concentration, model.posterior_["share"].concentration)
+
+
+def test_a_dict_of_distributions_is_compared():
+    comparison = vips.compare(MeanAndScale(privacy=PLAN).fit(rows()), MeanAndScale().fit(rows()))
+    assert {mover.name for mover in comparison.movers(6)} == {
+        f"{part}: x{i}" for part in ("mean", "share") for i in range(3)
+    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ __all__ = [
     "SelfDescription",
     "average",
     "divided",
+    "in_column",
     "indexed",
     "last_of",
     "warn_of_binding_clip",
@@ -98,22 +99,27 @@ class SelfDescription:
         return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
     def posterior_parts(self, posterior) -> list[Part]:
-        """The distributions of a posterior, noise-aware or not; by default a single one, named "parameters".
+        """The distributions of a posterior, noise-aware or not; by default a single one, "parameters", or those of a dict.
 
         Raises
         ------
         TypeError
             For a posterior whose distributions are not known.
         """
-        if not isinstance(posterior, (*FAMILIES, *NO_DIVERGENCE)):
+        parts = posterior if isinstance(posterior, Mapping) else {"parameters": posterior}
+        if not (parts and all(isinstance(part, (*FAMILIES, *NO_DIVERGENCE)) for part in parts.values())):
             raise TypeError(
                 f"The posterior of {type(self).__name__} is a {type(posterior).__name__}, whose distributions are not known. "
                 "Write posterior_parts(self, posterior) in the class, which gives a list of vips.Part; or compare them one by "
                 "one: from vips.expfam.divergences import kl, wasserstein, total_variation_bound."
             )
-        columns = self.column_names()
-        label = partial(last_of, columns) if posterior.mean.shape == (len(columns),) else partial(indexed, "parameters")
-        return [Part("parameters", posterior, label, columns)]
+        columns, is_dict = self.column_names(), isinstance(posterior, Mapping)
+        labels = {
+            name: partial(indexed, name) if part.mean.shape != (len(columns),)
+            else partial(in_column, name, columns) if is_dict else partial(last_of, columns)
+            for name, part in parts.items()
+        }  # fmt: skip
+        return [Part(name, part, labels[name], columns) for name, part in parts.items()]
 
     def components(self, posterior) -> tuple[np.ndarray, str] | None:
         """One row per latent component, shape (n_components, n_columns), and the distance by which two fits are matched:
@@ -210,6 +216,10 @@ def warn_of_binding_clip(model: SelfDescription) -> None:
 
 def last_of(names: list[str], index: tuple[int, ...]) -> str:
     return names[index[-1]]
+
+
+def in_column(name: str, columns: list[str], index: tuple[int, ...]) -> str:
+    return f"{name}: {columns[index[-1]]}"
 
 
 def indexed(name: str, index: tuple[int, ...]) -> str:

@@ -23,7 +23,7 @@ from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.sequences.symbols import N_EVENTS, N_STATES, drawn, pathways
 from vips import CategoricalHMM, PrivacyPlan
-from vips.data import DataSource, Sequences, SequenceShards, write_sequences
+from vips.data import DataSource, Sequences, SequenceSource, write_sequences
 
 SIZES, QUICK_SIZES, N_STEPS, PER_PART = (1_000, 100_000, 1_000_000), (500, 1_000), 6, 100_000
 HOW = {"shards": None, "shards, two processes": "processes", "memory": None}
@@ -70,7 +70,7 @@ def write(folder: Path, n: int) -> None:
 
 def fit(how: str, shards: Path) -> dict:
     """Seconds of a step in the second of two fits: the first one compiles, and starts processes."""
-    data: DataSource | Sequences = SequenceShards(shards)
+    data: DataSource | Sequences = SequenceSource.from_shards(shards)
     if how == "memory":
         data = Sequences.joined(list(data.chunks(PER_PART)))
     for n_steps in (1, N_STEPS):

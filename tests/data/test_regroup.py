@@ -32,15 +32,15 @@ from vips.data import (
     CSRShards,
     DaskSource,
     DataSource,
-    GroupedRows,
     InMemoryData,
     NpySource,
     ParquetDocuments,
     ParquetTable,
     Sequences,
-    SequenceShards,
+    SequenceSource,
     SourceError,
     regroup,
+    regrouped,
     write_sequences,
 )
 from vips.data import _buckets as buckets_module
@@ -143,7 +143,7 @@ def test_rows_of_every_source_are_brought_together(make, n_partitions, tmp_path)
     names_ids = isinstance(call["by"], str | pd.Series)
     assert source.group_name == ("pid" if names_ids else None)
     assert source.n_partitions == n_partitions or n_partitions is None
-    assert persons_of(GroupedRows(tmp_path / "g")) == persons_of(source)
+    assert persons_of(regrouped(tmp_path / "g")) == persons_of(source)
     if make in (data_frame, dask_frame):
         assert source.feature_names == ("a", "b", "c", "d")
 
@@ -250,7 +250,7 @@ def as_sources(records, ids, tmp_path, tag):
     rows, labels = records[0], records[1] if len(records) > 1 else None
     if isinstance(rows, Sequences):
         write_sequences([rows[:15], rows[15:]], tmp_path / f"{tag}-source")
-        return SequenceShards(tmp_path / f"{tag}-source", partition_size=7)
+        return SequenceSource.from_shards(tmp_path / f"{tag}-source", partition_size=7)
     folder = tmp_path / f"{tag}-source"
     if sp.issparse(rows):
         write_shards(folder, rows, np.zeros(len(ids)) if labels is None else labels, ids, size=7)
@@ -409,7 +409,7 @@ def test_memory_does_not_grow_with_the_rows_of_a_person(tmp_path, monkeypatch):
     ids = np.arange(n) // 59_000
     data, folder = NpySource(tmp_path / "X.npy", partition_size=1000), tmp_path / "g"
     assert peak_of(lambda: regroup(data, by=ids, to=folder, n_partitions=2), only_once=True) < rows.nbytes / 3
-    assert peak_of(lambda: BetaBernoulli(privacy=PLAN).fit(GroupedRows(folder))) < rows.nbytes / 3
+    assert peak_of(lambda: BetaBernoulli(privacy=PLAN).fit(regrouped(folder))) < rows.nbytes / 3
 
 
 def test_entries_of_columns_that_do_not_exist_stay_defective(tmp_path):
@@ -439,13 +439,13 @@ def test_the_folder_holds_no_id_and_no_key(tmp_path, monkeypatch):
     assert facts.pop("token").isalnum()
     assert facts == {
         "format": "vips rows grouped by person", "version": 1, "grouped_by": "who", "n_partitions": 1, "n_features": 2,
-        "feature_names": None, "is_sparse": False, "has_labels": False,
+        "feature_names": None, "kind": "rows", "has_labels": False,
     }  # fmt: skip
 
 
 @pytest.mark.fresh_bits
 def test_keys_are_fresh(tmp_path):
-    first, second = (np.load(regroup(X, by=IDS, to=tmp_path / to)._files[0]["persons"].path) for to in "ab")
+    first, second = (np.load(regroup(X, by=IDS, to=tmp_path / to).partition(0).files["persons"].path) for to in "ab")
     assert not np.isin(first, second).any()
 
 
@@ -492,7 +492,7 @@ def test_a_killed_process_leaves_nothing_to_be_taken_for_complete(place, after, 
     assert re.fullmatch(r"\.g\.[0-9a-f]+\.partial", left.name)
     if place != "os.rename":  # where only the name is missing
         with pytest.raises(SourceError, match="finished writing"):
-            GroupedRows(left)
+            regrouped(left)
     assert regroup(X, by=IDS, to=tmp_path / "g").n_records == N_PERSONS
 
 
@@ -519,7 +519,7 @@ def two_folders(tmp_path):
 
 
 def files_of(source, i):
-    return {name: stamp.path for name, stamp in source._files[i].items()}
+    return {name: stamp.path for name, stamp in source.partition(i).files.items()}
 
 
 def another_partition(a, b):
@@ -567,7 +567,7 @@ def check_changed_folders_are_refused(tmp_path, changes=CHANGES):
         a, b = two_folders(tmp_path / change.__name__)
         change(a, b)
         try:
-            DirichletMultinomial(privacy=PLAN).fit(GroupedRows(tmp_path / change.__name__ / "a"))
+            DirichletMultinomial(privacy=PLAN).fit(regrouped(tmp_path / change.__name__ / "a"))
         except SourceError as error:
             assert "whole persons any more" in str(error), error  # noqa: PT017
         else:
@@ -594,11 +594,11 @@ def test_folders_that_were_mixed_are_refused(tmp_path):
     _, b = two_folders(tmp_path)
     model = DirichletMultinomial(privacy=PLAN)
     shutil.copytree(tmp_path / "b", tmp_path / "a", dirs_exist_ok=True)  # complete: partitions of `a` are ignored
-    assert persons_of(GroupedRows(tmp_path / "a")) == persons_of(b)
-    shutil.rmtree(tmp_path / "a" / b._manifest.folder_of(1))
+    assert persons_of(regrouped(tmp_path / "a")) == persons_of(b)
+    shutil.rmtree(tmp_path / "a" / os.path.basename(b.partition(1).name))
     with pytest.raises(SourceError, match="cannot be read"):
-        GroupedRows(tmp_path / "a")
-    source = GroupedRows(tmp_path / "b")
+        regrouped(tmp_path / "a")
+    source = regrouped(tmp_path / "b")
     more_rows(b, b)
     with pytest.raises(SourceError, match="changed since"):
         model.fit(source)
@@ -607,7 +607,7 @@ def test_folders_that_were_mixed_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "facts",
     [{"version": 2}, {"n_partitions": 0}, {"n_partitions": 1.5}, {"token": "../x"}, {"token": 5}, {"n_features": None},
-     {"feature_names": ["a"]}, {"grouped_by": 5}, {"format": "other"}, {"more": 1}],
+     {"feature_names": ["a"]}, {"kind": "columns"}, {"grouped_by": 5}, {"format": "other"}, {"more": 1}],
     ids=str,
 )  # fmt: skip
 def test_other_manifests_are_refused(facts, tmp_path):
@@ -615,11 +615,11 @@ def test_other_manifests_are_refused(facts, tmp_path):
     path = tmp_path / "g" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | facts))
     with pytest.raises(SourceError):
-        GroupedRows(tmp_path / "g")
+        regrouped(tmp_path / "g")
     for content in ("", "[]", "{", '{"format": []}'):
         path.write_text(content)
         with pytest.raises(SourceError, match=r"no readable manifest\.json"):
-            GroupedRows(tmp_path / "g")
+            regrouped(tmp_path / "g")
 
 
 # -- fits ---------------------------------------------------------------------------------------------------

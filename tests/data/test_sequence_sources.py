@@ -18,15 +18,13 @@ import pytest
 from tests.memory import NOISE, peak_of
 from vips import BayesianGaussianMixture, CategoricalHMM, GaussianHMM, PrivacyPlan
 from vips.data import (
-    DaskSequences,
-    GroupedSequences,
     InMemoryData,
-    ParquetSequences,
     ParquetTable,
     Sequences,
-    SequenceShards,
+    SequenceSource,
     SourceError,
     regroup,
+    regrouped,
     write_sequences,
 )
 
@@ -52,21 +50,21 @@ def totals(data, plan=None, **arguments):
 
 def shards(folder):
     write_sequences(iter(PARTS), folder / "shards")
-    return SequenceShards(folder / "shards", partition_size=50)
+    return SequenceSource.from_shards(folder / "shards", partition_size=50)
 
 
 def parquet(folder):
     lists = [[None if np.isnan(code) else code for code in each] for each in LISTS]
     pq.write_table(pa.table({"codes": lists, "id": IDS}), folder / "a.parquet", row_group_size=50)
-    return ParquetSequences(folder, "codes")
+    return SequenceSource.from_parquet(folder, "codes")
 
 
 def delayed(folder):
-    return DaskSequences([dask.delayed(part) for part in PARTS])
+    return SequenceSource.from_dask([dask.delayed(part) for part in PARTS])
 
 
 def bag(folder):
-    return DaskSequences(dask.bag.from_sequence(LISTS, partition_size=50))
+    return SequenceSource.from_dask(dask.bag.from_sequence(LISTS, partition_size=50))
 
 
 @pytest.mark.parametrize("make", [shards, parquet, delayed, bag])
@@ -104,7 +102,7 @@ def test_all_sequences_of_a_person_are_one_record(noise, tmp_path):
         regroup(source, by=by, to=tmp_path / str(i), n_partitions=3)
         for i, (source, by) in enumerate([(parquet(tmp_path), "id"), (shards(tmp_path), IDS)])
     ]
-    for source in (*sources, GroupedSequences(tmp_path / "0")):
+    for source in (*sources, regrouped(tmp_path / "0")):
         assert source.n_records == len(np.unique(IDS))
         np.testing.assert_allclose(
             totals(source, every), expected.noisy_totals_.average["emissions"], rtol=1e-9, atol=1e-9
@@ -176,7 +174,7 @@ def test_vectors_are_lists_of_a_fixed_size_or_columns():
 
 def test_columns_of_different_lengths_are_an_empty_sequence(tmp_path):
     pq.write_table(pa.table({"a": [[1, 2], [3], None], "b": [[4.0, None], [5.0, 6.0], []]}), tmp_path / "a.parquet")
-    found = ParquetSequences(tmp_path / "a.parquet", ["b", "a"]).partition(0).open().X
+    found = SequenceSource.from_parquet(tmp_path / "a.parquet", ["b", "a"]).partition(0).open().X
     np.testing.assert_array_equal(found.values, [[4, 1], [np.nan, 2]])
     assert found.lengths.tolist() == [2, 0, 0]
 
@@ -193,11 +191,11 @@ def test_columns_are_public_facts(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     for columns, message in (("nowhere", "no column"), ("names", "type list<"), ("number", "type int64")):
         with pytest.raises(SourceError, match=message):
-            ParquetSequences(tmp_path, columns)
+            SequenceSource.from_parquet(tmp_path, columns)
     pq.write_table(table.set_column(0, "codes", table["pairs"]), tmp_path / "b.parquet")
     with pytest.raises(SourceError, match=r"b\.parquet: sequences have 2 columns, those of the first file 1"):
-        ParquetSequences(tmp_path, "codes")
-    assert ParquetSequences(tmp_path / "b.parquet", ["codes", "pairs"]).n_features == 4
+        SequenceSource.from_parquet(tmp_path, "codes")
+    assert SequenceSource.from_parquet(tmp_path / "b.parquet", ["codes", "pairs"]).n_features == 4
 
 
 def test_arrow_memory_that_does_not_fit_together_is_refused():
@@ -282,7 +280,7 @@ def test_broken_shards_are_named(how, tmp_path):
     shards(tmp_path)
     message = spoil(tmp_path / "shards", how)
     with pytest.raises(SourceError, match=message):
-        totals(SequenceShards(tmp_path / "shards", partition_size=50))
+        totals(SequenceSource.from_shards(tmp_path / "shards", partition_size=50))
 
 
 def test_shards_that_change_stop_the_fit(tmp_path):
@@ -292,7 +290,7 @@ def test_shards_that_change_stop_the_fit(tmp_path):
         totals(source)
     other = write_sequences([[np.zeros((3, 2))]], tmp_path / "pairs", n_features=2)
     with pytest.raises(SourceError, match="has 2 columns, the data source has 1"):
-        SequenceShards(tmp_path / "pairs", n_features=1)
+        SequenceSource.from_shards(tmp_path / "pairs", n_features=1)
     with pytest.raises(TypeError, match="takes rows of a table"):
         BayesianGaussianMixture(2, max_norm=1.0, privacy=plan()).fit(other)
 
@@ -314,18 +312,18 @@ def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
 def test_what_dask_computes_is_checked():
     for part, message in ((np.zeros(3), "must compute to"), (Sequences.from_list([np.zeros((3, 2))]), "2 columns")):
         with pytest.raises(SourceError, match=message):
-            totals(DaskSequences([dask.delayed(part)]))
-    assert totals(DaskSequences([dask.delayed([[0, 1], [[1], [2, 3]], np.zeros((2, 2))])])).shape == (3, 6)
+            totals(SequenceSource.from_dask([dask.delayed(part)]))
+    assert totals(SequenceSource.from_dask([dask.delayed([[0, 1], [[1], [2, 3]], np.zeros((2, 2))])])).shape == (3, 6)
     with pytest.raises(TypeError, match="list of delayed objects"):
-        DaskSequences(LISTS)
+        SequenceSource.from_dask(LISTS)
     for collection in (dask.bag.from_sequence(LISTS), dask.dataframe.from_dict({"a": [1]}, npartitions=1)):
-        with pytest.raises(TypeError, match=r"DaskSequences\(parts\).*regroup"):
+        with pytest.raises(TypeError, match=r"from_dask\(parts\).*regroup"):
             totals(collection)
 
 
 def test_an_error_of_what_dask_computes_is_not_quoted(tmp_path):
     """It may quote a record."""
-    source = DaskSequences([dask.delayed(quoting)(np.full((2, 2), 9.0))], 2)
+    source = SequenceSource.from_dask([dask.delayed(quoting)(np.full((2, 2), 9.0))], 2)
     fits = [
         lambda: GaussianHMM(2, privacy=plan(n_steps=1, sampling_rate=1.0), max_norm=3.0).fit(source),
         lambda: regroup(source, by=np.zeros(1, int), to=tmp_path / "by"),

@@ -14,7 +14,7 @@ from vips import (
     PrivacyPlan,
     SwitchingLinearDynamicalSystem,
 )
-from vips.data import DaskSequences, Sequences, regroup, write_sequences
+from vips.data import Sequences, SequenceSource, regroup, write_sequences
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, clip_norm=1.0)
 ODD = {
@@ -78,7 +78,7 @@ def test_steps_of_lists_are_float64_whatever_they_hold(odd):
 def test_one_sequence_of_a_later_part_stops_nothing(odd, tmp_path):
     parts = [[np.array([0, 1, 1])] * 3, [np.array([0, 1]), odd], [odd]]
     for name, some in (("lists", parts), ("sequences", [Sequences.from_list(part, 1) for part in parts])):
-        source = DaskSequences([delayed(part, pure=False) for part in some])
+        source = SequenceSource.from_dask([delayed(part, pure=False) for part in some])
         found = regroup(source, by=np.array([0, 0, 1, 1, 2, 2]), to=tmp_path / name, n_partitions=2)
         assert sum(partition.open().X.values.size for partition in found.partitions) >= 11
     written = write_sequences(parts, tmp_path / "shards", n_features=1)
@@ -89,7 +89,7 @@ def test_one_sequence_of_a_later_part_stops_nothing(odd, tmp_path):
 def test_parts_of_dask_have_one_dtype(tmp_path):
     """Whole numbers, and in a later part a missing one, which makes it floats."""
     codes = [np.array([0, 1]), np.array([0.0, np.nan])]
-    source = DaskSequences([delayed(Sequences(part, np.array([0, 2]))) for part in codes])
+    source = SequenceSource.from_dask([delayed(Sequences(part, np.array([0, 2]))) for part in codes])
     assert regroup(source, by=np.arange(2), to=tmp_path / "g", n_partitions=1).n_records == 2
 
 

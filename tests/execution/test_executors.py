@@ -37,14 +37,12 @@ from vips._compute import threads
 from vips._compute.threads import n_threads
 from vips.data import (
     CSRShards,
-    DaskSequences,
     DaskSource,
     InMemoryData,
     InMemoryTexts,
     NpySource,
-    ParquetSequences,
     Sequences,
-    SequenceShards,
+    SequenceSource,
     SourceError,
     TextFiles,
     TextPartitions,
@@ -154,9 +152,9 @@ def test_every_source_of_sequences_gives_every_executor_the_same_posterior(execu
         expected = fit(InMemoryData(some, partition_size=15), None)
         for source in (
             InMemoryData(some, partition_size=15),
-            SequenceShards(tmp_path / "shards", partition_size=15),
-            ParquetSequences(tmp_path / "s.parquet", "codes"),
-            DaskSequences(list(map(dask.delayed, parts))),
+            SequenceSource.from_shards(tmp_path / "shards", partition_size=15),
+            SequenceSource.from_parquet(tmp_path / "s.parquet", "codes"),
+            SequenceSource.from_dask(list(map(dask.delayed, parts))),
         ):
             np.testing.assert_array_equal(fit(source, executor), expected)
         np.testing.assert_array_equal(fit(persons, executor), fit(persons, None))

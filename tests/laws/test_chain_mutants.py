@@ -14,7 +14,6 @@ from tests.models.markov import test_categorical
 from tests.mutants import check_notices, of_laws
 from vips import CategoricalHMM, GaussianHMM
 from vips.data import OpenPartition, Sequences
-from vips.data._unread import UnreadSequences
 from vips.execution import partitions
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
@@ -282,13 +281,25 @@ def all_steps_count(patch):
 
 
 def all_steps_are_read(patch):
-    original = UnreadSequences.first_steps.__func__
-    patch.setattr(UnreadSequences, "first_steps", classmethod(lambda cls, rows, n_steps: original(cls, rows, None)))
+    original = OpenPartition.first_steps
+
+    def first_steps(self, n_steps):
+        sequences = self.X[:]
+        assert len(sequences.values) >= 0
+        return original(replace(self, X=sequences), n_steps)
+
+    patch.setattr(OpenPartition, "first_steps", first_steps)
 
 
 def persons_are_read_whole(patch):
     original = OpenPartition._select_runs
-    patch.setattr(OpenPartition, "_select_runs", lambda self, records, are_read: original(self, records, True))
+
+    def select_runs(self, records):
+        runs = original(self, records)
+        assert len(runs.rows.values) >= 0
+        return runs
+
+    patch.setattr(OpenPartition, "_select_runs", select_runs)
 
 
 def pieces_are_counted_in_sequences(patch):

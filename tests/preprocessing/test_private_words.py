@@ -439,9 +439,9 @@ def test_arrow_is_read_after_the_charge_and_its_defects_are_no_text(tmp_path):
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 9, None] * 50, pa.int32()), pa.array(["ship sea"]), safe=False)
     assert vectorizer(EXACT, 1e-9).fit(broken).transform(broken)[1].sum() == 0
     ledger, read = PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"), []
-    original = _documents._as_bytes
+    original = _documents.bytes_of_arrow
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_documents, "_as_bytes", lambda values: read.append(ledger.spent()) or original(values))
+        patch.setattr(_documents, "bytes_of_arrow", lambda values: read.append(ledger.spent()) or original(values))
         vectorizer().fit(pa.array(COMMON), ledger=ledger)
     assert read[0] > 0.0
 

@@ -33,8 +33,6 @@ from vips import (
 )
 from vips.data import (
     DataSource,
-    GroupedRows,
-    GroupedTexts,
     InMemoryData,
     InMemoryTexts,
     ParquetTexts,
@@ -43,6 +41,7 @@ from vips.data import (
     TextPartitions,
     TextSource,
     regroup,
+    regrouped,
 )
 from vips.preprocessing import (
     PrivateCountVectorizer,
@@ -51,6 +50,7 @@ from vips.preprocessing import (
     _word_sums,
     make_private_pipeline,
 )
+from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
 from vips.preprocessing._word_sums import WordTask
 
@@ -567,10 +567,10 @@ def test_texts_are_regrouped_by_person(made, tmp_path):
     ids = [None if i % 11 == 0 else f"writer {i % 13}" for i in range(240)]
     texts = ["" if i % 17 == 0 else text + " é\n" * (i % 3) for i, text in enumerate(TEXTS)]
     source = regroup(made(tmp_path, texts), by=pd.Series(ids, name="writer"), to=tmp_path / "by_writer", n_partitions=4)
-    assert isinstance(source, GroupedTexts)
+    assert isinstance(source, TextSource)
     assert sum(source.sizes) == 13
     exact = in_memory.totals_of(texts, ids)
-    for each in (source, GroupedTexts(tmp_path / "by_writer")):
+    for each in (source, regrouped(tmp_path / "by_writer")):
         with watched_totals() as found:
             fitted = vectorizer().fit(each)
         assert found == pytest.approx(exact)
@@ -586,8 +586,86 @@ def test_texts_are_regrouped_by_person(made, tmp_path):
     np.testing.assert_allclose(model.fit(words.transform(source)).components_, one, rtol=1e-9)
     with pytest.raises(ValueError, match="holds persons already"):
         vectorizer().fit(source, groups=ids)
-    with pytest.raises(SourceError, match="GroupedTexts"):
-        GroupedRows(tmp_path / "by_writer")
+
+
+def folders_of_counts(folder):
+    return sorted(folder.glob("counts-*"))
+
+
+def test_regrouped_texts_are_counted_once(tmp_path):
+    source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer", n_partitions=3)
+    seen = []
+
+    def split(text):
+        seen.append(text in TEXTS)
+        return text.split()
+
+    words = vectorizer(EXACT, 1e-9, tokenizer=split, token_pattern=None).fit(source)
+    assert not folders_of_counts(tmp_path / "by_writer")
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=4, reproducible_noise=True)
+    topics = {}
+    for folder in (source.folder, None):
+        source.folder = folder
+        seen.clear()
+        counts = words.transform(source)
+        model = LatentDirichletAllocation(2, vocabulary=words.vocabulary, privacy=plan, random_state=0)
+        topics[folder] = model.fit(counts).components_.copy()
+        assert sum(seen) == (240 if folder else 4 * 240)
+    np.testing.assert_array_equal(*topics.values())
+
+
+def check_counts_belong_to_one_vocabulary_and_one_tokeniser(folder):
+    source = regroup(InMemoryTexts(["a b", "b c c"], 50), by=[1, 1], to=folder / "by_writer")
+    counted = [
+        CountedTexts(source, {"token_pattern": pattern}, {words[0]: 0, words[1]: 1})
+        for pattern, words in ((".", "ab"), (".", "bc"), ("b", "ab"))
+    ]
+    for _ in range(2):  # counted, and kept
+        found = [counts.partition(0).open().X.toarray().tolist() for counts in counted]
+        assert found == [[[1, 1], [0, 1]], [[1, 0], [1, 2]], [[0, 1], [0, 1]]], "counts of another model"
+    assert len(folders_of_counts(folder / "by_writer")) == 3
+    del counted, found
+    assert not folders_of_counts(folder / "by_writer")
+
+
+def test_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path):
+    check_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path)
+
+
+def check_kept_counts_are_for_their_owner_only(folder):
+    before = os.umask(0)
+    try:
+        source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=folder / "by_writer")
+        counts = CountedTexts(source, {}, {"w1": 0})
+        (kept,) = folders_of_counts(folder / "by_writer")  # before a text is read
+        for partition in counts.partitions:
+            partition.open()
+        files = list(kept.iterdir())
+    finally:
+        os.umask(before)
+    assert len(files) == source.n_partitions
+    assert {path.stat().st_mode & 0o777 for path in (kept, folder / "by_writer")} == {0o700}, "a folder is open"
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}, "a file is open"
+
+
+def test_kept_counts_are_for_their_owner_only(tmp_path):
+    check_kept_counts_are_for_their_owner_only(tmp_path)
+
+
+def test_counts_that_cannot_be_kept_are_counted_again(tmp_path, monkeypatch):
+    source = regroup(InMemoryTexts(["a b", "b c c"], 50), by=[1, 1], to=tmp_path / "by_writer")
+    counted = [CountedTexts(source, {"token_pattern": "."}, {"b": 0, "c": 1}) for _ in range(3)]
+    folders = folders_of_counts(tmp_path / "by_writer")
+    folders[0].rmdir()
+    (folders[1] / "00000.npy").write_bytes(b"torn")
+    monkeypatch.setattr("vips.preprocessing._counted_texts.tempfile.mkdtemp", no_space)
+    counted.append(CountedTexts(source, {"token_pattern": "."}, {"b": 0, "c": 1}))
+    for counts in [*counted, *counted]:
+        assert counts.partition(0).open().X.toarray().tolist() == [[1, 0], [1, 2]]
+
+
+def no_space(*arguments, **settings):
+    raise OSError("no space left")
 
 
 def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
@@ -606,13 +684,13 @@ def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
 
 def test_changed_files_of_persons_are_refused(tmp_path):
     source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
-    paths = [files["indptr"].path for files in source._files]
+    paths = [partition.files["indptr"].path for partition in source.partitions]
     path = max(paths, key=lambda each: len(np.load(each)))
     indptr = np.load(path)
     indptr[1], indptr[-1] = indptr[-1], indptr[1]
     np.save(path, indptr)
     with pytest.raises(SourceError, match="Regroup the data again"):
-        vectorizer().fit(GroupedTexts(tmp_path / "by_writer"))
+        vectorizer().fit(regrouped(tmp_path / "by_writer"))
 
 
 def test_texts_of_dask_go_through_files(tmp_path):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 from tests.mutants import check_notices
 from tests.preprocessing import test_words_of_sources as tests
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
-from vips.preprocessing import _documents, _sorted_runs, _word_sums
+from vips.preprocessing import _counted_texts, _documents, _sorted_runs, _word_sums
 from vips.preprocessing._word_sums import WordTask
 from vips.privacy import PrivacyPlan
 
@@ -114,6 +116,47 @@ CLIP = tests.check_a_record_moves_the_totals_by_at_most_one_clip
 )  # fmt: skip
 def test_mutants_are_noticed(mutant, check, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)
+
+
+def counts_are_kept_for_every_model(patch):
+    def folder_of_counts(owner, folder):
+        path = os.path.join(folder, "counts-")
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        return path
+
+    patch.setattr(_counted_texts, "_folder_of_counts", folder_of_counts)
+
+
+def anybody_may_enter(patch):
+    original = _counted_texts._folder_of_counts
+
+    def folder_of_counts(owner, folder):
+        path = original(owner, folder)
+        os.chmod(path, 0o755)
+        return path
+
+    patch.setattr(_counted_texts, "_folder_of_counts", folder_of_counts)
+
+
+def anybody_may_read(patch):
+    original = _counted_texts.whole_file
+    patch.setattr(_counted_texts, "whole_file", lambda path, mode: original(path))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "check", "says"),
+    [
+        (
+            counts_are_kept_for_every_model,
+            tests.check_counts_belong_to_one_vocabulary_and_one_tokeniser,
+            "of another model",
+        ),
+        (anybody_may_enter, tests.check_kept_counts_are_for_their_owner_only, "a folder is open"),
+        (anybody_may_read, tests.check_kept_counts_are_for_their_owner_only, "a file is open"),
+    ],
+)
+def test_mutants_of_kept_counts_are_noticed(mutant, check, says, monkeypatch, tmp_path):
+    check_notices(lambda: check(tmp_path), mutant, monkeypatch, says)
 
 
 def test_a_late_charge_is_noticed(monkeypatch, tmp_path):

@@ -8,9 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.data._groups import runs_of_rows
+from vips.data._ragged import Ragged, range_of_rows
 from vips.data._records import OpenPartition
-from vips.data._rows import range_of_rows
-from vips.data._sequences import Sequences
 from vips.data._source import DataSource, Partition
 
 __all__ = ["PARTITION_SIZE", "InMemoryData", "RangesOfRecords"]
@@ -131,11 +130,11 @@ class ArrayPartition(Partition):
 
 def _without_file_map(array):
     """A copy of an array that is mapped copy-on-write: joblib would send its path, and the file lacks changes made here."""
-    are_sequences = isinstance(array, Sequences)
+    is_ragged = isinstance(array, Ragged)
     parts = (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,)
-    for part in (array.values,) if are_sequences else parts:
+    for part in (array.storage,) if is_ragged else parts:
         while isinstance(part, np.ndarray):
             if getattr(part, "mode", None) == "c":  # a memory map
-                return array.copy() if are_sequences or sp.issparse(array) else np.array(array)
+                return array.copy() if is_ragged or sp.issparse(array) else np.array(array)
             part = part.base
-    return array
+    return array.packed() if is_ragged else array

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["check_lists", "steps_and_offsets", "width_of"]
+from vips.data._ragged import offsets_of
+
+__all__ = ["steps_and_offsets", "width_of"]
 
 
 def width_of(kind) -> int | None:
@@ -19,23 +21,6 @@ def width_of(kind) -> int | None:
     if types.is_fixed_size_list(step):
         step, width = step.value_type, step.list_size
     return width if width and (types.is_integer(step) or types.is_floating(step)) else None
-
-
-def check_lists(kind, name: str) -> int:
-    """:func:`width_of`.
-
-    Raises
-    ------
-    TypeError
-        If it is None: a public fact.
-    """
-    width = width_of(kind)
-    if width is None:
-        raise TypeError(
-            f"Sequences need lists of integers or floating-point numbers, or lists of such lists of a fixed size; {name} has "
-            f"type {kind}."
-        )
-    return width
 
 
 def steps_and_offsets(columns: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -51,25 +36,32 @@ def steps_and_offsets(columns: Sequence) -> tuple[np.ndarray, np.ndarray]:
     steps : ndarray of float64, shape (n_steps, n_features)
         NaN for a null.
     offsets : ndarray of int64, shape (n_rows + 1,)
+
+    Raises
+    ------
+    TypeError
+        For a column of another type: a public fact.
     """
-    parts = [_parts(column) for column in columns]
-    lengths = [np.concatenate([np.zeros(0, np.int64), *(part[1] for part in pieces)]) for pieces in parts]
-    width = [check_lists(column.type, "the column") for column in columns]
-    sized = zip(parts, width, strict=True)
-    steps = [np.concatenate([np.zeros((0, n)), *(part[0] for part in pieces)]) for pieces, n in sized]
+    widths = [width_of(column.type) for column in columns]
+    if None in widths:
+        raise TypeError(
+            "Sequences need lists of integers or floating-point numbers, or lists of such lists of a fixed size; the column "
+            f"has type {columns[widths.index(None)].type}."
+        )
+    # chunk by chunk: Arrow would raise where combined chunks have 2³¹ steps
+    parts = [[_steps_and_lengths(chunk) for chunk in getattr(column, "chunks", [column])] for column in columns]
+    lengths = [np.concatenate([np.zeros(0, np.int64), *(counts for _, counts in chunks)]) for chunks in parts]
     if len({len(counts) for counts in lengths}) != 1:
         raise ValueError("The columns of sequences have different numbers of rows.")
     agree = np.all([counts == lengths[0] for counts in lengths], axis=0)
+    steps = [
+        np.concatenate([np.zeros((0, n)), *(rows for rows, _ in chunks)])
+        for n, chunks in zip(widths, parts, strict=True)
+    ]
     if not agree.all():
         steps = [values[np.repeat(agree, counts)] for values, counts in zip(steps, lengths, strict=True)]
-    offsets = np.concatenate([[0], np.cumsum(np.where(agree, lengths[0], 0))])
+    offsets = offsets_of(np.where(agree, lengths[0], 0))
     return steps[0] if len(steps) == 1 else np.concatenate(steps, axis=1), offsets
-
-
-def _parts(column) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Steps and lengths of each chunk of a column. Arrow would raise where combined chunks have 2³¹ steps."""
-    check_lists(column.type, "the column")
-    return [_steps_and_lengths(chunk) for chunk in getattr(column, "chunks", [column])]
 
 
 def _steps_and_lengths(lists) -> tuple[np.ndarray, np.ndarray]:

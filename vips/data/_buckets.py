@@ -14,8 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._files import private_file
-from vips.data._sequences import Sequences
-from vips.data._texts import PackedTexts
+from vips.data._ragged import Ragged, gathered, offsets_of
 from vips.exceptions import SourceError
 
 __all__ = ["Buckets", "write_grouped"]
@@ -44,16 +43,11 @@ class Buckets:
         self.kinds: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
 
     @property
-    def is_sparse(self) -> bool:
-        return "indices" in self.kinds
-
-    @property
-    def are_texts(self) -> bool:
-        return "data" in self.kinds and not self.is_sparse and not self.are_sequences
-
-    @property
-    def are_sequences(self) -> bool:
-        return "data" in self.kinds and len(self.kinds["data"][1]) == 1
+    def kind(self) -> str:
+        """What the rows are, as a manifest names it."""
+        if "indices" in self.kinds or "data" not in self.kinds:
+            return "sparse rows" if "indices" in self.kinds else "rows"
+        return "sequences" if len(self.kinds["data"][1]) == 1 else "texts"
 
     def add(self, name: str, X, y: np.ndarray | None, persons: np.ndarray, order: np.ndarray | None = None) -> None:
         """Append rows; those of one person keep their order, unless ``order`` has keys to sort them by.
@@ -62,7 +56,7 @@ class Buckets:
         ----------
         name : str
             Where the rows come from, for errors. Public.
-        X : ndarray or CSR of shape (n_rows, n_features); PackedTexts of n_rows documents; or as many Sequences
+        X : ndarray or CSR of shape (n_rows, n_features); or Ragged, of n_rows texts or sequences
         y : ndarray of shape (n_rows, ...), optional
         persons : ndarray of uint64, shape (n_rows, 2)
             Hashes; the second word modulo ``n_buckets`` is the bucket.
@@ -85,10 +79,8 @@ class Buckets:
             exists = (indices >= 0) & (indices < self._n_features)  # others stay defective, in any dtype of indices
             narrow = np.int32 if self._n_features < 2**31 else np.int64
             entries = {"data": X.data, "indices": np.where(exists, indices, -1).astype(narrow)}
-            rows["lengths"] = np.diff(X.indptr).astype(np.int64)
-        elif isinstance(X, PackedTexts):
-            entries, rows["lengths"] = {"data": X.data}, np.diff(X.indptr)
-        elif isinstance(X, Sequences):
+            rows["lengths"], ends = np.diff(X.indptr).astype(np.int64), X.indptr
+        elif isinstance(X, Ragged):
             entries, rows["lengths"], ends = {"data": X.values}, X.lengths, X.offsets
         else:
             rows["X"] = X
@@ -101,7 +93,7 @@ class Buckets:
             )
         for bucket in np.flatnonzero(np.diff(cuts)):
             part = slice(cuts[bucket], cuts[bucket + 1])
-            stored = slice(*(X.indptr if ends is None else ends)[[part.start, part.stop]]) if entries else None
+            stored = None if ends is None else slice(*ends[[part.start, part.stop]])
             for key, array in rows.items():
                 self._append(bucket, key, array[part])
             for key, array in entries.items():
@@ -158,8 +150,8 @@ def write_grouped(arrays: dict[str, np.ndarray], folder: Path) -> None:
 
 def _write_entries(arrays: dict[str, np.ndarray], order: np.ndarray, folder: Path) -> None:
     lengths = np.array(arrays["lengths"])
-    begins = np.cumsum(lengths) - lengths
-    indptr = np.concatenate([[0], np.cumsum(lengths[order])])
+    begins = offsets_of(lengths)[:-1]
+    indptr = offsets_of(lengths[order])
     # one dtype of all indices, so that SciPy need not copy them
     dtype = np.dtype(np.int64) if indptr[-1] >= 2**31 or "indices" not in arrays else arrays["indices"].dtype
     _write(folder / "indptr.npy", dtype, indptr.shape, [indptr.astype(dtype)])
@@ -167,14 +159,8 @@ def _write_entries(arrays: dict[str, np.ndarray], order: np.ndarray, folder: Pat
     for key, kind in kinds.items():
         array = arrays[key]
         size = 16 * max(1, len(array) // max(1, len(order)))
-        parts = (array[_entries(begins[rows], lengths[rows])].astype(kind) for rows in _chunks(order, size))
+        parts = (gathered(array, begins[rows], offsets_of(lengths[rows])).astype(kind) for rows in _chunks(order, size))
         _write(folder / f"{key}.npy", kind, array.shape, parts)
-
-
-def _entries(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Positions of the entries of rows."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1]) + np.repeat(begins - (ends - lengths), lengths)
 
 
 def _chunks(order: np.ndarray, bytes_of_row: int) -> Iterator[np.ndarray]:

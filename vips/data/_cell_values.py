@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from numbers import Integral, Real
 
 import numpy as np
 
-__all__ = ["as_categories", "as_numbers", "kind_of"]
+from vips.data._checks import check_container
+
+__all__ = ["as_categories", "as_numbers", "kind_of", "label_codes"]
 
 _KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date", "O": "category", "U": "category"}
 _KINDS |= {"T": "category"}  # NumPy's strings of any length
@@ -50,6 +52,40 @@ def as_categories(values) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _object_array(map(_category, _each(values)), len(values))
+
+
+def label_codes(y, classes: Sequence[str]) -> np.ndarray:
+    """Position of each label among the declared classes; NaN for every other value, whatever it is.
+
+    The conversion of a private label may not depend on other records, or raise.
+
+    Parameters
+    ----------
+    y : array or series of shape (n_rows,)
+        Of strings or objects.
+    classes : sequence of str
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), float64
+
+    Raises
+    ------
+    TypeError
+        For a container or a dtype that holds no strings: public facts.
+    """
+    check_container(y, "y")
+    if getattr(y.dtype, "kind", "O") not in "OUT":
+        raise TypeError(f"`classes` are strings, but y has dtype {y.dtype}. Declare the labels as they are in y.")
+    position = {str(label): float(code) for code, label in enumerate(classes)}
+    return np.fromiter((_code(value, position) for value in _each(y)), np.float64, len(y))
+
+
+def _code(value, position: dict[str, float]) -> float:
+    with suppress(Exception):
+        if isinstance(value, str):
+            return position.get(value, math.nan)
+    return math.nan
 
 
 def _floats(values) -> np.ndarray:

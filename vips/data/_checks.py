@@ -8,10 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.data._arrays import InMemoryData
-from vips.data._not_numbers import suggestion_for
 from vips.data._records import OpenPartition
 from vips.data._sequences import Sequences
-from vips.data._tables import from_arrow, is_nullable_number, with_numpy_numbers
+from vips.data._tables import from_arrow, is_nullable_number, suggestion_for, with_numpy_numbers
 from vips.exceptions import SourceError
 
 __all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked", "refuse_dates", "whole_csr"]

@@ -10,6 +10,7 @@
         X.npy                 rows; or those of a CSR matrix: data.npy, indices.npy, indptr.npy; or texts or sequences:
                               data.npy, indptr.npy
         y.npy                 labels, if there are any
+      counts-<random>/        while texts are fitted: counts of their words (vips/preprocessing/_counted_texts.py)
 
 The hash of a person is in partition (second word modulo the number of partitions), and there once. A partition checks both when
 it is opened, so that no two of them can hold parts of one person.
@@ -20,7 +21,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +29,30 @@ import scipy.sparse as sp
 from vips._files import refuse_endless
 from vips.data._checks import open_checked
 from vips.data._npy import mapped
+from vips.data._ragged import divides
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, FileStamp, Partition, SequenceSource
+from vips.data._sequence_source import SequenceSource
+from vips.data._sequences import Sequences
+from vips.data._source import FileStamp, Partition, PartitionedSource
 from vips.data._texts import PackedTexts, TextSource
-from vips.data._unread import UnreadSequences
 from vips.exceptions import SourceError
 
-__all__ = ["MANIFEST", "GroupedRows", "GroupedSequences", "GroupedTexts", "Manifest"]
+__all__ = ["MANIFEST", "Manifest", "regrouped"]
 
 MANIFEST = "manifest.json"
 _FORMAT, _VERSION = "vips rows grouped by person", 1
+_SOURCES = {
+    "rows": PartitionedSource,
+    "sparse rows": PartitionedSource,
+    "texts": TextSource,
+    "sequences": SequenceSource,
+}
+_ARRAYS = {
+    "rows": ("X",),
+    "sparse rows": ("data", "indices", "indptr"),
+    "texts": ("data", "indptr"),
+    "sequences": ("data", "indptr"),
+}
 
 
 @dataclass(frozen=True)
@@ -49,33 +63,21 @@ class Manifest:
     n_partitions: int
     n_features: int
     feature_names: tuple[str, ...] | None
-    is_sparse: bool
+    kind: str
     has_labels: bool
     token: str
-    are_texts: bool = False
-    are_sequences: bool = False
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """Names of the arrays of a partition."""
-        rows = ("data", "indices", "indptr") if self.is_sparse else ("X",)
-        rows = ("data", "indptr") if self.are_texts or self.are_sequences else rows
-        return ("persons", "starts", *rows, *(("y",) if self.has_labels else ()))
+        return ("persons", "starts", *_ARRAYS[self.kind], *(("y",) if self.has_labels else ()))
 
     def folder_of(self, i: int) -> str:
         """Name of the folder of partition ``i``."""
         return f"{i:05d}-{self.token}"
 
     def to_json(self) -> str:
-        facts = {name: value for name, value in self.__dict__.items() if not name.startswith("are_") or value}
-        return json.dumps({"format": _FORMAT, "version": _VERSION} | facts, indent=2)
-
-    @property
-    def kind(self) -> str:
-        """Name of the class that reads the folder."""
-        if self.are_sequences:
-            return "GroupedSequences"
-        return "GroupedTexts" if self.are_texts else "GroupedRows"
+        return json.dumps({"format": _FORMAT, "version": _VERSION} | self.__dict__, indent=2)
 
     def _is_usable(self) -> bool:
         numbers, names = (self.n_partitions, self.n_features), self.feature_names
@@ -83,6 +85,7 @@ class Manifest:
             all(type(n) is int and n > 0 for n in numbers)
             and (names is None or len(names) == self.n_features)
             and isinstance(self.grouped_by, str | None)
+            and self.kind in _ARRAYS
             and str(self.token).isalnum()
         )
 
@@ -107,36 +110,45 @@ class Manifest:
         return manifest
 
 
-class GroupedFolder(DataSource):
-    """What rows and texts of persons share: a folder with a manifest."""
+def regrouped(folder: str | os.PathLike) -> PartitionedSource:
+    """Open a folder that :func:`vips.data.regroup` wrote. A record is all rows, all texts or all sequences of one person.
 
-    has_groups = True
-    _partitions: type[GroupedPartition]
+    ``fit(source)`` protects persons: one coin, one clip and one share of the sum for all rows of a person, as
+    ``fit(X, y, groups=ids)`` does for arrays. Files are memory-mapped. Memory is bounded by a chunk and, for sparse rows, by
+    the rows of one person. Workers get paths, so they need access to the folder.
 
-    def __init__(self, folder: str | os.PathLike) -> None:
-        folder = Path(os.path.abspath(folder))
-        self._manifest = manifest = Manifest.read(folder)
-        if manifest.kind != type(self).__name__:
-            raise SourceError(f"{folder} is to be read with vips.data.{manifest.kind}(folder).")
-        self.n_features, self.feature_names = manifest.n_features, manifest.feature_names
-        self.has_labels, self.group_name = manifest.has_labels, manifest.grouped_by
-        self._files = [
-            {name: FileStamp.of(folder / manifest.folder_of(i) / f"{name}.npy") for name in manifest.arrays}
-            for i in range(manifest.n_partitions)
-        ]
+    Parameters
+    ----------
+    folder : path
 
-    @property
-    def n_partitions(self) -> int:
-        return self._manifest.n_partitions
+    Returns
+    -------
+    DataSource
+        A ``TextSource`` for texts, a ``SequenceSource`` for sequences.
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of persons of each partition: private, unless the relation is "replace_one"."""
-        return tuple(len(mapped(files["persons"])) for files in self._files)
+    Raises
+    ------
+    SourceError
+        If ``regroup`` did not finish writing the folder, or a file of it is missing.
 
-    def partition(self, i: int) -> Partition:
-        name = os.path.dirname(self._files[i]["persons"].path)
-        return self._partitions(name, self._files[i], i, self.n_partitions, self.n_features)
+    Guarantees
+    ----------
+    Every person is one record of one partition. A partition that lost this property, because files were mixed or edited, is
+    refused when it is opened.
+    """
+    folder = Path(os.path.abspath(folder))
+    manifest = Manifest.read(folder)
+    partitions = []
+    for i in range(manifest.n_partitions):
+        path = folder / manifest.folder_of(i)
+        files = {name: FileStamp.of(path / f"{name}.npy") for name in manifest.arrays}
+        facts = manifest.n_partitions, manifest.n_features, manifest.kind
+        partitions.append(GroupedPartition(str(path), files, i, *facts))
+    source = _SOURCES[manifest.kind](partitions)
+    source.n_features, source.folder = manifest.n_features, str(folder)
+    source.feature_names, source.has_labels = manifest.feature_names, manifest.has_labels
+    source.has_groups, source.group_name = True, manifest.grouped_by
+    return source
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,6 +160,7 @@ class GroupedPartition(Partition):
     number: int
     n_partitions: int
     n_features: int
+    kind: str
 
     def open(self) -> OpenPartition:
         arrays = {name: mapped(file) for name, file in self.files.items()}
@@ -167,11 +180,22 @@ class GroupedPartition(Partition):
         return replace(opened, starts=starts)
 
     def _opened(self, arrays: dict[str, np.ndarray]) -> OpenPartition:
-        return open_checked(self.name, self._rows(arrays), arrays.get("y"), self.n_features)
+        if self.kind == "texts":
+            return OpenPartition(PackedTexts.of_rows(*self._ragged(arrays, arrays["data"], np.uint8)), arrays.get("y"))
+        if self.kind == "sequences":
+            steps = open_checked(self.name, arrays["data"], None, self.n_features).X
+            return OpenPartition(Sequences.of_rows(*self._ragged(arrays, steps, steps.dtype)), arrays.get("y"))
+        X = arrays["X"] if self.kind == "rows" else self._sparse(arrays)
+        return open_checked(self.name, X, arrays.get("y"), self.n_features)
 
-    def _rows(self, arrays: dict[str, np.ndarray]):
-        if "X" in arrays:
-            return arrays["X"]
+    def _ragged(self, arrays: dict[str, np.ndarray], values: np.ndarray, dtype) -> tuple:
+        """What :class:`vips.data._ragged.Ragged` takes."""
+        offsets = np.array(arrays["indptr"])
+        if values.dtype != dtype or offsets.dtype != np.int64 or not divides(offsets, len(values)):
+            raise TypeError
+        return values, offsets[:-1], np.diff(offsets)
+
+    def _sparse(self, arrays: dict[str, np.ndarray]):
         for name in ("indices", "indptr"):
             if arrays[name].dtype.kind != "i":
                 raise TypeError
@@ -188,82 +212,3 @@ class GroupedPartition(Partition):
         ascends = (first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (second[1:] > second[:-1]))
         is_here = second % np.uint64(self.n_partitions) == self.number
         return bool(ascends.all() and is_here.all() and (np.diff(starts) > 0).all())
-
-
-class GroupedDocuments(GroupedPartition):
-    """One partition of texts."""
-
-    def _opened(self, arrays: dict[str, np.ndarray]) -> OpenPartition:
-        texts = PackedTexts(np.array(arrays["data"]), np.array(arrays["indptr"]))
-        if not texts.is_valid():
-            raise TypeError
-        return OpenPartition(texts.documents(), arrays.get("y"))
-
-
-class GroupedLists(GroupedPartition):
-    """One partition of sequences."""
-
-    def _opened(self, arrays: dict[str, np.ndarray]) -> OpenPartition:
-        steps = open_checked(self.name, arrays["data"], None, self.n_features).X
-        ends = np.array(arrays["indptr"])
-        are_ends = ends.dtype == np.int64 and ends.ndim == 1 and len(ends) > 0
-        if not are_ends or ends[0] != 0 or ends[-1] != len(steps) or (np.diff(ends) < 0).any():
-            raise TypeError
-        return OpenPartition(UnreadSequences(steps, ends[:-1], np.diff(ends)), arrays.get("y"))
-
-
-class GroupedRows(GroupedFolder):
-    """Rows of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all rows of one person.
-
-    ``fit(source)`` protects persons: one coin, one clip and one share of the sum for all rows of a person, as
-    ``fit(X, y, groups=ids)`` does for arrays. Rows are memory-mapped. Memory is bounded by a chunk and, for sparse rows, by the
-    rows of one person. Workers get paths, so they need access to the folder.
-
-    Parameters
-    ----------
-    folder : path
-
-    Raises
-    ------
-    SourceError
-        If ``regroup`` did not finish writing the folder, or a file of it is missing.
-
-    Guarantees
-    ----------
-    Every person is one record of one partition. A partition that lost this property, because files were mixed or edited, is
-    refused when it is opened.
-    """
-
-    _partitions = GroupedPartition
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether rows are those of a CSR matrix."""
-        return self._manifest.is_sparse
-
-
-class GroupedTexts(GroupedFolder, TextSource):
-    """Texts of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all documents of one person.
-
-    ``fit(source)`` of a ``PrivateCountVectorizer``, and of a pipeline that begins with one, protects persons. Memory is bounded
-    by the documents of a partition. The rest is as for :class:`GroupedRows`.
-
-    Parameters
-    ----------
-    folder : path
-    """
-
-    _partitions = GroupedDocuments
-
-
-class GroupedSequences(GroupedFolder, SequenceSource):
-    """Sequences of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all sequences of one person.
-
-    Sequences are memory-mapped. The rest is as for :class:`GroupedRows`.
-
-    Parameters
-    ----------
-    folder : path
-    """
-
-    _partitions = GroupedLists

@@ -3,57 +3,25 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from vips._validation import check_integer
 from vips.data._checks import open_checked
+from vips.data._ragged import offsets_of
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, FileStamp, Partition, found_files
-from vips.data._texts import TextSource
+from vips.data._source import FileStamp, Partition, PartitionedSource, found_files
+from vips.data._texts import TextSource, bytes_of_arrow
 from vips.exceptions import SourceError
 
-__all__ = ["ParquetDocuments", "ParquetSource", "ParquetTable", "ParquetTexts", "group_name", "read_group", "type_of"]
+__all__ = ["ParquetDocuments", "ParquetTable", "ParquetTexts", "RowGroup", "row_groups", "type_of"]
 
 
-class ParquetSource(DataSource):
-    """What tables and documents share: files, row groups as partitions, and a schema that is the same everywhere."""
-
-    def __init__(self, path: str | os.PathLike | Iterable[str | os.PathLike], pattern: str) -> None:
-        files = found_files(path, pattern) if isinstance(path, str | os.PathLike) else list(path)
-        if not files:
-            raise SourceError("A data source needs at least one file.")
-        self._groups = []
-        for file in map(FileStamp.of, files):
-            with _opened(file) as parquet:
-                self._check_schema(parquet.schema_arrow, file.path)
-                sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
-            self._groups += [(file, i, size) for i, size in enumerate(sizes)]
-
-    @abstractmethod
-    def _check_schema(self, schema, path: str) -> None:
-        """Raise SourceError unless the declared columns exist and have a usable type."""
-
-    def ids(self, i: int, by: str) -> object:
-        file, group, _ = self._groups[i]
-        with _opened(file) as parquet:
-            type_of(parquet.schema_arrow, by, file.path)
-        return read_group(file, group, [by]).column(by)
-
-    @property
-    def n_partitions(self) -> int:
-        return len(self._groups)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(size for _, _, size in self._groups)
-
-
-class ParquetTable(ParquetSource):
+class ParquetTable(PartitionedSource):
     """Declared columns of Parquet files as a table of float64 numbers. A row group is a partition.
 
     Memory is bounded by the largest row group.
@@ -84,24 +52,21 @@ class ParquetTable(ParquetSource):
     ) -> None:
         if isinstance(features, str) or not len(features):
             raise ValueError(f"`features` must be a list of column names, got {features!r}.")
-        self.feature_names, self._target = tuple(features), target
-        self.n_features, self.has_labels = len(self.feature_names), target is not None
-        super().__init__(path, pattern)
+        self.feature_names, self.has_labels = tuple(features), target is not None
+        self.n_features = len(self.feature_names)
 
-    def _check_schema(self, schema, path: str) -> None:
-        for name in (*self.feature_names, *([self._target] if self._target else [])):
-            if not _is_number(type_of(schema, name, path)):
-                raise SourceError(
-                    f"{path}: column {name!r} has type {schema.field(name).type}; a table needs booleans, integers or "
-                    "floating-point numbers."
-                )
+        def check(schema, path: str) -> None:
+            for name in (*self.feature_names, *([target] if target else [])):
+                if not _is_number(type_of(schema, name, path)):
+                    raise SourceError(
+                        f"{path}: column {name!r} has type {schema.field(name).type}; a table needs booleans, integers or "
+                        "floating-point numbers."
+                    )
 
-    def partition(self, i: int) -> Partition:
-        file, group, _ = self._groups[i]
-        return TableGroup(file, group, self.feature_names, self._target)
+        super().__init__(*row_groups(path, pattern, check, partial(_rows, features=self.feature_names, target=target)))
 
 
-class ParquetDocuments(ParquetSource):
+class ParquetDocuments(PartitionedSource):
     """Documents as lists of word numbers in a column of Parquet files. Models get word counts. A row group is a partition.
 
     Memory is bounded by the largest row group.
@@ -131,23 +96,20 @@ class ParquetDocuments(ParquetSource):
         pattern: str = "*.parquet",
     ) -> None:
         check_integer("vocabulary_size", vocabulary_size)
-        self._column, self.n_features = column, int(vocabulary_size)
-        super().__init__(path, pattern)
+        self.n_features = int(vocabulary_size)
 
-    def _check_schema(self, schema, path: str) -> None:
-        from pyarrow import types
+        def check(schema, path: str) -> None:
+            from pyarrow import types
 
-        kind = type_of(schema, self._column, path)
-        is_list = types.is_list(kind) or types.is_large_list(kind)
-        if not is_list or not types.is_integer(kind.value_type):
-            raise SourceError(f"{path}: column {self._column!r} has type {kind}, not a list of integers.")
+            kind = type_of(schema, column, path)
+            is_list = types.is_list(kind) or types.is_large_list(kind)
+            if not is_list or not types.is_integer(kind.value_type):
+                raise SourceError(f"{path}: column {column!r} has type {kind}, not a list of integers.")
 
-    def partition(self, i: int) -> Partition:
-        file, group, _ = self._groups[i]
-        return DocumentGroup(file, group, self._column, self.n_features)
+        super().__init__(*row_groups(path, pattern, check, partial(_counts, column=column, n_words=self.n_features)))
 
 
-class ParquetTexts(ParquetSource, TextSource):
+class ParquetTexts(TextSource):
     """Texts in a column of Parquet files, for ``PrivateCountVectorizer`` and pipelines. A row group is a partition.
 
     Memory is bounded by the largest row group: write some thousand documents in each (``row_group_size=10_000``).
@@ -176,104 +138,104 @@ class ParquetTexts(ParquetSource, TextSource):
         *,
         pattern: str = "*.parquet",
     ) -> None:
-        self._column, self._target, self.has_labels = column, target, target is not None
-        super().__init__(path, pattern)
+        self.has_labels = target is not None
 
-    def _check_schema(self, schema, path: str) -> None:
-        from pyarrow import types
+        def check(schema, path: str) -> None:
+            from pyarrow import types
 
-        kind = type_of(schema, self._column, path)
-        if not (types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view" or _is_coded(kind)):
-            raise SourceError(f"{path}: column {self._column!r} has type {kind}, not strings.")
-        if self._target is not None and not _is_number(type_of(schema, self._target, path)):
-            kind = type_of(schema, self._target, path)
-            raise SourceError(
-                f"{path}: column {self._target!r} has type {kind}; labels are booleans, integers or floating-point numbers."
-            )
+            kind = type_of(schema, column, path)
+            if not (
+                types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view" or _is_coded(kind)
+            ):
+                raise SourceError(f"{path}: column {column!r} has type {kind}, not strings.")
+            if target is not None and not _is_number(type_of(schema, target, path)):
+                kind = type_of(schema, target, path)
+                raise SourceError(
+                    f"{path}: column {target!r} has type {kind}; labels are booleans, integers or floating-point numbers."
+                )
 
-    def partition(self, i: int) -> Partition:
-        file, group, _ = self._groups[i]
-        return TextGroup(file, group, self._column, self._target)
-
-
-@dataclass(frozen=True, repr=False)
-class TableGroup(Partition):
-    """One row group of a table."""
-
-    file: FileStamp
-    group: int
-    features: tuple[str, ...]
-    target: str | None
-
-    @property
-    def name(self) -> str:
-        return group_name(self.file, self.group)
-
-    def open(self) -> OpenPartition:
-        labels = [self.target] if self.target else []
-        table = read_group(self.file, self.group, [*self.features, *labels])
-        X = np.empty((table.num_rows, len(self.features)))
-        for j, name in enumerate(self.features):
-            X[:, j] = _numbers(table.column(name))
-        y = _numbers(table.column(self.target)) if labels else None
-        return open_checked(self.name, X, y, len(self.features))
+        super().__init__(*row_groups(path, pattern, check, partial(_documents, column=column, target=target)))
 
 
 @dataclass(frozen=True, repr=False)
-class DocumentGroup(Partition):
-    """One row group of documents."""
+class RowGroup(Partition):
+    """One row group, and what its columns become."""
 
     file: FileStamp
     group: int
-    column: str
-    n_words: int
+    read: Callable[[RowGroup], OpenPartition]
 
     @property
     def name(self) -> str:
-        return group_name(self.file, self.group)
+        return f"{self.file.path}, row group {self.group}"
 
     def open(self) -> OpenPartition:
-        parts = [
-            counts(lists, self.n_words)
-            for lists in read_group(self.file, self.group, [self.column]).column(self.column).chunks
-        ]
-        X = sp.vstack(parts, format="csr") if parts else sp.csr_array((0, self.n_words))
-        return open_checked(self.name, sp.csr_array(X), None, self.n_words)
+        return self.read(self)
+
+    def columns(self, names: Sequence[str]) -> list:
+        """Those columns, as Arrow's chunked arrays."""
+        import pyarrow as pa
+
+        with _opened(self.file) as parquet:
+            try:
+                table = parquet.read_row_group(self.group, columns=list(names), use_threads=False)
+            except (OSError, pa.ArrowException) as error:
+                problem = type(error).__name__
+            else:
+                return [table.column(name) for name in names]
+        raise SourceError(f"{self.name} cannot be read ({problem}).")
+
+    def ids(self, by: str) -> object:
+        with _opened(self.file) as parquet:
+            type_of(parquet.schema_arrow, by, self.file.path)
+        return self.columns([by])[0]
 
 
-@dataclass(frozen=True, repr=False)
-class TextGroup(Partition):
-    """One row group of texts."""
+def row_groups(
+    path: str | os.PathLike | Iterable[str | os.PathLike],
+    pattern: str,
+    check: Callable[[object, str], None],
+    read: Callable[[RowGroup], OpenPartition],
+) -> tuple[list[RowGroup], list[int]]:
+    """The row groups of files, and the number of rows of each.
 
-    file: FileStamp
-    group: int
-    column: str
-    target: str | None
-
-    @property
-    def name(self) -> str:
-        return group_name(self.file, self.group)
-
-    def open(self) -> OpenPartition:
-        table = read_group(self.file, self.group, [self.column, *([self.target] if self.target else [])])
-        texts = [text for chunk in table.column(self.column).chunks for text in _texts(chunk)]
-        documents = np.array([*texts, None], dtype=object)[:-1]
-        return OpenPartition(documents, _numbers(table.column(self.target)) if self.target else None)
-
-
-def _texts(values) -> list:
-    """Texts of an Arrow array as bytes, because they need not be valid; None for what is missing.
-
-    A dictionary is not written out: Arrow raises where that takes more than 2 GB, which depends on the documents.
+    Parameters
+    ----------
+    path, pattern
+        As in :class:`ParquetTable`.
+    check : callable
+        Raises SourceError unless a file of this schema and path has the declared columns, in usable types.
+    read : callable
+        Opens a row group. It can be pickled.
     """
-    import pyarrow as pa
+    groups, sizes = [], []
+    for file in map(FileStamp.of, found_files(path, pattern)):
+        with _opened(file) as parquet:
+            check(parquet.schema_arrow, file.path)
+            n_groups = parquet.metadata.num_row_groups
+            sizes += [parquet.metadata.row_group(i).num_rows for i in range(n_groups)]
+        groups += [RowGroup(file, i, read) for i in range(n_groups)]
+    return groups, sizes
 
-    if pa.types.is_dictionary(values.type):
-        texts = [*_texts(values.dictionary), None]
-        return [texts[-1 if i is None else i] for i in values.indices.to_pylist()]
-    if str(values.type) == "string_view":
-        values = values.cast(pa.large_string())
-    return values.cast(pa.large_binary()).to_pylist()
+
+def _rows(group: RowGroup, features: Sequence[str], target: str | None) -> OpenPartition:
+    columns = group.columns([*features, *([target] if target else [])])
+    X = np.empty((len(columns[0]), len(features)))
+    for j in range(len(features)):
+        X[:, j] = _numbers(columns[j])
+    return open_checked(group.name, X, _numbers(columns[-1]) if target else None, len(features))
+
+
+def _counts(group: RowGroup, column: str, n_words: int) -> OpenPartition:
+    parts = [counts(lists, n_words) for lists in group.columns([column])[0].chunks]
+    X = sp.vstack(parts, format="csr") if parts else sp.csr_array((0, n_words))
+    return open_checked(group.name, sp.csr_array(X), None, n_words)
+
+
+def _documents(group: RowGroup, column: str, target: str | None) -> OpenPartition:
+    texts, *labels = group.columns([column, *([target] if target else [])])
+    documents = np.array([*(text for chunk in texts.chunks for text in bytes_of_arrow(chunk)), None], dtype=object)[:-1]
+    return OpenPartition(documents, _numbers(labels[0]) if labels else None)
 
 
 def counts(lists, n_words: int) -> sp.csr_array:
@@ -282,15 +244,13 @@ def counts(lists, n_words: int) -> sp.csr_array:
 
     missing = np.asarray(lists.is_null())
     lists = lists.cast(pa.large_list(pa.int64()), safe=False)
-    lengths = np.where(
-        missing, 0, np.diff(lists.offsets.to_numpy())
-    )  # a null may hide entries, which flatten() leaves out
+    lengths = np.where(missing, 0, np.diff(lists.offsets.to_numpy()))  # flatten() leaves out what a null hides
     words = lists.flatten()
     bad = np.asarray(words.is_null())
     words = words.fill_null(0).to_numpy(zero_copy_only=False)
     bad = bad | (words < 0) | (words >= n_words)
     # one more entry for a document that is missing: its NaN
-    indptr = np.concatenate([[0], np.cumsum(lengths + missing)])
+    indptr = offsets_of(lengths + missing)
     values, columns = np.full(indptr[-1], np.nan), np.zeros(indptr[-1], np.int64)
     present = np.ones(indptr[-1], dtype=bool)
     present[indptr[:-1][missing]] = False
@@ -339,18 +299,3 @@ def _opened(file: FileStamp):
         problem = type(error).__name__
     # outside of `except`, so that the original error, which may quote a record, is not attached
     raise SourceError(f"{path} is not a readable Parquet file ({problem}).")
-
-
-def read_group(file: FileStamp, group: int, columns: list[str]):
-    import pyarrow as pa
-
-    with _opened(file) as parquet:
-        try:
-            return parquet.read_row_group(group, columns=columns, use_threads=False)
-        except (OSError, pa.ArrowException) as error:
-            problem = type(error).__name__
-    raise SourceError(f"{group_name(file, group)} cannot be read ({problem}).")
-
-
-def group_name(file: FileStamp, group: int) -> str:
-    return f"{file.path}, row group {group}"

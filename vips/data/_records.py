@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vips.data._rows import some_rows
-from vips.data._unread import UnreadSequences
+from vips.data._ragged import Ragged, offsets_of, places, some_rows
 
 __all__ = ["OpenPartition", "Records", "Runs", "ranges_of_size", "rows_without", "step_counts"]
 
@@ -71,25 +70,21 @@ class OpenPartition:
 
     def first_steps(self, n_steps: int | None) -> OpenPartition:
         """The same records, with at most so many steps of each sequence: no more are read. For other rows the same."""
-        return self if step_counts(self.X) is None else replace(self, X=UnreadSequences.first_steps(self.X, n_steps))
+        return replace(self, X=self.X.first(n_steps)) if isinstance(self.X, Ragged) else self
 
     def chunks(self, records: np.ndarray, chunk_size: int) -> Iterator:
         """Those ``records`` (ascending), in order: rows of X, or ``Records``; or ``Runs`` of these.
 
-        A chunk has at most ``chunk_size`` rows, or the rows of one record; of sequences, steps in place of rows. The sequences
-        of one record of more steps are not read: they are ``UnreadSequences``.
+        A chunk has at most ``chunk_size`` rows, or the rows of one record; of sequences, steps in place of rows. Sequences are
+        read when their values are asked for.
         """
         if self.starts is None and step_counts(self.X) is None:
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
             return
-        sizes = self._sizes(records)
-        for first, last in ranges_of_size(sizes, chunk_size):
+        for first, last in ranges_of_size(self._sizes(records), chunk_size):
             chosen = records[first:last]
-            if self.starts is None:
-                yield self._select(chosen)
-            else:
-                yield self._select_runs(chosen, are_read=sizes[first:last].sum() <= chunk_size)
+            yield self._select(chosen) if self.starts is None else self._select_runs(chosen)
 
     def _sizes(self, records: np.ndarray) -> np.ndarray:
         """Rows of each record; of sequences, steps."""
@@ -99,20 +94,16 @@ class OpenPartition:
         lengths = self._lengths(records)
         if steps is None:
             return lengths
-        ends = np.concatenate([[0], np.cumsum(steps)])
+        ends = offsets_of(steps)
         return ends[self.starts[records] + lengths] - ends[self.starts[records]]
 
     def _lengths(self, records: np.ndarray) -> np.ndarray:
         lengths = self.starts[records + 1] - self.starts[records]
         return lengths if self.max_rows is None else np.minimum(lengths, self.max_rows)
 
-    def _select_runs(self, records: np.ndarray, are_read: bool) -> Runs:
+    def _select_runs(self, records: np.ndarray) -> Runs:
         lengths = self._lengths(records)
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        rows = np.arange(starts[-1]) + np.repeat(self.starts[records] - starts[:-1], lengths)
-        if isinstance(self.X, UnreadSequences) and not are_read:
-            return Runs(self.X.take(rows), starts)
-        return Runs(self._select(rows), starts)
+        return Runs(self._select(places(lengths, self.starts[records])), offsets_of(lengths))
 
     def _select(self, rows: np.ndarray):
         # A whole range of an array in C order, as in a full batch, is a view.
@@ -129,8 +120,7 @@ def _in_order_of_c(rows):
 
 def step_counts(rows) -> np.ndarray | None:
     """How much of a chunk each sequence takes: its steps, and at least one. None for rows that are no sequences."""
-    lengths = getattr(rows, "lengths", None)
-    return None if lengths is None else np.maximum(lengths, 1)
+    return np.maximum(rows.lengths, 1) if isinstance(rows, Ragged) else None
 
 
 def ranges_of_size(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:

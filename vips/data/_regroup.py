@@ -17,12 +17,13 @@ from vips._validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
 from vips.data._checks import check_data
 from vips.data._dask import DaskSource, as_source, column_as_declared, is_dask
-from vips.data._grouped import MANIFEST, GroupedRows, GroupedSequences, GroupedTexts, Manifest
+from vips.data._grouped import MANIFEST, Manifest, regrouped
 from vips.data._groups import check_ids, ids_and_numbers, name_of
 from vips.data._order import sortable
 from vips.data._records import OpenPartition
+from vips.data._sequence_source import SequenceSource
 from vips.data._sequences import Sequences
-from vips.data._source import DataSource, Partition, SequenceSource
+from vips.data._source import DataSource, Partition
 from vips.data._tables import from_arrow
 from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
@@ -32,13 +33,11 @@ __all__ = ["regroup"]
 _MOST_PARTITIONS = 1024  # unless they are asked for
 
 
-def regroup(
-    X, y=None, *, by, order=None, to: str | os.PathLike, n_partitions: int | None = None
-) -> GroupedRows | GroupedTexts | GroupedSequences:
+def regroup(X, y=None, *, by, order=None, to: str | os.PathLike, n_partitions: int | None = None) -> DataSource:
     """Write the rows of a source into a new folder, all rows of one person in one partition, one after the other.
 
     A fit to the result protects persons: ``fit(regroup(source, by="patient_id", to="by_patient"))``. Later,
-    ``GroupedRows("by_patient")`` is the same source.
+    ``regrouped("by_patient")`` is the same source.
 
     Parameters
     ----------
@@ -61,7 +60,8 @@ def regroup(
 
     Returns
     -------
-    GroupedRows; GroupedTexts for a source of texts, GroupedSequences for one of sequences
+    DataSource
+        What :func:`regrouped` opens.
 
     Raises
     ------
@@ -118,9 +118,8 @@ def regroup(
         with np.errstate(all="ignore"):
             _fill(buckets, source, keys)
         manifest = Manifest(
-            name, n_partitions, source.n_features, names, buckets.is_sparse, source.has_labels, uuid.uuid4().hex,
-            buckets.are_texts, buckets.are_sequences,
-        )  # fmt: skip
+            name, n_partitions, source.n_features, names, buckets.kind, source.has_labels, uuid.uuid4().hex
+        )
         for i in range(n_partitions):
             (folder / manifest.folder_of(i)).mkdir(0o700)
             write_grouped(buckets.arrays(i), folder / manifest.folder_of(i))
@@ -131,7 +130,7 @@ def regroup(
             file.write(manifest.to_json().encode())
             file.flush()
             os.fsync(file.fileno())
-    return {"GroupedTexts": GroupedTexts, "GroupedSequences": GroupedSequences}.get(manifest.kind, GroupedRows)(to)
+    return regrouped(to)
 
 
 def _source(X, y, keys: list) -> tuple[DataSource, tuple[str, ...] | None, list]:
@@ -185,7 +184,7 @@ def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
         rows = np.flatnonzero(numbers >= 0)
         y = None if opened.y is None else opened.y[rows]
         X = opened.X[rows]
-        X = PackedTexts.of(X) if isinstance(source, TextSource) else X
+        X = PackedTexts.of(X) if isinstance(X, np.ndarray) and isinstance(source, TextSource) else X
         buckets.add(name, X, y, _hashes(distinct, key)[numbers[rows]], None if order is None else order[rows])
     if not source.n_partitions:
         no_labels = np.zeros(0) if source.has_labels else None
@@ -239,14 +238,14 @@ def _opener(source: DataSource, keys: list) -> Callable:
             opened, computed = partition.open(), [None] * len(keys)
         rows = slice(before, before + opened.X.shape[0])
         return opened, [
-            _of_partition(source, i, key, rows) if values is None else values
+            _of_partition(partition, key, rows) if values is None else values
             for key, values in zip(keys, computed, strict=True)
         ]
 
     return open_one
 
 
-def _of_partition(source: DataSource, i: int, key, rows: slice):
+def _of_partition(partition: Partition, key, rows: slice):
     if isinstance(key, str):
-        return source.ids(i, key)
+        return partition.ids(key)
     return key.iloc[rows] if hasattr(key, "iloc") else key[rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
@@ -16,14 +16,15 @@ from vips.data._arrow_lists import steps_and_offsets
 from vips.data._columns import is_frame
 from vips.data._groups import ids_and_numbers, runs_of_rows
 from vips.data._order import sortable
+from vips.data._ragged import Ragged, divides, offsets_of
 from vips.data._tables import from_arrow
 
-__all__ = ["Sequences", "in_order", "sequences_of"]
+__all__ = ["Sequences", "in_order"]
 
 _ZERO, _MOST_DIGITS = Fraction(0), 400
 
 
-class Sequences:
+class Sequences(Ragged):
     """Sequences below each other in one array, and where each of them begins. A sequence is one record.
 
     Parameters
@@ -73,79 +74,16 @@ class Sequences:
             raise TypeError("`offsets` must be a one-dimensional array of integers, one more than there are sequences.")
         if not values.dtype.isnative or (values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8)):
             values = values.astype(np.float64)  # for which kernels are compiled
-        offsets = offsets.astype(np.int64)
-        if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
+        if not divides(offsets, len(values)):
             raise ValueError("`offsets` must ascend from 0 to the number of steps.")
-        self.values, self.offsets = values, offsets
-
-    # -- what a table of records has --------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of sequences, and of columns."""
-        return len(self.offsets) - 1, self.values.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """dtype of the values."""
-        return self.values.dtype
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Steps of each sequence, shape (n_sequences,)."""
-        return np.diff(self.offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        """Arrays of shape (length, n_features)."""
-        return (self.values[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
-
-    def __getitem__(self, index: slice | np.ndarray | Sequence[int]) -> Sequences:
-        """Some of the sequences, as NumPy indexes rows. A slice is a view."""
-        if isinstance(index, slice) and index.step in (None, 1):
-            first, last, _ = index.indices(len(self))
-            offsets = self.offsets[first : max(first, last) + 1]
-            return sequences_of(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
-        chosen = np.arange(len(self))[index]
-        if chosen.ndim != 1:
-            raise TypeError("Choose sequences by a slice or an array; `list(sequences)` gives their arrays.")
-        lengths = self.lengths[chosen]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
-        return sequences_of(self.values[steps], offsets)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of both arrays."""
-        return self.values.nbytes + self.offsets.nbytes
+        super().__init__(values, None, np.diff(offsets.astype(np.int64)))
 
     def astype(self, dtype) -> Sequences:
         """With steps of another dtype."""
         return Sequences(self.values.astype(dtype), self.offsets)
 
-    def copy(self) -> Sequences:
-        """With arrays of its own."""
-        return sequences_of(self.values.copy(), self.offsets.copy())
-
-    @classmethod
-    def joined(cls, parts: Sequence[Sequences]) -> Sequences:
-        """The sequences of several, one after the other. At least one."""
-        lengths = np.concatenate([part.lengths for part in parts])
-        return cls.from_lengths(np.concatenate([part.values for part in parts]), lengths)
-
-    def first(self, n_steps: int) -> Sequences:
-        """The first ``n_steps`` steps of each sequence."""
-        lengths = np.minimum(self.lengths, n_steps)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        if offsets[-1] == len(self.values):
-            return self
-        steps = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] - offsets[:-1], lengths)
-        return sequences_of(self.values[steps], offsets)
-
     def __repr__(self) -> str:
-        return f"<Sequences of {self.values.shape[1]} columns, {self.values.dtype}>"  # their number is private
+        return f"<Sequences of {self.shape[1]} columns, {self.dtype}>"  # their number is private
 
     # -- from other containers ----------------------------------------------------------------------------------------
 
@@ -172,9 +110,8 @@ class Sequences:
             (table if table.shape[1] == width else missing if len(table) else empty) if is_usable else missing
             for table, is_usable in zip(tables, usable, strict=True)
         ]
-        offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables], dtype=np.int64)])
         with np.errstate(all="ignore"):
-            return cls(np.concatenate([empty, *tables], dtype=np.float64), offsets)
+            return cls(np.concatenate([empty, *tables], dtype=np.float64), offsets_of([len(table) for table in tables]))
 
     @classmethod
     def from_lengths(cls, values: np.ndarray, lengths: np.ndarray) -> Sequences:
@@ -184,7 +121,7 @@ class Sequences:
             raise TypeError("`lengths` must be a one-dimensional array of integers.")
         if (lengths < 0).any() or lengths.sum() != len(values):
             raise ValueError("`lengths` must not be negative, and must add up to the number of rows of X.")
-        return cls(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+        return cls(values, offsets_of(lengths))
 
     @classmethod
     def from_frame(cls, frame, *, by: str, order: str | None = None, columns: str | Sequence[str]) -> Sequences:
@@ -270,10 +207,3 @@ def _array(values: object) -> np.ndarray:
     with suppress(Exception):
         return np.asarray(values)
     return np.array("")
-
-
-def sequences_of(values: np.ndarray, offsets: np.ndarray) -> Sequences:
-    """Without checks."""
-    sequences = object.__new__(Sequences)
-    sequences.values, sequences.offsets = values, offsets
-    return sequences

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from vips.data._checks import open_checked
 from vips.data._npy import tried_again
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, FileStamp, Partition, found_files
+from vips.data._source import FileStamp, Partition, PartitionedSource, found_files
 from vips.exceptions import SourceError
 
 __all__ = ["CSRShards"]
@@ -36,7 +36,7 @@ _LENGTHS_AT = 26
 _intact: set[tuple] = set()
 
 
-class CSRShards(DataSource):
+class CSRShards(PartitionedSource):
     """CSR matrices in ``.npz`` files, as ``scipy.sparse.save_npz`` writes them. A file is a partition.
 
     Write them with ``compressed=False``: every step reads them again, and unpacking takes longer than reading.
@@ -68,26 +68,14 @@ class CSRShards(DataSource):
         pattern: str = "*.npz",
         labels: str | None = None,
     ) -> None:
-        files = found_files(path, pattern) if isinstance(path, str | os.PathLike) else list(path)
-        if not files:
-            raise SourceError("A data source needs at least one file.")
-        self._files, self._labels = [FileStamp.of(file) for file in files], labels
-        self.n_features = _shape(self._files[0])[1] if n_features is None else int(n_features)
+        files = [FileStamp.of(file) for file in found_files(path, pattern)]
+        self.n_features = _shape(files[0])[1] if n_features is None else int(n_features)
         self.has_labels = labels is not None
-
-    @property
-    def n_partitions(self) -> int:
-        return len(self._files)
+        super().__init__(Shard(file, self.n_features, labels) for file in files)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(_shape(file)[0] for file in self._files)
-
-    def ids(self, i: int, by: str) -> object:
-        return _read(self._files[i], ("format", "shape", by))[2]
-
-    def partition(self, i: int) -> Partition:
-        return Shard(self._files[i], self.n_features, self._labels)
+        return tuple(_shape(partition.file)[0] for partition in self.partitions)
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,6 +89,9 @@ class Shard(Partition):
     @property
     def name(self) -> str:
         return self.file.path
+
+    def ids(self, by: str) -> object:
+        return _read(self.file, ("format", "shape", by))[2]
 
     def open(self) -> OpenPartition:
         names = ("format", "shape", "data", "indices", "indptr", *([self.labels] if self.labels else []))

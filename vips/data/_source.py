@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 from vips.data._records import OpenPartition
 from vips.exceptions import SourceError
 
-__all__ = ["DataSource", "FileStamp", "Partition", "SequenceSource", "found_files"]
+__all__ = ["DataSource", "FileStamp", "Partition", "PartitionedSource", "found_files"]
 
 
 class Partition(ABC):
@@ -45,6 +45,12 @@ class Partition(ABC):
         SourceError
             From public facts only: a file that is missing, torn, changed, or of another width or dtype.
         """
+
+    def ids(self, by: str) -> object:
+        """Ids of the rows, from a column of that name, as :func:`vips.data.regroup` needs them."""
+        raise SourceError(
+            f"{self.name} has no column to take ids from: pass an array with an id for each row instead of {by!r}."
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"  # workers write arguments into logs
@@ -87,12 +93,6 @@ class DataSource(ABC):
     def partition(self, i: int) -> Partition:
         """The handle of partition ``i``. Reads no record."""
 
-    def ids(self, i: int, by: str) -> object:
-        """Ids of the rows of partition ``i``, from a column of that name, as :func:`vips.data.regroup` needs them."""
-        raise SourceError(
-            f"{type(self).__name__} has no column to take ids from: pass an array with an id for each row instead of {by!r}."
-        )
-
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
         """All handles, in order. The same objects every time, so that workers can keep them between steps."""
@@ -115,8 +115,34 @@ class DataSource(ABC):
             yield from opened.chunks(np.arange(opened.n_records), chunk_size)
 
 
-class SequenceSource(DataSource):
-    """Sequences, partition by partition: ``partition(i).open().X`` are ``Sequences``, or ``UnreadSequences``."""
+class PartitionedSource(DataSource):
+    """A source whose partitions are known when it is made.
+
+    Parameters
+    ----------
+    partitions : iterable of Partition
+    sizes : iterable of int, optional
+        Number of records of each partition. None: a partition is opened if somebody asks.
+
+    Attributes
+    ----------
+    folder : str or None
+        A folder of records that vips wrote, and only its owner may read: what is derived from them may be kept there.
+    """
+
+    folder: str | None = None
+
+    def __init__(self, partitions: Iterable[Partition], sizes: Iterable[int] | None = None) -> None:
+        self.partitions = tuple(partitions)
+        if sizes is not None:
+            self.sizes = tuple(sizes)
+
+    @property
+    def n_partitions(self) -> int:
+        return len(self.partitions)
+
+    def partition(self, i: int) -> Partition:
+        return self.partitions[i]
 
 
 @dataclass(frozen=True)
@@ -145,8 +171,13 @@ class FileStamp:
         return self.path
 
 
-def found_files(path: str | os.PathLike, pattern: str) -> list[Path]:
-    """A file, or the files of a folder that match ``pattern`` by name, in the order of their names."""
+def found_files(path: str | os.PathLike | Iterable[str | os.PathLike], pattern: str) -> list[str | os.PathLike]:
+    """A file, the files of a folder that match ``pattern`` by name, in the order of their names, or those given."""
+    if not isinstance(path, str | os.PathLike):
+        files = list(path)
+        if not files:
+            raise SourceError("A data source needs at least one file.")
+        return files
     path = Path(path)
     if not path.is_dir():
         return [path]

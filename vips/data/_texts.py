@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,9 @@ import numpy as np
 from vips._validation import check_integer
 from vips.data._arrays import PARTITION_SIZE, RangesOfRecords
 from vips.data._groups import runs_of_rows
+from vips.data._ragged import Ragged
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, Partition
+from vips.data._source import Partition, PartitionedSource
 from vips.exceptions import SourceError
 
 __all__ = [
@@ -24,15 +24,16 @@ __all__ = [
     "TextPartitions",
     "TextSource",
     "bytes_of",
+    "bytes_of_arrow",
     "documents_array",
 ]
 
 
-class TextSource(DataSource):
+class TextSource(PartitionedSource):
     """Documents, partition by partition: what ``PrivateCountVectorizer`` and pipelines that begin with one are fitted to.
 
-    ``partition(i).open().X`` is an array of objects, shape (n_documents,): strings, or bytes in UTF-8. What is no text has no
-    words.
+    ``partition(i).open().X`` is an array of objects, shape (n_documents,): strings, or bytes in UTF-8; or ``PackedTexts``. What
+    is no text has no words.
     """
 
     n_features = 1
@@ -112,16 +113,10 @@ class TextPartitions(TextSource):
     """
 
     def __init__(self, functions: Iterable[Callable[[], Sequence]]) -> None:
-        self._functions = tuple(functions)
-        if not all(map(callable, self._functions)):
+        functions = tuple(functions)
+        if not all(map(callable, functions)):
             raise TypeError("TextPartitions takes functions, each of which returns a list of documents.")
-
-    @property
-    def n_partitions(self) -> int:
-        return len(self._functions)
-
-    def partition(self, i: int) -> Partition:
-        return DocumentsOfFunction(f"partition {i}", self._functions[i])
+        super().__init__(DocumentsOfFunction(f"partition {i}", function) for i, function in enumerate(functions))
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,20 +159,11 @@ class TextFiles(TextSource):
         names = sorted(os.path.relpath(path, folder) for path in folder.glob(pattern) if path.is_file())
         if not names:
             raise SourceError(f"{folder} holds no file {pattern}.")
-        self._folder = str(folder)
-        self._names = [tuple(names[first : first + size]) for first in range(0, len(names), size)]
-        self._stamps = [_stamp(self._folder, part) for part in self._names]
-
-    @property
-    def n_partitions(self) -> int:
-        return len(self._names)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(map(len, self._names))
-
-    def partition(self, i: int) -> Partition:
-        return FilesOfFolder(f"{self._folder}, part {i}", self._folder, self._names[i], self._stamps[i])
+        folder, parts = str(folder), [tuple(names[first : first + size]) for first in range(0, len(names), size)]
+        super().__init__(
+            (FilesOfFolder(f"{folder}, part {i}", folder, part, _stamp(folder, part)) for i, part in enumerate(parts)),
+            map(len, parts),
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -213,50 +199,25 @@ def _stamp(folder: str, names: Iterable[str]) -> tuple[int, int] | None:
     return sum(status.st_size for status in statuses), max(status.st_mtime_ns for status in statuses)
 
 
-@dataclass(frozen=True, repr=False)
-class PackedTexts:
-    """Documents one after the other, as they lie on disk: document i is ``data[indptr[i]:indptr[i + 1]]``, in UTF-8.
-
-    Attributes
-    ----------
-    data : ndarray of uint8
-    indptr : ndarray of int64, shape (n_documents + 1,)
-    """
-
-    data: np.ndarray
-    indptr: np.ndarray
+class PackedTexts(Ragged):
+    """Documents as they lie on disk: bytes in UTF-8, which are read one document at a time."""
 
     @classmethod
     def of(cls, documents: Iterable[object]) -> PackedTexts:
         """Documents; what is no text is empty."""
         coded = [bytes_of(document) for document in documents]
         lengths = np.fromiter(map(len, coded), np.int64, len(coded))
-        return cls(np.frombuffer(b"".join(coded), np.uint8), np.concatenate([[0], np.cumsum(lengths)]))
+        return cls(np.frombuffer(b"".join(coded), np.uint8), None, lengths)
 
-    @property
-    def shape(self) -> tuple[int]:
-        return (len(self.indptr) - 1,)
+    def __getitem__(self, index):
+        """A document; or some of them, as NumPy indexes rows."""
+        if not isinstance(index, int | np.integer):
+            return super().__getitem__(index)
+        begin = self.begins[index]
+        return self.storage[begin : begin + self.lengths[index]].tobytes()
 
-    def __getitem__(self, rows: np.ndarray) -> PackedTexts:
-        documents = self.documents()
-        return PackedTexts.of([documents[i] for i in rows])
-
-    def documents(self) -> np.ndarray:
-        """As an array of bytes objects."""
-        text, ends = self.data.tobytes(), self.indptr.tolist()
-        return documents_array([text[a:b] for a, b in pairwise(ends)])
-
-    def is_valid(self) -> bool:
-        """Whether the arrays fit together."""
-        data, indptr = self.data, self.indptr
-        are_arrays = data.dtype == np.uint8 and data.ndim == 1 and indptr.dtype == np.int64 and indptr.ndim == 1
-        return (
-            are_arrays
-            and len(indptr) > 0
-            and indptr[0] == 0
-            and indptr[-1] == len(data)
-            and (np.diff(indptr) >= 0).all()
-        )
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.__getitem__, range(len(self)))
 
 
 def bytes_of(document: object) -> bytes:
@@ -264,6 +225,22 @@ def bytes_of(document: object) -> bytes:
     if isinstance(document, bytes):
         return bytes(memoryview(document))
     return str.encode(document, "utf-8", "replace") if isinstance(document, str) else b""
+
+
+def bytes_of_arrow(chunk) -> list[bytes | None]:
+    """Documents of an Arrow array as bytes, because they need not be valid text; None for what is missing.
+
+    A dictionary is not written out: Arrow raises where that takes more than 2 GB, which depends on the documents. A place that
+    it does not have is no text.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(chunk.type):
+        texts = bytes_of_arrow(chunk.dictionary)
+        return [texts[i] if i is not None and 0 <= i < len(texts) else None for i in chunk.indices.to_pylist()]
+    if str(chunk.type) == "string_view":
+        chunk = chunk.cast(pa.large_string())
+    return chunk.cast(pa.large_binary()).to_pylist()
 
 
 def documents_array(documents: Sequence) -> np.ndarray:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data._ragged import Ragged
 from vips.data._records import OpenPartition
-from vips.data._unread import UnreadSequences
 
 __all__ = ["SAMPLES", "form_of", "settings_of", "stand_ins_for"]
 
@@ -34,7 +34,7 @@ def settings_of(model) -> tuple:
 def form_of(opened: OpenPartition) -> tuple:
     """Container and types of the arrays of a partition, on which the types of kernels depend: public facts."""
     X, y = opened.X, opened.y
-    arrays = [X.data, X.indices, X.indptr] if sp.issparse(X) else [getattr(X, "values", X)]
+    arrays = [X.data, X.indices, X.indptr] if sp.issparse(X) else [getattr(X, "storage", X)]
     arrays += [] if y is None else [y]
     return type(X), opened.starts is None, *((a.dtype, a.shape[1:], a.flags.writeable) for a in arrays)
 
@@ -50,10 +50,9 @@ def stand_ins_for(opened: OpenPartition, labels: Sequence) -> OpenPartition:
     """
     X, y, has_runs = opened.X, opened.y, opened.starts is not None
     kinds = [0, 0, 1, 2, 0, 3] if has_runs else [0, 1, 2, 3]
-    if isinstance(X, UnreadSequences):
+    if isinstance(X, Ragged):
         lengths = np.array(_LENGTHS[: len(kinds)])
-        values = _like(X.values, _rows(X.values)[np.repeat(kinds, lengths)])
-        rows = UnreadSequences(values, np.cumsum(lengths) - lengths, lengths)
+        rows = X.of_rows(_like(X.storage, _rows(X.storage)[np.repeat(kinds, lengths)]), None, lengths)
     elif sp.issparse(X):
         rows = _sparse_rows(X, kinds)
     else:

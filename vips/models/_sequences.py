@@ -9,11 +9,11 @@ from typing import Self
 import numpy as np
 
 from vips._validation import check_integer
-from vips.data import DataSource, GroupedRows, InMemoryData, Sequences, SequenceSource
+from vips.data import DataSource, InMemoryData, Sequences, SequenceSource, TextSource
 from vips.data._checks import check_container
 from vips.data._columns import is_frame
 from vips.data._dask import is_dask
-from vips.data._person_sequences import PersonSequences
+from vips.data._sequence_source import steps_of_persons
 from vips.model import ConjugateExponentialModel
 from vips.parts import Score, average
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -46,9 +46,8 @@ class SequenceModel(ConjugateExponentialModel):
         ----------
         X : Sequences, list of arrays, or array of shape (n_steps, n_features); or a source of sequences
             An array holds the steps of all sequences, one sequence after the other. A private fit to a list needs the model's
-            ``n_features``: a sequence with another number of columns is then a missing one. Sources are ``SequenceShards``,
-            ``ParquetSequences``, ``DaskSequences``, and what ``regroup`` wrote, of which all sequences of a person, or all
-            rows, are one record.
+            ``n_features``: a sequence with another number of columns is then a missing one. Sources are a ``SequenceSource``,
+            and what ``regroup`` wrote, of which all sequences of a person, or all rows, are one record.
         lengths : array of int, shape (n_sequences,), optional
             Of the sequences in an array. None: the array is one sequence, which only a fit without privacy takes.
         ledger, checkpoint, executor
@@ -91,7 +90,8 @@ class SequenceModel(ConjugateExponentialModel):
 
     def _data(self, X, y) -> DataSource:
         source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, None, in_fit=True))
-        source = PersonSequences(source) if isinstance(source, GroupedRows) else source
+        if source.has_groups and not isinstance(source, InMemoryData | SequenceSource | TextSource):
+            source = steps_of_persons(source)
         in_memory = isinstance(source, InMemoryData) and isinstance(source.arrays[0], Sequences)
         if not in_memory and not isinstance(source, SequenceSource):
             raise TypeError(
@@ -116,8 +116,8 @@ class SequenceModel(ConjugateExponentialModel):
             )
         elif is_dask(X):
             raise TypeError(
-                "Pass parts of Dask as vips.data.DaskSequences(parts); and of a collection with a row for each step what "
-                'vips.data.regroup(X, by="patient", order="date", to="a_new_folder") returns.'
+                "Pass parts of Dask as vips.data.SequenceSource.from_dask(parts); and of a collection with a row for each step "
+                'what vips.data.regroup(X, by="patient", order="date", to="a_new_folder") returns.'
             )
         elif is_frame(X) or hasattr(X, "column_names"):
             raise TypeError(

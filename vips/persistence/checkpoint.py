@@ -209,9 +209,16 @@ class Journal:
 
 
 def posterior_arrays(posterior) -> dict[str, np.ndarray]:
-    """A posterior as arrays: it is a dict of arrays, or has ``to_arrays()``."""
-    arrays = posterior if isinstance(posterior, dict) else posterior.to_arrays()
-    return {name: np.asarray(value) for name, value in arrays.items()}
+    """A posterior as arrays: it has ``to_arrays()``, or is a dict of arrays and of such posteriors."""
+    if not isinstance(posterior, Mapping):
+        return {name: np.asarray(value) for name, value in posterior.to_arrays().items()}
+    arrays = {}
+    for name, value in posterior.items():
+        if hasattr(value, "to_arrays"):
+            arrays |= {f"{name}.{field}": array for field, array in posterior_arrays(value).items()}
+        else:
+            arrays[name] = np.asarray(value)
+    return arrays
 
 
 def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
@@ -227,7 +234,18 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
     shapes, expected = ({n: a.shape for n, a in held.items()} for held in (arrays, posterior_arrays(like)))
     if shapes != expected:
         raise ValueError(f"A saved posterior has arrays {shapes}, the model's are {expected}.")
-    return dict(arrays) if isinstance(like, dict) else type(like).from_arrays(arrays)
+    return _restored(like, arrays)
+
+
+def _restored(like, arrays: Mapping[str, np.ndarray]):
+    if not isinstance(like, Mapping):
+        return type(like).from_arrays(arrays)
+    return {
+        name: _restored(value, {n.removeprefix(f"{name}."): a for n, a in arrays.items() if n.startswith(f"{name}.")})
+        if hasattr(value, "to_arrays")
+        else arrays[name]
+        for name, value in like.items()
+    }
 
 
 def identity(model, plan: PrivacyPlan | StreamPlan, unit: str | None) -> dict:

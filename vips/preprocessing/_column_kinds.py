@@ -12,8 +12,7 @@ from numbers import Real
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data._not_numbers import suggestion_for
-from vips.data._tables import is_nullable_number, with_numpy_numbers
+from vips.data._tables import is_nullable_number, suggestion_for, with_numpy_numbers
 
 __all__ = ["Categories", "Number", "kind_of_column"]
 

@@ -14,7 +14,7 @@ from vips._no_warnings import without_warnings
 from vips.data import DataSource, TextSource
 from vips.data._dask import is_dask
 from vips.data._groups import arrow_values, runs_of_rows
-from vips.data._texts import bytes_of
+from vips.data._texts import bytes_of, bytes_of_arrow
 
 __all__ = ["Analyser", "as_documents", "chunks_of_records", "counts_of_words", "text_of"]
 
@@ -69,31 +69,14 @@ class _OfArrow(Sequence):
         if not (pa.types.is_string(text) or pa.types.is_large_string(text) or str(text) == "string_view"):
             raise TypeError(f"Documents must be text, got Arrow's type {kind}.")
         self._chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-        self._is_dictionary = text is not kind
 
     def __len__(self) -> int:
         return sum(len(chunk) for chunk in self._chunks)
 
     def __getitem__(self, place):
         if self._read is None:
-            of_chunk = self._of_dictionary if self._is_dictionary else _as_bytes
-            self._read = [document for chunk in self._chunks for document in of_chunk(chunk)]
+            self._read = [document for chunk in self._chunks for document in bytes_of_arrow(chunk)]
         return self._read[place]
-
-    @staticmethod
-    def _of_dictionary(chunk) -> list:
-        """A place that the dictionary does not have is no text."""
-        texts = _as_bytes(chunk.dictionary)
-        places = chunk.indices.to_pylist()
-        return [texts[i] if i is not None and 0 <= i < len(texts) else None for i in places]
-
-
-def _as_bytes(values) -> list:
-    import pyarrow as pa
-
-    if str(values.type) == "string_view":
-        values = values.cast(pa.large_string())
-    return values.cast(pa.large_binary()).to_pylist()
 
 
 def text_of(document: object) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from vips.data._groups import runs_of_rows
+from vips.data._ragged import places
 
 __all__ = ["MOST_CATEGORIES", "Persons", "cells_that_get_noise", "threshold"]
 
@@ -48,7 +49,7 @@ class Persons:
             return
         order, starts = runs_of_rows(numbers)
         rows = np.arange(len(numbers)) if order is None else order
-        place = np.arange(len(rows)) - np.repeat(starts[:-1], np.diff(starts))
+        place = places(np.diff(starts))
         self._rows = rows if max_rows is None else rows[place < max_rows]
         self._persons = numbers[self._rows]
 

@@ -245,7 +245,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         Returns
         -------
         CSR of shape (n_documents, n_words), int64; or a data source for a model's ``fit``, which counts the words of a
-        partition whenever it is opened.
+        partition whenever it is opened, and those of ``regrouped`` texts once.
         """
         check_is_fitted(self, "vocabulary_")
         documents = as_documents(X)

@@ -27,6 +27,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from vips._secret_bits import secret_bits
+from vips.data._ragged import places
 from vips.privacy import PrivacyPlan
 from vips.privacy.mechanism.release import with_fresh_noise
 
@@ -211,7 +212,7 @@ def _shares(
     counts = np.bincount(record, minlength=len(starts) - 1)
     if counts.max(initial=0) > most:
         order = np.lexsort((coins.random(len(words)), record))
-        rank = np.arange(len(words)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rank = places(counts)
         chosen = order[rank < most]
         words, record = words[chosen], record[chosen]
     return words, 1.0 / np.sqrt(np.minimum(counts, most)[record])
