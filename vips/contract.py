@@ -8,7 +8,7 @@ reports ask is in ``parts.py``; what a user calls, in ``model.py``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,7 @@ class Contract(ABC):
 
     n_features_in_: int
     privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None
+    schedule: Callable[[int], float] | None  # of models that have one
     unit: str  # see `vips.parts.SelfDescription`
     # Whether the model ignores labels, both those passed to `fit` and those in a data source.
     ignores_labels = False
@@ -155,6 +156,20 @@ class Contract(ABC):
         """ρ_t: 1 in a non-private full-batch fit (textbook variational Bayes), else (1 + t)^(-0.7)."""
         plan = self._plan()
         return 1.0 if not plan.is_private and plan.sampling_rate == 1.0 else RobbinsMonro()(t)
+
+    def scheduled(self, t: int, averaging: Callable[[int], float]) -> float:
+        """ρ of the steps t = 1, 2, … of a phase that forgets what came before it: 1 in the first.
+
+        Then the model's ``schedule(t)`` if there is one, ``averaging(t)`` in a private fit, (1 + t)^(-0.6) in a non-private
+        stochastic one, and 1 in a non-private full-batch one, which is textbook variational Bayes.
+        """
+        if t == 1:
+            return 1.0
+        if self.schedule is not None:
+            return self.schedule(t)
+        if self.is_private:
+            return averaging(t)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def default_clip(self) -> float:
         """Clip norm when the plan has none: a public function of constructor arguments and the number of columns."""

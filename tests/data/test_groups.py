@@ -20,6 +20,7 @@ from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
+from tests.laws.checks import last_phase
 from tests.mutants import check_notices
 from vips import (
     BayesianLogisticRegression,
@@ -34,7 +35,6 @@ from vips.data import InMemoryData, NpySource
 from vips.data._groups import canonical_id, group_numbers, ids_and_numbers
 from vips.exceptions import LedgerError
 from vips.execution import partitions
-from vips.phases import phases_of
 from vips.preprocessing import TableEncoder
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.statistics import Block, DenseStatistics, RecordStatistics
@@ -258,9 +258,7 @@ def test_text_of_arrow_and_of_python_is_one():
 
 
 def clipped_sum(model, data, plan, posterior, seed=0):
-    return engine.clipped_sum(
-        model, phases_of(model, plan.n_steps)[-1], data, posterior, plan, plan.randomness(seed), 1
-    )
+    return engine.clipped_sum(model, last_phase(model), data, posterior, plan, plan.randomness(seed), 1)
 
 
 def prepared(case, noise="gaussian", **settings):
@@ -287,7 +285,7 @@ def coordinates(total, blocks):
 @of_every_kind
 def test_a_person_moves_the_sum_by_at_most_one_clip(case):
     model, posterior, plan, records, ids = prepared(case)
-    blocks = model.blocks()
+    blocks = last_phase(model).blocks
     whole = coordinates(clipped_sum(model, grouped(model, records, ids, plan), plan, posterior), blocks)
     moved = []
     for person in np.unique(ids):
@@ -346,7 +344,8 @@ def test_a_person_of_one_row_is_a_record(case):
 @of_every_kind
 def test_rounded_sums_of_persons_stay_within_the_sensitivity(case):
     model, posterior, plan, records, ids = prepared(case, noise="discrete")
-    blocks, lattice = model.blocks(), plan.lattice(model.blocks())
+    blocks = last_phase(model).blocks
+    lattice = plan.lattice(blocks)
     assert lattice.noise_steps >= 4 * replace(plan, max_rows_per_group=None).lattice(blocks).noise_steps
     whole = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
     for person in np.unique(ids)[:5]:

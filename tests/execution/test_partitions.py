@@ -22,7 +22,7 @@ from vips.execution import local, partitions, tree
 from vips.execution.partitions import Task
 from vips.execution.tree import FAN_IN, TreeSum, add
 from vips.models.topics.statistics import DocumentStatistics
-from vips.phases import phases_of
+from vips.phases import phases_of, step_of
 from vips.privacy.mechanism import noise, sampling
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.mechanism.sampling import PoissonCoins
@@ -39,9 +39,9 @@ def shares_of(model, data, plan, t=1, randomness=None):
     """What workers get for one step: the task, and partitions with their coins."""
     model.n_features_in_ = data.n_features
     randomness = randomness or plan.randomness(model.random_state)
-    blocks = model.blocks()
-    posterior = model.to_posterior(model.initial(randomness.initial), dict.fromkeys(blocks, 0.0), None)
-    task = Task.of_step(model, blocks, posterior, plan, data.is_checked)
+    phase, _ = step_of(phases_of(model, plan.n_steps), t)
+    _, posterior = model.start(randomness.initial)
+    task = Task.of_step(model, phase, posterior, plan, data.is_checked)
     sampler = plan.sampler(randomness, t)
     return task, [(partition, sampler(i)) for i, partition in enumerate(data.partitions)]
 
@@ -262,7 +262,7 @@ def check_sums_declared_new_share_no_memory():
         model = case.make_model(privacy=PLAN, random_state=0)
         task, ((partition, _),) = shares_of(model, data_of(case.make_records(20, np.random.default_rng(0)), 100), PLAN)
         (records,) = partition.open().chunks(np.arange(20), 1_000)
-        statistics, weights = model.expected_statistics(records, task.posterior), np.linspace(0.0, 1.0, 20)
+        statistics, weights = task.statistics_of(records), np.linspace(0.0, 1.0, 20)
         if not statistics.sums_are_new:
             continue
         lattice = replace(PLAN, noise="discrete").lattice(task.blocks)

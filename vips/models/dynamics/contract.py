@@ -24,7 +24,7 @@ from vips.models.dynamics.variational import SystemPrior, divergence, expected_s
 from vips.phases import FitPhase
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
-from vips.step_size import RobbinsMonro
+from vips.step_size import PolynomialAveraging
 
 __all__ = ["DynamicsModel"]
 
@@ -35,6 +35,7 @@ _LEAST_LAGS = 5
 _NUMBERS = 2e7  # in the statistics of a chunk of sequences of one step
 _EXACT = 1e-6  # of a variance, without noise
 _STEPS_OF_EM = 500  # at most
+_AVERAGING = PolynomialAveraging(power=2.0)
 
 
 class DynamicsModel(SequenceModel):
@@ -133,13 +134,9 @@ class DynamicsModel(SequenceModel):
         return DynamicsPosterior(next_dynamics(average, previous.dynamics), float(n), float(n_steps))
 
     def step_size(self, t: int) -> float:
-        """ρ of the steps t = 1, 2, … of EM: 1 in the first. Then ``schedule(t)`` if there is one, (1 + t)^(-0.6) with sampled
-        records, and 1 with all of them, which is textbook EM."""
-        if t == 1:
-            return 1.0
-        if self.schedule is not None:
-            return self.schedule(t)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+        """ρ of the steps t = 1, 2, … of EM: 1 in the first. Then ``schedule(t)`` if there is one, 3/(t + 2) in a private fit of
+        regimes, (1 + t)^(-0.6) with sampled records, and 1 with all of them, which is textbook EM."""
+        return self.scheduled(t, _AVERAGING)
 
     def default_clip(self) -> float:
         """0.4 ``typical_length``, the norm of so many steps of about 0.6 ``max_norm``, in units of its square."""

@@ -31,7 +31,6 @@ from vips.parts import Part
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, RecordStatistics
-from vips.step_size import PolynomialAveraging
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +39,6 @@ __all__ = ["SwitchingLinearDynamicalSystem"]
 
 _TINY = 1e-300
 _SCALE = 0.9  # norm of the statistics of the states in a step of a sequence, in units of that of its moments
-_AVERAGING = PolynomialAveraging(power=2.0)
 
 
 class SwitchingLinearDynamicalSystem(DynamicsModel):
@@ -176,11 +174,6 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         if not self.is_private:
             return next_switching(average, previous)
         return repaired(next_switching(view(average, noise_std), previous))
-
-    def step_size(self, t: int) -> float:
-        """ρ of the steps t = 1, 2, … of EM: 1 in the first. Then ``schedule(t)`` if there is one, 3/(t + 2) in a private fit,
-        (1 + t)^(-0.6) with sampled records, and 1 with all of them."""
-        return _AVERAGING(t) if t > 1 and self.schedule is None and self.is_private else super().step_size(t)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One step for the moments, and 100 full-batch steps of EM."""

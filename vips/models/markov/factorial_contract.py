@@ -19,7 +19,7 @@ from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, ne
 from vips.phases import FitPhase
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
-from vips.step_size import PolynomialAveraging, RobbinsMonro
+from vips.step_size import PolynomialAveraging
 
 __all__ = ["FactorialChainModel"]
 
@@ -133,13 +133,7 @@ class FactorialChainModel(SequenceModel):
         """ρ of the steps t = 1, 2, … of the chains: 1 in the first. Then ``schedule(t)`` if there is one, 4/(t + 3) in a
         private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
         variational Bayes."""
-        if t == 1:
-            return 1.0
-        if self.schedule is not None:
-            return self.schedule(t)
-        if self.is_private:
-            return _AVERAGING(t)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+        return self.scheduled(t, _AVERAGING)
 
     def default_clip(self) -> float:
         """1: a sequence of ``typical_length`` counts whole."""

@@ -18,7 +18,7 @@ from vips.models.markov.reading import ReadableChain
 from vips.parts import divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
-from vips.step_size import PolynomialAveraging, RobbinsMonro
+from vips.step_size import PolynomialAveraging
 
 __all__ = ["HiddenMarkovModel"]
 
@@ -86,13 +86,7 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         """ρ of the steps t = 1, 2, … of the states: 1 in the first. Then ``schedule(t)`` if there is one, 6/(t + 5) in a
         private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
         variational Bayes."""
-        if t == 1:
-            return 1.0
-        if self.schedule is not None:
-            return self.schedule(t)
-        if self.is_private:
-            return _AVERAGING(t)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+        return self.scheduled(t, _AVERAGING)
 
     def default_clip(self) -> float:
         """√``typical_length``."""

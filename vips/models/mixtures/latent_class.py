@@ -49,7 +49,7 @@ from vips.parts import Part
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block
-from vips.step_size import PolynomialAveraging, RobbinsMonro
+from vips.step_size import PolynomialAveraging
 
 __all__ = ["LatentClassAnalysis"]
 
@@ -259,13 +259,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         variational Bayes. A private fit of one class takes the plain average of all steps."""
         if self.n_components == 1 and self.schedule is None and self.is_private:
             return 1.0 / t
-        if t == 1:
-            return 1.0
-        if self.schedule is not None:
-            return self.schedule(t)
-        if self.is_private:
-            return _AVERAGING(t)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+        return self.scheduled(t, _AVERAGING)
 
     def max_record_norm(self) -> float:
         """√(1 + number of columns), the norm of a record that is surely in one class and has answered every question."""
