@@ -45,7 +45,7 @@ from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, DenseStatistics
-from vips.step_size import PolynomialAveraging, RobbinsMonro
+from vips.step_size import PolynomialAveraging
 
 __all__ = ["MixedLatentClassAnalysis", "MixedPosterior"]
 
@@ -343,13 +343,9 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         """ρ of the steps t = 1, 2, … of the classes: 1 in the first. Then ``schedule(t)`` if there is one, 4/(t + 3) in a
         private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
         variational Bayes. A private fit of one class takes the plain average of all steps."""
-        if t == 1:
-            return 1.0
-        if self.schedule is not None:
-            return self.schedule(t)
-        if self.is_private:
-            return _AVERAGING(t) if self.n_components > 1 else 1.0 / t
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+        if self.n_components == 1 and self.schedule is None and self.is_private:
+            return 1.0 / t
+        return self.scheduled(t, _AVERAGING)
 
     def valid_records(self, records) -> np.ndarray:
         """All of them: what is no value of its column is a missing cell."""
