@@ -47,6 +47,10 @@ LAYERS = [
 ]
 
 
+# Rooms of models that all families use.
+SHARED = {"components"}
+
+
 def module_name(path: Path) -> str:
     return ".".join(["vips", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
 
@@ -105,8 +109,9 @@ def check_layers(imports) -> None:
 
 
 def check_families(imports) -> None:
-    """A family of models imports no other family; other parts of the package import no family."""
+    """A family of models imports no other family; other parts of the package, and what families share, import no family."""
     families = {path.name for path in (PACKAGE / "models").iterdir() if path.is_dir() and not path.name.startswith("_")}
+    families -= SHARED
     assert {"topics", "regression", "belief_networks", "proportions"} <= families
     for module, others in imports.items():
         own = module.split(".")[2:3] if part_of(module) == "models" else []
@@ -141,6 +146,7 @@ def test_every_part_has_a_place():
         (check_layers, "vips.engine", "vips.models.topics.lda", "upwards"),
         (check_families, "vips.comparison.movement", "vips.models.topics.lda", "another family"),
         (check_families, "vips.models.topics.lda", "vips.models.regression.prior", "another family"),
+        (check_families, "vips.models.components.counts", "vips.models.markov.pairs", "another family"),
     ],
 )
 def test_imports_that_must_not_be_are_noticed(check, module, other, says):

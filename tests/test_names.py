@@ -15,25 +15,35 @@ PLAN = PrivacyPlan.non_private(n_steps=2)
 rng = np.random.default_rng(0)
 NUMBERS, CODES = rng.normal(size=(40, 3)), rng.integers(0, 2, (40, 3))
 SERIES = Sequences.from_list([rng.normal(size=(length, 2)) for length in rng.integers(3, 9, 20)])
+COUNTS = Sequences.from_list([rng.poisson(2.0, (length, 2)) for length in rng.integers(3, 9, 20)])
 SYMBOLS = Sequences.from_list([rng.integers(0, 3, length) for length in rng.integers(3, 9, 20)])
 RECORDS = {
     "BayesianGaussianMixture": NUMBERS,
     "ProbabilisticPCA": NUMBERS,
     "FactorAnalysis": NUMBERS,
     "LatentClassAnalysis": CODES,
+    "MixedLatentClassAnalysis": NUMBERS,
     "SigmoidBeliefNetwork": CODES,
     "LatentDirichletAllocation": rng.integers(0, 4, (40, 6)),
     "CategoricalHMM": SYMBOLS,
     "GaussianHMM": SERIES,
+    "PoissonHMM": COUNTS,
     "FactorialHMM": SERIES,
     "LinearDynamicalSystem": SERIES,
     "SwitchingLinearDynamicalSystem": SERIES,
 }
 
 
+DECLARED = {
+    "CategoricalHMM": {"n_symbols": 3},
+    "PoissonHMM": {"max_count": 20},
+    "MixedLatentClassAnalysis": {"columns": [(-9, 9)] * 3},
+}
+
+
 def fitted(name):
     size = 1 if name in ("ProbabilisticPCA", "FactorAnalysis") else 2
-    settings = {"n_symbols": 3} if name == "CategoricalHMM" else {}
+    settings = DECLARED.get(name, {})
     return getattr(models, name)(size, privacy=PLAN, random_state=0, **settings).fit(RECORDS[name])
 
 

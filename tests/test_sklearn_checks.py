@@ -19,6 +19,7 @@ from vips import (
     FactorAnalysis,
     LatentClassAnalysis,
     LatentDirichletAllocation,
+    MixedLatentClassAnalysis,
     PrivacyPlan,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
@@ -54,6 +55,16 @@ class AnyCategories(LatentClassAnalysis):
 
     def _declared(self):
         return [list(range(10))] * self.n_features_in_
+
+
+class AnyColumns(MixedLatentClassAnalysis):
+    """Every column of the table is a number within the same bounds."""
+
+    def _declared(self):
+        return [(-100.0, 100.0)] * self.n_features_in_
+
+    def check_parameters(self):
+        """The number of columns is not known yet."""
 
 
 class OfCounts:
@@ -171,6 +182,7 @@ WITHOUT_NOISE = [
     (BayesianGaussianMixture(2, privacy=NO_NOISE, random_state=0), SPARSE_WITH_SHARES),
     (BayesianGaussianMixture(2, covariance_type="diag", dof=4.0, privacy=NO_NOISE), SPARSE_WITH_SHARES),
     (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), {"check_positive_only_tag_during_fit": ONLY_CODES}),
+    (AnyColumns(2, privacy=NO_NOISE, random_state=0), {}),
     (Repeated([(-5, 5)]), OF_NUMBERS),
     (Repeated([[0, 1, 2]]), OF_ANYTHING),
 ]
@@ -186,6 +198,7 @@ WITH_NOISE = [
     (BayesianGaussianMixture(2, privacy=plan(), max_norm=100.0), PRIVATE | SPARSE_WITH_SHARES),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),
+    (AnyColumns(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),
     (AnyCategories(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),
 ]
 CASES = WITHOUT_NOISE + WITH_NOISE

@@ -26,6 +26,8 @@ from vips import (
     LatentClassAnalysis,
     LatentDirichletAllocation,
     LinearDynamicalSystem,
+    MixedLatentClassAnalysis,
+    PoissonHMM,
     ProbabilisticPCA,
     Records,
     RobbinsMonro,
@@ -113,6 +115,7 @@ class Case:
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
 LEVELS = (2, 5, 2, 3, 4)  # of answers
+MIXED_COLUMNS = [(-2.0, 2.0), range(6), 3, (-5.0, 5.0), 2]
 WIDE = 150  # columns: more than any tile or machine word
 MAX_LENGTH = 50
 
@@ -152,6 +155,21 @@ def _sequences_of_vectors(n, rng):
     """As ``_sequences``, of vectors."""
     codes = _sequences(n, rng)
     return Sequences(codes.values + rng.normal(size=(len(codes.values), 3)), codes.offsets)
+
+
+def _sequences_of_counts(n, rng):
+    """As ``_sequences``, of counts in three columns, each with missing cells of its own."""
+    codes = _sequences(n, rng)
+    counts = rng.poisson([1.0, 3.0, 0.5], (len(codes.values), 3)).astype(float)
+    return Sequences(np.where(rng.random(counts.shape) < 0.1, np.nan, counts), codes.offsets)
+
+
+def _mixed(n, rng):
+    """Numbers, counts and codes, some of them missing: the columns of ``MIXED_COLUMNS``."""
+    numbers, codes = rng.normal(0.0, 1.5, (n, 2)), rng.integers(0, (3, 2), (n, 2))
+    rows = np.column_stack([numbers[:, 0], rng.poisson(1.5, n), codes[:, 0], numbers[:, 1], codes[:, 1]]).astype(float)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    return rows
 
 
 def _series(n, rng):
@@ -303,21 +321,24 @@ def _chain_case(name, n_symbols, **settings):
     )
 
 
-def _gaussian_chain_case(name, model=GaussianHMM, **settings):
-    """Sequences of vectors; a hostile record is one step that is hostile, or a hostile sequence."""
+def _hostile_steps():
+    """Of three columns: one step that is hostile, or a hostile sequence."""
     steps = {each: np.atleast_2d(value) for each, value in _hostile(3).items()}
-    hostile = steps | {
+    return steps | {
         "no": np.zeros((0, 3)),
         "missing": np.full((30, 3), np.nan),
         "middle nan": np.array([[1.0, 0.5, 0.0], [np.nan, 0.5, 0.0], [-1.0, 0.5, 0.0]]),
         "long": np.full((5_000, 3), 1e3),
         "alternating": np.resize([1.0, -1.0], (MAX_LENGTH - 1, 3)),
     }
+
+
+def _gaussian_chain_case(name, model=GaussianHMM, **settings):
     return Case(
         name,
         lambda **arguments: model(2, **({"max_norm": 1.5, "max_length": MAX_LENGTH} | settings | arguments)),
         _sequences_of_vectors,
-        hostile,
+        _hostile_steps(),
         np.resize([1e4, -1e4], (MAX_LENGTH, 3)),
         0.6,
         has_missing=True,
@@ -340,6 +361,8 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "principal components",
     "factors",
     "gaussian chain",
+    "poisson chain",
+    "mixed classes",
     "factorial chain",
     "dynamics",
     "switching",
@@ -458,6 +481,24 @@ CASES = [
     _chain_case("chain of few symbols, float32", 4, dtype=np.float32),
     _gaussian_chain_case("gaussian chain"),
     _gaussian_chain_case("gaussian chain, diagonal, float32", covariance_type="diag", dtype=np.float32),
+    Case(
+        "poisson chain",
+        lambda **arguments: PoissonHMM(2, max_count=6, max_length=MAX_LENGTH, **arguments),
+        _sequences_of_counts,
+        _hostile_steps(),
+        np.resize([1e4, 0.0], (MAX_LENGTH, 3)),
+        0.6,
+        has_missing=True,
+    ),
+    Case(
+        "mixed classes",
+        lambda **arguments: MixedLatentClassAnalysis(**({"n_components": 3, "columns": MIXED_COLUMNS} | arguments)),
+        _mixed,
+        _hostile(N_FEATURES),
+        np.array([1e4, 1e4, 2.0, -1e4, 1.0]),
+        0.6,
+        has_missing=True,
+    ),
     _gaussian_chain_case("factorial chain", model=FactorialHMM, max_iter=2),
     Case(
         "switching",

@@ -23,6 +23,7 @@ from tests.laws.walk import vips_globals, walk
 from vips import PrivacyPlan
 from vips.persistence.archive import read_archive
 from vips.persistence.checkpoint import posterior_arrays
+from vips.phases import phases_of, step_of
 
 # Attributes that a private fit adds to those of the constructor.
 LEARNT = {"n_features_in_", "posterior_", "noisy_totals_", "privacy_"}
@@ -56,6 +57,11 @@ WRITTEN = {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
     )},
+    "PoissonPosterior": {"start", "moves", "plug_in", "rates_shape", "rates_rate", "seed", "centre", "scale"},
+    "MixedPosterior": {
+        "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
+        "answers", "levels", "centre", "scale", "draws", "marginals", "plug_in",
+    },
     "FactorialPosterior": {
         "start", "moves", "step", "plug_in", "mean", "spread", "scale", "dof", "centre", "whitening",
     },
@@ -84,6 +90,8 @@ HELD = {
     "GaussianChainPosterior": {"chain", "gaussians", "tables"},
     "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"_tables"},
+    "PoissonPosterior": {"chain", "rates", "frame"},
+    "MixedPosterior": {"numbers", "counts", "frame"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "DynamicsPosterior": {"dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov", "aware"},
@@ -196,10 +204,11 @@ def what_can_be_reached_is_listed(case) -> None:
     for step in range(1, N_STEPS + 1):
         header, arrays = traces[f"checkpoint after step {step}"]
         assert set(header) == CHECKPOINT, f"a checkpoint's header holds {set(header) ^ CHECKPOINT}"
-        names = {f"{each}/{name}" for each in ("noisy", "average") for name in blocks}
+        of_step = step_of(phases_of(model, N_STEPS), step)[0].blocks
+        names = {f"noisy/{name}" for name in of_step} | {f"average/{name}" for name in blocks}
         names |= {f"posterior/{name}" for name in written}
         assert set(arrays) == names, f"a checkpoint holds {set(arrays) ^ names}"
-        for name, total in totals_of(blocks, step).items():
+        for name, total in totals_of(of_step, step).items():
             np.testing.assert_array_equal(arrays[f"noisy/{name}"], total, err_msg="not the noisy total of the step")
     header, arrays = traces["saved model"]
     assert set(header) == SAVED, f"a saved model's header holds {set(header) ^ SAVED}"

@@ -1,4 +1,4 @@
-"""Deliberately broken copies of hidden Markov models, and of chunks of sequences. Each must be noticed by its check."""
+"""Deliberately broken copies of hidden Markov models, of components, and of chunks of sequences. Each must be noticed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 from tests.data import test_sequence_sources as sources
-from tests.laws import checks
+from tests.laws import checks, reach
 from tests.laws.cases import CASES
 from tests.models.markov import test_categorical
 from tests.mutants import check_notices, of_laws
 from vips import CategoricalHMM, GaussianHMM
 from vips.data import OpenPartition, Sequences
 from vips.execution import partitions
-from vips.models.markov import gaussian_contract
+from vips.models.components.counts import Counts
+from vips.models.components.numbers import Numbers
+from vips.models.components.statistics import ComponentSums, RowStatistics
+from vips.models.markov import gaussian_contract, poisson
 from vips.models.markov.gaussian_statistics import GaussianSums
 from vips.models.markov.statistics import SequenceStatistics
 
@@ -140,7 +143,103 @@ def steps_weigh_alike(patch):
     patch.setattr(gaussian_contract, "influence_of_steps", influence)
 
 
+def sums_are_shorter(patch):
+    original = ComponentSums.squares
+    patch.setattr(ComponentSums, "squares", lambda self, blocks: 0.8 * original(self, blocks))
+
+
+def norms_of_rows_without(name):
+    def mutant(patch):
+        original = RowStatistics.norms
+        patch.setattr(
+            RowStatistics,
+            "norms",
+            lambda self, blocks: original(self, dict(blocks) | {name: replace(blocks[name], scale=1e9)}),
+        )
+
+    mutant.__name__ = f"norms_of_rows_without_{name}"
+    return mutant
+
+
+def shares_are_taken_for_sure(patch):
+    """The norm of a row is that of its statistics, over the number of components."""
+
+    def norms(self, blocks):
+        return RowStatistics.norms.original(self, blocks) / self.shares.shape[1]
+
+    norms.original = RowStatistics.norms
+    patch.setattr(RowStatistics, "norms", norms)
+
+
+def numbers_are_centred_by_chunks(patch):
+    """Coordinates depend on the other records."""
+    original = Numbers.statistics
+    patch.setattr(Numbers, "statistics", lambda self, cells: original(self, cells - 1e-3 * np.nanmean(cells, axis=0)))
+
+
+def counts_are_cut_to_the_largest(patch):
+    """To the largest of the chunk, in place of the public one."""
+    original = Counts.cells
+    patch.setattr(
+        Counts,
+        "cells",
+        lambda self, values: np.minimum(original(self, values), np.fmax.reduce(np.ravel(values), initial=2.0) - 1.0),
+    )
+
+
+def component_weight_zero_is_little(patch):
+    original = ComponentSums.weighted_sum
+    patch.setattr(ComponentSums, "weighted_sum", lambda self, weights: original(self, np.maximum(weights, 1e-3)))
+
+
+def components_are_rounded_after_the_sum(patch):
+    def rounded_sum(self, weights, blocks, lattice):
+        sums = self.weighted_sum(weights)
+        return {name: lattice.rounded(value.reshape(blocks[name].shape), blocks[name]) for name, value in sums.items()}
+
+    patch.setattr(ComponentSums, "rounded_sum", rounded_sum)
+
+
+def pairs_of_columns_count_once(patch):
+    """The norm of pairs is that of one pair of columns."""
+    original = poisson.SymbolSums
+
+    class Once(original):
+        def squares(self, blocks):
+            return original.squares(self, blocks) / 9.0
+
+    patch.setattr(poisson, "SymbolSums", Once)
+
+
+def restarts_are_seeded_by_records(patch):
+    original = poisson.PoissonHMM._data
+
+    def data(self, X, y):
+        source = original(self, X, y)
+        self.seed_ = int(np.nan_to_num(source.arrays[0].values, nan=0.0, posinf=0.0, neginf=0.0).sum() % 1000)
+        return source
+
+    patch.setattr(poisson.PoissonHMM, "_data", data)
+
+
 MUTANTS = [
+    (norm_without("linear"), "norms_are_joint_and_never_too_small", "poisson chain", "a norm is smaller"),
+    (norm_without("count"), "neighbours_stay_within_the_sensitivity", "poisson chain", "moved the sum by more than C"),
+    (sums_are_shorter, "norms_are_joint_and_never_too_small", "poisson chain", "a norm is smaller"),
+    (component_weight_zero_is_little, "records_do_not_see_each_other", "poisson chain", "another one in company"),
+    (components_are_rounded_after_the_sum, "hardened_sums_are_exact", "poisson chain", "a sum depends on the chunks"),
+    (counts_are_cut_to_the_largest, "records_do_not_see_each_other", "poisson chain", "another one in company"),
+    (
+        restarts_are_seeded_by_records,
+        "everything_else_is_public",
+        "poisson chain",
+        "something besides the noisy totals",
+    ),
+    (norms_of_rows_without("count"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
+    (norms_of_rows_without("cells"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
+    (shares_are_taken_for_sure, "norms_are_joint_and_never_too_small", "mixed classes", "a norm is smaller"),
+    (numbers_are_centred_by_chunks, "records_do_not_see_each_other", "mixed classes", "another one in company"),
+    (components_are_rounded_after_the_sum, "hardened_sums_are_exact", "mixed classes", "a sum depends on the chunks"),
     (norm_without("second"), "norms_are_joint_and_never_too_small", "gaussian chain", "a norm is smaller"),
     (norms_are_a_little_small, "norms_are_joint_and_never_too_small", "gaussian chain", "a norm is smaller"),
     (chunks_have_a_scale, "records_do_not_see_each_other", "gaussian chain", "another one in company"),
@@ -167,6 +266,11 @@ MUTANTS = [
 @of_laws(MUTANTS)
 def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
     check_notices(lambda: getattr(checks, law)(BY_NAME[case]), mutant, monkeypatch, says)
+
+
+def test_a_norm_of_pairs_that_is_too_small_is_noticed(monkeypatch):
+    case = BY_NAME["poisson chain"]
+    check_notices(lambda: reach.norms_hold_in_every_phase(case), pairs_of_columns_count_once, monkeypatch, "is smaller")
 
 
 # -- lengths, and chunks -----------------------------------------------------------------------------------------------------

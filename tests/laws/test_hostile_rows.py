@@ -47,7 +47,7 @@ def neighbours(width):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
     model, plan, records, posterior = checks.prepared(case, 2)
-    blocks = model.blocks()
+    blocks = checks.last_phase(model).blocks
     discrete = replace(plan, noise="discrete")
     lattice = discrete.lattice(blocks)
     labelled = hasattr(records, "y")

@@ -16,10 +16,11 @@ N = 60
 def rounding_of_the_sum(case, precision=np.float64):
     """The distance of the engine's sum from the exact sum of the records' shares, in units of C, and its bound."""
     model, plan, records, posterior = checks.prepared(case, N)
-    blocks = model.blocks()
+    phase = checks.last_phase(model)
+    blocks = phase.blocks
     alone = []
     for i in range(N):
-        statistics = model.expected_statistics(records[[i]], posterior)
+        statistics = phase.statistics_of(model, records[[i]], posterior)
         shares = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
         symmetric = {
             name: (shares[name] + np.swapaxes(shares[name], -1, -2)) / 2.0 for name in blocks if blocks[name].symmetric

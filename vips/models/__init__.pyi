@@ -5,7 +5,9 @@ from .gaussian_mixtures.mixture import BayesianGaussianMixture
 from .markov.categorical import CategoricalHMM
 from .markov.factorial import FactorialHMM
 from .markov.gaussian import GaussianHMM
+from .markov.poisson import PoissonHMM
 from .mixtures.latent_class import LatentClassAnalysis
+from .mixtures.mixed import MixedLatentClassAnalysis
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from .regression.logistic import BayesianLogisticRegression
@@ -28,6 +30,8 @@ __all__ = [
     "LatentClassAnalysis",
     "LatentDirichletAllocation",
     "LinearDynamicalSystem",
+    "MixedLatentClassAnalysis",
+    "PoissonHMM",
     "ProbabilisticPCA",
     "SigmoidBeliefNetwork",
     "SwitchingLinearDynamicalSystem",

@@ -40,6 +40,8 @@ def encode(value: object) -> object:
         return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
     if isinstance(value, list | tuple):
         return {_TAG: type(value).__name__, "value": [encode(item) for item in value]}
+    if isinstance(value, range):
+        return {_TAG: "range", "value": [value.start, value.stop, value.step]}
     if isinstance(value, dict):
         return {_TAG: "dict", "value": [[encode(key), encode(item)] for key, item in value.items()]}
     if sp.issparse(value) and value.ndim == 2:
@@ -59,8 +61,8 @@ def encode(value: object) -> object:
         if isinstance(value, family):
             return {_TAG: name, "value": [encode(value.mean), encode(value.precision)]}
     raise TypeError(
-        f"{value!r} cannot be saved: only numbers, words, lists, mappings, arrays, dtypes, distributions, plans and step "
-        "sizes can."
+        f"{value!r} cannot be saved: only numbers, words, lists, ranges, mappings, arrays, dtypes, distributions, plans and "
+        "step sizes can."
     )
 
 
@@ -74,6 +76,8 @@ def decode(value: object) -> object:
     if kind in ("list", "tuple"):
         items = [decode(item) for item in content]
         return items if kind == "list" else tuple(items)
+    if kind == "range":
+        return range(*map(int, content))
     if kind == "dict":
         return {decode(key): decode(item) for key, item in content}
     if kind == "array":

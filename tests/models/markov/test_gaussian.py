@@ -362,3 +362,12 @@ def test_a_forged_type_of_covariance_is_refused():
         else:
             with pytest.raises(ValueError, match="posterior's"):
                 GaussianChainPosterior.from_arrays(forged)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_the_means_that_are_compared_have_the_variances_of_their_states(kind):
+    """Cov(μ_k) is that of the state, divided by the weight of its steps."""
+    model = GaussianHMM(K, covariance_type=kind, privacy=every(20)).fit(DATA)
+    (means,) = (part.distribution for part in model.posterior_parts(model.posterior_) if part.name == "means")
+    expected = np.diagonal(model.covars_, axis1=1, axis2=2) / model.posterior_.gaussians.mean_precision[:, None]
+    np.testing.assert_allclose(means.var, expected, rtol=1e-9)

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from vips._compute.blas import lower_inverse
+from vips.expfam import DiagonalGaussian, Gaussian
 
 __all__ = ["KINDS", "MixturePosterior", "Tables", "applied"]
 
@@ -105,6 +106,16 @@ class MixturePosterior:
             return 1.0 / self.factor
         inverses = np.stack([lower_inverse(factor) for factor in self.factor])
         return np.repeat(inverses, len(self.mean), axis=0) if self.covariance_type == "tied" else inverses
+
+    @property
+    def means(self) -> Gaussian | DiagonalGaussian:
+        """Of the means, given the expected precisions."""
+        inverses, certainty = self.inverse_factors, np.maximum(self.mean_precision, 1e-300)
+        if inverses.shape[1] == self.mean.shape[1]:
+            precision = np.swapaxes(inverses, 1, 2) @ inverses * certainty[:, None, None]
+            return Gaussian(self.mean, 0.5 * (precision + np.swapaxes(precision, 1, 2)))
+        squares = np.square(np.broadcast_to(inverses[:, 0], self.mean.shape))
+        return DiagonalGaussian(self.mean, squares * certainty[:, None])
 
     @property
     def log_weights(self) -> np.ndarray:

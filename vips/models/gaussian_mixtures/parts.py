@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from vips.expfam import DiagonalGaussian, Dirichlet, Gaussian
+from vips.expfam import Dirichlet
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.parts import Part
 
@@ -24,17 +24,9 @@ def mixture_parts(posterior: MixturePosterior, names: Sequence[str]) -> list[Par
     else:  # the shares of a Dirichlet process, by a Dirichlet of the same means and total
         total = posterior.concentration[0].sum()
         shares = Dirichlet(np.maximum(posterior.weights * total, _LEAST))
-    inverses = posterior.inverse_factors
-    certainty = np.maximum(posterior.mean_precision, _LEAST)
-    if inverses.shape[1] == posterior.mean.shape[1]:
-        precision = np.swapaxes(inverses, 1, 2) @ inverses * certainty[:, None, None]
-        means = Gaussian(posterior.mean, 0.5 * (precision + np.swapaxes(precision, 1, 2)))
-    else:
-        squares = np.square(np.broadcast_to(inverses[:, 0], posterior.mean.shape))
-        means = DiagonalGaussian(posterior.mean, squares * certainty[:, None])
     return [
         Part("weights", shares, partial(_weight, labels), labels),
-        Part("means", means, partial(_mean, labels, list(names)), list(names)),
+        Part("means", posterior.means, partial(_mean, labels, list(names)), list(names)),
     ]
 
 

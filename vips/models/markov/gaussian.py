@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips.expfam import DiagonalGaussian, Gaussian
 from vips.models._gaussians.evidence import divergence_of_components
 from vips.models.markov.gaussian_contract import GaussianChainModel
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior
@@ -144,16 +143,11 @@ class GaussianHMM(GaussianChainModel):
         """First states, moves and means."""
         if not isinstance(posterior, GaussianChainPosterior):
             return super().posterior_parts(posterior)
-        states, gaussians = [f"state {k}" for k in range(self.n_components)], posterior.gaussians
-        precision = np.maximum(gaussians.mean_precision, 1.0)
-        if self._is_full():
-            means = Gaussian(gaussians.mean, gaussians.covariances / precision[:, None, None])
-        else:
-            means = DiagonalGaussian(gaussians.mean, gaussians.covariances / precision[:, None])
+        states = [f"state {k}" for k in range(self.n_components)]
         return [
             Part("start", posterior.start, partial(last_of, states), states),
             Part("moves", posterior.moves, partial(indexed, "moves"), states),
-            Part("means", means, partial(indexed, "mean"), self.column_names()),
+            Part("means", posterior.gaussians.means, partial(indexed, "mean"), self.column_names()),
         ]
 
     def components(self, posterior: GaussianChainPosterior) -> tuple[np.ndarray, str]:

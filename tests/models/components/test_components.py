@@ -1,0 +1,284 @@
+"""Components: against SciPy, against the exact evidence, and whatever the noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vips.models.components.bins import bins_of_counts, bins_of_numbers
+from vips.models.components.categories import Categories
+from vips.models.components.columns import Columns
+from vips.models.components.component import Frame
+from vips.models.components.counts import Counts
+from vips.models.components.numbers import Numbers
+
+K = 3
+COUNTS = Counts((9, 4), 0.7, 0.3, frame=Frame(np.array([2.0, 1.0]), np.array([1.5, 0.8])))
+NUMBERS = Numbers((0.0, -5.0), (10.0, 5.0), 0.8, frame=Frame(np.array([4.0, 0.5]), np.array([2.0, 1.5])))
+CATEGORIES = Categories((3, 2), 0.6)
+MIXED = Columns((NUMBERS, COUNTS, CATEGORIES), ((0, 3), (1, 5), (2, 4)))
+KINDS = [COUNTS, NUMBERS, CATEGORIES, MIXED]
+of_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
+HOSTILE = [np.nan, np.inf, -np.inf, -1.0, 0.5, 1e300, -1e300, 1e-310, 77.0, 2.0**63]
+
+
+def table(kind, n, seed=0, missing=0.2):
+    """Values of rows of this kind, some of them missing."""
+    rng = np.random.default_rng(seed)
+    if kind is MIXED:
+        values = np.empty((n, 6))
+        for part, places in zip(kind.parts, kind.places, strict=True):
+            values[:, list(places)] = table(part, n, seed, missing)
+        return values
+    draws = {
+        COUNTS: lambda: rng.poisson([2.0, 1.0], (n, 2)),
+        NUMBERS: lambda: rng.normal([4.0, 0.5], [2.0, 1.5], (n, 2)),
+        CATEGORIES: lambda: rng.integers(0, [3, 2], (n, 2)),
+    }[kind]()
+    return np.where(rng.random((n, 2)) < missing, np.nan, draws)
+
+
+def rows_of(kind, cells):
+    return np.hstack([np.ones((len(cells), 1)), kind.statistics(cells)])
+
+
+def shares_of(n, seed=1):
+    return np.random.default_rng(seed).dirichlet(np.ones(K), n)
+
+
+def totals_of(kind, n=200):
+    cells = kind.cells(table(kind, n))
+    return shares_of(n).T @ rows_of(kind, cells)
+
+
+def densities(kind, cells, posterior):
+    """Log densities of the cells in each component at the posterior's means, shape (n, K, columns), by SciPy."""
+    if kind is COUNTS:
+        return stats.poisson.logpmf(cells[:, None], posterior.mean)
+    if kind is NUMBERS:
+        means, deviations = kind.in_units(posterior)
+        return stats.norm.logpdf(cells[:, None], means, deviations)
+    if kind is CATEGORIES:
+        codes = np.nan_to_num(cells).astype(int)
+        logs = [np.log(part.mean)[:, codes[:, j]].T for j, part in enumerate(posterior)]
+        return np.where(np.isnan(cells)[:, None], np.nan, np.stack(logs, axis=2))
+    of_parts, start = [], 0
+    for part, of_part in zip(kind.parts, posterior, strict=True):
+        of_parts.append(densities(part, cells[:, start : start + part.n_columns], of_part))
+        start += part.n_columns
+    return np.concatenate(of_parts, axis=2)
+
+
+@of_kinds
+def test_likelihood_is_that_of_the_cells_that_are_there(kind):
+    cells, posterior = kind.cells(table(kind, 50)), kind.posterior(totals_of(kind))
+    found = rows_of(kind, cells) @ kind.natural(posterior, True).T + kind.log_base(cells)[:, None]
+    np.testing.assert_allclose(found, np.nansum(densities(kind, cells, posterior), axis=2), rtol=1e-10, atol=1e-10)
+
+
+def evidence(kind, cells):
+    """log p(cells) under one component, each cell given those before it."""
+    if kind is MIXED:
+        parts = np.split(cells, np.cumsum([part.n_columns for part in kind.parts])[:-1], axis=1)
+        return sum(evidence(part, of_part) for part, of_part in zip(kind.parts, parts, strict=True))
+    total = 0.0
+    for j, column in enumerate(cells.T):
+        seen = column[~np.isnan(column)]
+        for i, x in enumerate(seen):
+            before = seen[:i]
+            if kind is COUNTS:
+                shape, rate = kind.shape + before.sum(), kind.rate + i
+                total += stats.nbinom.logpmf(x, shape, rate / (rate + 1.0))
+            elif kind is CATEGORIES:
+                levels = kind.levels[j]
+                total += np.log((kind.prior + (before == x).sum()) / (kind.prior * levels + i))
+            else:
+                centre, scale = kind.frame.centre[j], kind.frame.scale[j]
+                y, kappa = (before - centre) / scale, kind.prior + i
+                mean = y.sum() / kappa
+                a, b = 0.5 * kappa, 0.5 * (kind.prior + (y**2).sum() - kappa * mean**2)
+                width = np.sqrt(b * (kappa + 1.0) / (a * kappa))
+                total += stats.t.logpdf(x, 2.0 * a, centre + scale * mean, scale * width)
+    return total
+
+
+@of_kinds
+def test_bound_of_one_component_is_the_evidence(kind):
+    """Its posterior is exact, so that expected logarithms less the divergence are the logarithm of the evidence."""
+    cells = kind.cells(table(kind, 30))
+    rows = rows_of(kind, cells)
+    posterior = kind.posterior(rows.sum(axis=0)[None])
+    expected = (rows @ kind.natural(posterior, False).T).sum() + kind.log_base(cells).sum()
+    np.testing.assert_allclose(expected - kind.divergence(posterior), evidence(kind, cells), rtol=1e-10)
+
+
+@of_kinds
+@pytest.mark.parametrize("noise", [1e-6, 1.0, 1e3, 1e9, 1e30])
+def test_no_noise_makes_a_posterior_impossible(kind, noise):
+    exact = totals_of(kind)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        noisy = exact + noise * rng.standard_normal(exact.shape)
+        noisy[:, 0] = exact[:, 0] * rng.choice([0.0, 1e-12, 1.0, 1e6], K)
+        totals = kind.denoised(noisy, np.full(noisy.shape, noise))
+        posterior = kind.posterior(totals)  # whose distributions check their numbers
+        for plug_in in (True, False):
+            assert np.isfinite(kind.natural(posterior, plug_in)).all()
+        assert np.isfinite(kind.drawn(posterior, np.arange(K), rng)).all()
+
+
+@of_kinds
+def test_a_little_noise_changes_little(kind):
+    exact = 1e5 * totals_of(kind)
+    noisy = exact + np.random.default_rng(0).standard_normal(exact.shape)
+    noisy[:, 0] = exact[:, 0]
+    found = kind.natural(kind.posterior(kind.denoised(noisy, np.ones(exact.shape))), True)
+    np.testing.assert_allclose(found, kind.natural(kind.posterior(exact), True), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [COUNTS, NUMBERS])
+def test_what_noise_hides_is_near_the_mean_of_all(kind):
+    totals = 1e3 * totals_of(kind)
+    noisy = totals + 1e8 * np.random.default_rng(0).standard_normal(totals.shape)
+    noisy[:, 0] = totals[:, 0]
+    posterior = kind.posterior(kind.denoised(noisy, np.full(totals.shape, 1e8)))
+    means = posterior.mean if kind is COUNTS else kind.in_units(posterior)[0]
+    assert (np.abs(means - kind.frame.centre) < 0.05 * kind.frame.scale).all()
+
+
+@of_kinds
+def test_a_row_is_a_function_of_itself_to_the_last_bit(kind):
+    values = table(kind, 300)
+    values[: len(HOSTILE)] = np.array(HOSTILE)[:, None]
+    cells = kind.cells(values)
+    together, base = kind.statistics(cells), kind.log_base(cells)
+    assert np.isfinite(together).all()
+    for i in range(0, 300, 7):
+        alone = kind.cells(values[i : i + 1])
+        np.testing.assert_array_equal(kind.statistics(alone)[0], together[i])
+        np.testing.assert_array_equal(kind.log_base(alone)[0], base[i])
+
+
+def test_values_that_are_none():
+    nan = np.nan
+    np.testing.assert_array_equal(
+        COUNTS.cells(np.column_stack([HOSTILE, HOSTILE])).T,
+        [[nan, nan, nan, nan, nan, 9, nan, nan, 9, 9], [nan, nan, nan, nan, nan, 4, nan, nan, 4, 4]],
+    )
+    np.testing.assert_array_equal(
+        NUMBERS.cells(np.column_stack([HOSTILE, HOSTILE])).T,
+        [[nan, nan, nan, 0, 0.5, 10, 0, 1e-310, 10, 10], [nan, nan, nan, -1, 0.5, 5, -5, 1e-310, 5, 5]],
+    )
+    assert np.isnan(CATEGORIES.cells(np.column_stack([HOSTILE, HOSTILE]))).all()
+    np.testing.assert_array_equal(CATEGORIES.cells(np.array([[2, 2], [0, 1]])), [[2.0, nan], [0.0, 1.0]])
+
+
+def test_private_numbers_and_counts_stop_at_the_limit():
+    numbers, counts = (type(kind)(*kind_arguments(kind), limit=1.5, frame=kind.frame) for kind in (NUMBERS, COUNTS))
+    np.testing.assert_allclose(numbers.statistics(np.array([[10.0, -5.0]]))[0, 2:4], [1.5, -1.5])
+    np.testing.assert_allclose(counts.statistics(np.array([[9.0, 0.0]]))[0, 2:], [1.5, -1.25])
+
+
+def kind_arguments(kind):
+    return (kind.low, kind.high, kind.prior) if kind is NUMBERS else (kind.max_count, kind.shape, kind.rate)
+
+
+@pytest.mark.parametrize("kind", [COUNTS, NUMBERS, MIXED])
+def test_marginals_give_coordinates(kind):
+    """In a frame of its own marginals, a table has mean 0 and variance 1, up to the width of bins."""
+    cells = kind.cells(table(kind, 20_000, missing=0.1))
+    framed = kind.framed(kind.bins.counts(kind.bins.indicators(cells).sum(axis=0), 0.0))
+    parts, start = (framed.parts if kind is MIXED else (framed,)), 0
+    for part in parts:
+        of_part = cells[:, start : start + part.n_columns]
+        start += part.n_columns
+        if isinstance(part, Categories):
+            continue
+        y = part.statistics(of_part)[:, part.n_columns : 2 * part.n_columns]
+        y = y[~np.isnan(of_part).any(axis=1)]
+        np.testing.assert_allclose(y.mean(axis=0), 0.0, atol=0.05)
+        np.testing.assert_allclose(y.std(axis=0), 1.0, atol=0.05)
+
+
+def test_bins_hold_every_value_once():
+    counts = bins_of_counts((5, 1000, 19), 20)
+    assert counts.sizes[0] == 6
+    assert counts.sizes[2] == 20
+    assert counts.sizes[1] <= 20
+    cells = np.repeat(np.arange(1001.0)[:, None], 3, axis=1)
+    inside = np.minimum(cells, [5, 1000, 19])
+    assert (counts.indicators(inside).sum(axis=1) == 3).all()
+    for j, edges in enumerate(counts.edges):
+        codes = counts.codes(inside)[:, j]
+        assert ((edges[codes] <= inside[:, j]) & (inside[:, j] < edges[codes + 1])).all()
+    numbers = bins_of_numbers((0.0,), (1.0,), 4)
+    np.testing.assert_array_equal(numbers.codes(np.array([[0.0], [0.25], [1.0], [np.nan]]))[:, 0], [0, 1, 3, -1])
+
+
+@pytest.mark.parametrize("noise", [1.0, 1e6])
+def test_noisy_marginals_are_counts(noise):
+    noisy = noise * np.random.default_rng(0).standard_normal(sum(MIXED.bins.sizes))
+    counts = MIXED.bins.counts(noisy, noise)
+    assert (counts >= 0.0).all()
+    framed = MIXED.framed(counts)
+    assert all((part.frame.scale > 0.0).all() for part in framed.parts[:2])
+    assert all((part.frame.scale > 0.0).all() for part in MIXED.framed(np.zeros_like(counts)).parts[:2])
+
+
+@of_kinds
+def test_components_begin_around_the_marginals(kind):
+    marginals = kind.bins.indicators(kind.cells(table(kind, 500))).sum(axis=0)
+    offsets = 0.05 * np.random.default_rng(0).standard_normal((K, len(kind.means)))
+    totals = kind.begun(600.0, marginals, offsets)
+    np.testing.assert_allclose(totals[:, 0], 200.0)
+    alike = kind.begun(600.0, marginals, np.zeros_like(offsets))
+    moved = (totals - alike)[:, 1 + kind.means]
+    np.testing.assert_allclose(moved, 200.0 * offsets, rtol=1e-9, atol=1e-9)
+    natural = kind.natural(kind.posterior(alike), True)
+    np.testing.assert_allclose(natural, np.broadcast_to(natural[0], natural.shape))
+    far = kind.begun(600.0, marginals, 1e3 * offsets)
+    assert np.isfinite(kind.natural(kind.posterior(far), True)).all()
+
+
+@of_kinds
+def test_draws_are_those_of_the_posterior(kind):
+    posterior, rng = kind.posterior(totals_of(kind, 5_000)), np.random.default_rng(2)
+    drawn = kind.drawn(posterior, np.full(20_000, 1), rng)
+    parts, ends = (kind.parts, kind.places) if kind is MIXED else ((kind,), (tuple(range(kind.n_columns)),))
+    of_parts = posterior if kind is MIXED else (posterior,)
+    for part, places, of_part in zip(parts, ends, of_parts, strict=True):
+        for i, j in enumerate(places):
+            if part is CATEGORIES:
+                shares = np.bincount(drawn[:, j].astype(int), minlength=part.levels[i]) / len(drawn)
+                np.testing.assert_allclose(shares, of_part[i].mean[1], atol=0.02)
+            else:
+                mean = of_part.mean[1, i] if part is COUNTS else part.in_units(of_part)[0][1, i]
+                np.testing.assert_allclose(drawn[:, j].mean(), mean, atol=0.06)
+    assert not np.isnan(kind.cells(drawn)).any()
+
+
+@of_kinds
+def test_chances_of_bins_are_those_of_draws(kind):
+    posterior, rng = kind.posterior(totals_of(kind, 5_000)), np.random.default_rng(3)
+    drawn = kind.cells(kind.drawn(posterior, np.full(20_000, 2), rng))
+    shares = kind.bins.indicators(drawn).mean(axis=0)
+    np.testing.assert_allclose(shares, kind.chances(posterior)[2], atol=0.02)
+
+
+@pytest.mark.parametrize("kind", [Counts((6,)), Counts((200, 30), n_bins=12)])
+def test_rates_of_bins_are_steps_of_em(kind):
+    rng = np.random.default_rng(0)
+    rates = rng.gamma(4.0, 1.0, (2, kind.n_columns))
+    expected = np.hstack([
+        np.diff(stats.poisson.cdf(np.append(edges[1:-1] - 1.0, np.inf), rates[:, j, None]), prepend=0.0)
+        for j, edges in enumerate(kind.bins.edges)
+    ])  # fmt: skip
+    np.testing.assert_allclose(kind.in_bins(rates), expected, atol=1e-12)
+    start = kind.some_rates(np.ones(sum(kind.bins.sizes)), 2, rng)
+    bounds = []
+    for _ in range(300):
+        bounds.append((expected * np.log(np.maximum(kind.in_bins(start), 1e-300))).sum())
+        start = kind.rates_of_bins(expected, start)
+    assert (np.diff(bounds) > -1e-9).all()
+    np.testing.assert_allclose(start, rates, rtol=1e-3)

@@ -1,0 +1,325 @@
+"""Classes of numbers, counts and categories: against scikit-learn, against latent classes, and what one record can change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from scipy.stats import norm, poisson
+from sklearn.mixture import GaussianMixture
+
+import vips
+from tests.models.mixtures.tables import LEVELS, answers, one_hot, textbook_step
+from vips import MixedLatentClassAnalysis, PrivacyPlan
+from vips.data import NpySource
+from vips.expfam import Dirichlet
+from vips.models.mixtures import mixed
+
+pd = pytest.importorskip("pandas")
+K = 3
+COLUMNS = {"age": (0, 110), "visits": range(41), "sex": ["f", "m"], "income": (0.0, 20.0), "town": ["a", "b", "c"]}
+
+
+def every(n_steps):
+    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
+
+
+def people(n, seed=0, missing=0.05):
+    """A data frame of three kinds of people, and their kinds."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(K, n, p=[0.5, 0.3, 0.2])
+    table = pd.DataFrame({
+        "unused": np.arange(n),
+        "age": rng.normal(np.array([30.0, 55.0, 80.0])[kind], np.array([8.0, 7.0, 5.0])[kind]).round(),
+        "visits": rng.poisson(np.array([1.0, 3.0, 9.0])[kind]),
+        "sex": np.where(rng.random(n) < np.array([0.2, 0.8, 0.5])[kind], "f", "m"),
+        "income": rng.normal(np.array([3.0, 7.0, 2.0])[kind], np.array([1.0, 2.0, 0.5])[kind]),
+        "town": np.array(["a", "b", "c"])[(kind + (rng.random(n) < 0.3)) % 3],
+    })  # fmt: skip
+    table = table.astype({"age": float, "visits": float, "sex": object, "town": object})
+    for name in COLUMNS:
+        table.loc[rng.random(n) < missing, name] = None if name in ("sex", "town") else np.nan
+    return table, kind
+
+
+def model_of(privacy, **settings):
+    return MixedLatentClassAnalysis(
+        **({"n_components": K, "columns": COLUMNS, "random_state": 0} | settings), privacy=privacy
+    )
+
+
+def agreement(model, table, kind):
+    found = model.predict(table)
+    return sum(max(np.mean((found == k) & (kind == j)) for j in range(K)) for k in range(K))
+
+
+# -- where it coincides with other models ---------------------------------------------------------------------------
+
+
+def test_numbers_alone_are_scikit_learns_mixture():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(centre, 1.0, (200, 4)) for centre in (-3.0, 0.0, 2.0)])
+    settings = {"n_components": K, "columns": [(-20, 20)] * 4, "inference": "em", "random_state": 0}
+    start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(X) for n in (3, 23))
+    columns, posterior = start._columns(start.posterior_.frame).parts[0], start.posterior_
+    means, deviations = columns.in_units(posterior.numbers)
+    peer = GaussianMixture(
+        K, covariance_type="diag", reg_covar=0.0, max_iter=20, tol=0.0, weights_init=start.weights_, means_init=means,
+        precisions_init=deviations**-2.0,
+    )  # fmt: skip
+    with pytest.warns(Warning, match="converge"):
+        peer.fit(X)
+    means, deviations = end._columns(end.posterior_.frame).parts[0].in_units(end.posterior_.numbers)
+    np.testing.assert_allclose(end.weights_, peer.weights_, rtol=1e-8)
+    np.testing.assert_allclose(means, peer.means_, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(deviations**2, peer.covariances_, rtol=1e-8)
+    np.testing.assert_allclose(end.score_samples(X), peer.score_samples(X), rtol=1e-8)
+    np.testing.assert_allclose(end.predict_proba(X), peer.predict_proba(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["vb", "em"])
+def test_categories_alone_are_latent_classes(inference):
+    codes = answers(300)
+    settings = {"n_components": K, "columns": list(LEVELS), "inference": inference, "random_state": 0}
+    start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(codes) for n in (3, 13))
+
+    def arrays(model):
+        tables = [part.concentration for part in model.posterior_.answers]
+        return model.posterior_.weights.concentration, np.hstack(tables)
+
+    weights, tables = arrays(start)
+    priors = (1.0 / K, 1.0) if inference == "vb" else (1e-12, 1e-12)
+    for _ in range(10):
+        weights, tables, _ = textbook_step(one_hot(codes), weights, tables, priors, inference == "vb")
+    for ours, theirs in zip(arrays(end), (weights, tables), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+    peer = vips.LatentClassAnalysis(K, categories=list(LEVELS), inference=inference, privacy=every(1)).fit(codes)
+    starts = np.cumsum([0, *LEVELS])
+    peer.posterior_ = replace(peer.posterior_, weights=Dirichlet(weights), concentration=tables)
+    assert starts[-1] == tables.shape[1]
+    np.testing.assert_allclose(end.score_samples(codes), peer.score_samples(codes), rtol=1e-8)
+    np.testing.assert_allclose(end.predict_proba(codes), peer.predict_proba(codes), atol=1e-9)
+
+
+def test_counts_alone_are_a_poisson_mixture():
+    rng = np.random.default_rng(1)
+    X = rng.poisson(np.array([[1.0, 9.0], [6.0, 2.0], [12.0, 12.0]])[rng.integers(0, K, 400)]).astype(float)
+    settings = {"n_components": K, "columns": [range(61)] * 2, "inference": "em", "random_state": 0}
+    start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(X) for n in (3, 13))
+    weights, rates = start.weights_, start.posterior_.counts.mean
+    for _ in range(10):
+        joint = np.log(weights) + poisson.logpmf(X[:, None], rates).sum(axis=2)
+        shares = np.exp(joint - joint.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        weights, rates = shares.mean(axis=0), shares.T @ X / shares.sum(axis=0)[:, None]
+    np.testing.assert_allclose(end.weights_, weights, rtol=1e-8)
+    np.testing.assert_allclose(end.posterior_.counts.mean, rates, rtol=1e-8)
+
+
+# -- all kinds of columns -------------------------------------------------------------------------------------------
+
+
+def log_density(model, row):
+    """Of one row in each class, by SciPy."""
+    posterior, total = model.posterior_, np.log(model.weights_)
+    numbers = [name for name in COLUMNS if isinstance(COLUMNS[name], tuple)]
+    means, deviations = model._columns(posterior.frame).parts[0].in_units(posterior.numbers)
+    for i, name in enumerate(numbers):
+        if not pd.isna(row[name]):
+            total = total + norm.logpdf(np.clip(row[name], *COLUMNS[name]), means[:, i], deviations[:, i])
+    if not pd.isna(row["visits"]):
+        total = total + poisson.logpmf(row["visits"], posterior.counts.mean[:, 0])
+    for name, part in zip(("sex", "town"), posterior.answers, strict=True):
+        if row[name] in COLUMNS[name]:
+            total = total + np.log(part.mean[:, COLUMNS[name].index(row[name])])
+    return total
+
+
+def test_densities_are_those_of_scipy():
+    table, _ = people(300)
+    model = model_of(every(20)).fit(table)
+    logs = np.array([log_density(model, row) for _, row in table.iterrows()])
+    largest = logs.max(axis=1)
+    scores = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
+    np.testing.assert_allclose(model.score_samples(table), scores, rtol=1e-9)
+    np.testing.assert_allclose(model.predict_proba(table), np.exp(logs - scores[:, None]), atol=1e-10)
+
+
+@pytest.mark.parametrize("inference", ["vb", "em"])
+def test_the_bound_does_not_fall(inference):
+    table, _ = people(400)
+    models = [model_of(every(n), inference=inference).fit(table) for n in range(3, 10)]
+    values = models[0]._values(table, reset=False)
+    assert (np.diff([model.bound(values, model.posterior_) for model in models]) > -1e-8).all()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0, None])
+def test_kinds_of_people_are_found(epsilon):
+    table, kind = people(8_000)
+    plan = (
+        every(60)
+        if epsilon is None
+        else PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=60)
+    )
+    model = model_of(plan).fit(table)
+    assert agreement(model, table, kind) > 0.94
+    summary = model.summary().sort_values("mean age")
+    np.testing.assert_allclose(summary["mean age"], [30.0, 55.0, 80.0], atol=2.0)
+    np.testing.assert_allclose(summary["std age"], [8.0, 7.0, 5.0], atol=3.0)
+    np.testing.assert_allclose(summary["mean visits"], [1.0, 3.0, 9.0], atol=0.5)
+    np.testing.assert_allclose(summary["share"], [0.5, 0.3, 0.2], atol=0.05)
+    assert ("noise" in summary) == (epsilon is not None)
+    assert "sex = f" in summary["typical answers"].iloc[1]
+
+
+def test_missing_at_random_does_not_bias():
+    """Where a third of the cells is missing, classes are those of the whole table."""
+    table, _ = people(8_000, missing=0.33)
+    summary = model_of(every(100)).fit(table).summary().sort_values("mean age")
+    np.testing.assert_allclose(summary["mean age"], [30.0, 55.0, 80.0], atol=1.0)
+    np.testing.assert_allclose(summary["mean visits"], [1.0, 3.0, 9.0], atol=0.3)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_classes_begin_apart(wide, monkeypatch):
+    """In the directions in which records vary together; where there are very many means, anywhere."""
+    if wide:
+        monkeypatch.setattr(mixed, "_MOST_MEANS", 3)
+    table, _ = people(20_000, missing=0.0)
+    first = model_of(every(2)).fit(table)
+    features = first.components(first.posterior_)[0]
+    apart = features - features.mean(axis=0)
+    assert np.linalg.matrix_rank(apart, tol=1e-6) == K - 1
+    whole = model_of(every(100)).fit(table)
+    truth = whole.components(whole.posterior_)[0]
+    truth = truth - truth.mean(axis=0)
+    basis = np.linalg.svd(truth, full_matrices=False)[2][: K - 1]
+    explained = np.square(apart @ basis.T).sum() / np.square(apart).sum()
+    assert wide or explained > 0.95
+
+
+HOSTILE = {
+    "age": ["old", None, np.inf, -np.inf, 1e300, np.nan, object(), b"3", 2.0**63, 1j],
+    "visits": [0.5, None, -1, np.inf, 1e300, "many", object(), [1], 2**70, np.nan],
+    "sex": ["x", None, 1, np.nan, object(), b"f", ["f"], float("inf"), {"f"}, 1j],
+    "income": [None] * 10,
+    "town": [object()] * 10,
+}
+
+
+@pytest.mark.parametrize("privacy", [None, PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=8)])
+def test_no_value_raises(privacy):
+    table, _ = people(50)
+    table = table.astype(object)
+    hostile = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in HOSTILE.items()})
+    whole = pd.concat([table[list(COLUMNS)], hostile], ignore_index=True)
+    model = model_of(privacy).fit(whole)
+    assert np.isfinite(model.score_samples(whole)).all()
+    nothing = pd.DataFrame({name: pd.Series([None], dtype=object) for name in COLUMNS})
+    np.testing.assert_allclose(model.predict_proba(nothing)[0], model.weights_, rtol=1e-10)
+
+
+def test_numbers_beyond_their_bounds_are_cut():
+    table, _ = people(200)
+    model = model_of(every(10)).fit(table)
+    beyond, at = table.head(4).copy(), table.head(4).copy()
+    beyond[["age", "visits"]], at[["age", "visits"]] = [1e9, 1e9], [110.0, 40.0]
+    np.testing.assert_array_equal(model.score_samples(beyond), model.score_samples(at))
+
+
+def test_a_far_number_counts_no_more_than_one_at_the_limit_in_a_private_fit():
+    model = MixedLatentClassAnalysis(
+        2, columns=[(0, 1000), 2], privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=8)
+    )
+    model.n_features_in_ = 2
+    _, posterior = model.start(np.random.default_rng(0))
+    marginals = np.zeros(sum(model._columns().bins.sizes))
+    marginals[:2] = 500.0  # all numbers below 63
+    posterior = model._classes_of_marginals({"marginals": marginals}, {"marginals": 0.0}, posterior)
+    statistics = model.expected_statistics(np.array([[1000.0, 1.0], [300.0, 1.0], [30.0, 1.0]]), posterior)
+    norms = statistics.norms(model._blocks_of_classes())
+    np.testing.assert_allclose(norms[0] / statistics.shares[0] @ statistics.shares[0], norms[1] / statistics.shares[1]
+                               @ statistics.shares[1], rtol=0.2)  # fmt: skip
+    assert norms.max() <= model.max_record_norm() * (1.0 + 1e-8)
+
+
+def test_samples_are_tables_like_the_fitted_one():
+    table, _ = people(3_000, missing=0.0)
+    table = table.astype({"age": int, "visits": "int32", "town": "category"})
+    model = model_of(every(30)).fit(table)
+    drawn, component = model.sample(4_000, random_state=1)
+    assert list(drawn.columns) == list(COLUMNS)
+    assert (drawn.dtypes == table[list(COLUMNS)].dtypes).all()
+    np.testing.assert_allclose(drawn["age"].mean(), table["age"].mean(), rtol=0.03)
+    np.testing.assert_allclose(drawn["visits"].mean(), table["visits"].mean(), rtol=0.06)
+    assert drawn["age"].between(0, 110).all()
+    assert component.shape == (4_000,)
+    model.fit(drawn)
+
+
+def test_arrays_and_sources_hold_numbers_and_codes(tmp_path):
+    table, _ = people(500)
+    codes = table[list(COLUMNS)].copy()
+    for name in ("sex", "town"):
+        codes[name] = [COLUMNS[name].index(value) if value in COLUMNS[name] else np.nan for value in codes[name]]
+    X = codes.to_numpy(float)
+    declared = [(0, 110), range(41), 2, (0.0, 20.0), 3]
+    of_frame = model_of(every(5)).fit(table).posterior_.to_arrays()
+    np.save(tmp_path / "x.npy", X)
+    for data in (X, NpySource(tmp_path / "x.npy")):
+        found = model_of(every(5), columns=declared).fit(data)
+        for name, value in found.posterior_.to_arrays().items():
+            np.testing.assert_allclose(value, of_frame[name], rtol=1e-9, atol=1e-12)
+    assert found.sample(3)[0].shape == (3, 5)
+    with pytest.raises(TypeError, match="declare the number of codes"):
+        model_of(every(5), columns=list(COLUMNS.values())).fit(NpySource(tmp_path / "x.npy"))
+
+
+def test_files_hold_the_model(tmp_path):
+    table, _ = people(300)
+    model = model_of(PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=12)).fit(table)
+    model.save(tmp_path / "m.vips")
+    loaded = vips.load(tmp_path / "m.vips")
+    assert loaded.columns == COLUMNS
+    np.testing.assert_array_equal(loaded.score_samples(table), model.score_samples(table))
+    pd.testing.assert_frame_equal(loaded.summary(), model.summary())
+
+
+def test_comparisons_match_classes():
+    table, _ = people(3_000)
+    baseline = model_of(every(40)).fit(table)
+    plan = PrivacyPlan(noise_multiplier=0.05, sampling_rate=1.0, n_steps=40)
+    private = model_of(plan, random_state=5).fit(table)
+    parts = {part.name for part in private.posterior_parts(private.posterior_)}
+    assert parts == {"weights", "means", "precisions", "rates", "answers: sex", "answers: town"}
+    order = vips.compare(private, baseline).alignment.order
+    np.testing.assert_allclose(private.weights_, baseline.weights_[order], atol=0.05)
+    np.testing.assert_array_equal(private.in_order(private.posterior_, order).weights.mean, private.weights_[order])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (None, "`columns` must be"),
+        ([], "`columns` must be"),
+        ([(3, 1)], "bounds of a number"),
+        ([(0, np.inf)], "bounds of a number"),
+        ([(0, 1, 2)], "bounds of a number"),
+        ([range(1, 4)], r"write range\(n\)"),
+        ([range(1)], r"write range\(n\)"),
+        ([["a", "a"]], "twice"),
+        ([(0, 1), 2], "X has 1 columns, but 2 are declared"),
+    ],
+)
+def test_declarations_that_cannot_work_are_refused(columns, message):
+    with pytest.raises(ValueError, match=message):
+        MixedLatentClassAnalysis(2, columns=columns).fit(np.ones((3, 1)))
+
+
+def test_base_measure_counts_factorials():
+    model = model_of(every(2), columns=[range(41)], n_components=1).fit(np.array([[3.0], [0.0], [np.nan], [40.0]]))
+    rate = model.posterior_.counts.mean[0, 0]
+    expected = 3.0 * np.log(rate) - rate - gammaln(4.0)
+    np.testing.assert_allclose(model.score_samples(np.array([[3.0], [np.nan]])), [expected, 0.0], atol=1e-12)

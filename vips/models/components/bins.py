@@ -1,0 +1,110 @@
+"""Public bins of columns, and what counts in them say: means, variances, and draws without noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from vips.models._denoising import posterior_mean
+
+__all__ = ["Bins", "bins_of_counts", "bins_of_levels", "bins_of_numbers", "joined"]
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bins of some columns.
+
+    Parameters
+    ----------
+    edges : tuple of ndarray
+        For each column, ascending: bin b holds ``edges[b] <= x < edges[b + 1]``, and the last bin its upper edge.
+    step : tuple of float
+        From a value to the next in each column; 0 for real numbers.
+    """
+
+    edges: tuple[np.ndarray, ...]
+    step: tuple[float, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of bins of each column."""
+        return [len(edges) - 1 for edges in self.edges]
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where each column's bins begin, and where the last one's end."""
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+
+    def codes(self, cells: np.ndarray) -> np.ndarray:
+        """Bin of each cell in its column, -1 for a missing one; shape (n_rows, n_columns)."""
+        codes = np.empty(cells.shape, np.int64)
+        for j, edges in enumerate(self.edges):
+            codes[:, j] = np.searchsorted(edges[1:-1], cells[:, j], side="right")
+        codes[np.isnan(cells)] = -1
+        return codes
+
+    def indicators(self, cells: np.ndarray) -> np.ndarray:
+        """1 at the bin of each cell, column after column; shape (n_rows, sum of sizes)."""
+        codes, starts = self.codes(cells), self.starts
+        indicators = np.zeros((len(codes), starts[-1]))
+        rows, columns = np.nonzero(codes >= 0)
+        indicators[rows, starts[columns] + codes[rows, columns]] = 1.0
+        return indicators
+
+    def counts(self, noisy: np.ndarray, noise_std: float) -> np.ndarray:
+        """Posterior means of noisy counts, ≥ 0, column by column; without noise the counts themselves."""
+        if noise_std == 0.0:
+            return np.maximum(noisy, 0.0)
+        means = np.empty_like(noisy)
+        for a, b in pairwise(self.starts):
+            uniform = max(noisy[a:b].sum(), noise_std * np.sqrt(b - a)) / (b - a)
+            std, prior = np.full((1, b - a), noise_std), np.full((1, b - a), uniform)
+            means[a:b] = posterior_mean(noisy[None, a:b], std, prior)[0]
+        return means
+
+    def moments(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each column, whose values are spread evenly over their bins. Without counts, over all bins."""
+        means, variances = np.empty(len(self.edges)), np.empty(len(self.edges))
+        for j, (a, b) in enumerate(pairwise(self.starts)):
+            shares = counts[a:b] + 1e-9 * max(counts[a:b].sum(), 1e-9) / (b - a)
+            shares = shares / shares.sum()
+            middles, spreads = self.middles(j), np.diff(self.edges[j])
+            means[j] = shares @ middles
+            within = (np.square(spreads) - self.step[j] ** 2) / 12.0
+            variances[j] = shares @ (np.square(middles - means[j]) + within)
+        return means, variances
+
+    def middles(self, j: int) -> np.ndarray:
+        """Of the bins of column j."""
+        return 0.5 * (self.edges[j][:-1] + self.edges[j][1:] - self.step[j])
+
+
+def bins_of_numbers(low: np.ndarray, high: np.ndarray, n_bins: int) -> Bins:
+    """Bins of equal width between the bounds of each column."""
+    edges = tuple(np.linspace(a, b, n_bins + 1) for a, b in zip(low, high, strict=True))
+    return Bins(edges, (0.0,) * len(edges))
+
+
+def bins_of_counts(max_count: Sequence[int], n_bins: int) -> Bins:
+    """At most so many bins of the counts 0 to ``max_count[j]``, of equal width on the scale of √x, or one for each count."""
+    return Bins(tuple(_edges_of_counts(int(largest), n_bins) for largest in max_count), (1.0,) * len(max_count))
+
+
+def bins_of_levels(levels: Sequence[int]) -> Bins:
+    """One for each code."""
+    return Bins(tuple(np.arange(n + 1.0) for n in levels), (1.0,) * len(levels))
+
+
+def joined(parts: Sequence[Bins]) -> Bins:
+    """Of the columns of all parts."""
+    return Bins(sum((part.edges for part in parts), ()), sum((part.step for part in parts), ()))
+
+
+def _edges_of_counts(largest: int, n_bins: int) -> np.ndarray:
+    if largest < n_bins:
+        return np.arange(largest + 2.0)
+    edges = np.ceil(np.square(np.linspace(0.0, np.sqrt(largest + 1.0), n_bins + 1)))
+    return np.unique(np.append(edges[edges < largest + 1.0], largest + 1.0))

@@ -1,0 +1,99 @@
+"""Columns of categories, as codes from 0 on: a table of probabilities for each component, with a Dirichlet prior.
+
+    x_j | k ~ Categorical(θ_kj),   θ_kj ~ Dirichlet(η, …, η)
+
+T(x) has an indicator for each code, all of them 0 where x_j is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from vips.expfam import Dirichlet
+from vips.models._denoising import denoise_counts
+from vips.models.components.bins import Bins, bins_of_levels
+from vips.models.components.component import Component
+
+__all__ = ["Categories"]
+
+_LEAST = 1e-300  # of a probability, before its logarithm
+_LEAST_PRIOR = 1e-12  # of EM
+_LEAST_SHARE = 0.1  # of a marginal, in a component that begins
+
+
+@dataclass(frozen=True)
+class Categories(Component):
+    """Columns of categories.
+
+    Parameters
+    ----------
+    levels : tuple of int
+        Number of codes of each column; public.
+    prior : float
+        η; 0 for EM.
+    """
+
+    levels: tuple[int, ...]
+    prior: float = 1.0
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.levels)
+
+    @property
+    def width(self) -> int:
+        return sum(self.levels)
+
+    @cached_property
+    def bins(self) -> Bins:
+        return bins_of_levels(self.levels)
+
+    @property
+    def means(self) -> np.ndarray:
+        return np.arange(self.width)
+
+    def cells(self, values: np.ndarray) -> np.ndarray:
+        cells = np.array(values, np.float64, order="C")
+        is_code = (cells >= 0.0) & (cells < self.levels) & (cells == np.floor(cells))  # false for NaN
+        cells[~is_code] = np.nan
+        return cells
+
+    def statistics(self, cells: np.ndarray) -> np.ndarray:
+        return self.bins.indicators(cells)
+
+    def natural(self, posterior: tuple[Dirichlet, ...], plug_in: bool) -> np.ndarray:
+        logs = [np.log(np.maximum(part.mean, _LEAST)) if plug_in else part.expected_log for part in posterior]
+        return np.hstack([np.zeros((len(logs[0]), 1)), *logs])
+
+    def posterior(self, totals: np.ndarray) -> tuple[Dirichlet, ...]:
+        """A Dirichlet for each column, ``concentration`` of shape (K, levels of the column)."""
+        concentration = max(self.prior, _LEAST_PRIOR) + np.maximum(totals[:, 1:], 0.0)
+        return tuple(Dirichlet(concentration[:, a:b]) for a, b in pairwise(self.bins.starts))
+
+    def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
+        counts = denoise_counts(np.ascontiguousarray(totals[:, 1:]), np.ascontiguousarray(noise_std[:, 1:]))[0]
+        return np.hstack([totals[:, :1], counts])
+
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        share = np.full((len(offsets), 1), size / len(offsets))
+        counts = np.maximum(marginals / len(offsets) + share * offsets, _LEAST_SHARE * marginals / len(offsets))
+        return np.hstack([share, counts])
+
+    def chances(self, posterior: tuple[Dirichlet, ...]) -> np.ndarray:
+        return np.hstack([part.mean for part in posterior])
+
+    def divergence(self, posterior: tuple[Dirichlet, ...]) -> float:
+        priors = (Dirichlet(np.full(part.concentration.shape, self.prior)) for part in posterior)
+        return sum(float(np.sum(part.kl(prior))) for part, prior in zip(posterior, priors, strict=True))
+
+    def drawn(self, posterior: tuple[Dirichlet, ...], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        cells = np.empty((len(members), self.n_columns))
+        for j, part in enumerate(posterior):
+            below = np.cumsum(part.mean, axis=1)[members]
+            draws = rng.random((len(members), 1)) * below[:, -1:]
+            cells[:, j] = np.minimum((draws >= below).sum(axis=1), self.levels[j] - 1)
+        return cells

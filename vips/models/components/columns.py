@@ -1,0 +1,121 @@
+"""Columns of several kinds in one row, independent given the component: a product of components."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from vips.models.components.bins import Bins, joined
+from vips.models.components.categories import Categories
+from vips.models.components.component import Component
+
+__all__ = ["Columns"]
+
+
+@dataclass(frozen=True)
+class Columns(Component):
+    """A product of components.
+
+    Parameters
+    ----------
+    parts : tuple of Component
+    places : tuple of tuple of int
+        For each part, the columns of the table that it describes.
+    """
+
+    parts: tuple[Component, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    @property
+    def n_columns(self) -> int:
+        return sum(map(len, self.places))
+
+    @property
+    def width(self) -> int:
+        return sum(part.width for part in self.parts)
+
+    @cached_property
+    def bins(self) -> Bins:
+        return joined([part.bins for part in self.parts])
+
+    @property
+    def means(self) -> np.ndarray:
+        starts = np.cumsum([0, *(part.width for part in self.parts)])[:-1]
+        return np.concatenate([start + part.means for part, start in zip(self.parts, starts, strict=True)])
+
+    def cells(self, values: np.ndarray) -> np.ndarray:
+        """In the order of the parts, in which all other methods take them."""
+        return np.hstack([part.cells(values[:, list(at)]) for part, at in zip(self.parts, self.places, strict=True)])
+
+    def statistics(self, cells: np.ndarray) -> np.ndarray:
+        return np.hstack([part.statistics(cells[:, of]) for part, of in self._of_cells()])
+
+    def log_base(self, cells: np.ndarray) -> np.ndarray:
+        return sum(part.log_base(np.ascontiguousarray(cells[:, of])) for part, of in self._of_cells())
+
+    def natural(self, posterior: tuple, plug_in: bool) -> np.ndarray:
+        naturals = [part.natural(of_part, plug_in) for part, of_part in zip(self.parts, posterior, strict=True)]
+        constant = sum(natural[:, :1] for natural in naturals)
+        return np.hstack([constant, *(natural[:, 1:] for natural in naturals)])
+
+    def posterior(self, totals: np.ndarray) -> tuple:
+        """One for each part."""
+        return tuple(part.posterior(totals[:, of]) for part, of in self._of_totals())
+
+    def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
+        return _together([part.denoised(totals[:, of], noise_std[:, of]) for part, of in self._of_totals()])
+
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        of_bins = np.split(marginals, self._ends_of_bins())
+        of_means = np.split(offsets, np.cumsum([len(part.means) for part in self.parts])[:-1], axis=1)
+        parts = zip(self.parts, of_bins, of_means, strict=True)
+        return _together([part.begun(size, counts, offset) for part, counts, offset in parts])
+
+    def chances(self, posterior: tuple) -> np.ndarray:
+        return np.hstack([part.chances(of_part) for part, of_part in zip(self.parts, posterior, strict=True)])
+
+    def divergence(self, posterior: tuple) -> float:
+        return sum(part.divergence(of_part) for part, of_part in zip(self.parts, posterior, strict=True))
+
+    def drawn(self, posterior: tuple, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """In the order of the table."""
+        cells = np.empty((len(members), self.n_columns))
+        for part, of_part, at in zip(self.parts, posterior, self.places, strict=True):
+            cells[:, list(at)] = part.drawn(of_part, members, rng)
+        return cells
+
+    def framed(self, marginals: np.ndarray) -> Self:
+        of_bins = np.split(marginals, self._ends_of_bins())
+        parts = tuple(part.framed(counts) for part, counts in zip(self.parts, of_bins, strict=True))
+        return replace(self, parts=parts)
+
+    def columns_of_means(self) -> np.ndarray:
+        """For each of the ``means`` its column, counted in the order of the parts."""
+        sizes = [part.bins.sizes if isinstance(part, Categories) else [1] * part.n_columns for part in self.parts]
+        return np.repeat(np.arange(self.n_columns), np.concatenate(sizes))
+
+    def _of_cells(self) -> Iterator[tuple[Component, slice]]:
+        """Each part, and its cells."""
+        start = 0
+        for part in self.parts:
+            yield part, slice(start, start + part.n_columns)
+            start += part.n_columns
+
+    def _of_totals(self) -> Iterator[tuple[Component, np.ndarray]]:
+        """Each part, and its totals: the count of records, and its own."""
+        start = 1
+        for part in self.parts:
+            yield part, np.append(0, np.arange(start, start + part.width))
+            start += part.width
+
+    def _ends_of_bins(self) -> np.ndarray:
+        """Where the bins of each part end, but the last."""
+        return np.cumsum([sum(part.bins.sizes) for part in self.parts])[:-1]
+
+
+def _together(totals: list[np.ndarray]) -> np.ndarray:
+    return np.hstack([totals[0][:, :1], *(of_part[:, 1:] for of_part in totals)])

@@ -1,0 +1,112 @@
+"""What a kind of columns says about itself: the contract of components.
+
+    log p(x | k) = η_k · (1, T(x)) + log h(x)        columns are independent given component k, T is bounded
+
+Columns are those of one table of numbers, in which a cell that is not finite is missing. A missing cell drops only its own
+column: T says which cells are missing, or is 0 there, so that the likelihood of the others is what remains.
+
+==============  =====================  ==========================================================
+symbol          name                   meaning
+==============  =====================  ==========================================================
+(1, T(x))       ``statistics``         numbers of a row that its likelihood depends on
+η_k             ``natural``            expected under the posterior, or at its mean
+log h(x)        ``log_base``           what does not depend on the component
+Σ γ ⊗ (1, T)    ``totals``             of all records, shape (K, 1 + width), with noise or without
+==============  =====================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from vips.models.components.bins import Bins
+
+__all__ = ["Component", "Frame"]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Public coordinates (x - ``centre``) / ``scale`` of the columns, shape (n_columns,) each."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+
+
+class Component(ABC):
+    """Columns of one kind. A subclass is a frozen dataclass of public facts.
+
+    Attributes
+    ----------
+    n_columns : int
+    width : int
+        Of T(x).
+    bins : Bins
+        Public bins of each column, in which marginals are counted.
+    means : ndarray of int
+        Which numbers of T(x) say where a row is: means of them tell components apart.
+    """
+
+    n_columns: int
+    width: int
+    bins: Bins
+    means: np.ndarray
+
+    @abstractmethod
+    def cells(self, values: np.ndarray) -> np.ndarray:
+        """A copy in double precision, in which what is no value of its column is NaN; each from its value alone."""
+
+    @abstractmethod
+    def statistics(self, cells: np.ndarray) -> np.ndarray:
+        """T(x) of each row, shape (n_rows, width); finite."""
+
+    def log_base(self, cells: np.ndarray) -> np.ndarray:
+        """log h(x) of each row, shape (n_rows,)."""
+        return np.zeros(len(cells))
+
+    @abstractmethod
+    def natural(self, posterior: Any, plug_in: bool) -> np.ndarray:
+        """η, shape (K, 1 + width): expected, or at the posterior's means."""
+
+    @abstractmethod
+    def posterior(self, totals: np.ndarray) -> Any:
+        """Of the parameters: prior and totals, shape (K, 1 + width), which noise has not touched, or which are ``denoised``."""
+
+    @abstractmethod
+    def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
+        """Totals that ``posterior`` takes, whatever the noise, of which an entry has the standard deviation ``noise_std``.
+
+        The first column is denoised already, and has no noise.
+        """
+
+    @abstractmethod
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Totals of components around the marginals, shape (K, 1 + width), each with a K-th of ``size`` records.
+
+        Parameters
+        ----------
+        size : float
+        marginals : ndarray of shape (sum of bins.sizes,)
+            Counts, ≥ 0.
+        offsets : ndarray of shape (K, len(means))
+            How far the ``means`` of each component are from those of all records.
+        """
+
+    @abstractmethod
+    def chances(self, posterior: Any) -> np.ndarray:
+        """Probabilities of the bins at the posterior's means, column after column, shape (K, sum of bins.sizes)."""
+
+    @abstractmethod
+    def divergence(self, posterior: Any) -> float:
+        """KL from the prior, of all components."""
+
+    @abstractmethod
+    def drawn(self, posterior: Any, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Cells of rows of these components at the posterior's means, shape (len(members), n_columns)."""
+
+    def framed(self, marginals: np.ndarray) -> Self:
+        """The same columns in coordinates in which these marginals have mean 0 and variance 1, where there are any."""
+        return self

@@ -1,0 +1,171 @@
+"""Columns of counts: Poisson with a rate for each component, and a Gamma prior of the rates.
+
+    x_j | k ~ Poisson(λ_kj),   λ_kj ~ Gamma(shape, rate)        x_j = c_j + s_j y_j
+
+    T(x) = (m, y)        m_j = 1 and y_j = 0 where x_j is missing, else m_j = 0
+
+A count above ``max_count`` becomes ``max_count``: it still says that the rate is large. (Left out as a missing cell, it would
+make the components that have large counts look as if they had none.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+from scipy.special import gammaln, pdtr
+
+from vips._compute.rowwise import row_dots
+from vips.expfam import Gamma
+from vips.models.components.bins import Bins, bins_of_counts
+from vips.models.components.component import Component, Frame
+from vips.models.components.noise import missing_counts, shrunken_means
+
+__all__ = ["Counts"]
+
+_BINS = 32  # of a column
+_LEAST = 1e-12  # of shape and rate of a posterior, which EM without records would leave at 0
+_LEAST_RATE = 1e-3  # of a private component, as a share of the mean of all
+
+
+@dataclass(frozen=True)
+class Counts(Component):
+    """Columns of counts.
+
+    Parameters
+    ----------
+    max_count : tuple of int
+        Of each column; public.
+    shape, rate : float
+        Of the Gamma prior; 0 and 0 for EM.
+    limit : float
+        Counts more than so many standard deviations above the mean of all records become that large in T.
+    frame : Frame, optional
+        c and s: mean and standard deviation of all records. None: 0, and the root of the half of ``max_count``.
+    n_bins : int
+        Most bins of a column.
+    """
+
+    max_count: tuple[int, ...]
+    shape: float = 1.0
+    rate: float | np.ndarray = 1.0
+    limit: float = np.inf
+    frame: Frame | None = None
+    n_bins: int = _BINS
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.max_count)
+
+    @property
+    def width(self) -> int:
+        return 2 * len(self.max_count)
+
+    @cached_property
+    def bins(self) -> Bins:
+        return bins_of_counts(self.max_count, self.n_bins)
+
+    @property
+    def means(self) -> np.ndarray:
+        return np.arange(self.n_columns, 2 * self.n_columns)
+
+    def cells(self, values: np.ndarray) -> np.ndarray:
+        cells = np.array(values, np.float64, order="C")
+        cells[~(np.isfinite(cells) & (cells >= 0.0) & (cells == np.floor(cells)))] = np.nan
+        return np.minimum(cells, np.array(self.max_count, np.float64))
+
+    def statistics(self, cells: np.ndarray) -> np.ndarray:
+        is_missing, frame = np.isnan(cells), self.coordinates
+        y = np.minimum((cells - frame.centre) / frame.scale, self.limit)
+        return np.hstack([is_missing, np.where(is_missing, 0.0, y)])
+
+    def log_base(self, cells: np.ndarray) -> np.ndarray:
+        logs = np.where(np.isnan(cells), 0.0, -gammaln(cells + 1.0))
+        return row_dots(logs, np.ones_like(logs))
+
+    def natural(self, posterior: Gamma, plug_in: bool) -> np.ndarray:
+        frame = self.coordinates
+        logs = np.log(posterior.mean) if plug_in else posterior.expected_log
+        of_seen = frame.centre * logs - posterior.mean
+        return np.hstack([of_seen.sum(axis=1)[:, None], -of_seen, frame.scale * logs])
+
+    def posterior(self, totals: np.ndarray) -> Gamma:
+        size, missing, total = self._split(totals)
+        frame, seen = self.coordinates, np.maximum(size - missing, 0.0)
+        counts = np.maximum(frame.centre * seen + frame.scale * total, 0.0)
+        return Gamma(np.maximum(self.shape + counts, _LEAST), np.maximum(self.rate + seen, _LEAST))
+
+    def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
+        (size, missing, total), (_, missing_std, std) = self._split(totals), self._split(noise_std)
+        missing = missing_counts(size, missing, missing_std)
+        seen = size - missing
+        return self._totals(seen, missing, shrunken_means(total, seen, std))
+
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        return self._totals(np.full((len(offsets), 1), size / len(offsets)), np.zeros_like(offsets), offsets)
+
+    def chances(self, posterior: Gamma) -> np.ndarray:
+        return self.in_bins(posterior.mean)
+
+    def divergence(self, posterior: Gamma) -> float:
+        return float(np.sum(posterior.kl(Gamma(self.shape, self.rate))))
+
+    def drawn(self, posterior: Gamma, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.minimum(rng.poisson(posterior.mean[members]), self.max_count).astype(np.float64)
+
+    def framed(self, marginals: np.ndarray) -> Self:
+        centre, variance = self.bins.moments(marginals)
+        return replace(self, frame=Frame(centre, np.sqrt(variance)))
+
+    # -- in bins ----------------------------------------------------------------------------------------------------
+
+    def in_bins(self, rates: np.ndarray) -> np.ndarray:
+        """Probabilities of the bins, column after column, under rates of shape (K, n_columns); the last is open above."""
+        return np.hstack([np.diff(self._below(rates, j, 0), axis=1) for j in range(self.n_columns)])
+
+    def rates_of_bins(self, counts: np.ndarray, rates: np.ndarray) -> np.ndarray:
+        """The next rates by EM, given counts in the bins of each component, shape (K, sum of bins.sizes)."""
+        following = np.empty_like(rates)
+        for j, (a, b) in enumerate(pairwise(self.bins.starts)):
+            # x p(x) = λ p(x - 1): the mean in a bin is λ times its probability one lower, over its probability
+            inside = np.maximum(np.diff(self._below(rates, j, 0), axis=1), _LEAST)
+            means = rates[:, j, None] * np.diff(self._below(rates, j, 1), axis=1) / inside
+            following[:, j] = (counts[:, a:b] * means).sum(axis=1) / np.maximum(counts[:, a:b].sum(axis=1), _LEAST)
+        return np.clip(following, _LEAST_RATE, self.max_count)
+
+    def some_rates(self, marginals: np.ndarray, n_components: int, rng: np.random.Generator) -> np.ndarray:
+        """Rates of components, each drawn from the marginals, shape (n_components, n_columns)."""
+        rates = np.empty((n_components, self.n_columns))
+        for j, (a, b) in enumerate(pairwise(self.bins.starts)):
+            chances = marginals[a:b] + _LEAST
+            rates[:, j] = rng.choice(self.bins.middles(j), n_components, p=chances / chances.sum())
+        return np.clip(rates + rng.random(rates.shape), _LEAST_RATE, self.max_count)
+
+    def _below(self, rates: np.ndarray, j: int, shift: int) -> np.ndarray:
+        """P(x + ``shift`` < edge) at each edge of the bins of column j, shape (K, n_edges)."""
+        inner = self.bins.edges[j][1:-1] - 1.0 - shift
+        below = np.where(inner >= 0.0, pdtr(np.maximum(inner, 0.0), rates[:, j, None]), 0.0)
+        return np.pad(below, ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (0.0, 1.0)))
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def coordinates(self) -> Frame:
+        """``frame``, or public coordinates where there is none."""
+        largest = np.array(self.max_count, np.float64)
+        return self.frame or Frame(np.zeros_like(largest), np.sqrt(np.maximum(0.5 * largest, 1.0)))
+
+    def _split(self, totals: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Counts, of missing cells, and of y."""
+        return np.split(totals, [1, 1 + self.n_columns], axis=1)
+
+    def _totals(self, seen: np.ndarray, missing: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """Totals of components with these means of y, whose rates are as large as rates can be at least and at most."""
+        frame = self.coordinates
+        least = _LEAST_RATE * np.maximum(frame.centre, _LEAST_RATE)
+        rates = np.clip(frame.centre + frame.scale * means, least, self.max_count)
+        means = (rates - frame.centre) / frame.scale
+        return np.hstack([(seen + missing)[:, :1], missing, seen * means])

@@ -1,0 +1,50 @@
+"""Numba kernels of components. Every row and every record is computed by itself, in the same order of operations."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["fill_likely", "fill_shares", "fill_sums"]
+
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
+@_jit
+def fill_shares(scores, shares, log_totals):
+    """Rows of exp(``scores``), shape (n, K), divided by their sums, and the logarithms of these sums."""
+    for n in range(len(scores)):
+        largest, total = -np.inf, 0.0
+        for k in range(scores.shape[1]):
+            largest = max(largest, scores[n, k])
+        for k in range(scores.shape[1]):
+            shares[n, k] = np.exp(scores[n, k] - largest)
+            total += shares[n, k]
+        for k in range(scores.shape[1]):
+            shares[n, k] /= total
+        log_totals[n] = largest + np.log(total)
+
+
+@_jit
+def fill_likely(scores, least, likely, log_scale):
+    """Rows of exp(``scores``), shape (n, K), over their largest entries, at least ``least``; and the logarithms of these."""
+    for n in range(len(scores)):
+        log_scale[n] = -np.inf
+        for k in range(scores.shape[1]):
+            log_scale[n] = max(log_scale[n], scores[n, k])
+        for k in range(scores.shape[1]):
+            likely[n, k] = max(np.exp(scores[n, k] - log_scale[n]), least)
+
+
+@_jit
+def fill_sums(rows, shares, offsets, first, last, sums):
+    """Σ_t ``shares[t]`` ⊗ ``rows[t]`` of records ``first`` to ``last``, shape (last - first, K, width)."""
+    for n in range(first, last):
+        total = sums[n - first]
+        total[:] = 0.0
+        for t in range(offsets[n], offsets[n + 1]):
+            for k in range(shares.shape[1]):
+                share, of_component = shares[t, k], total[k]
+                if share != 0.0:
+                    for j in range(rows.shape[1]):
+                        of_component[j] += share * rows[t, j]

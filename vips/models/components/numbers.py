@@ -1,0 +1,203 @@
+"""Columns of numbers: normal with a mean and a precision for each component, under a normal-gamma prior.
+
+    x_j = c_j + s_j y_j,   y_j | k ~ N(μ_kj, 1/τ_kj),   μ_kj | τ_kj ~ N(0, 1/(κ₀ τ_kj)),   τ_kj ~ Gamma(κ₀/2, κ₀/2)
+
+    T(x) = (m, y, (y² - 1)/√2)        m_j = 1 and the others 0 where x_j is missing, else m_j = 0
+
+c and s are mean and standard deviation of all records, so that the prior counts as κ₀ of them, and the numbers of T are of
+about the same size: noise costs least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.special import ndtr
+
+from vips.expfam import DiagonalGaussian, Gamma
+from vips.models.components.bins import Bins, bins_of_numbers
+from vips.models.components.component import Component, Frame
+from vips.models.components.noise import missing_counts, shrunken_means, shrunken_variances
+
+__all__ = ["NormalGamma", "Numbers"]
+
+_BINS = 32  # of a column
+_LEAST = 1e-12  # of a count that EM without records would leave at 0
+_LEAST_VARIANCE = 1e-6  # of a component, as a share of that of all records
+_LEAST_WITHIN = 0.1  # variance of a component that begins
+_ROOT = np.sqrt(2.0)
+_LOG_2_PI = np.log(2.0 * np.pi)
+
+
+@dataclass(frozen=True, repr=False)
+class NormalGamma:
+    """Posterior of means and precisions, one for each component and column.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (K, n_columns)
+        Of μ.
+    mean_precision : ndarray of shape (K, n_columns)
+        κ: μ has precision κ τ.
+    precision : Gamma
+        Of τ.
+    """
+
+    mean: np.ndarray
+    mean_precision: np.ndarray
+    precision: Gamma
+
+    @property
+    def means(self) -> DiagonalGaussian:
+        """Of μ at the mean of τ."""
+        return DiagonalGaussian(self.mean, self.mean_precision * self.precision.mean)
+
+    @property
+    def variance(self) -> np.ndarray:
+        """1/τ at the mean of τ."""
+        return 1.0 / self.precision.mean
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        return {"mean": self.mean, "mean_precision": self.mean_precision} | self.precision.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NormalGamma:
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit together, or a number is not of a posterior.
+        """
+        found = cls(arrays["mean"], arrays["mean_precision"], Gamma.from_arrays(arrays))
+        if not found.mean.shape == found.mean_precision.shape == found.precision.shape.shape:
+            raise ValueError("the posterior's means and precisions do not fit together")
+        _ = found.means  # checks its numbers
+        return found
+
+
+@dataclass(frozen=True)
+class Numbers(Component):
+    """Columns of numbers.
+
+    Parameters
+    ----------
+    low, high : tuple of float
+        Public bounds of each column; numbers beyond them become the bound.
+    prior : float
+        κ₀; 0 for EM.
+    limit : float
+        Numbers further than so many standard deviations from the mean of all records become that far from it.
+    frame : Frame, optional
+        c and s. None: the middle between the bounds, and a half of what lies between them.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    prior: float = 1.0
+    limit: float = np.inf
+    frame: Frame | None = None
+    n_bins: int = _BINS
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.low)
+
+    @property
+    def width(self) -> int:
+        return 3 * len(self.low)
+
+    @cached_property
+    def bins(self) -> Bins:
+        return bins_of_numbers(self.low, self.high, self.n_bins)
+
+    @property
+    def means(self) -> np.ndarray:
+        return np.arange(self.n_columns, 2 * self.n_columns)
+
+    def cells(self, values: np.ndarray) -> np.ndarray:
+        cells = np.array(values, np.float64, order="C")
+        cells[~np.isfinite(cells)] = np.nan
+        return np.clip(cells, self.low, self.high)
+
+    def statistics(self, cells: np.ndarray) -> np.ndarray:
+        is_missing, frame = np.isnan(cells), self.coordinates
+        y = np.where(is_missing, 0.0, np.clip((cells - frame.centre) / frame.scale, -self.limit, self.limit))
+        return np.hstack([is_missing, y, np.where(is_missing, 0.0, (np.square(y) - 1.0) / _ROOT)])
+
+    def natural(self, posterior: NormalGamma, plug_in: bool) -> np.ndarray:
+        tau, mean = posterior.precision.mean, posterior.mean
+        logs = np.log(tau) if plug_in else posterior.precision.expected_log
+        spread = 0.0 if plug_in else 1.0 / posterior.mean_precision
+        of_seen = 0.5 * (logs - _LOG_2_PI - spread - tau * (1.0 + np.square(mean)))
+        of_seen = of_seen - np.log(self.coordinates.scale)
+        return np.hstack([of_seen.sum(axis=1)[:, None], -of_seen, tau * mean, -tau / _ROOT])
+
+    def posterior(self, totals: np.ndarray) -> NormalGamma:
+        size, missing, total, second = self._split(totals)
+        seen = np.maximum(size - missing, 0.0)
+        mean_precision = np.maximum(self.prior + seen, _LEAST)
+        mean = total / mean_precision
+        squares = np.maximum(seen + _ROOT * second - mean_precision * np.square(mean), 0.0)
+        shape = np.maximum(0.5 * (self.prior + seen), _LEAST)
+        rate = np.maximum(0.5 * (self.prior + squares), _LEAST_VARIANCE * shape)
+        return NormalGamma(mean, mean_precision, Gamma(shape, rate))
+
+    def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
+        size, missing, total, second = self._split(totals)
+        _, missing_std, std, second_std = self._split(noise_std)
+        missing = missing_counts(size, missing, missing_std)
+        seen = size - missing
+        mean = shrunken_means(total, seen, std)
+        about = seen + _ROOT * second - 2.0 * mean * total + seen * np.square(mean)
+        about_std = np.sqrt(2.0 * np.square(second_std) + 4.0 * np.square(mean * std))
+        variance = shrunken_variances(about, seen, about_std)
+        return np.hstack([size, missing, seen * mean, seen * (variance + np.square(mean) - 1.0) / _ROOT])
+
+    def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        share, squares = np.full((len(offsets), 1), size / len(offsets)), np.square(offsets)
+        within = np.maximum(1.0 - squares.mean(axis=0), _LEAST_WITHIN)
+        second = (within + squares - 1.0) / _ROOT
+        return np.hstack([share, np.zeros_like(offsets), share * offsets, share * second])
+
+    def chances(self, posterior: NormalGamma) -> np.ndarray:
+        means, deviations = self.in_units(posterior)
+        return np.hstack([
+            np.diff(ndtr((edges - means[:, [j]]) / deviations[:, [j]])[:, 1:-1], axis=1, prepend=0.0, append=1.0)
+            for j, edges in enumerate(self.bins.edges)
+        ])  # fmt: skip
+
+    def divergence(self, posterior: NormalGamma) -> float:
+        ratio = self.prior / posterior.mean_precision
+        of_means = 0.5 * (ratio - 1.0 - np.log(ratio))
+        of_means = of_means + 0.5 * self.prior * posterior.precision.mean * np.square(posterior.mean)
+        return float(np.sum(of_means + posterior.precision.kl(Gamma(0.5 * self.prior, 0.5 * self.prior))))
+
+    def drawn(self, posterior: NormalGamma, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        frame, noise = self.coordinates, rng.standard_normal((len(members), self.n_columns))
+        y = posterior.mean[members] + np.sqrt(posterior.variance)[members] * noise
+        return np.clip(frame.centre + frame.scale * y, self.low, self.high)
+
+    def framed(self, marginals: np.ndarray) -> Self:
+        centre, variance = self.bins.moments(marginals)
+        return replace(self, frame=Frame(centre, np.sqrt(variance)))
+
+    def in_units(self, posterior: NormalGamma) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations of the components in the columns' own units, shape (K, n_columns) each."""
+        frame = self.coordinates
+        return frame.centre + frame.scale * posterior.mean, frame.scale * np.sqrt(posterior.variance)
+
+    @cached_property
+    def coordinates(self) -> Frame:
+        """``frame``, or public coordinates where there is none."""
+        low, high = np.array(self.low), np.array(self.high)
+        return self.frame or Frame(0.5 * (low + high), 0.5 * (high - low))
+
+    def _split(self, totals: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Counts, of missing cells, of y and of (y² - 1)/√2."""
+        return np.split(totals, [1, 1 + self.n_columns, 1 + 2 * self.n_columns], axis=1)

@@ -1,0 +1,443 @@
+"""Hidden Markov model of sequences of counts, whose states are Poisson."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vips._compute.rowwise import rowwise_product
+from vips._validation import check_integer, check_number
+from vips.data import Sequences
+from vips.expfam import Dirichlet, Gamma
+from vips.models._chains import inferred
+from vips.models.components.component import Frame
+from vips.models.components.counts import Counts
+from vips.models.components.kernels import fill_likely
+from vips.models.components.statistics import ComponentSums
+from vips.models.markov.hidden import HiddenMarkovModel
+from vips.models.markov.pairs import rates_of_pairs
+from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, chain_of, private_chain, private_counts
+from vips.models.markov.reading import names_of
+from vips.models.markov.statistics import Moves, SequenceStatistics, SymbolSums, first_shares
+from vips.parts import Part, indexed, last_of
+from vips.phases import FitPhase
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.statistics import Block
+
+__all__ = ["PoissonHMM", "PoissonPosterior"]
+
+_FIRST_STEPS = 8  # of the start, at most
+_BINS, _BINS_OF_COLUMN = 96, 20  # of the start, at most: of all columns together, and of one
+_LIMIT = 6.0  # standard deviations above the mean, of a count in a private fit
+_LEAST = 1e-90  # of a probability in an E-step
+
+
+@dataclass(frozen=True, repr=False)
+class PoissonPosterior(ChainPosterior):
+    """Posterior of first states, moves, and rates.
+
+    Parameters
+    ----------
+    rates : Gamma
+        Of shape (K, d).
+    frame : Frame
+        Public coordinates of the columns.
+    seed : ndarray of uint32
+        Public, of the restarts in the computation of the first states.
+    """
+
+    rates: Gamma
+    frame: Frame
+    seed: np.ndarray
+
+    def __repr__(self) -> str:
+        return "<PoissonPosterior of {} states with {} columns>".format(*self.rates.shape.shape)
+
+    def in_order(self, order: np.ndarray) -> PoissonPosterior:
+        """The same states in another order."""
+        start, moves = self.start.concentration[order], self.moves.concentration[np.ix_(order, order)]
+        rates = Gamma(self.rates.shape[order], self.rates.rate[order])
+        return replace(self, start=Dirichlet(start), moves=Dirichlet(moves), rates=rates)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        of_rates = {"rates_shape": self.rates.shape, "rates_rate": self.rates.rate}
+        return self._arrays_of_chain() | of_rates | {"seed": self.seed} | vars(self.frame)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PoissonPosterior:
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit together, or a number is not of a posterior.
+        """
+        rates, frame = Gamma(arrays["rates_shape"], arrays["rates_rate"]), Frame(arrays["centre"], arrays["scale"])
+        if rates.shape.shape != (len(arrays["start"]), *frame.centre.shape) or frame.centre.shape != frame.scale.shape:
+            raise ValueError("the posterior's rates do not fit to its states and columns")
+        if not (np.isfinite(frame.centre).all() and np.isfinite(frame.scale).all() and (frame.scale > 0.0).all()):
+            raise ValueError("the posterior's coordinates are none")
+        return cls(**chain_of(arrays), rates=rates, frame=frame, seed=np.asarray(arrays["seed"], np.uint32))
+
+
+class PoissonHMM(HiddenMarkovModel):
+    """Hidden Markov model of sequences of counts, fitted by (private) variational Bayes. One record is one whole sequence.
+
+    Parameters
+    ----------
+    n_components : int
+        K, the number of states.
+    max_count : int or sequence of int
+        Largest count, of all columns or of each. Public. A larger one counts as ``max_count``, because it still says that the
+        rate is large.
+    startprob_prior, transmat_prior : float or None
+        Concentration of the Dirichlet priors; None is 1/K, as in hmmlearn.
+    lambdas_prior, lambdas_weight : float or None
+        Shape and rate of the Gamma prior of the rates, with the names of hmmlearn. None: 1 and 1/``max_count``.
+    startprob_mask, transmat_mask : array of bool of shape (K,), (K, K), or None
+        States that may be first, and moves that exist: ``np.triu(np.ones((K, K), bool))`` is a left-right model. Public. None:
+        all of them.
+    inference : {"vb", "em"}
+        Variational Bayes, or maximum likelihood by EM, which ignores the priors. E-steps of private fits take posterior means
+        with either.
+    n_features : int or None
+        Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
+        needs it.
+    max_length : int
+        Public. A fit reads the first ``max_length`` steps of a sequence.
+    typical_length : int
+        Public. Length of a sequence that counts whole; longer ones weigh less.
+    dtype : {np.float64, np.float32}
+        Precision of the forward-backward algorithm. Sums are in double precision with either.
+    privacy : PrivacyBudget, PrivacyPlan or None
+        None is a non-private fit, until it has settled. The first steps count neighbouring counts, from which states begin:
+        write at least 30.
+    schedule : RobbinsMonro, callable or None
+        Step sizes of the states' steps, as a function of 2, 3, …. None: see :meth:`step_size`.
+    random_state : int, Generator, RandomState or None
+        Seeds restarts in the computation of the first states, and the sampling of non-private fits. Noise is never seeded.
+
+    Attributes
+    ----------
+    posterior_ : PoissonPosterior
+    startprob_, transmat_, lambdas_ : ndarray of shape (K,), (K, K), (K, d)
+        Posterior means.
+    privacy_ : PrivacyReport
+
+    Privacy
+    -------
+    Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
+    noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
+    constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
+    :meth:`score`, which read the sequences that they are given, and add no noise.
+
+    Notes
+    -----
+    What is no count (NaN, negative or not whole) is a missing cell, which the model handles exactly: it drops only its own
+    column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import PoissonHMM, PrivacyPlan
+    >>> rng = np.random.default_rng(0)
+    >>> ill = (rng.random((5000, 24)) < 0.15).cumsum(axis=1) % 2
+    >>> visits = rng.poisson(np.where(ill, 6.0, 0.5))
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=40)
+    >>> model = PoissonHMM(2, max_count=20, n_features=1, privacy=plan, random_state=0).fit(list(visits))
+    >>> bool(abs(np.sort(model.lambdas_.ravel()) - [0.5, 6.0]).max() < 0.3)
+    True
+    """
+
+    exact_rows = True
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        max_count: int | Sequence[int] | None = None,
+        startprob_prior: float | None = None,
+        transmat_prior: float | None = None,
+        lambdas_prior: float | None = None,
+        lambdas_weight: float | None = None,
+        startprob_mask: object = None,
+        transmat_mask: object = None,
+        inference: str = "vb",
+        n_features: int | None = None,
+        max_length: int = 1000,
+        typical_length: int = 25,
+        dtype: type = np.float64,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
+        schedule: Callable[[int], float] | None = None,
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.max_count = max_count
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.lambdas_prior = lambdas_prior
+        self.lambdas_weight = lambdas_weight
+        self.startprob_mask = startprob_mask
+        self.transmat_mask = transmat_mask
+        self.inference = inference
+        self.n_features = n_features
+        self.max_length = max_length
+        self.typical_length = typical_length
+        self.dtype = dtype
+        self.privacy = privacy
+        self.schedule = schedule
+        self.random_state = random_state
+
+    # -- the contract -----------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        super().check_parameters()
+        for name in ("lambdas_prior", "lambdas_weight"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
+        if self.max_count is None:
+            raise ValueError(
+                "`max_count` is required: the largest count of the records would reveal a record. Pass a public number, or one "
+                "for each column, e.g. PoissonHMM(max_count=50, ...)."
+            )
+        for largest in np.ravel(self.max_count):
+            check_integer("max_count", largest.item(), 1, 10**9)
+
+    def check_features(self) -> None:
+        """Raise ValueError if there are no columns, more than pairs of counts can be counted of, or others than declared."""
+        d = self.n_features_in_
+        if not 1 <= d <= _BINS // 2:
+            raise ValueError(f"PoissonHMM takes 1 to {_BINS // 2} columns, X has {d}.")
+        if np.ndim(self.max_count) and len(self.max_count) != d:
+            raise ValueError(f"`max_count` has {len(self.max_count)} numbers, and X has {d} columns.")
+
+    def blocks(self) -> dict[str, Block]:
+        return self._blocks_of_pairs() | self._blocks_of_states()
+
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], PoissonPosterior]:
+        """The prior, and a public seed of the restarts from which the states are computed."""
+        average = self.initial(rng)
+        posterior = self.to_posterior(average, dict.fromkeys(average, 0.0), None)
+        return average, replace(posterior, seed=rng.integers(2**32, size=4, dtype=np.uint32))
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Counts of neighbouring counts, from which the states are computed (``pairs.py``); then the states."""
+        is_exact = not self.is_private and self._plan().sampling_rate == 1.0
+        n_first = 1 if is_exact else max(min(_FIRST_STEPS, n_steps // 6), 1)
+        pairs = FitPhase(
+            "pairs",
+            n_first,
+            blocks=self._blocks_of_pairs(),
+            statistics="_pair_statistics",
+            update=self._unchanged,
+            end=self._states_of_pairs,
+            step_size=lambda s: 1.0 / s,
+            released="noisy counts of neighbouring counts",
+        )
+        states = FitPhase(
+            "states",
+            n_steps - n_first,
+            blocks=self._blocks_of_states(),
+            step_size=self.step_size,
+            released="noisy counts of first states and of moves between states, and noisy sums of the counts in each state",
+        )
+        return [pairs, states]
+
+    def expected_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
+        records, columns = records.first(self.max_length), self._columns(posterior.frame)
+        rows, scores = self._scores(columns, columns.cells(records.values), posterior)
+        shares, pairs, _ = self._inferred(records, posterior, scores)
+        places = {"count": slice(0, 1 + columns.n_columns), "linear": slice(1 + columns.n_columns, None)}
+        sums = ComponentSums(rows, shares, records.offsets, places)
+        return SequenceStatistics([Moves(first_shares(records, shares), pairs), sums], self._blocks_of_states())
+
+    def _pair_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
+        """Counts of the bins of all columns at a step and of all columns at the next one: a pair of bins is one code."""
+        records, columns = records.first(self.max_length), self._columns()
+        bins, d, blocks = columns.bins, columns.n_columns, self._blocks_of_pairs()
+        codes = bins.codes(columns.cells(records.values))
+        places = np.where(codes >= 0, codes + bins.starts[:-1], -1)
+        before = np.full_like(places, -1)
+        before[1:] = places[:-1]
+        before[records.offsets[:-1][np.diff(records.offsets) > 0]] = -1
+        before, after, n_bins = before[:, :, None], places[:, None, :], bins.starts[-1]
+        pairs = np.where((before >= 0) & (after >= 0), before * n_bins + after, -1).ravel()
+        counted = SymbolSums("pairs", pairs, records.offsets * d**2, np.ones((len(pairs), 1)), n_bins**2)
+        return SequenceStatistics([counted], blocks)
+
+    def _unchanged(self, average, noise_std, previous: PoissonPosterior) -> PoissonPosterior:
+        """In the steps that average pairs."""
+        return previous
+
+    def _states_of_pairs(self, average, noise_std, previous: PoissonPosterior) -> PoissonPosterior:
+        """Those of the table of pairs."""
+        columns, K = self._columns(), self.n_components
+        pairs, d = private_counts(average["pairs"], noise_std["pairs"]), columns.n_columns
+        columns = columns.framed(0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1)))
+        moves, rates = rates_of_pairs(pairs, self._allowed()[1], columns, np.random.default_rng(previous.seed))
+        n_steps, frame = max(float(pairs.sum()) / d**2, 1.0), columns.frame
+        seen = n_steps * moves.sum(axis=1)[:, None]
+        totals = np.hstack([seen, np.zeros((K, d)), seen * (rates - frame.centre) / frame.scale])
+        return self._posterior(np.full(K, 1.0 / K), n_steps * moves, totals, frame, previous.seed)
+
+    def to_posterior(self, average, noise_std, previous: PoissonPosterior | None) -> PoissonPosterior:
+        """Concentrations, shapes and rates are prior + totals. Noisy totals are denoised first."""
+        frame = self._columns().coordinates if previous is None else previous.frame
+        seed = np.zeros(4, np.uint32) if previous is None else previous.seed
+        start, moves = average["start"], average["moves"]
+        totals = np.hstack([average["count"], average["linear"]])
+        if noise_std["count"] > 0.0:
+            start, moves = private_chain(start, moves, noise_std)
+            std = np.hstack([np.full(average[name].shape, noise_std[name]) for name in ("count", "linear")])
+            totals[:, :1] = private_counts(totals[:, :1], noise_std["count"])
+            totals = self._columns(frame).denoised(totals, std)
+        return self._posterior(start, moves, totals, frame, seed)
+
+    def prepare(self, posterior: PoissonPosterior) -> None:
+        _ = posterior.chain
+
+    def default_clip(self) -> float:
+        """1: a sequence of ``typical_length`` counts whole."""
+        return 1.0
+
+    def default_chunk_size(self) -> int:
+        """Steps of a chunk: each has the pairs of all columns, and a sequence of one step has K² moves."""
+        d = self.__dict__.get("n_features_in_", 1)
+        return int(np.clip(2**22 // max(self.n_components**2, 32 * d**2), 1_024, 65_536))
+
+    def max_record_norm(self) -> float:
+        """Of ``max_length`` steps as large as a step may be, in one state."""
+        n, d, blocks = float(self.max_length), self.n_features_in_, self.blocks()
+        of_steps = n * (
+            np.sqrt(1.0 + d) / blocks["count"].scale
+            + np.sqrt(d) * max(_LIMIT, 1.0) / blocks["linear"].scale
+            + 1.0 / blocks["moves"].scale
+        )
+        return max(float(of_steps + 1.0 / blocks["start"].scale), n * d / blocks["pairs"].scale)
+
+    def describe(self) -> dict:
+        return {
+            "unit": self.unit,
+            "released": self.released("hence the posterior of all three"),
+            "declared_public": (
+                f"max_count = {self.max_count}: larger counts are cut to it",
+                f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+                "n_components, masks, priors and all other constructor arguments",
+            ),
+        }
+
+    def bound(self, records: Sequences, posterior: PoissonPosterior) -> float:
+        """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
+        total = float(self.inferred(records, posterior)[2].sum())
+        if self.inference == "em":
+            return total
+        of_rates = self._columns(posterior.frame).divergence(posterior.rates)
+        return total - posterior.divergence_of_chain(*self.chain_priors()) - of_rates
+
+    # -- what is seen in each state ---------------------------------------------------------------------------------
+
+    def likely(self, records: Sequences, posterior: PoissonPosterior) -> tuple[np.ndarray, np.ndarray]:
+        columns = self._columns(posterior.frame, limit=np.inf)
+        cells = columns.cells(records.values)
+        likely, log_scale = _likely(self._scores(columns, cells, posterior)[1])
+        return likely, log_scale + columns.log_base(cells)
+
+    def at_means(self, posterior: PoissonPosterior) -> PoissonPosterior:
+        return replace(posterior, plug_in=True)
+
+    def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return self._columns(self.posterior_.frame).drawn(self.posterior_.rates, states, rng)
+
+    @property
+    def lambdas_(self) -> np.ndarray:
+        """Rates of the counts in each state, shape (K, d)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.rates.mean
+
+    # -- comparisons ------------------------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """First states, moves and rates."""
+        if not isinstance(posterior, PoissonPosterior):
+            return super().posterior_parts(posterior)
+        states = [f"state {k}" for k in range(self.n_components)]
+        return [
+            Part("start", posterior.start, partial(last_of, states), states),
+            Part("moves", posterior.moves, partial(indexed, "moves"), states),
+            Part("rates", posterior.rates, partial(indexed, "rate"), self.column_names()),
+        ]
+
+    def components(self, posterior: PoissonPosterior) -> tuple[np.ndarray, str]:
+        """States are matched by the roots of their rates, on whose scale counts vary alike."""
+        return np.sqrt(posterior.rates.mean), "euclidean"
+
+    # -- for people -------------------------------------------------------------------------------------------------
+
+    def _seen(self, names, n_typical: int) -> dict[str, np.ndarray]:
+        """Mean count of each column."""
+        return {f"mean {name}": self.lambdas_[:, j] for j, name in enumerate(self._names(names))}
+
+    def _emissions(self, names, n_rows: int) -> tuple[np.ndarray, list[str], str]:
+        return self.lambdas_.T[:n_rows], self._names(names)[:n_rows], "mean count"
+
+    def _names(self, names) -> list[str]:
+        return names_of(self.column_names() if names is None else names, self.n_features_in_, "column")
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _columns(self, frame: Frame | None = None, limit: float | None = None) -> Counts:
+        largest = np.broadcast_to(self.max_count, self.n_features_in_)
+        is_em = self.inference == "em"
+        shape = 0.0 if is_em else 1.0 if self.lambdas_prior is None else float(self.lambdas_prior)
+        rate = 0.0 if is_em else 1.0 / largest if self.lambdas_weight is None else float(self.lambdas_weight)
+        limit = (_LIMIT if self.is_private else np.inf) if limit is None else limit
+        return Counts(
+            tuple(map(int, largest)), shape, rate, limit, frame, min(_BINS // self.n_features_in_, _BINS_OF_COLUMN)
+        )
+
+    def _blocks_of_pairs(self) -> dict[str, Block]:
+        n_bins = sum(self._columns().bins.sizes)
+        return {"pairs": Block((n_bins, n_bins), scale=float(np.sqrt(self.typical_length)) * self.n_features_in_)}
+
+    def _blocks_of_states(self) -> dict[str, Block]:
+        """Scales such that a sequence of ``typical_length`` has norm 1, and noise costs least."""
+        K, d, T = self.n_components, self.n_features_in_, float(self.typical_length)
+        shapes = {"start": (K,), "moves": (K, K), "count": (K, 1 + d), "linear": (K, d)}
+        # of each block: square of the norm, and cost of noise of standard deviation 1
+        at = {
+            "start": (1.0, 0.1),
+            "moves": (T**2 / K, 1.0),
+            "count": (T**2 / np.sqrt(K), 1.0),
+            "linear": (T**2 * d / K, d),
+        }
+        whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
+        return {
+            name: Block(shapes[name], scale=float(np.sqrt(whole * np.sqrt(norm / cost))))
+            for name, (norm, cost) in at.items()
+        }
+
+    def _posterior(self, start, moves, totals, frame: Frame, seed: np.ndarray) -> PoissonPosterior:
+        parts = zip(self.chain_priors(), (start, moves), strict=True)
+        chain = [np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior) for prior, total in parts]
+        rates = self._columns(frame).posterior(totals)
+        return PoissonPosterior(*map(Dirichlet, chain), plug_in=self.plugs_in(), rates=rates, frame=frame, seed=seed)
+
+    def _scores(self, columns: Counts, cells: np.ndarray, posterior: PoissonPosterior) -> tuple[np.ndarray, np.ndarray]:
+        """1 and T of each step, and log probabilities of the steps in each state, but for what all states share."""
+        rows = np.hstack([np.ones((len(cells), 1)), columns.statistics(cells)])
+        return rows, rowwise_product(rows, columns.natural(posterior.rates, posterior.plug_in).T)
+
+    def _inferred(self, records: Sequences, posterior: PoissonPosterior, scores: np.ndarray) -> tuple:
+        return inferred(records.offsets, *posterior.chain, *_likely(scores), dtype=self.e_step_dtype())
+
+
+def _likely(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    likely, log_scale = np.empty_like(scores), np.empty(len(scores))
+    fill_likely(scores, _LEAST, likely, log_scale)
+    return likely, log_scale
