@@ -50,7 +50,7 @@ from vips.preprocessing import (
     _word_sums,
     make_private_pipeline,
 )
-from vips.preprocessing._counted_texts import CountedTexts
+from vips.preprocessing._counted_texts import CountedTexts, _read, _write
 from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
 from vips.preprocessing._word_sums import WordTask
 
@@ -703,3 +703,15 @@ def test_texts_of_dask_go_through_files(tmp_path):
     exec(wrote, {"X": X, "folder": folder})
     source = eval(source, {"ParquetTexts": ParquetTexts, "folder": folder})
     assert same_words(vectorizer(EXACT, 1e-9).fit(source), vectorizer(EXACT, 1e-9).fit(TEXTS))
+
+
+@pytest.mark.parametrize("changed", [{"indptr": [0, 5, 2, 9]}, {"indices": [0, 99, 1]}, {"data": [0.5, 1.0, 1.0]}])
+def test_a_kept_file_that_is_no_such_table_is_counted_again(tmp_path, changed):
+    counts = sp.csr_array(np.eye(3, dtype=np.int64))
+    _write(tmp_path / "good", counts)
+    assert (_read(tmp_path / "good", 3, 3) != counts).nnz == 0
+    assert _read(tmp_path / "good", 4, 3) is None
+    for name, values in changed.items():
+        setattr(counts, name, np.array(values))
+    _write(tmp_path / "bad", counts)
+    assert _read(tmp_path / "bad", 3, 3) is None

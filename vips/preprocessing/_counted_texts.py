@@ -20,6 +20,7 @@ import scipy.sparse as sp
 
 from vips._files import whole_file
 from vips.data import DataSource, OpenPartition, Partition, TextSource
+from vips.data._checks import checked_csr
 from vips.data._npy import tried_again
 from vips.preprocessing._documents import counts_of_words
 
@@ -130,9 +131,11 @@ def _read(path: str, n_rows: int, n_words: int) -> sp.csr_array | None:
     try:
         with open(path, "rb") as file:
             counts.data, counts.indices, counts.indptr = (np.load(file, allow_pickle=False) for _ in _ARRAYS)
+        counts = checked_csr(counts)
     except (OSError, ValueError, EOFError):
         return None
-    return counts
+    exists = not len(counts.indices) or 0 <= counts.indices.min() <= counts.indices.max() < n_words
+    return counts if exists and counts.data.dtype.kind in "iu" else None
 
 
 def _write(path: str, counts: sp.csr_array) -> None:

@@ -234,3 +234,24 @@ def test_comparisons_match_states_by_rates():
 def test_arguments_that_cannot_work_are_refused(settings, message):
     with pytest.raises((ValueError, TypeError), match=message):
         PoissonHMM(K, **settings).fit(DATA)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("scale", 1e-320), ("scale", 0.0), ("centre", 1e300), ("rates_shape", 1e100), ("rates_rate", 1e-320)],
+)
+def test_forged_posteriors_are_refused(name, value):
+    arrays = fitted(2).posterior_.to_arrays()
+    with pytest.raises(ValueError, match=r"the posterior's|rate"):
+        type(fitted(2).posterior_).from_arrays(arrays | {name: np.full_like(arrays[name], value)})
+
+
+@pytest.mark.parametrize("max_count", [{"a": 3}, [None], [[3, 4]], "many", 2.5])
+def test_bounds_of_counts_are_whole_numbers(max_count):
+    with pytest.raises((TypeError, ValueError), match="max_count"):
+        PoissonHMM(2, max_count=max_count).fit(DATA)
+
+
+def test_settings_of_a_huge_model_are_read_without_its_arrays():
+    """A forged file would take the memory of all moves before it is refused."""
+    PoissonHMM(10**7, max_count=3).check_parameters()

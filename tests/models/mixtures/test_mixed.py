@@ -323,3 +323,33 @@ def test_base_measure_counts_factorials():
     rate = model.posterior_.counts.mean[0, 0]
     expected = 3.0 * np.log(rate) - rate - gammaln(4.0)
     np.testing.assert_allclose(model.score_samples(np.array([[3.0], [np.nan]])), [expected, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("scale", 1e-320), ("centre", 1e300), ("numbers_mean", 1e300), ("counts_shape", 1e100)]
+)
+def test_forged_posteriors_are_refused(name, value):
+    posterior = model_of(every(2)).fit(people(200)[0]).posterior_
+    arrays = posterior.to_arrays()
+    with pytest.raises(ValueError, match="the posterior's"):
+        type(posterior).from_arrays(arrays | {name: np.full_like(arrays[name], value)})
+
+
+def test_bounds_may_be_numpys_and_columns_of_text_are_no_numbers():
+    table, _ = people(200)
+    columns = COLUMNS | {"age": (np.int64(0), np.float32(110))}
+    MixedLatentClassAnalysis(2, columns=columns, privacy=every(2)).fit(table)
+    with pytest.raises(TypeError, match=r"'age' has dtype.*declared as .*Convert the column"):
+        model_of(every(2)).fit(table.assign(age=table["age"].astype(str).astype("string")))
+    with pytest.raises(ValueError, match="are a pair"):
+        MixedLatentClassAnalysis(2, columns=[(0.0, 1e-170)]).fit(np.zeros((3, 1)))
+
+
+def test_means_of_noise_stay_within_the_bounds():
+    plan = PrivacyPlan(noise_multiplier=5.0, sampling="full", n_steps=10)
+    for seed in range(5):
+        model = MixedLatentClassAnalysis(2, columns=[(0.0, 1e6)], privacy=plan, random_state=seed).fit(
+            np.full((50, 1), 3e5)
+        )
+        means = model.summary()["mean x0"]
+        assert means.between(-1.0, 1e6 + 1.0).all()

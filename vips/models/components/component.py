@@ -23,9 +23,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from vips.expfam import Gamma
 from vips.models.components.bins import Bins
 
-__all__ = ["Component", "Frame"]
+__all__ = ["Component", "Frame", "check_rates"]
+
+_LARGEST_RATE = 1e15
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,20 @@ class Frame:
 
     centre: np.ndarray
     scale: np.ndarray
+
+    def check(self) -> None:
+        """Raise ValueError for coordinates of a file that no fit has."""
+        is_moderate = (np.abs(self.centre) <= 1e100).all() and ((self.scale >= 1e-50) & (self.scale <= 1e100)).all()
+        if self.centre.shape != self.scale.shape or not is_moderate:
+            raise ValueError("the posterior's coordinates are none")
+
+
+def check_rates(rates: Gamma) -> None:
+    """Raise ValueError for rates of a file that no counts have."""
+    with np.errstate(over="ignore"):
+        is_moderate = max(rates.shape.max(initial=0.0), rates.mean.max(initial=0.0)) < _LARGEST_RATE
+    if not is_moderate:
+        raise ValueError("the posterior's rates are no moderate numbers")
 
 
 class Component(ABC):

@@ -77,6 +77,8 @@ class NormalGamma:
         found = cls(arrays["mean"], arrays["mean_precision"], Gamma.from_arrays(arrays))
         if not found.mean.shape == found.mean_precision.shape == found.precision.shape.shape:
             raise ValueError("the posterior's means and precisions do not fit together")
+        if not (np.abs(found.mean) < 1e50).all():
+            raise ValueError("the posterior's means are no moderate numbers")
         _ = found.means  # checks its numbers
         return found
 
@@ -153,7 +155,8 @@ class Numbers(Component):
         _, missing_std, std, second_std = self._split(noise_std)
         missing = missing_counts(size, missing, missing_std)
         seen = size - missing
-        mean = shrunken_means(total, seen, std)
+        ends = ((np.array(ends) - self.coordinates.centre) / self.coordinates.scale for ends in (self.low, self.high))
+        mean = np.clip(shrunken_means(total, seen, std), *ends)
         about = seen + _ROOT * second - 2.0 * mean * total + seen * np.square(mean)
         about_std = np.sqrt(2.0 * np.square(second_std) + 4.0 * np.square(mean * std))
         variance = shrunken_variances(about, seen, about_std)

@@ -220,7 +220,10 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         K, masks = self.n_components, []
         for name, shape in (("startprob_mask", (K,)), ("transmat_mask", (K, K))):
             mask = getattr(self, name)
-            mask = np.ones(shape, bool) if mask is None else np.asarray(mask)
+            if mask is None:
+                masks.append(np.broadcast_to(np.True_, shape))
+                continue
+            mask = np.asarray(mask)
             if mask.shape != shape or mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
                 raise ValueError(
                     f"`{name}` must be an array of True and False of shape {shape}, e.g. np.triu(np.ones({shape}, bool))."

@@ -14,7 +14,7 @@ from vips._validation import check_integer, check_number
 from vips.data import Sequences
 from vips.expfam import Dirichlet, Gamma
 from vips.models._chains import inferred
-from vips.models.components.component import Frame
+from vips.models.components.component import Frame, check_rates
 from vips.models.components.counts import Counts
 from vips.models.components.kernels import fill_likely
 from vips.models.components.statistics import ComponentSums
@@ -78,10 +78,10 @@ class PoissonPosterior(ChainPosterior):
             If the arrays do not fit together, or a number is not of a posterior.
         """
         rates, frame = Gamma(arrays["rates_shape"], arrays["rates_rate"]), Frame(arrays["centre"], arrays["scale"])
-        if rates.shape.shape != (len(arrays["start"]), *frame.centre.shape) or frame.centre.shape != frame.scale.shape:
+        frame.check()
+        check_rates(rates)
+        if rates.shape.shape != (len(arrays["start"]), *frame.centre.shape):
             raise ValueError("the posterior's rates do not fit to its states and columns")
-        if not (np.isfinite(frame.centre).all() and np.isfinite(frame.scale).all() and (frame.scale > 0.0).all()):
-            raise ValueError("the posterior's coordinates are none")
         return cls(**chain_of(arrays), rates=rates, frame=frame, seed=np.asarray(arrays["seed"], np.uint32))
 
 
@@ -206,8 +206,9 @@ class PoissonHMM(HiddenMarkovModel):
                 "`max_count` is required: the largest count of the records would reveal a record. Pass a public number, or one "
                 "for each column, e.g. PoissonHMM(max_count=50, ...)."
             )
-        for largest in np.ravel(self.max_count):
-            check_integer("max_count", largest.item(), 1, 10**9)
+        largest = list(self.max_count) if isinstance(self.max_count, Sequence | np.ndarray) else [self.max_count]
+        for of_column in largest:
+            check_integer("max_count", of_column, 1, 10**9)
 
     def check_features(self) -> None:
         """Raise ValueError if there are no columns, more than pairs of counts can be counted of, or others than declared."""
@@ -392,6 +393,7 @@ class PoissonHMM(HiddenMarkovModel):
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _columns(self, frame: Frame | None = None, limit: float | None = None) -> Counts:
+        self.check_features()
         largest = np.broadcast_to(self.max_count, self.n_features_in_)
         is_em = self.inference == "em"
         shape = 0.0 if is_em else 1.0 if self.lambdas_prior is None else float(self.lambdas_prior)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from vips.models._clusters import Clusters
 from vips.models._denoising import posterior_mean
 from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
-from vips.models.components.component import Frame
+from vips.models.components.component import Frame, check_rates
 from vips.models.components.counts import Counts
 from vips.models.components.kernels import fill_shares
 from vips.models.components.numbers import NormalGamma, Numbers
@@ -143,15 +144,17 @@ class MixedPosterior:
         levels, frame = arrays["levels"], Frame(arrays["centre"], arrays["scale"])
         if levels.dtype.kind not in "iu" or levels.sum() != arrays["answers"].shape[1] or (levels < 1).any():
             raise ValueError("the posterior's numbers of levels do not fit to its answers")
-        if not (np.isfinite(frame.centre).all() and np.isfinite(frame.scale).all() and (frame.scale > 0.0).all()):
-            raise ValueError("the posterior's coordinates are none")
+        frame.check()
+        rates = Gamma.from_arrays(counts) if counts else None
+        if rates is not None:
+            check_rates(rates)
         is_finite = np.isfinite(arrays["draws"]).all() and np.isfinite(arrays["marginals"]).all()
         if not is_finite or arrays["plug_in"].dtype.kind != "b":
             raise ValueError("the posterior's start is none")
         return cls(
             Dirichlet(arrays["weights"]),
             NormalGamma.from_arrays(numbers) if numbers else None,
-            Gamma.from_arrays(counts) if counts else None,
+            rates,
             tuple(map(Dirichlet, np.split(arrays["answers"], np.cumsum(levels)[:-1], axis=1))) if len(levels) else (),
             frame,
             arrays["draws"],
@@ -730,7 +733,17 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
     def _check_dtypes(self, X, names: list) -> None:
         """Refuse columns of dtypes that hold no such values, and remember those of a frame."""
         for name, declared in zip(names, self._declared(), strict=True):
-            check_answerable(name, column(X, name).dtype, declared if isinstance(declared, list) else [0])
+            dtype = column(X, name).dtype
+            if isinstance(declared, list):
+                check_answerable(name, dtype, declared)
+                continue
+            try:
+                check_answerable(name, dtype, [0])
+            except TypeError:
+                raise TypeError(
+                    f"Column {name!r} has dtype {dtype}, and is declared as {declared!r}: no value of it would be a number. "
+                    "Convert the column, or declare its categories."
+                ) from None
         if is_frame(X):
             self.column_names_ = [name if isinstance(name, str | int) else str(name) for name in X.columns]
             self.column_dtypes_ = [str(dtype) for dtype in X.dtypes]
@@ -810,8 +823,8 @@ def _kind_of(name: object, declared: object) -> tuple | range | list:
             )
         return declared
     if isinstance(declared, tuple):
-        is_pair = len(declared) == 2 and all(isinstance(end, int | float) for end in declared)
-        if not (is_pair and -1e100 < declared[0] < declared[1] < 1e100):
+        ends = [float(end) for end in declared if isinstance(end, Real)]
+        if not (len(declared) == len(ends) == 2 and ends[0] > -1e100 and ends[0] + 1e-30 < ends[1] < 1e100):
             raise ValueError(f"Column {name!r} is declared as {declared!r}: bounds of a number are a pair (low, high).")
         return declared
     return checked_categories(name, declared)
