@@ -313,8 +313,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         return ledger
 
     def _settling(self, plan: PrivacyPlan) -> Settling | None:
-        """What stops a fit early: of an ordinary one, whose number of steps nobody has stated."""
-        is_ordinary = self.privacy is None and plan.sampling_rate == 1.0
+        """What stops a fit early: of an ordinary one, whose number and sizes of steps nobody has stated."""
+        is_ordinary = self.privacy is None and plan.sampling_rate == 1.0 and getattr(self, "schedule", None) is None
         return Settling(self.tolerance) if is_ordinary and self.tolerance is not None else None
 
     def _not_settled(self, n_steps: int, distance: float) -> str:

@@ -22,6 +22,7 @@ from experiments.stand_ins import wikipedia
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.data import InMemoryData
 from vips.engine import clipped_sum
+from vips.phases import phases_of
 from vips.privacy.mechanism.rounded_gaussian import rounded_gaussian
 
 NOISE_STEPS = 2**20
@@ -64,12 +65,13 @@ def topic_model_steps(repeats: int, quick: bool) -> dict[str, tuple[float, float
     for kind in ("gaussian", "discrete"):
         plan = PrivacyPlan(noise_multiplier=1.24, sampling_rate=0.05, n_steps=repeats + 1, clip_norm=7.0, noise=kind)
         model = LatentDirichletAllocation(n_topics, vocabulary=counts.shape[1], privacy=plan)
-        blocks, data, randomness = model.blocks(), InMemoryData(counts), plan.randomness(None)
+        (phase,) = phases_of(model, plan.n_steps)
+        blocks, data, randomness = phase.blocks, InMemoryData(counts), plan.randomness(None)
         posterior = model.to_posterior(model.initial(randomness.initial), {"topic_word": 0.0}, None)
         times = []
         for t in range(1, repeats + 2):
             marks = [time.perf_counter()]
-            total = clipped_sum(model, blocks, data, posterior, plan, randomness, t)
+            total = clipped_sum(model, phase, data, posterior, plan, randomness, t)
             marks.append(time.perf_counter())
             noisy = plan.add_noise(total, blocks, randomness, t)
             marks.append(time.perf_counter())

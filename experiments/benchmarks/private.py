@@ -24,6 +24,7 @@ from vips import LatentDirichletAllocation, PrivacyPlan
 from vips._compute.threads import at_most
 from vips.data import InMemoryData
 from vips.engine import clipped_sum
+from vips.phases import phases_of
 
 NOISE = (0.5, 0.7, 1.0, 2.0, 5.0, 20.0)
 RATES_AND_STEPS = (
@@ -38,16 +39,17 @@ class Steps:
     def __init__(self, counts, n_topics: int, plan: PrivacyPlan) -> None:
         model = LatentDirichletAllocation(n_topics, vocabulary=counts.shape[1], privacy=plan, random_state=0)
         self.model, self.data, self.plan, self.step = model, InMemoryData(counts), plan, 0
-        self.randomness, self.blocks, self.std = plan.randomness(0), model.blocks(), {"topic_word": 0.0}
+        self.randomness, self.std = plan.randomness(0), {"topic_word": 0.0}
+        (self.phase,) = phases_of(model, plan.n_steps)
         self.average = {"topic_word": np.array(model.initial(self.randomness.initial)["topic_word"])}
         self.posterior = model.to_posterior(self.average, self.std, None)
-        self.mechanism = plan.mechanism(self.blocks, self.randomness, self.std)
+        self.mechanism = plan.mechanism(self.phase.blocks, self.randomness, self.std)
 
     def take(self) -> np.ndarray:
         """CPU seconds of the parts of the next step."""
         self.step += 1
         rho, times = self.model.step_size(self.step), [time.process_time()]
-        total = clipped_sum(self.model, self.blocks, self.data, self.posterior, self.plan, self.randomness, self.step)
+        total = clipped_sum(self.model, self.phase, self.data, self.posterior, self.plan, self.randomness, self.step)
         times.append(time.process_time())
         noisy = self.mechanism.release(total, self.step)["topic_word"]
         times.append(time.process_time())

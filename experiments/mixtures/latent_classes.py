@@ -62,7 +62,7 @@ def fits(train, test, categories, epsilon, n_classes, n_steps, n_seeds) -> tuple
     """Held-out log likelihoods, and errors of synthetic two-way marginals."""
     scores, errors = [], []
     for seed in range(n_seeds):
-        plan = None
+        plan = PrivacyPlan.non_private(n_steps=100)
         if epsilon is not None:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
         model = LatentClassAnalysis(n_classes, categories=categories, privacy=plan, random_state=seed).fit(train)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips import Block, LinearDynamicalSystem
+from vips import Block, FitPhase, LinearDynamicalSystem
 from vips.models._definite import floored
 from vips.models.dynamics.posterior import DynamicsPosterior, stable
-from vips.models.dynamics.statistics import WithZeros, state_blocks, state_statistics
+from vips.models.dynamics.statistics import state_blocks
 from vips.models.dynamics.update import next_dynamics
 
 __all__ = ["N_STEPS_OF_EACH", "EMAfterHalf"]
@@ -32,20 +32,24 @@ class EMAfterHalf(LinearDynamicalSystem):
         others = state_blocks(self.n_features_in_, self.n_components)
         return super().blocks() | {name: replace(block, scale=scale) for name, block in others.items()}
 
-    def expected_statistics(self, records, posterior: DynamicsPosterior):
-        if posterior.step < N_STEPS_OF_EACH:
-            return WithZeros(super().expected_statistics(records, posterior), super().blocks(), self.blocks())
-        records = self._usable(records.first(self.max_length))
-        names = state_blocks(self.n_features_in_, self.n_components)
-        return WithZeros(state_statistics(records, posterior), names, self.blocks())
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        (moments,) = super().phases(n_steps)
+        blocks = {name: block for name, block in self.blocks().items() if name not in moments.blocks}
+        em = FitPhase(
+            "states",
+            n_steps - N_STEPS_OF_EACH,
+            blocks=blocks,
+            update=self._em_step,
+            step_size=lambda s: 2.0 / (s + 1.0),
+            released="noisy totals of states and columns",
+        )
+        return [replace(moments, n_steps=N_STEPS_OF_EACH, end=self._canonical), em]
 
-    def to_posterior(self, average, noise_std, previous: DynamicsPosterior | None) -> DynamicsPosterior:
-        step = 0 if previous is None else previous.step + 1
-        if 0 < step < N_STEPS_OF_EACH:
-            return replace(previous, step=step)
-        if step <= N_STEPS_OF_EACH:
-            found = super().to_posterior(average, noise_std, previous)
-            return replace(found, dynamics=found.dynamics.canonical()) if step == N_STEPS_OF_EACH else found
+    def _canonical(self, average, noise_std, previous: DynamicsPosterior) -> DynamicsPosterior:
+        found = self.to_posterior(average, noise_std, None)
+        return replace(found, dynamics=found.dynamics.canonical())
+
+    def _em_step(self, average, noise_std, previous: DynamicsPosterior) -> DynamicsPosterior:
         counts = np.maximum(average["counts"], 1.0)
         totals = {
             **average,
@@ -57,7 +61,4 @@ class EMAfterHalf(LinearDynamicalSystem):
             of, moves=stable(of.moves, 0.999), moves_cov=floored(of.moves_cov, _LEAST),
             start_cov=floored(of.start_cov, _LEAST), noise_variance=np.maximum(of.noise_variance, _LEAST),
         )  # fmt: skip
-        return DynamicsPosterior(of, *map(float, counts), step)
-
-    def step_size(self, t: int) -> float:
-        return 1.0 / t if t <= N_STEPS_OF_EACH else 2.0 / (t - N_STEPS_OF_EACH + 1.0)
+        return DynamicsPosterior(of, *map(float, counts))

@@ -48,7 +48,12 @@ def test_a_private_fit_to_a_list_needs_a_declared_width(make):
     for sequences in ([], [np.zeros(0)], [np.ones((3, 2))], [np.ones((3, 2)), np.ones(3)]):
         with pytest.raises(ValueError, match=rf"{make.__name__}\(..., n_features=1\)"):
             model.fit(sequences)
-    assert make(n_components=1).fit([np.random.default_rng(0).normal(size=(30, 2))] * 4).n_features_in_ == 2
+    assert (
+        make(n_components=1, privacy=PrivacyPlan.non_private(n_steps=2))
+        .fit([np.random.default_rng(0).normal(size=(30, 2))] * 4)
+        .n_features_in_
+        == 2
+    )
     with pytest.raises(ValueError, match="1 column"):
         model.set_params(n_features=1).fit(Sequences(np.ones((3, 2)), np.array([0, 3])))
     for wrong in (0, 1.5, "2"):

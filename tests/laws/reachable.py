@@ -39,7 +39,7 @@ WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
     "Dirichlet": {"concentration"},
     "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
-    "ClassPosterior": {"weights", "concentration", "levels", "start", "step", "plug_in"},
+    "ClassPosterior": {"weights", "concentration", "levels", "start", "has_begun", "plug_in"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DynamicsPosterior": {
@@ -66,13 +66,13 @@ WRITTEN = {
         "start", "moves", "step", "plug_in", "mean", "spread", "scale", "dof", "centre", "whitening",
     },
     "SwitchingPosterior": {
-        "moves", "moves_cov", "regime_start", "regime_moves", "draws", "n_sequences", "n_steps", "step",
+        "moves", "moves_cov", "regime_start", "regime_moves", "draws", "n_sequences", "n_steps",
     } | {f"shared_{name}" for name in (
         "moves", "moves_cov", "loadings", "offset", "noise_variance", "start", "start_cov",
     )},
     "SymbolPosterior": {
-        "start", "moves", "emissions", "noise", "step", "plug_in",
-        "contexts_counts", "contexts_classes", "contexts_profile",
+        "start", "moves", "emissions", "noise", "plug_in",
+        "contexts_counts", "contexts_classes", "contexts_profile", "contexts_side",
     },
     "NetworkPosterior": {
         "weights_mean", "weights_precision", "hidden_mean", "hidden_precision", "visible_mean", "visible_precision",

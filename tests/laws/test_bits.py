@@ -31,7 +31,8 @@ class Shares:
 
     def __init__(self, make) -> None:
         self.model, self.records, self.posterior = make()
-        self.blocks = checks.last_phase(self.model).blocks
+        self.phase = checks.last_phase(self.model)
+        self.blocks = self.phase.blocks
         self.every = (
             8 if isinstance(self.model, SigmoidBeliefNetwork) else 1
         )  # a network computes a whole piece for a single record, so every eighth is enough
@@ -40,7 +41,7 @@ class Shares:
     def of(self, records, ends=True):
         n = records.shape[0]
         size = None if partitions.has_exact_rows(self.model) else partitions.whole_size(self.model.chunk_size)
-        statistics = self.model.expected_statistics(partitions.filled_up(records, size), self.posterior)
+        statistics = self.phase.statistics_of(self.model, partitions.filled_up(records, size), self.posterior)
         norms = statistics.norms(self.blocks)
         found = {}
         for i in {0, n - 1} if ends else ():

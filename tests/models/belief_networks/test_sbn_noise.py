@@ -142,7 +142,7 @@ def test_the_trail_is_the_average_of_the_last_totals(schedule, monkeypatch):
     add_noise, to_posterior = PrivacyPlan.add_noise, SigmoidBeliefNetwork.to_posterior
 
     def recorded(model, average, noise_std, previous):
-        networks.append(previous)  # first None, then those of the E-steps
+        networks.append(previous)  # of the E-steps
         return to_posterior(model, average, noise_std, previous)
 
     monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *given: released.append(add_noise(*given)) or released[-1])
@@ -153,7 +153,7 @@ def test_the_trail_is_the_average_of_the_last_totals(schedule, monkeypatch):
     for name in KEPT:
         expected = 2.0 * np.mean([total[name] for total in released[2:]], axis=0)
         np.testing.assert_allclose(getattr(trail, name), expected, rtol=1e-9, atol=1e-9)
-    expected = np.mean([network.weights.mean for network in networks[3:]], axis=0)
+    expected = np.mean([network.weights.mean for network in networks[2:]], axis=0)
     np.testing.assert_allclose(trail.at_weights, expected)
 
 

@@ -346,7 +346,7 @@ def test_tables_of_a_known_system():
 
 def test_a_forecast_can_be_drawn():
     pytest.importorskip("matplotlib").use("Agg")
-    model = LinearDynamicalSystem(2).fit(DATA)
+    model = LinearDynamicalSystem(2, privacy=every(30)).fit(DATA)
     series = np.asarray(DATA[:1].values)
     axes = model.plot_forecast(series, n_steps=7, columns=[1])
     mean, _, upper = model.forecast([series], n_steps=7)
