@@ -95,7 +95,7 @@ class Contract(ABC):
         Steps of one phase compile the same kernels. Before a record is read in it, a private fit to a model with ``exact_rows``
         calls them on rows of zeros and ones, so that neither files of compiled kernels nor pauses tell anything about records.
         """
-        return (FitPhase("steps", n_steps, released="noisy totals"),)
+        return (FitPhase("steps", n_steps),)
 
     @abstractmethod
     def expected_statistics(self, records, posterior) -> RecordStatistics:

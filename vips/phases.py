@@ -31,7 +31,7 @@ class FitPhase:
     n_steps : int
         ≥ 0. Public.
     weight : float
-        Each step has noise of standard deviation σ C / √weight: see :class:`vips.privacy.Phase`.
+        Each step has noise of standard deviation σ C / √weight, in proportion to the weights of the others: ε does not change.
     blocks : dict of str to Block, optional
         What these steps sum and release. None: all blocks of the model.
     statistics : str
@@ -55,7 +55,7 @@ class FitPhase:
     update: Callable | None = None
     end: Callable | None = None
     step_size: Callable[[int], float | dict[str, float]] | None = None
-    released: str = ""
+    released: str = "noisy totals"
 
     def __post_init__(self) -> None:
         check_integer("n_steps", self.n_steps, low=0)
