@@ -11,7 +11,7 @@ class Stop(Exception):
 
 def stopped_after(model, step):
     """The model, with a fit that ends before it uses the total of step ``step + 1``."""
-    phases, calls = model.phases, []
+    calls = []
 
     def stopping(update):
         def stops(*state):
@@ -22,8 +22,14 @@ def stopped_after(model, step):
 
         return stops
 
+    return with_updates(model, stopping)
+
+
+def with_updates(model, changed, step_size=lambda phase: phase.step_size):
+    """The model, whose phases have updates that ``changed`` makes of theirs, and other step sizes."""
+    phases = model.phases
     model.phases = lambda n_steps: [
-        replace(phase, update=stopping(phase.update), end=phase.end and stopping(phase.end))
+        replace(phase, update=changed(phase.update), end=phase.end and changed(phase.end), step_size=step_size(phase))
         for phase in completed(model, phases(n_steps), n_steps)
     ]
     return model

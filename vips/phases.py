@@ -17,7 +17,7 @@ from vips._validation import check_integer
 from vips.privacy.phases import Phase
 from vips.statistics import Block, RecordStatistics
 
-__all__ = ["FitPhase", "completed", "phases_of", "released_in", "step_of", "weights_of"]
+__all__ = ["FitPhase", "completed", "phases_of", "plain_average", "released_in", "step_of", "unchanged", "weights_of"]
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,16 @@ def _whole(model, phase: FitPhase, first: int) -> FitPhase:
         update=model.to_posterior if phase.update is None else phase.update,
         step_size=(lambda s: model.rho(first + s)) if phase.step_size is None else phase.step_size,
     )
+
+
+def unchanged(average: Mapping, noise_std: Mapping, previous: Any) -> Any:
+    """An update of phases whose statistics do not depend on the posterior: it stays until the phase ends."""
+    return previous
+
+
+def plain_average(s: int) -> float:
+    """ρ of the plain average of a phase's steps."""
+    return 1.0 / s
 
 
 def weights_of(phases: Sequence[FitPhase]) -> tuple[Phase, ...]:

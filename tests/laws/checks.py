@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from tests.laws.cases import arguments
+from tests.steps import with_updates
 from vips import PrivacyPlan, engine
 from vips._compute.rowwise import PIECE
 from vips.data import InMemoryData, Sequences, check_data
@@ -264,7 +265,7 @@ def replay(case, records, n_steps=4):
     path = []
 
     def recording(model):
-        start, phases = model.start, model.phases
+        start = model.start
 
         def noted_start(rng):
             average, posterior = start(rng)
@@ -281,16 +282,7 @@ def replay(case, records, n_steps=4):
             return lambda s: path.append(("step", phase.name, s, phase.step_size(s))) or phase.step_size(s)
 
         model.start = noted_start
-        model.phases = lambda n_steps: [
-            replace(
-                phase,
-                update=noted(phase.update),
-                end=phase.end and noted(phase.end),
-                step_size=noted_size(phase),
-            )
-            for phase in completed(model, phases(n_steps), n_steps)
-        ]
-        return model
+        return with_updates(model, noted, noted_size)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -325,7 +317,7 @@ class Recorder:
 
     def __init__(self, model, rho=None):
         self.averages, self.noise_std, self.posteriors = [], [], []
-        start, phases = model.start, model.phases
+        start = model.start
 
         def record(average, noise_std, posterior):
             self.averages.append({name: np.array(value) for name, value in average.items()})
@@ -346,18 +338,8 @@ class Recorder:
             record(average, dict.fromkeys(average, 0.0), posterior)
             return average, posterior
 
-        def recorded_phases(n_steps):
-            return [
-                replace(
-                    phase,
-                    update=recorded(phase.update),
-                    end=None if phase.end is None else recorded(phase.end),
-                    step_size=phase.step_size if rho is None else lambda s: rho,
-                )
-                for phase in completed(model, phases(n_steps), n_steps)
-            ]
-
-        model.start, model.phases = recorded_start, recorded_phases
+        model.start = recorded_start
+        with_updates(model, recorded, lambda phase: phase.step_size if rho is None else lambda s: rho)
         model.transport = lambda average, noise_std, previous, posterior: (average, noise_std)
         self.model = model
 

@@ -28,7 +28,7 @@ from vips.models.dynamics.switching_posterior import (
     switching_statistics,
 )
 from vips.parts import Part
-from vips.phases import FitPhase
+from vips.phases import FitPhase, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 
@@ -148,17 +148,13 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         """Moments, in a sixth of the steps of a private fit and in one of others: regimes begin around their system. Then come
         steps of EM."""
         (moments, *_), n_first = super().phases(n_steps), max(1, n_steps // 6) if self.is_private else 1
-        moments = replace(moments, n_steps=n_first, update=self._unchanged, end=self._regimes_of_moments)
+        moments = replace(moments, n_steps=n_first, update=unchanged, end=self._regimes_of_moments)
         blocks = {name: block for name, block in self.blocks().items() if name not in moments.blocks}
         released = "noisy totals of states, regimes and columns"
         return [
             moments,
             FitPhase("states", n_steps - n_first, blocks=blocks, step_size=self.step_size, released=released),
         ]
-
-    def _unchanged(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
-        """While moments are taken, steps do not depend on the posterior."""
-        return previous
 
     def _regimes_of_moments(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
         """Regimes around the system of the moments."""

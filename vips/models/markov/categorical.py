@@ -28,7 +28,7 @@ from vips.models.markov.statistics import (
     of_pairs,
 )
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase
+from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 
@@ -186,9 +186,9 @@ class CategoricalHMM(HiddenMarkovModel):
             1 if is_exact else max(min(_FIRST_STEPS, n_steps // 6), 1),
             blocks=self._of("pairs"),
             statistics="_pair_statistics",
-            update=self._unchanged,
+            update=unchanged,
             end=self._states_of_pairs,
-            step_size=lambda s: 1.0 / s,
+            step_size=plain_average,
             released="noisy counts of neighbouring symbols",
         )
 
@@ -243,10 +243,6 @@ class CategoricalHMM(HiddenMarkovModel):
         )
 
     # -- how states begin ---------------------------------------------------------------------------------------------
-
-    def _unchanged(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
-        """While pairs are counted, steps do not depend on the posterior."""
-        return previous
 
     def _pair_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
         """Counts of neighbouring symbols."""

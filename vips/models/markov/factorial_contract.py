@@ -16,7 +16,7 @@ from vips.models._sequences import SequenceModel
 from vips.models.markov.factorial_denoising import view
 from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains
 from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions
-from vips.phases import FitPhase
+from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
@@ -95,7 +95,7 @@ class FactorialChainModel(SequenceModel):
         """Steps that find coordinates in which steps of sequences have covariance I: a tenth of a private fit's, and one of
         others. Then come those of the chains."""
         n_first = max(1, n_steps // 10) if self.is_private else 1
-        finding = {"update": self._unchanged, "end": self._whitened, "step_size": lambda s: 1.0 / s}
+        finding = {"update": unchanged, "end": self._whitened, "step_size": plain_average}
         return [
             FitPhase("coordinates", n_first, released=_RELEASED, **finding),
             FitPhase("chains", n_steps - n_first, step_size=self.step_size, released=_RELEASED),
@@ -103,10 +103,6 @@ class FactorialChainModel(SequenceModel):
 
     def expected_statistics(self, records: Sequences, posterior: FactorialPosterior) -> RecordStatistics:
         return factorial_statistics(self._usable(records.first(self.max_length)), posterior, self.max_iter)
-
-    def _unchanged(self, average, noise_std, previous: FactorialPosterior) -> FactorialPosterior:
-        """While coordinates are found, chains are as they began."""
-        return previous
 
     def to_posterior(self, average, noise_std, previous: FactorialPosterior | None) -> FactorialPosterior:
         """Updates of the chains, from denoised totals; none if noise hides all steps."""

@@ -13,6 +13,9 @@ all cells, which takes up what denoising leaves of the noise: else a state would
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
 import numpy as np
 
 from vips.models.components.counts import Counts
@@ -48,8 +51,7 @@ def states_of_pairs(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Gener
     """
     pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
     starts = (_start(pairs, allowed, rng) for _ in range(_RESTARTS))
-    best = max((_fitted(pairs, *start, _ITERATIONS) for start in starts), key=lambda fit: fit[0])
-    return _fitted(pairs, *best[1:], _FURTHER)[1:]
+    return _best(partial(_fitted, pairs), starts, _ITERATIONS, _FURTHER)
 
 
 def rates_of_pairs(
@@ -76,8 +78,13 @@ def rates_of_pairs(
     pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
     marginals = 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
     starts = ((_first_moves(allowed, rng), columns.some_rates(marginals, len(allowed), rng)) for _ in range(_RESTARTS))
-    best = max((_fitted_rates(pairs, columns, *start, _FEWER) for start in starts), key=lambda fit: fit[0])
-    return _fitted_rates(pairs, columns, *best[1:], _MORE)[1:]
+    return _best(partial(_fitted_rates, pairs, columns), starts, _FEWER, _MORE)
+
+
+def _best(fit: Callable, starts: Iterable[tuple], n_iterations: int, n_further: int) -> tuple[np.ndarray, np.ndarray]:
+    """The most likely one of the fits from these starts, fitted further."""
+    best = max((fit(*start, n_iterations) for start in starts), key=lambda fitted: fitted[0])
+    return fit(*best[1:], n_further)[1:]
 
 
 def _fitted_rates(

@@ -24,7 +24,7 @@ from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, chain_of, pr
 from vips.models.markov.reading import names_of
 from vips.models.markov.statistics import Moves, SequenceStatistics, SymbolSums, first_shares
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase
+from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 
@@ -236,9 +236,9 @@ class PoissonHMM(HiddenMarkovModel):
             n_first,
             blocks=self._blocks_of_pairs(),
             statistics="_pair_statistics",
-            update=self._unchanged,
+            update=unchanged,
             end=self._states_of_pairs,
-            step_size=lambda s: 1.0 / s,
+            step_size=plain_average,
             released="noisy counts of neighbouring counts",
         )
         states = FitPhase(
@@ -271,10 +271,6 @@ class PoissonHMM(HiddenMarkovModel):
         pairs = np.where((before >= 0) & (after >= 0), before * n_bins + after, -1).ravel()
         counted = SymbolSums("pairs", pairs, records.offsets * d**2, np.ones((len(pairs), 1)), n_bins**2)
         return SequenceStatistics([counted], blocks)
-
-    def _unchanged(self, average, noise_std, previous: PoissonPosterior) -> PoissonPosterior:
-        """In the steps that average pairs."""
-        return previous
 
     def _states_of_pairs(self, average, noise_std, previous: PoissonPosterior) -> PoissonPosterior:
         """Those of the table of pairs."""

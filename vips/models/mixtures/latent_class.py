@@ -41,9 +41,11 @@ from vips.models.mixtures.table import (
     as_codes,
     as_frame,
     check_answerable,
+    check_order_of,
     checked_categories,
     found_categories,
     is_range,
+    names_and_dtypes,
 )
 from vips.parts import Part
 from vips.phases import FitPhase
@@ -457,11 +459,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
                     f"A {type(source).__name__} holds codes: declare the number of codes of each column, as in "
                     "categories=[3, 2, 5]."
                 )
-            if isinstance(self.categories, Mapping) and list(self.categories) != list(source.feature_names or ()):
-                raise ValueError(
-                    "`categories` must name the columns of the source in its order: "
-                    f"{list(source.feature_names or ())}, got {list(self.categories)}."
-                )
+            check_order_of(source, self.categories, "categories")
             self.categories_ = self._declared()
         return super()._data(X, None)
 
@@ -499,8 +497,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         validate_data(self, X, skip_check_array=True, reset=reset)
         codes = self._looked_up(X, reset)
         if reset:
-            self.column_names_ = [name if isinstance(name, str | int) else str(name) for name in X.columns]
-            self.column_dtypes_ = [str(dtype) for dtype in X.dtypes]
+            self.column_names_, self.column_dtypes_ = names_and_dtypes(X)
         return codes
 
     def _looked_up(self, X, reset: bool) -> np.ndarray:

@@ -41,9 +41,17 @@ from vips.models.components.counts import Counts
 from vips.models.components.kernels import fill_shares
 from vips.models.components.numbers import NormalGamma, Numbers
 from vips.models.components.statistics import RowStatistics
-from vips.models.mixtures.table import as_codes, as_frame, check_answerable, checked_categories, is_range
+from vips.models.mixtures.table import (
+    as_codes,
+    as_frame,
+    check_answerable,
+    check_order_of,
+    checked_categories,
+    is_range,
+    names_and_dtypes,
+)
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase
+from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, DenseStatistics
 from vips.step_size import PolynomialAveraging
@@ -314,7 +322,7 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         is_exact = not self.is_private and self._plan().sampling_rate == 1.0
         n_first = 1 if is_exact else max(min(_FIRST_STEPS, n_steps // 8), 1)
         n_second = min(n_first if self._blocks_of_moments() else 0, n_steps - n_first)
-        average = {"update": self._unchanged, "step_size": lambda s: 1.0 / s}
+        average = {"update": unchanged, "step_size": plain_average}
         marginals = FitPhase(
             "marginals",
             n_first,
@@ -368,10 +376,6 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         columns = self._columns(posterior.frame)
         means = np.ascontiguousarray(columns.statistics(columns.cells(np.asarray(records)))[:, columns.means])
         return RowStatistics(means, means, {"moments": slice(None)}, np.zeros(len(means)))
-
-    def _unchanged(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
-        """In the steps that average marginals or moments."""
-        return previous
 
     def _classes_of_marginals(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
         """Coordinates in which all records have mean 0 and variance 1, and classes that differ by draws alone."""
@@ -695,11 +699,7 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
                     f"A {type(source).__name__} holds numbers and codes: declare the number of codes of each column of "
                     "categories, as in columns=[(0, 1), 3, range(10)]."
                 )
-            if isinstance(self.columns, Mapping) and list(self.columns) != list(source.feature_names or ()):
-                raise ValueError(
-                    "`columns` must name the columns of the source in its order: "
-                    f"{list(source.feature_names or ())}, got {list(self.columns)}."
-                )
+            check_order_of(source, self.columns, "columns")
         return super()._data(X, None)
 
     def _checked_arrays(self, X, y) -> InMemoryData:
@@ -745,8 +745,7 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
                     "Convert the column, or declare its categories."
                 ) from None
         if is_frame(X):
-            self.column_names_ = [name if isinstance(name, str | int) else str(name) for name in X.columns]
-            self.column_dtypes_ = [str(dtype) for dtype in X.dtypes]
+            self.column_names_, self.column_dtypes_ = names_and_dtypes(X)
 
     def _as_table(self, cells: np.ndarray) -> Any:
         """Cells as what was fitted."""

@@ -6,7 +6,7 @@ is a missing answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -20,13 +20,31 @@ __all__ = [
     "as_codes",
     "as_frame",
     "check_answerable",
+    "check_order_of",
     "checked_categories",
     "found_categories",
     "is_range",
+    "names_and_dtypes",
 ]
 
 LARGEST = 100_000  # categories of a column
 _NO_CATEGORIES = ("interval", "period", "decimal", "list", "struct", "binary")  # dtypes of pandas and Arrow
+
+
+def check_order_of(source, declared: object, argument: str) -> None:
+    """Raise ValueError if columns that are declared by name are not those of a source, in its order."""
+    if isinstance(declared, Mapping) and list(declared) != list(source.feature_names or ()):
+        raise ValueError(
+            f"`{argument}` must name the columns of the source in its order: "
+            f"{list(source.feature_names or ())}, got {list(declared)}."
+        )
+
+
+def names_and_dtypes(X) -> tuple[list, list[str]]:
+    """Of the columns of a frame, as a fitted model keeps them."""
+    return [name if isinstance(name, str | int) else str(name) for name in X.columns], [
+        str(dtype) for dtype in X.dtypes
+    ]
 
 
 def checked_categories(name: object, declared: object) -> list:
