@@ -181,8 +181,8 @@ def sum_of_records(task: Task, opened: OpenPartition, records: np.ndarray, size:
 def rehearse(task: Task, opened: OpenPartition) -> None:
     """Call all kernels of such a step for such a partition, once in a process, before a record is read: see ``rehearsal.py``.
 
-    A model without ``exact_rows``, or one that says that it ``compiles`` none (the audit's canaries), has no kernels; those that
-    select rows are called for all.
+    A model without ``exact_rows``, or one that says that it ``compiles`` none (the audit's canaries), has no kernels; those
+    that select rows are called for all.
     """
     model = task.model
     has_kernels = has_exact_rows(model) and getattr(model, "compiles", True)
