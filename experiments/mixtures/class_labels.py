@@ -13,7 +13,6 @@ from tqdm.auto import tqdm
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentClassAnalysis, PrivacyPlan
-from vips.models.mixtures.posterior import drawn_codes
 
 DELTA, LEAST_CORRELATION, LABELS = 1e-6, 0.4, ("real", "doubtful", "noise", "empty")
 LEVELS, N_STEPS, FITTED, N_TABLES = (2, 3, 4, 2, 5, 3, 8, 2), 60, (6, 15), 5
@@ -44,11 +43,12 @@ def row(n_true: int, n: int, epsilon: float, n_fitted: int, n_steps: int, n_tabl
     total |= {name: 0 for label in LABELS for name in (label, f"{label}, matched")}
     for seed in range(n_tables):
         rng = np.random.default_rng([seed, n])
-        answers = np.hstack([rng.dirichlet(np.full(size, 0.5), n_true) for size in LEVELS])
-        codes, _ = drawn_codes(np.full(n_true, 1.0 / n_true), answers, LEVELS, n, rng)
+        tables, kinds = [rng.dirichlet(np.full(size, 0.5), n_true) for size in LEVELS], rng.integers(n_true, size=n)
+        below = [np.cumsum(table, axis=1)[kinds, :-1] for table in tables]
+        codes = np.column_stack([(rng.random((n, 1)) >= sums).sum(axis=1) for sums in below])
         plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
         model = LatentClassAnalysis(n_fitted, categories=LEVELS, privacy=plan, random_state=seed).fit(codes)
-        matched = likeness(model, answers) >= LEAST_CORRELATION
+        matched = likeness(model, np.hstack(tables)) >= LEAST_CORRELATION
         for label, is_matched in zip(model.evidence().labels, matched, strict=True):
             total[label] += 1
             total[f"{label}, matched"] += int(is_matched)

@@ -22,6 +22,7 @@ from vips import (
     SigmoidBeliefNetwork,
 )
 from vips.expfam import Dirichlet
+from vips.models.components.component import Frame
 from vips.models.mixtures.posterior import ClassPosterior
 from vips.models.topics.statistics import TopicPosterior
 

@@ -17,6 +17,7 @@ from vips.expfam import Dirichlet
 from vips.models._denoising import denoise_counts
 from vips.models.components.bins import Bins, bins_of_levels
 from vips.models.components.component import Component
+from vips.models.components.kernels import find_places
 
 __all__ = ["Categories"]
 
@@ -56,11 +57,25 @@ class Categories(Component):
     def means(self) -> np.ndarray:
         return np.arange(self.width)
 
+    @property
+    def n_marginals(self) -> int:
+        return self.width
+
+    @property
+    def n_means(self) -> int:
+        return self.width
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")
         is_code = (cells >= 0.0) & (cells < self.levels) & (cells == np.floor(cells))  # false for NaN
         cells[~is_code] = np.nan
         return cells
+
+    def places(self, values: np.ndarray) -> np.ndarray:
+        """Where each cell's indicator is in T(x), -1 for a missing cell: int32 of shape (n_rows, n_columns)."""
+        places, levels = np.empty(values.shape, np.int32), np.array(self.levels)
+        find_places(values, levels, np.cumsum(levels) - levels, places)
+        return places
 
     def statistics(self, cells: np.ndarray) -> np.ndarray:
         return self.bins.indicators(cells)

@@ -11,7 +11,7 @@ import numpy as np
 
 from vips.models.components.bins import Bins, joined
 from vips.models.components.categories import Categories
-from vips.models.components.component import Component
+from vips.models.components.component import Component, Frame
 
 __all__ = ["Columns"]
 
@@ -23,16 +23,17 @@ class Columns(Component):
     Parameters
     ----------
     parts : tuple of Component
-    places : tuple of tuple of int
+        At most one of categories.
+    columns : tuple of tuple of int
         For each part, the columns of the table that it describes.
     """
 
     parts: tuple[Component, ...]
-    places: tuple[tuple[int, ...], ...]
+    columns: tuple[tuple[int, ...], ...]
 
     @property
     def n_columns(self) -> int:
-        return sum(map(len, self.places))
+        return sum(map(len, self.columns))
 
     @property
     def width(self) -> int:
@@ -47,9 +48,36 @@ class Columns(Component):
         starts = np.cumsum([0, *(part.width for part in self.parts)])[:-1]
         return np.concatenate([start + part.means for part, start in zip(self.parts, starts, strict=True)])
 
+    @property
+    def n_marginals(self) -> int:
+        return sum(part.n_marginals for part in self.parts)
+
+    @property
+    def n_means(self) -> int:
+        return sum(part.n_means for part in self.parts)
+
+    @property
+    def frame(self) -> Frame:
+        """Coordinates of all columns that have some."""
+        frames = [part.coordinates for part in self.parts if not isinstance(part, Categories)]
+        centres, scales = [frame.centre for frame in frames], [frame.scale for frame in frames]
+        return Frame(np.concatenate([np.empty(0), *centres]), np.concatenate([np.empty(0), *scales]))
+
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        """T(x) of the columns that are no categories."""
+        parts = [(part, at) for part, at in self._parts() if not isinstance(part, Categories)]
+        return np.hstack(
+            [np.empty((len(values), 0)), *(part.statistics(part.cells(_taken(values, at))) for part, at in parts)]
+        )
+
+    def places(self, values: np.ndarray) -> np.ndarray:
+        """Levels of the columns of categories, counted over all of them, -1 for a missing cell: int32."""
+        places = [part.places(_taken(values, at)) for part, at in self._parts() if isinstance(part, Categories)]
+        return places[0] if places else np.empty((len(values), 0), np.int32)
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         """In the order of the parts, in which all other methods take them."""
-        return np.hstack([part.cells(values[:, list(at)]) for part, at in zip(self.parts, self.places, strict=True)])
+        return np.hstack([part.cells(_taken(values, at)) for part, at in self._parts()])
 
     def statistics(self, cells: np.ndarray) -> np.ndarray:
         return np.hstack([part.statistics(cells[:, of]) for part, of in self._of_cells()])
@@ -84,7 +112,7 @@ class Columns(Component):
     def drawn(self, posterior: tuple, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """In the order of the table."""
         cells = np.empty((len(members), self.n_columns))
-        for part, of_part, at in zip(self.parts, posterior, self.places, strict=True):
+        for part, of_part, at in zip(self.parts, posterior, self.columns, strict=True):
             cells[:, list(at)] = part.drawn(of_part, members, rng)
         return cells
 
@@ -97,6 +125,10 @@ class Columns(Component):
         """For each of the ``means`` its column, counted in the order of the parts."""
         sizes = [part.bins.sizes if isinstance(part, Categories) else [1] * part.n_columns for part in self.parts]
         return np.repeat(np.arange(self.n_columns), np.concatenate(sizes))
+
+    def _parts(self) -> Iterator[tuple[Component, tuple[int, ...]]]:
+        """Each part, and its columns."""
+        return zip(self.parts, self.columns, strict=True)
 
     def _of_cells(self) -> Iterator[tuple[Component, slice]]:
         """Each part, and its cells."""
@@ -115,6 +147,10 @@ class Columns(Component):
     def _ends_of_bins(self) -> np.ndarray:
         """Where the bins of each part end, but the last."""
         return np.cumsum([sum(part.bins.sizes) for part in self.parts])[:-1]
+
+
+def _taken(values: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
+    return values if columns == tuple(range(values.shape[1])) else np.take(values, columns, axis=1)
 
 
 def _together(totals: list[np.ndarray]) -> np.ndarray:

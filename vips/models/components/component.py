@@ -72,6 +72,16 @@ class Component(ABC):
     bins: Bins
     means: np.ndarray
 
+    @property
+    def n_marginals(self) -> int:
+        """Number of the bins of all columns."""
+        return sum(self.bins.sizes)
+
+    @property
+    def n_means(self) -> int:
+        """Number of the ``means``."""
+        return len(self.means)
+
     @abstractmethod
     def cells(self, values: np.ndarray) -> np.ndarray:
         """A copy in double precision, in which what is no value of its column is NaN; each from its value alone."""

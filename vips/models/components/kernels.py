@@ -5,24 +5,19 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["fill_likely", "fill_shares", "fill_sums"]
+__all__ = ["fill_likely", "fill_sums", "find_places"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_jit
-def fill_shares(scores, shares, log_totals):
-    """Rows of exp(``scores``), shape (n, K), divided by their sums, and the logarithms of these sums."""
-    for n in range(len(scores)):
-        largest, total = -np.inf, 0.0
-        for k in range(scores.shape[1]):
-            largest = max(largest, scores[n, k])
-        for k in range(scores.shape[1]):
-            shares[n, k] = np.exp(scores[n, k] - largest)
-            total += shares[n, k]
-        for k in range(scores.shape[1]):
-            shares[n, k] /= total
-        log_totals[n] = largest + np.log(total)
+def find_places(codes, levels, starts, places):
+    """Level of each code, counted over all columns; -1 for NaN, fractions and numbers that are no code of their column."""
+    for n in range(len(codes)):
+        for j in range(len(levels)):
+            code, places[n, j] = codes[n, j], -1
+            if code >= 0 and code < levels[j] and np.int64(code) == code:
+                places[n, j] = starts[j] + np.int64(code)
 
 
 @_jit

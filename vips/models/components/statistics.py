@@ -16,13 +16,12 @@ from vips._compute.rowwise import row_dots
 from vips._compute.threads import run_ranges
 from vips.models.components.kernels import fill_sums
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.statistics import Block
 
-__all__ = ["ComponentSums", "RowStatistics"]
+__all__ = ["ComponentSums"]
 
 _PIECE = 500_000  # numbers that are formed at once
 _LEAST_STEPS = 2_000  # below it, one thread
-_ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
 
 
 class ComponentSums:
@@ -89,30 +88,6 @@ class ComponentSums:
 
         run_ranges(fill, self.offsets[first : last + 1] - self.offsets[first], least_work=_LEAST_STEPS)
         return sums
-
-
-class RowStatistics(ComponentSums, RecordStatistics):
-    """Statistics of records of one row: ‖γ ⊗ t‖ is ‖γ‖ ‖t‖.
-
-    Parameters
-    ----------
-    rows, shares, places
-        As in :class:`ComponentSums`.
-    log_likelihood : ndarray of shape (n_records,)
-    """
-
-    sums_are_new = True
-
-    def __init__(self, rows, shares, places: Mapping[str, slice], log_likelihood: np.ndarray) -> None:
-        super().__init__(rows, shares, np.arange(len(rows) + 1), places)
-        self.log_likelihood = log_likelihood
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        squares = 0.0
-        for name, place in self.places.items():
-            of_block = np.ascontiguousarray(self.rows[:, place])
-            squares = squares + row_dots(of_block, of_block) / blocks[name].scale ** 2
-        return np.sqrt(row_dots(self.shares, self.shares) * squares) * _ROUNDING
 
 
 def _shaped(total: np.ndarray, place: slice) -> np.ndarray:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips.models._apart import copy_of, fit_apart
-from vips.models.mixtures.posterior import drawn_codes, marginal_counts, starts_of
+from vips.models.components.categories import Categories
 from vips.privacy import PrivacyPlan
 
 __all__ = ["ClassEvidence", "class_evidence"]
@@ -78,7 +78,7 @@ def class_evidence(model) -> ClassEvidence:
 
 def deviations(totals) -> np.ndarray:
     """Root of the mean of z² of each class, shape (n_classes,)."""
-    answers, noise_std = totals.average["answers"], totals.noise_std["answers"]
+    answers, noise_std = totals.average["cells"], totals.noise_std["cells"]
     count = np.maximum(totals.average["count"], 0.0)
     share = (count / max(count.sum(), 1e-300))[:, None]
     spread = noise_std * np.sqrt((1.0 - share) ** 2 + share**2 * (len(share) - 1))
@@ -88,11 +88,12 @@ def deviations(totals) -> np.ndarray:
 def _fit_of_noise(model, seed: int):
     """Noisy totals of a fit to generated records without classes, under as much noise for each record."""
     rng, plan, totals = np.random.default_rng(seed), model.privacy_.plan, model.noisy_totals_
-    levels, noise_std = model.posterior_.levels, totals.noise_std["answers"]
-    answers = totals.average["answers"].sum(axis=0)
-    marginals = marginal_counts(answers, noise_std * np.sqrt(model.n_components), levels)[None] + 1e-9
-    answered = np.add.reduceat(answers, starts_of(levels)[:-1]) / max(totals.average["count"].sum(), 1e-300)
-    codes, _ = drawn_codes(np.ones(1), marginals, levels, _MOST_RECORDS, rng)
+    everybody = Categories(tuple(map(len, model.categories_)), prior=1e-9)
+    answers, noise_std = totals.average["cells"].sum(axis=0), totals.noise_std["cells"]
+    marginals = everybody.bins.counts(answers, noise_std * np.sqrt(model.n_components))
+    answered = np.add.reduceat(answers, everybody.bins.starts[:-1]) / max(totals.average["count"].sum(), 1e-300)
+    posterior = everybody.posterior(np.append(0.0, marginals)[None])
+    codes = everybody.drawn(posterior, np.zeros(_MOST_RECORDS, np.int64), rng)
     codes[rng.random(codes.shape) >= answered] = -1
     statistics = model.expected_statistics(codes, model.posterior_)
     weight = float(plan.clip_weights(statistics.norms(model.blocks())).mean())

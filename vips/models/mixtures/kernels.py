@@ -1,6 +1,6 @@
 """Numba kernels of latent classes. Every row is computed by itself, in the same order of operations.
 
-``places[n, j]`` is the level that record n has in column j, counted over all columns; -1 for a missing answer.
+``places[n, j]`` is the level that record n has in column j, counted over all columns of categories; -1 for a missing answer.
 """
 
 from __future__ import annotations
@@ -8,17 +8,19 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["add_shares", "fill_norms", "find_places", "responsibilities"]
+__all__ = ["add_shares", "fill_norms", "responsibilities"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_jit
-def responsibilities(places, log_weights, log_answers, shares, log_likelihood):
-    """r_nk and log Σ_k exp(log w_k + Σ_j log θ_k,places[n, j]); ``log_answers`` has shape (n_levels, K)."""
-    row = np.empty_like(log_weights)
+def responsibilities(places, log_answers, shares, log_likelihood):
+    """r_nk, and log Σ_k exp(s_nk + Σ_j log θ_k,places[n, j]).
+
+    ``shares`` holds s, the scores of what is no answer, and then r; ``log_answers`` has shape (n_levels, K).
+    """
     for n in range(len(places)):
-        row[:] = log_weights
+        row = shares[n]
         for j in range(places.shape[1]):
             if places[n, j] >= 0:
                 of_level = log_answers[places[n, j]]
@@ -31,25 +33,15 @@ def responsibilities(places, log_weights, log_answers, shares, log_likelihood):
             row[k] = np.exp(row[k] - largest)
             total += row[k]
         for k in range(len(row)):
-            shares[n, k] = row[k] / total
+            row[k] /= total
         log_likelihood[n] = largest + np.log(total)
 
 
 @_jit
-def find_places(codes, levels, starts, places):
-    """Places of codes; -1 for NaN, fractions and numbers that are no code of their column."""
-    for n in range(len(codes)):
-        for j in range(len(levels)):
-            code, places[n, j] = codes[n, j], -1
-            if code >= 0 and code < levels[j] and np.int64(code) == code:
-                places[n, j] = starts[j] + np.int64(code)
-
-
-@_jit
-def fill_norms(places, shares, of_count, of_answer, norms):
-    """‖r_n‖ √(``of_count`` + number of answers × ``of_answer``)."""
+def fill_norms(places, shares, of_rest, of_answer, norms):
+    """‖r_n‖ √(``of_rest[n]`` + number of answers × ``of_answer``)."""
     for n in range(len(places)):
-        square, factor = 0.0, of_count
+        square, factor = 0.0, of_rest[n]
         for k in range(shares.shape[1]):
             square += shares[n, k] * shares[n, k]
         for j in range(places.shape[1]):

@@ -1,34 +1,124 @@
-"""Answers as codes: whole numbers from 0 on in every column, -1 for a missing answer. No value raises.
+"""Tables of numbers, counts and answers as numbers and codes: codes from 0 on, -1 for a missing answer. No value raises.
 
-A column is declared by the number of its codes, or by a list of its categories. A value that is no code, or not in the list,
-is a missing answer.
+A column is declared by public bounds, by a range of counts, by a list of its categories or by the number of its codes. A value
+that is none of its column is a missing cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from vips._extras import imported
-from vips.data._cell_values import as_categories
-from vips.data._columns import column, columns_of
+from vips.data._cell_values import as_categories, as_numbers
+from vips.data._columns import column, columns_of, is_frame
+from vips.models.components.categories import Categories
+from vips.models.components.component import Component
+from vips.models.components.counts import Counts
+from vips.models.components.numbers import Numbers
 
 __all__ = [
-    "LARGEST",
+    "Column",
+    "as_array",
     "as_codes",
     "as_frame",
-    "check_answerable",
+    "check_dtypes",
     "check_order_of",
-    "checked_categories",
+    "column_of_any_kind",
+    "column_of_categories",
+    "columns_declared",
     "found_categories",
     "is_range",
+    "largest_codes",
     "names_and_dtypes",
+    "places_of",
+    "values_of",
 ]
 
-LARGEST = 100_000  # categories of a column
+_LARGEST = 100_000  # categories of a column
 _NO_CATEGORIES = ("interval", "period", "decimal", "list", "struct", "binary")  # dtypes of pandas and Arrow
+
+
+class Column(NamedTuple):
+    """What a column holds: numbers within (low, high), counts of a range, or categories, a range of codes among them."""
+
+    kind: type[Component]
+    values: Sequence
+
+
+# -- declarations -----------------------------------------------------------------------------------------------
+
+
+def columns_declared(
+    argument: str, declared: object, read: Callable[[object, object], Column], example: str
+) -> list[Column]:
+    """Declared columns, each read by name or place.
+
+    Raises
+    ------
+    ValueError
+        If they are no mapping and no list, or empty.
+    """
+    is_list = isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str)
+    if not (is_list or isinstance(declared, Mapping)) or not len(declared):
+        raise ValueError(
+            f"`{argument}` must be a mapping of names of columns, or a list with one entry for each column: "
+            f"{argument}={example}, say. Got {declared!r}."
+        )
+    items = declared.items() if isinstance(declared, Mapping) else enumerate(declared)
+    return [read(name, value) for name, value in items]
+
+
+def column_of_any_kind(name: object, declared: object) -> Column:
+    """A column of numbers, counts or categories, as it is declared.
+
+    Raises
+    ------
+    ValueError
+        If it is none of them.
+    """
+    if isinstance(declared, range):
+        if declared.start != 0 or declared.step != 1 or len(declared) < 2:
+            raise ValueError(
+                f"Column {name!r} is declared as {declared!r}: write range(n), n ≥ 2, for counts up to n - 1."
+            )
+        return Column(Counts, declared)
+    if isinstance(declared, tuple):
+        ends = [float(end) for end in declared if isinstance(end, Real)]
+        if not (len(declared) == len(ends) == 2 and ends[0] > -1e100 and ends[0] + 1e-30 < ends[1] < 1e100):
+            raise ValueError(f"Column {name!r} is declared as {declared!r}: bounds of a number are a pair (low, high).")
+        return Column(Numbers, tuple(ends))
+    return column_of_categories(name, declared)
+
+
+def column_of_categories(name: object, declared: object) -> Column:
+    """A column of categories: the range of its codes for a number.
+
+    Raises
+    ------
+    ValueError
+        If they are no whole number from 1 on and no list of different strings and numbers.
+    """
+    if isinstance(declared, int | np.integer) and not isinstance(declared, bool) and 1 <= declared <= _LARGEST:
+        return Column(Categories, range(int(declared)))
+    if not isinstance(declared, list | tuple | np.ndarray) or not len(declared):  # what a file can hold
+        raise ValueError(f"Column {name!r} is declared as {declared!r}: write a list of categories, or their number.")
+    categories = [category.item() if isinstance(category, np.generic) else category for category in declared]
+    known = as_categories(categories)
+    if any(category is None for category in known):
+        raise ValueError(f"Categories of column {name!r} must be strings or finite numbers.")
+    if len(set(known)) != len(known):
+        raise ValueError(f"Column {name!r} has a category twice.")
+    return Column(Categories, categories)
+
+
+def places_of(kind: type[Component], columns: Sequence[Column]) -> tuple[int, ...]:
+    """Which columns are of that kind."""
+    return tuple(j for j, column in enumerate(columns) if column.kind is kind)
 
 
 def check_order_of(source, declared: object, argument: str) -> None:
@@ -47,28 +137,29 @@ def names_and_dtypes(X) -> tuple[list, list[str]]:
     ]
 
 
-def checked_categories(name: object, declared: object) -> list:
-    """The categories of one column: 0, 1, … for a number.
+def check_dtypes(X, names: Sequence, columns: Sequence[Column]) -> None:
+    """Refuse columns of dtypes that hold no such values: all cells would be missing.
 
     Raises
     ------
-    ValueError
-        If they are no whole number from 1 on and no list of different strings and numbers.
+    TypeError
+        From the dtypes and the declared columns alone, not from values.
     """
-    if isinstance(declared, int | np.integer) and not isinstance(declared, bool) and 1 <= declared <= LARGEST:
-        return list(range(int(declared)))
-    if not isinstance(declared, list | tuple | np.ndarray) or not len(declared):  # what a file can hold
-        raise ValueError(f"Column {name!r} is declared as {declared!r}: write a list of categories, or their number.")
-    categories = [category.item() if isinstance(category, np.generic) else category for category in declared]
-    known = as_categories(categories)
-    if any(category is None for category in known):
-        raise ValueError(f"Categories of column {name!r} must be strings or finite numbers.")
-    if len(set(known)) != len(known):
-        raise ValueError(f"Column {name!r} has a category twice.")
-    return categories
+    for name, (kind, values) in zip(names, columns, strict=True):
+        dtype = column(X, name).dtype
+        if kind is Categories:
+            _check_answerable(name, dtype, values)
+            continue
+        try:
+            _check_answerable(name, dtype, [0])
+        except TypeError:
+            raise TypeError(
+                f"Column {name!r} has dtype {dtype}, and is declared as {values!r}: no value of it would be a number. "
+                "Convert the column, or declare its categories."
+            ) from None
 
 
-def check_answerable(name: object, dtype, categories: Sequence) -> None:
+def _check_answerable(name: object, dtype, categories: Sequence) -> None:
     """Refuse a column of whose dtype no value is one of its categories: all answers would be missing.
 
     Raises
@@ -94,7 +185,9 @@ def check_answerable(name: object, dtype, categories: Sequence) -> None:
 
 def is_range(categories: Sequence) -> bool:
     """Whether the categories are the codes 0, 1, … themselves."""
-    return all(type(category) is int and category == i for i, category in enumerate(categories))
+    return isinstance(categories, range) or all(
+        type(category) is int and category == i for i, category in enumerate(categories)
+    )
 
 
 def found_categories(X) -> list[list]:
@@ -127,6 +220,37 @@ def _found(values) -> list:
     return sorted(there, key=lambda category: (isinstance(category, str), category))
 
 
+def largest_codes(X: np.ndarray) -> list[range]:
+    """Codes up to the largest of each column, for fits that are not private.
+
+    Raises
+    ------
+    ValueError
+        If a number is infinite, or neither a code nor -1 nor NaN.
+    """
+    given = X[~np.isnan(X)] if X.dtype.kind == "f" else X
+    if not ((given >= -1) & (given == np.floor(given)) & (given < _LARGEST)).all():
+        raise ValueError(
+            f"X must hold codes: whole numbers from 0 to {_LARGEST - 1:,}, or NaN or -1 for missing answers."
+        )
+    largest = np.fmax.reduce(X, axis=0, initial=0) if X.dtype.kind == "f" else X.max(axis=0, initial=0)
+    return [range(int(code) + 1) for code in largest]
+
+
+# -- values -----------------------------------------------------------------------------------------------------
+
+
+def values_of(X, names: Sequence, columns: Sequence[Column]) -> np.ndarray:
+    """Numbers, and codes with -1 for what is no category; each from its value alone."""
+    return np.column_stack([_values_of(X, *of_column) for of_column in zip(names, columns, strict=True)])
+
+
+def _values_of(X, name: object, declared: Column) -> np.ndarray:
+    if declared.kind is Categories:
+        return as_codes(X[[name]] if is_frame(X) else X[:, [name]], [declared.values])[:, 0]
+    return as_numbers(column(X, name), "number")
+
+
 def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
     """Codes of a data frame's or array's answers, each from its value alone: int32 of shape (n_records, n_columns)."""
     names = columns_of(X, range(X.shape[1]))
@@ -138,20 +262,45 @@ def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
     return codes
 
 
-def as_frame(codes: np.ndarray, names: Sequence, categories: Sequence[Sequence], dtypes: Sequence[str]):
-    """The data frame of these answers, with columns of the given dtypes."""
+def as_array(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+    """Numbers and codes; objects, if categories are no codes."""
+    answers = [(j, values) for j, (kind, values) in enumerate(columns) if kind is Categories]
+    if all(is_range(values) for _, values in answers):
+        return cells.astype(np.int64) if len(answers) == len(columns) else cells
+    table = cells.astype(object)
+    for j, values in answers:
+        table[:, j] = _categories_of(cells[:, j], values)
+    return table
+
+
+def as_frame(cells: np.ndarray, names: Sequence, columns: Sequence[Column], dtypes: Sequence[str]):
+    """The data frame of these cells, with columns of the given dtypes."""
     pd = imported("pandas", "A data frame")
 
-    columns = {}
-    for j, (name, listed, dtype) in enumerate(zip(names, categories, dtypes, strict=True)):
-        values = np.empty(len(listed), dtype=object)
-        values[:] = listed
-        if dtype == "category":
-            columns[name] = pd.Series(pd.Categorical.from_codes(codes[:, j], categories=values))
-            continue
-        columns[name] = pd.Series(values[codes[:, j]], dtype=object)
-        with suppress(
-            TypeError, ValueError, NotImplementedError
-        ):  # categories that are no values of the dtype stay objects
-            columns[name] = columns[name].astype(dtype)
-    return pd.DataFrame(columns)
+    table = {}
+    for values, name, (kind, declared), dtype in zip(cells.T, names, columns, dtypes, strict=True):
+        if kind is not Categories:
+            table[name] = _with_dtype(pd.Series(values), dtype)
+        elif dtype == "category":
+            table[name] = pd.Series(pd.Categorical.from_codes(values.astype(np.int64), categories=_objects(declared)))
+        else:
+            table[name] = _with_dtype(pd.Series(_categories_of(values, declared), dtype=object), dtype)
+    return pd.DataFrame(table)
+
+
+def _with_dtype(series, dtype: str) -> Any:
+    """A column of this dtype, rounded if numbers become whole; as it is, if it holds no values of the dtype."""
+    with suppress(TypeError, ValueError, NotImplementedError):
+        is_rounded = series.dtype == float and "int" in dtype.lower()
+        return (series.round() if is_rounded else series).astype(dtype)
+    return series
+
+
+def _categories_of(codes: np.ndarray, categories: Sequence) -> np.ndarray:
+    return _objects(categories)[codes.astype(np.int64)]
+
+
+def _objects(values: Sequence) -> np.ndarray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

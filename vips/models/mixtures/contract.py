@@ -1,0 +1,461 @@
+"""Latent classes of a table: what models of categories alone, and of numbers and counts beside them, have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vips._extras import imported
+from vips._printable import printable, strings_for_pandas
+from vips._random_state import RandomStateLike, as_generator
+from vips._validation import check_choice, check_integer, check_number, check_schedule
+from vips.data import DataSource, InMemoryData, as_source
+from vips.data._checks import check_dtype
+from vips.data._columns import as_table, columns_of, is_frame
+from vips.data._tables import from_arrow
+from vips.expfam import Dirichlet
+from vips.model import ConjugateExponentialModel
+from vips.models._clusters import Clusters
+from vips.models._denoising import posterior_mean
+from vips.models.components.categories import Categories
+from vips.models.components.columns import Columns
+from vips.models.components.component import Component, Frame
+from vips.models.components.counts import Counts
+from vips.models.components.numbers import Numbers
+from vips.models.mixtures import table
+from vips.models.mixtures.posterior import ClassPosterior
+from vips.models.mixtures.statistics import ClassStatistics, inferred
+from vips.parts import Part, last_of
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+from vips.step_size import PolynomialAveraging
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["LatentClasses"]
+
+_LEAST_PRIOR = 1e-12  # of EM
+_AVERAGING = PolynomialAveraging(power=3.0)
+_WORDS = {Numbers: "numbers within public bounds", Counts: "counts", Categories: "categories"}
+
+
+class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
+    """Base of the models of latent classes, whose columns are independent given the class."""
+
+    n_components: int
+    class_prior: float | None
+    answer_prior: float
+    inference: str
+    clip_share: float
+    unit = "one row of X"
+    name_of_score = "log likelihood"
+    ignores_labels = True
+    exact_rows = True
+    planned_steps = 60
+    tolerance = 1e-3
+    _unlisted = ("most_clip_share", "names_of_marginals", "priors")
+    argument: str  # that declares the columns
+    priors: tuple[str, ...]  # arguments
+    most_clip_share: float
+    names_of_marginals: tuple[str | None, str]  # blocks of their phase
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        check_integer("n_components", self.n_components)
+        for name in self.priors:
+            if name != "class_prior" or self.class_prior is not None:
+                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
+        most = self.most_clip_share
+        check_number("clip_share", self.clip_share, 0.0, most, f"above 0, and at most {most:g}", open_low=True)
+        check_choice("inference", self.inference, ("vb", "em"))
+        check_schedule(self.schedule, "PolynomialAveraging()")
+
+    def check_features(self) -> None:
+        """Raise ValueError if the records have another number of columns than are declared."""
+        if self.n_features_in_ != len(self._declared()):
+            raise ValueError(f"X has {self.n_features_in_} columns, but {len(self._declared())} are declared.")
+
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], ClassPosterior]:
+        """The prior, and public draws from which the classes begin."""
+        average = self.initial(rng)
+        posterior = self.to_posterior(average, dict.fromkeys(average, 0.0), None)
+        return average, replace(posterior, draws=rng.standard_normal(posterior.draws.shape))
+
+    def step_size(self, t: int) -> float:
+        """ρ of the steps t = 1, 2, … of the classes: 1 in the first. Then ``schedule(t)`` if there is one, 4/(t + 3) in a
+        private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
+        variational Bayes. A private fit of one class takes the plain average of all steps."""
+        if self.n_components == 1 and self.schedule is None and self.is_private:
+            return 1.0 / t
+        return self.scheduled(t, _AVERAGING)
+
+    def valid_records(self, records) -> np.ndarray:
+        """All of them, unless an entry of a sparse matrix is in a column that does not exist: what is no value of its column is
+        a missing cell."""
+        return super().valid_records(records) if sp.issparse(records) else np.ones(records.shape[0], dtype=bool)
+
+    def prepare(self, posterior: ClassPosterior) -> None:
+        posterior.tables(self._columns(posterior.frame))
+
+    def expected_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
+        columns, values = self._columns(posterior.frame), _dense(records)
+        return inferred(columns.rows(values), columns.places(values), posterior.tables(columns))
+
+    def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
+        """Counts in the bins of all columns, of a single class."""
+        columns, values = self._columns(), _dense(records)
+        places = columns.bins.places(columns.cells(values))
+        everybody, no_rows = np.ones((len(places), 1)), np.empty((len(places), 0))
+        return ClassStatistics(everybody, no_rows, places, columns.n_marginals, self.names_of_marginals)
+
+    def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
+        """Prior and totals. Noisy totals are denoised first."""
+        columns = self._columns(self._columns().frame if previous is None else previous.frame)
+        totals = np.hstack([average["count"][:, None], average["cells"]])
+        if noise_std["count"] > 0.0:
+            totals[:, 0] = _private_sizes(average["count"], noise_std["count"])
+            totals = columns.denoised(totals, np.full(totals.shape, noise_std["cells"]))
+        if previous is not None:
+            return self._posterior(totals, columns, previous.draws, previous.marginals)
+        draws, marginals = np.zeros((self.n_components, columns.n_means)), np.zeros(columns.n_marginals)
+        return self._posterior(totals, columns, draws, marginals)
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """Full-batch steps until the classes have settled, at most 500."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
+
+    def default_chunk_size(self) -> int:
+        return 4096
+
+    def describe(self) -> dict:
+        declared = self._declared()
+        n_columns = {words: sum(column.kind is kind for column in declared) for kind, words in _WORDS.items()}
+        columns = ", ".join(f"{n} columns of {words}" for words, n in n_columns.items() if n)
+        n_levels = sum(len(column.values) for column in declared if column.kind is Categories)
+        return {
+            "unit": self.unit,
+            "released": self.released("hence the posterior of the classes"),
+            "declared_public": (
+                f"{columns}, {n_levels} in all" if n_levels else columns,
+                "n_components, priors and all other constructor arguments",
+            ),
+        }
+
+    def bound(self, records, posterior: ClassPosterior) -> float:
+        """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
+        columns = self._columns(posterior.frame)
+        total = float(self._likelihood(_dense(records), columns, posterior).log_likelihood.sum())
+        if self.inference == "em":
+            return total
+        prior = Dirichlet(np.full(self.n_components, self._class_prior()))
+        return total - float(posterior.weights.kl(prior)) - columns.divergence(posterior.parts())
+
+    # -- comparisons --------------------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Shares of the classes, and answers, column by column."""
+        if not isinstance(posterior, ClassPosterior):
+            return super().posterior_parts(posterior)
+        classes = [f"class {k}" for k in range(len(posterior.draws))]
+        parts = [Part("weights", posterior.weights, partial(last_of, classes), classes)]
+        for (name, categories), answers in zip(self._categories(), posterior.answers, strict=True):
+            words = [str(category) for category in categories]
+            parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
+        return parts
+
+    def in_order(self, posterior: ClassPosterior, order: np.ndarray) -> ClassPosterior:
+        return posterior.in_order(order)
+
+    # -- methods for users --------------------------------------------------------------------------------------
+
+    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[Any, np.ndarray]:
+        """Synthetic records of the model at the means of the posterior; from a private fit, as private as the fit.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, Generator, RandomState or None
+
+        Returns
+        -------
+        X : data frame, or ndarray of shape (n_samples, n_features_in_)
+            What was fitted: a data frame of pandas with the same names, dtypes and categories, or numbers and codes. No cell is
+            missing, and numbers are within their bounds.
+        component : ndarray of shape (n_samples,)
+            Class of each record.
+        """
+        check_is_fitted(self)
+        check_integer("n_samples", n_samples, 0)
+        rng, posterior, declared = as_generator(random_state), self.posterior_, self._declared()
+        component = rng.choice(self.n_components, n_samples, p=self.weights_)
+        cells = self._columns(posterior.frame).drawn(posterior.parts(), component, rng)
+        if hasattr(self, "column_dtypes_"):
+            return table.as_frame(cells, self.column_names_, declared, self.column_dtypes_), component
+        return table.as_array(cells, declared), component
+
+    def class_profiles(self) -> pd.DataFrame:
+        """Probabilities of the answers in each class, as a data frame: columns and categories by classes."""
+        pd = imported("pandas", "class_profiles()")
+
+        check_is_fitted(self)
+        index = pd.MultiIndex.from_tuples(self._pairs(), names=["column", "category"])
+        return pd.DataFrame(self.components_.T, index=index)
+
+    def summary(self, n_answers: int = 3) -> pd.DataFrame:
+        """A table of the classes, the largest first.
+
+        Parameters
+        ----------
+        n_answers : int
+            Number of answers that are named for each class.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each class, by its number. "share". Of fits with noise, "noise": the standard deviation of the share
+            by the noise alone. Where ``evidence()`` tells, "label": whether the class is real. "mean" and "std" of each number,
+            and "mean" of each count, in the columns' units. "typical answers": those that tell the class from everybody, ranked
+            by p log(p / overall), each with its probability p in the class and, in brackets, over all classes. There is no
+            interval of a share: who is in which class is uncertain, too, and records that are surely in one class are clipped
+            more.
+
+        Raises
+        ------
+        ValueError
+            If ``n_answers`` is not a positive integer.
+        """
+        pd = imported("pandas", "summary()")
+
+        check_is_fitted(self, "posterior_")
+        check_integer("n_answers", n_answers)
+        n_classes, columns = len(self.weights_), {"share": self.weights_}
+        if hasattr(self, "noisy_totals_"):
+            total = max(float(self.posterior_.weights.concentration.sum()), 1.0)
+            columns["noise"] = np.full(n_classes, self.noisy_totals_.noise_std["count"] / total)
+        labels = self._labels()
+        columns |= ({} if labels is None else {"label": labels}) | self._moments()
+        if self.posterior_.answers:
+            columns["typical answers"] = strings_for_pandas([self._typical(k, n_answers) for k in range(n_classes)])
+        return pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class")).iloc[self._by_size()]
+
+    def plot_profiles(self, columns: Sequence[str] | None = None, *, ax: Axes | None = None) -> Axes:
+        """A picture of the classes: a column for each, the largest first, and a row for each answer, darker if more probable.
+
+        Titles of classes give their share, and where ``evidence()`` tells, whether they are real.
+
+        Parameters
+        ----------
+        columns : sequence of names, optional
+            Columns of categories. None: all.
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        ValueError
+            If a column does not exist.
+        """
+        from vips.models.mixtures.plot import plot_profiles
+
+        check_is_fitted(self, "posterior_")
+        names, pairs = {name for name, _ in self._categories()}, self._pairs()
+        shown = names if columns is None else set(map(str, columns))
+        if not shown or shown - names:
+            raise ValueError(f"`columns` must name columns of categories of the model, got {columns!r}.")
+        rows = [v for v, (name, _) in enumerate(pairs) if name in shown]
+        order, labels = self._by_size(), self._labels()
+        titles = [f"{k}: {100.0 * self.weights_[k]:.3g} %" + (f"\n{labels[k]}" if labels else "") for k in order]
+        return plot_profiles(self.components_[np.ix_(order, rows)], [pairs[v] for v in rows], titles, ax)
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """Shares of the classes, shape (n_components,)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.weights.mean
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Probabilities of the answers in each class, shape (n_components, n_levels)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.profiles
+
+    def column_names(self) -> list[str]:
+        """Names of the columns, or x0, x1, … where there are none."""
+        names = getattr(self, "column_names_", None)
+        return super().column_names() if names is None else [str(name) for name in names]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # -- columns ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _declared(self) -> list[table.Column]:
+        """What each column of the table holds."""
+
+    def _numeric_parts(self, frame: Frame | None, limit: float) -> list[tuple[Component, tuple[int, ...]]]:
+        """Columns of numbers and of counts, and their places; by default there are none."""
+        return []
+
+    def _columns(self, frame: Frame | None = None, limit: float | None = None) -> Columns:
+        """All columns: numbers, counts, categories. ``frame`` is that of numbers and counts."""
+        parts, declared = self._numeric_parts(frame, limit), self._declared()
+        places = table.places_of(Categories, declared)
+        if places:
+            prior = 0.0 if self.inference == "em" else float(self.answer_prior)
+            parts.append((Categories(tuple(len(declared[j].values) for j in places), prior), places))
+        return Columns(*zip(*parts, strict=True))
+
+    def _categories(self) -> list[tuple[str, Sequence]]:
+        """Names and categories of the columns that have some."""
+        columns = zip(self.column_names(), self._declared(), strict=True)
+        return [(name, column.values) for name, column in columns if column.kind is Categories]
+
+    def _pairs(self) -> list[tuple[str, object]]:
+        """Column and category of each level."""
+        return [(name, category) for name, listed in self._categories() for category in listed]
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def _labels(self) -> list[str] | None:
+        """Whether each class is real, if that is known."""
+        return None
+
+    def _moments(self) -> dict[str, np.ndarray]:
+        """Means and standard deviations of numbers and counts, by the names of the summary."""
+        return {}
+
+    def _by_size(self) -> np.ndarray:
+        return np.argsort(-self.weights_, kind="stable")
+
+    def _typical(self, k: int, n: int) -> str:
+        overall, probabilities = self.weights_ @ self.components_, self.components_[k]
+        gain = probabilities * np.log(np.maximum(probabilities, 1e-300) / np.maximum(overall, 1e-300))
+        pairs = self._pairs()
+        best = [v for v in np.argsort(-gain, kind="stable")[:n] if gain[v] > 0.0]
+        answers = (f"{pairs[v][0]} = {pairs[v][1]} {probabilities[v]:.2f} ({overall[v]:.2f})" for v in best)
+        return "; ".join(map(printable, answers))
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def _blocks_of_classes(self) -> dict[str, Block]:
+        return {"count": Block((self.n_components,)), "cells": Block((self.n_components, self._columns().width))}
+
+    def _posterior(self, totals: np.ndarray, columns: Columns, draws, marginals) -> ClassPosterior:
+        of_kind = {
+            type(part): posterior for part, posterior in zip(columns.parts, columns.posterior(totals), strict=True)
+        }
+        return ClassPosterior(
+            Dirichlet(self._class_prior() + np.maximum(totals[:, 0], 0.0)),
+            of_kind.get(Numbers),
+            of_kind.get(Counts),
+            of_kind.get(Categories, ()),
+            columns.frame,
+            draws,
+            marginals,
+            self.is_private or self.inference == "em",
+        )
+
+    def _class_prior(self) -> float:
+        if self.inference == "em":
+            return _LEAST_PRIOR
+        return 1.0 / self.n_components if self.class_prior is None else float(self.class_prior)
+
+    def _likelihood(self, values: np.ndarray, columns: Columns, posterior: ClassPosterior) -> ClassStatistics:
+        """Statistics of records, whose log likelihood is whole."""
+        statistics = inferred(columns.rows(values), columns.places(values), posterior.tables(columns))
+        if posterior.counts is not None:
+            statistics.log_likelihood += columns.log_base(columns.cells(values))
+        return statistics
+
+    # -- tables -------------------------------------------------------------------------------------------------
+
+    def _inferred(self, X) -> ClassStatistics:
+        check_is_fitted(self)
+        return self._inferred_from(self._values(X, reset=False))
+
+    def _inferred_from(self, records) -> ClassStatistics:
+        """At the means of the posterior."""
+        posterior = replace(self.posterior_, plug_in=True)
+        return self._likelihood(_dense(records), self._columns(posterior.frame, limit=np.inf), posterior)
+
+    def _takes_codes(self) -> bool:
+        """Whether the categories of all columns are codes."""
+        return all(column.kind is not Categories or table.is_range(column.values) for column in self._declared())
+
+    def _remember_categories(self, X) -> None:
+        """Those of the records, before a fit; by default they are declared."""
+
+    def _data(self, X, y) -> DataSource:
+        X, declared = from_arrow(X), getattr(self, self.argument)
+        source = as_source(X, None)
+        if source is not None and not isinstance(source, InMemoryData):
+            if declared is None or not self._takes_codes():
+                raise TypeError(
+                    f"A {type(source).__name__} holds numbers and codes: declare the number of codes of each column of "
+                    f"categories in `{self.argument}`, as in [3, 2, 5]."
+                )
+            table.check_order_of(source, declared, self.argument)
+        return super()._data(X, None)
+
+    def _checked_arrays(self, X, y) -> InMemoryData:
+        return InMemoryData(self._values(X, reset=True))
+
+    def _values(self, X, reset: bool) -> np.ndarray:
+        """Numbers and codes of a table. A private fit reads no value before, and none raises."""
+        X, by_name = from_arrow(X), getattr(self, self.argument)
+        if isinstance(X, DataSource):
+            return self._validated(X)  # raises
+        if is_frame(X) and not hasattr(X, "iloc"):
+            raise TypeError(f"{type(self).__name__} needs a table in memory, got {type(X).__name__}.")
+        if not is_frame(X) and not (reset and self.is_private):
+            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        X = as_table(X)
+        names = columns_of(X, by_name if isinstance(by_name, Mapping) else range(X.shape[1]))
+        X = X[names] if is_frame(X) else X
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        holds_numbers = not is_frame(X) and X.dtype.kind not in "OUT"
+        if holds_numbers:
+            check_dtype(X, "X")
+        if reset:
+            self._remember_categories(X)
+            self.check_features()
+            table.check_dtypes(X, names, self._declared())
+            if is_frame(X):
+                self.column_names_, self.column_dtypes_ = table.names_and_dtypes(X)
+        return X if holds_numbers and self._takes_codes() else table.values_of(X, names, self._declared())
+
+
+def _dense(records) -> np.ndarray:
+    return sp.csr_array(records).toarray() if sp.issparse(records) else np.asarray(records)
+
+
+def _private_sizes(count: np.ndarray, noise_std: float) -> np.ndarray:
+    """Posterior means of noisy counts of the classes."""
+    even = max(count.sum(), noise_std * np.sqrt(len(count))) / len(count)
+    return posterior_mean(count[None], np.full((1, len(count)), noise_std), np.full((1, len(count)), even))[0]
+
+
+def _answer(name: str, words: list[str], index: tuple[int, ...]) -> str:
+    return f"class {index[0]}: {name} = {words[index[1]]}"

@@ -1,0 +1,119 @@
+"""Expected statistics of records of latent classes, never formed per record.
+
+With responsibilities r, the statistics t of a record's numbers and counts, and the indicators e of its a answers:
+
+=========  ==================  =========================  ===========================
+block      shape               statistic                  norm
+=========  ==================  =========================  ===========================
+count      (K,)                r                          ‖r‖
+cells      (K, width)          r (t, e)ᵀ                  ‖r‖ √(‖t‖² + a)
+=========  ==================  =========================  ===========================
+
+Other phases sum the same of a single class, or of means in place of r.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from vips._compute.rowwise import row_dots, rowwise_product
+from vips.models.components.statistics import ComponentSums
+from vips.models.mixtures import kernels
+from vips.privacy import Lattice
+from vips.statistics import Block, RecordStatistics
+
+__all__ = ["ClassStatistics", "Tables", "inferred"]
+
+_ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
+
+
+class Tables(NamedTuple):
+    """Logarithms for the E-step, of shape (K,), (width of t, K) and (n_levels, K)."""
+
+    constants: np.ndarray
+    of_rows: np.ndarray
+    of_answers: np.ndarray
+
+
+class ClassStatistics(RecordStatistics):
+    """Statistics of a chunk of records.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n_records, K)
+        r.
+    rows : ndarray of shape (n_records, width of t)
+        t; finite.
+    places : ndarray of int32, shape (n_records, n_columns)
+        Level of each answer, counted over all columns of categories; -1 if it is missing.
+    n_levels : int
+        Of all these columns.
+    names : pair of str
+        Of the two blocks; None for a block that is not summed.
+    log_likelihood : ndarray of shape (n_records,), optional
+        Of each record, less what all classes share.
+    """
+
+    sums_are_new = True
+
+    def __init__(
+        self,
+        shares: np.ndarray,
+        rows: np.ndarray,
+        places: np.ndarray,
+        n_levels: int,
+        names: tuple[str | None, str] = ("count", "cells"),
+        log_likelihood: np.ndarray | None = None,
+    ) -> None:
+        self.shares, self.log_likelihood = shares, log_likelihood
+        self._rows, self._places, self._n_levels, self._names = rows, places, n_levels, names
+        self._sums = ComponentSums(rows, shares, np.arange(len(rows) + 1), {names[1]: slice(None)})
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        of_count, of_cell = (0.0 if name is None else blocks[name].scale ** -2.0 for name in self._names)
+        of_rest, norms = of_count + of_cell * row_dots(self._rows, self._rows), np.empty(len(self._rows))
+        kernels.fill_norms(self._places, self.shares, of_rest, of_cell, norms)
+        return norms * _ROUNDING
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        of_rows = self._sums.weighted_sum(weights) if self._rows.shape[1] else {}
+        return self._joined(of_rows, *self._added(np.asarray(weights, np.float64), self.shares))
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        """A record has the same shares at all its answers: they are rounded once."""
+        weighted = np.where(weights[:, None] != 0.0, weights[:, None] * self.shares, 0.0)
+        once, (of_count, of_cells) = np.ones(len(weighted), np.int64), self._names
+        answers = self._added(once, lattice.rounded(weighted, replace(blocks[of_cells], symmetric=False)))[1]
+        count = answers[:0] if of_count is None else lattice.rounded(weighted, blocks[of_count]).sum(axis=0)
+        of_rows, shape = {}, (self.shares.shape[1], self._rows.shape[1])
+        if shape[1]:
+            block = replace(blocks[of_cells], shape=shape)
+            of_rows = self._sums.rounded_sum(weights, {of_cells: block}, lattice)
+        return self._joined(of_rows, count, answers)
+
+    def _added(self, weights: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Counts of the classes, and of their answers."""
+        n_classes = shares.shape[1]
+        count, total = np.zeros(n_classes, shares.dtype), np.zeros((self._n_levels, n_classes), shares.dtype)
+        kernels.add_shares(self._places, weights, shares, count, total)
+        return count, np.ascontiguousarray(total.T)
+
+    def _joined(
+        self, of_rows: Mapping[str, np.ndarray], count: np.ndarray, answers: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        of_count, of_cells = self._names
+        cells = np.hstack([*of_rows.values(), answers])
+        return ({} if of_count is None else {of_count: count}) | {of_cells: cells}
+
+
+def inferred(rows: np.ndarray, places: np.ndarray, tables: Tables) -> ClassStatistics:
+    """Statistics of records at the posterior that these tables are of."""
+    shares, log_likelihood = np.repeat(tables.constants[None], len(rows), axis=0), np.empty(len(rows))
+    if rows.shape[1]:
+        shares += rowwise_product(rows, tables.of_rows)
+    kernels.responsibilities(places, tables.of_answers, shares, log_likelihood)
+    return ClassStatistics(shares, rows, places, len(tables.of_answers), log_likelihood=log_likelihood)
