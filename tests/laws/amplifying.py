@@ -22,8 +22,6 @@ from vips import (
     SigmoidBeliefNetwork,
 )
 from vips.expfam import Dirichlet
-from vips.models.components.component import Frame
-from vips.models.mixtures.posterior import ClassPosterior
 from vips.models.topics.statistics import TopicPosterior
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
@@ -137,8 +135,9 @@ def classes():
     model = LatentClassAnalysis(7, categories=levels, privacy=PLAN)
     model.n_features_in_ = len(levels)
     rng = np.random.default_rng(0)
-    alike = 2.0 + 1e-6 * rng.random((7, sum(levels)))
-    posterior = ClassPosterior(Dirichlet(np.ones(7)), alike, tuple(levels), np.zeros(alike.shape), 2, True)
+    answers = tuple(Dirichlet(2.0 + 1e-6 * rng.random((7, n_levels))) for n_levels in levels)
+    _, posterior = model.start(rng)
+    posterior = replace(posterior, weights=Dirichlet(np.ones(7)), answers=answers)
     return model, rng.integers(-1, 3, (LARGEST, len(levels))), posterior
 
 

@@ -39,7 +39,10 @@ WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
     "Dirichlet": {"concentration"},
     "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
-    "ClassPosterior": {"weights", "concentration", "levels", "start", "has_begun", "plug_in"},
+    "ClassPosterior": {
+        "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
+        "answers", "levels", "centre", "scale", "draws", "marginals", "plug_in",
+    },
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DynamicsPosterior": {
@@ -58,10 +61,6 @@ WRITTEN = {
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
     )},
     "PoissonPosterior": {"start", "moves", "plug_in", "rates_shape", "rates_rate", "seed", "centre", "scale"},
-    "MixedPosterior": {
-        "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
-        "answers", "levels", "centre", "scale", "draws", "marginals", "plug_in",
-    },
     "FactorialPosterior": {
         "start", "moves", "step", "plug_in", "mean", "spread", "scale", "dof", "centre", "whitening",
     },
@@ -89,9 +88,8 @@ HELD = {
     "SwitchingPosterior": {"dynamics"},
     "GaussianChainPosterior": {"chain", "gaussians", "tables"},
     "SymbolPosterior": {"chain", "contexts", "tables"},
-    "ClassPosterior": {"_tables"},
+    "ClassPosterior": {"numbers", "counts", "frame", "_tables"},
     "PoissonPosterior": {"chain", "rates", "frame"},
-    "MixedPosterior": {"numbers", "counts", "frame"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "DynamicsPosterior": {"dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov", "aware"},

@@ -215,8 +215,8 @@ def answers_by_blas(patch):
     from vips.models.mixtures import kernels
 
     original = kernels.responsibilities
-    patch.setattr(kernels, "responsibilities", lambda places, weights, answers, *rest: original(
-        places, weights, answers * (1.0 + 2.0 * np.finfo(float).eps * (len(places) > 75)), *rest
+    patch.setattr(kernels, "responsibilities", lambda places, answers, *rest: original(
+        places, answers * (1.0 + 2.0 * np.finfo(float).eps * (len(places) > 75)), *rest
     ))  # fmt: skip
 
 

@@ -17,10 +17,11 @@ from vips.data import OpenPartition, Sequences
 from vips.execution import partitions
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
-from vips.models.components.statistics import ComponentSums, RowStatistics
+from vips.models.components.statistics import ComponentSums
 from vips.models.markov import gaussian_contract, poisson
 from vips.models.markov.gaussian_statistics import GaussianSums
 from vips.models.markov.statistics import SequenceStatistics
+from vips.models.mixtures.statistics import ClassStatistics
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -148,16 +149,16 @@ def sums_are_shorter(patch):
     patch.setattr(ComponentSums, "squares", lambda self, blocks: 0.8 * original(self, blocks))
 
 
-def norms_of_rows_without(name):
+def norms_of_classes_without(name):
     def mutant(patch):
-        original = RowStatistics.norms
+        original = ClassStatistics.norms
         patch.setattr(
-            RowStatistics,
+            ClassStatistics,
             "norms",
             lambda self, blocks: original(self, dict(blocks) | {name: replace(blocks[name], scale=1e9)}),
         )
 
-    mutant.__name__ = f"norms_of_rows_without_{name}"
+    mutant.__name__ = f"norms_of_classes_without_{name}"
     return mutant
 
 
@@ -165,10 +166,10 @@ def shares_are_taken_for_sure(patch):
     """The norm of a row is that of its statistics, over the number of components."""
 
     def norms(self, blocks):
-        return RowStatistics.norms.original(self, blocks) / self.shares.shape[1]
+        return ClassStatistics.norms.original(self, blocks) / self.shares.shape[1]
 
-    norms.original = RowStatistics.norms
-    patch.setattr(RowStatistics, "norms", norms)
+    norms.original = ClassStatistics.norms
+    patch.setattr(ClassStatistics, "norms", norms)
 
 
 def numbers_are_centred_by_chunks(patch):
@@ -235,8 +236,8 @@ MUTANTS = [
         "poisson chain",
         "something besides the noisy totals",
     ),
-    (norms_of_rows_without("count"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
-    (norms_of_rows_without("cells"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
+    (norms_of_classes_without("count"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
+    (norms_of_classes_without("cells"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
     (shares_are_taken_for_sure, "norms_are_joint_and_never_too_small", "mixed classes", "a norm is smaller"),
     (numbers_are_centred_by_chunks, "records_do_not_see_each_other", "mixed classes", "another one in company"),
     (components_are_rounded_after_the_sum, "hardened_sums_are_exact", "mixed classes", "a sum depends on the chunks"),

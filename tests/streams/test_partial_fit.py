@@ -99,7 +99,7 @@ def test_classes_without_noise_are_streaming_expectation_maximisation():
             shares /= shares.sum(axis=0)
             total = 0.9 * total + np.einsum("kn,njl->kjl", shares, part[:, :, None] == [0, 1]).reshape(2, 12)
         model.partial_fit(part)
-        np.testing.assert_allclose(model.noisy_totals_.average["answers"], total, rtol=1e-9)
+        np.testing.assert_allclose(model.noisy_totals_.average["cells"], total, rtol=1e-9)
     with pytest.raises(ValueError, match="categories"):
         LatentClassAnalysis(2, privacy=without_noise()).partial_fit(ANSWERS[:5])
 

@@ -28,7 +28,7 @@ def table(kind, n, seed=0, missing=0.2):
     rng = np.random.default_rng(seed)
     if kind is MIXED:
         values = np.empty((n, 6))
-        for part, places in zip(kind.parts, kind.places, strict=True):
+        for part, places in zip(kind.parts, kind.columns, strict=True):
             values[:, list(places)] = table(part, n, seed, missing)
         return values
     draws = {
@@ -245,7 +245,7 @@ def test_components_begin_around_the_marginals(kind):
 def test_draws_are_those_of_the_posterior(kind):
     posterior, rng = kind.posterior(totals_of(kind, 5_000)), np.random.default_rng(2)
     drawn = kind.drawn(posterior, np.full(20_000, 1), rng)
-    parts, ends = (kind.parts, kind.places) if kind is MIXED else ((kind,), (tuple(range(kind.n_columns)),))
+    parts, ends = (kind.parts, kind.columns) if kind is MIXED else ((kind,), (tuple(range(kind.n_columns)),))
     of_parts = posterior if kind is MIXED else (posterior,)
     for part, places, of_part in zip(parts, ends, of_parts, strict=True):
         for i, j in enumerate(places):

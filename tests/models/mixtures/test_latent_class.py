@@ -11,11 +11,11 @@ from scipy.special import gammaln, logsumexp
 from tests.models.mixtures.tables import LEVELS, answers, by_column, one_hot, textbook_step
 from tests.steps import phase_of
 from vips import LatentClassAnalysis, PrivacyPlan
-from vips.models.mixtures import class_statistics, kernels
-from vips.models.mixtures.class_statistics import ClassStatistics
+from vips.models.mixtures import kernels, statistics
+from vips.models.mixtures.statistics import ClassStatistics
 from vips.persistence.checkpoint import restore_posterior
 from vips.privacy import Lattice
-from vips.statistics import DenseStatistics
+from vips.statistics import Block, DenseStatistics
 
 CODES = answers(300)
 
@@ -108,25 +108,24 @@ def test_classes_are_recovered_with_and_without_noise():
 # -- statistics -------------------------------------------------------------------------------------------------
 
 
-def both_statistics(codes, seed=0):
-    """Statistics of records, never formed, and formed one by one."""
+def both_statistics(codes, n_numbers=0):
+    """Statistics of records, never formed, and formed one by one; beside numbers, if there are any."""
     model = fitted(6)
-    model.n_features_in_ = len(LEVELS)
-    places = model._places(codes)
-    found = ClassStatistics(places, *model.posterior_.tables())
-    shares, indicators = found.shares, one_hot(codes)
-    formed = DenseStatistics({"count": shares, "answers": shares[:, :, None] * indicators[:, None, :]})
-    return model, found, formed
+    found = model.expected_statistics(codes, model.posterior_)
+    rows = np.random.default_rng(0).normal(size=(len(codes), n_numbers))
+    if n_numbers:
+        found = ClassStatistics(found.shares, rows, model._columns().places(codes), sum(LEVELS))
+    formed = found.shares[:, :, None] * np.hstack([rows, one_hot(codes)])[:, None, :]
+    return model, found, DenseStatistics({"count": found.shares, "cells": formed})
 
 
-def check_statistics():
+def check_statistics(n_numbers=0):
     codes = answers(50, seed=3, missing=0.3)
     codes[7] = -1  # a record without an answer
-    model, found, formed = both_statistics(codes)
-    blocks = phase_of(model, "classes").blocks
-    blocks = {name: type(block)(block.shape, scale=3.0 - i) for i, (name, block) in enumerate(blocks.items())}
-    weights, table = model.posterior_.tables()
-    joint = weights + one_hot(codes) @ table
+    model, found, formed = both_statistics(codes, n_numbers)
+    blocks = {"count": Block((3,), scale=3.0), "cells": Block((3, n_numbers + sum(LEVELS)), scale=2.0)}
+    constants, _, table = model.posterior_.tables(model._columns())
+    joint = constants + one_hot(codes) @ table
     expected = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
     assert np.allclose(found.shares, expected, rtol=1e-10, atol=1e-14), "responsibilities differ"
     assert np.allclose(found.norms(blocks), formed.norms(blocks), rtol=1e-8), "norms differ"
@@ -141,16 +140,29 @@ def check_statistics():
             assert np.allclose(one[name], other[name], rtol=1e-10, atol=1e-10), f"sums of {name} differ"
 
 
-def test_statistics_are_those_of_records_formed_one_by_one():
-    check_statistics()
+@pytest.mark.parametrize("n_numbers", [0, 3])
+def test_statistics_are_those_of_records_formed_one_by_one(n_numbers):
+    check_statistics(n_numbers)
+
+
+def test_products_of_means_are_a_symmetric_block():
+    means, blocks = np.random.default_rng(0).normal(size=(30, 4)), {"moments": Block((4, 4), symmetric=True, scale=2.0)}
+    found = ClassStatistics(means, means, np.empty((30, 0), np.int32), 0, (None, "moments"))
+    formed = DenseStatistics({"moments": means[:, :, None] * means[:, None, :]})
+    weights, lattice = np.linspace(0.0, 1.0, 30), Lattice(1e-3, 1024)
+    np.testing.assert_allclose(found.norms(blocks), formed.norms(blocks), rtol=1e-8)
+    np.testing.assert_allclose(found.weighted_sum(weights)["moments"], formed.weighted_sum(weights)["moments"])
+    rounded = (sums.rounded_sum(weights, blocks, lattice)["moments"] for sums in (found, formed))
+    np.testing.assert_array_equal(*rounded)
 
 
 def norm_without_count(patch):
     original = ClassStatistics.norms
 
     def norms(self, blocks):
-        answered = (self._places >= 0).sum(axis=1) / blocks[self._names[1]].scale ** 2
-        whole = answered + 1.0 / blocks[self._names[0]].scale ** 2
+        of_count, of_cells = self._names
+        answered = (self._places >= 0).sum(axis=1) / blocks[of_cells].scale ** 2
+        whole = answered + 1.0 / blocks[of_count].scale ** 2
         return original(self, blocks) * np.sqrt(answered / whole)
 
     patch.setattr(ClassStatistics, "norms", norms)
@@ -163,25 +175,26 @@ def missing_answers_counted(patch):
 
 def e_step_reads_the_record_before(patch):
     original = kernels.responsibilities
-    patch.setattr(
-        class_statistics.kernels,
-        "responsibilities",
-        lambda places, *tables_and_results: original(np.roll(places, 1, axis=0), *tables_and_results),
-    )
+    patch.setattr(kernels, "responsibilities", lambda places, *rest: original(np.roll(places, 1, axis=0), *rest))
+
+
+def norm_without_numbers(patch):
+    patch.setattr(statistics, "row_dots", lambda rows, others: np.zeros(len(rows)))
 
 
 @pytest.mark.parametrize(
     ("mutant", "says"),
     [
         (norm_without_count, "norms differ"),
-        (missing_answers_counted, "sums of answers differ"),
+        (missing_answers_counted, "sums of cells differ"),
+        (norm_without_numbers, "norms differ"),
         (e_step_reads_the_record_before, "responsibilities differ"),
     ],
 )
 def test_mutants_are_noticed(mutant, says, monkeypatch):
     mutant(monkeypatch)
     with pytest.raises(AssertionError, match=says):
-        check_statistics()
+        check_statistics(n_numbers=2 if mutant is norm_without_numbers else 0)
 
 
 def test_no_record_is_longer_than_the_largest_norm():
@@ -193,13 +206,13 @@ def test_no_record_is_longer_than_the_largest_norm():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("start", np.inf), ("start", 1e300), ("has_begun", 1), ("plug_in", 1.0), ("levels", 3.0), ("levels", 3),
-        ("weights", 0.0), ("concentration", np.nan),
+        ("draws", np.inf), ("draws", 1e300), ("marginals", np.nan), ("plug_in", 1.0), ("levels", 3.0), ("levels", 3),
+        ("weights", 0.0), ("answers", np.nan),
     ],
 )  # fmt: skip
 def test_forged_posteriors_are_refused(name, value):
     posterior = fitted(2).posterior_
     arrays = posterior.to_arrays()
-    assert restore_posterior(posterior, arrays).has_begun == posterior.has_begun
+    np.testing.assert_array_equal(restore_posterior(posterior, arrays).concentration, posterior.concentration)
     with pytest.raises(ValueError, match=r"the posterior's|concentration"):
         restore_posterior(posterior, arrays | {name: np.full(arrays[name].shape, value)})

@@ -66,7 +66,11 @@ def test_without_privacy_categories_are_those_that_occur():
     of_codes = LatentClassAnalysis(2, random_state=0, privacy=PrivacyPlan.non_private(n_steps=5)).fit(codes)
     np.testing.assert_array_equal(found.posterior_.concentration, of_codes.posterior_.concentration)
     as_floats = np.where(codes < 0, np.nan, codes)
-    assert LatentClassAnalysis(2, random_state=0).fit(as_floats).categories_ == of_codes.categories_
+    assert (
+        LatentClassAnalysis(2, random_state=0).fit(as_floats).categories_
+        == of_codes.categories_
+        == list(map(range, LEVELS))
+    )
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,8 @@ def test_categories_alone_are_latent_classes(inference):
     for ours, theirs in zip(arrays(end), (weights, tables), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8)
     peer = vips.LatentClassAnalysis(K, categories=list(LEVELS), inference=inference, privacy=every(1)).fit(codes)
-    starts = np.cumsum([0, *LEVELS])
-    peer.posterior_ = replace(peer.posterior_, weights=Dirichlet(weights), concentration=tables)
-    assert starts[-1] == tables.shape[1]
+    answers_of_columns = tuple(map(Dirichlet, np.split(tables, np.cumsum(LEVELS)[:-1], axis=1)))
+    peer.posterior_ = replace(peer.posterior_, weights=Dirichlet(weights), answers=answers_of_columns)
     np.testing.assert_allclose(end.score_samples(codes), peer.score_samples(codes), rtol=1e-8)
     np.testing.assert_allclose(end.predict_proba(codes), peer.predict_proba(codes), atol=1e-9)
 
@@ -235,8 +234,8 @@ def test_a_far_number_counts_no_more_than_one_at_the_limit_in_a_private_fit():
     )
     model.n_features_in_ = 2
     _, posterior = model.start(np.random.default_rng(0))
-    marginals = np.zeros(sum(model._columns().bins.sizes))
-    marginals[:2] = 500.0  # all numbers below 63
+    marginals = np.zeros((1, model._columns().n_marginals))
+    marginals[0, :2] = 500.0  # all numbers below 63
     posterior = model._classes_of_marginals({"marginals": marginals}, {"marginals": 0.0}, posterior)
     statistics = model.expected_statistics(np.array([[1000.0, 1.0], [300.0, 1.0], [30.0, 1.0]]), posterior)
     norms = statistics.norms(model._blocks_of_classes())

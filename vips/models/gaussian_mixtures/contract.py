@@ -12,10 +12,12 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import DensityMixin
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.model import ConjugateExponentialModel
+from vips.models._clusters import Clusters
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
@@ -38,10 +40,11 @@ _CHUNK = 200_000  # numbers: they stay in the cache
 _FIRST_TAIL = 8.0
 
 
-class GaussianMixtureModel(ConjugateExponentialModel):
+class GaussianMixtureModel(Clusters, DensityMixin, ConjugateExponentialModel):
     """The methods that the engine calls. :class:`~vips.BayesianGaussianMixture` documents the arguments."""
 
     unit = "one row of X"
+    name_of_score = "log density"
     ignores_labels = True
     exact_rows = True
     exact_noise = ("count",)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import numpy as np
-from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._extras import imported
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
-from vips.models._clusters import Clusters
+from vips.expfam import Dirichlet
 from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
-from vips.models.gaussian_mixtures.parts import mixture_parts
-from vips.models.gaussian_mixtures.reading import ReadableMixture
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
-from vips.parts import Part
+from vips.parts import Part, last_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["BayesianGaussianMixture"]
 
+_LEAST = 1e-300  # of a share
+_HIDDEN = 3.0  # counts below this many noise standard deviations are treated as zero
 
-class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianMixtureModel):
+
+class BayesianGaussianMixture(GaussianMixtureModel):
     """Mixture of Gaussian or Student-t components, fitted by (private) variational Bayes or EM.
 
     Parameters
@@ -52,7 +60,7 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
         Public bound on the L2 norm of a row; longer rows are scaled down to it. Required by a private fit. The origin should be
         near the middle of the records.
     privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit: 100 + K steps with all records.
+        None is a non-private fit, until it has settled.
     schedule : RobbinsMonro, callable or None
         Step sizes after the components were found; see :meth:`step_size`.
     on_invalid : {"drop", "raise"}
@@ -96,8 +104,6 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     (3, 2)
     """
 
-    name_of_score = "log density"
-
     # -- methods for users --------------------------------------------------------------------------------------
 
     def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
@@ -127,6 +133,68 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
             rows = component == k
             X[rows] += noise[rows] @ factor.T if len(factor) == X.shape[1] else noise[rows] * factor[0]
         return X, component
+
+    @property
+    def n_components_effective_(self) -> int:
+        """Number of components with records: whose count is at least 1, and in a private fit stands out from its noise."""
+        return int(self._has_records().sum())
+
+    def summary(self) -> pd.DataFrame:
+        """The components, the largest first.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each component: its share; whether it has records, or may be noise; mean and standard deviation of each
+            column.
+        """
+        pd = imported("pandas", "summary()")
+
+        check_is_fitted(self, "posterior_")
+        order = np.argsort(-self.weights_, kind="stable")
+        table = {
+            "share": self.weights_[order],
+            "records": np.where(self._has_records(), "yes", "none, or hidden by noise")[order],
+        }
+        deviations = np.sqrt(np.diagonal(self._matrices(), axis1=1, axis2=2))
+        for j, name in enumerate(self.column_names()):
+            table[f"mean {name}"] = self.means_[order, j]
+            table[f"std {name}"] = deviations[order, j]
+        return pd.DataFrame(table, index=pd.Index([f"component {k}" for k in order]))
+
+    def plot_components(self, columns: tuple = (0, 1), *, X=None, ax: Axes | None = None) -> Axes:
+        """A picture in two columns: ellipses that hold a half and nine tenths of each component, darker for larger ones.
+
+        Parameters
+        ----------
+        columns : tuple of two names or indices
+        X : array of shape (n_records, n_features), optional
+            Records to draw beside them. The picture then shows these records, and is not private.
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        ValueError
+            If a column does not exist.
+        """
+        from vips.models.gaussian_mixtures.plot import plot_ellipses
+
+        check_is_fitted(self, "posterior_")
+        names = self.column_names()
+        places = [names.index(column) if column in names else column for column in columns]
+        if len(places) != 2 or not all(isinstance(j, int | np.integer) and 0 <= j < len(names) for j in places):
+            raise ValueError(f"`columns` must be two names or indices of columns, got {columns!r}.")
+        square = np.ix_(range(len(self.means_)), places, places)
+        records = None if X is None else self._validated(X, reset=False)[:, places]
+        return plot_ellipses(
+            self.means_[:, places], self._matrices()[square], self.weights_, [names[j] for j in places], records, ax
+        )
 
     @property
     def weights_(self) -> np.ndarray:
@@ -201,10 +269,14 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
         }
 
     def posterior_parts(self, posterior) -> list[Part]:
-        """Shares and means of the components."""
+        """Shares and means of the components, given their expected precisions."""
         if not isinstance(posterior, MixturePosterior):
             return super().posterior_parts(posterior)
-        return mixture_parts(posterior, self.column_names())
+        labels, names = [f"component {k}" for k in range(len(posterior.mean))], self.column_names()
+        return [
+            Part("weights", _shares(posterior), partial(last_of, labels), labels),
+            Part("means", posterior.means, partial(_mean, labels, names), names),
+        ]
 
     def components(self, posterior: MixturePosterior) -> tuple[np.ndarray, str]:
         """Components are matched by their means."""
@@ -212,6 +284,10 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
 
     def in_order(self, posterior: MixturePosterior, order: np.ndarray) -> MixturePosterior:
         return posterior.in_order(order)
+
+    def findings(self) -> dict[str, float]:
+        """Number of components with records."""
+        return {"components with records": float(self.n_components_effective_)}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -227,3 +303,33 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     def _inferred(self, X) -> MixtureStatistics:
         check_is_fitted(self)
         return self._statistics(self._validated(X, reset=False), self.posterior_)
+
+    def _matrices(self) -> np.ndarray:
+        """Covariances of all components, (K, d, d); of Student-t components scale matrices."""
+        factors, d = self.posterior_.factors, self.posterior_.mean.shape[1]
+        if factors.shape[1] == d:
+            return factors @ np.swapaxes(factors, 1, 2)
+        return np.square(factors[:, 0])[:, :, None] * np.eye(d)
+
+    def _has_records(self) -> np.ndarray:
+        posterior = self._fitted()
+        if hasattr(self, "noisy_totals_"):
+            totals = self.noisy_totals_
+            return totals.average["count"] >= np.maximum(1.0, _HIDDEN * np.asarray(totals.noise_std["count"]))
+        count = posterior.concentration
+        if not posterior.plug_in:
+            prior = self._priors().concentration
+            count = count[0] - 1.0 if count.ndim == 2 else count - prior
+        return count >= 1.0
+
+
+def _shares(posterior: MixturePosterior) -> Dirichlet:
+    """Shares of a Dirichlet process by a Dirichlet of the same means and total."""
+    concentration = posterior.concentration
+    if concentration.ndim == 2:
+        concentration = posterior.weights * concentration[0].sum()
+    return Dirichlet(np.maximum(concentration, _LEAST))
+
+
+def _mean(labels: list[str], names: list[str], index: tuple[int, ...]) -> str:
+    return f"{labels[index[0]]}: {names[index[1]]}"
