@@ -11,11 +11,14 @@ from scipy.stats import norm, poisson
 from sklearn.mixture import GaussianMixture
 
 import vips
+from tests.memory import NOISE, peak_of
 from tests.models.mixtures.tables import LEVELS, answers, one_hot, textbook_step
 from vips import MixedLatentClassAnalysis, PrivacyPlan
 from vips.data import NpySource
 from vips.expfam import Dirichlet
 from vips.models.mixtures import mixed
+from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.settings import encode
 
 pd = pytest.importorskip("pandas")
 K = 3
@@ -332,6 +335,23 @@ def test_forged_posteriors_are_refused(name, value):
     arrays = posterior.to_arrays()
     with pytest.raises(ValueError, match="the posterior's"):
         type(posterior).from_arrays(arrays | {name: np.full_like(arrays[name], value)})
+
+
+@pytest.mark.parametrize("model_class", [MixedLatentClassAnalysis, vips.LatentClassAnalysis])
+def test_a_file_that_declares_very_many_codes_takes_no_memory(model_class, tmp_path):
+    codes, argument = answers(20, missing=0.0), model_class.argument
+    model_class(2, **{argument: list(LEVELS)}, privacy=every(3)).fit(codes).save(tmp_path / "small.vips")
+    header, arrays = read_archive(tmp_path / "small.vips", "model")
+    many, small = [100_000] * 100, header["parameters"] | {argument: None}
+    learnt = {name: value for name, value in header["learnt"].items() if name != "categories_"}
+    forged = header | {"parameters": small | {argument: encode(many)}, "learnt": learnt | {"n_features_in_": 100}}
+    write_archive(tmp_path / "forged.vips", "model", forged, arrays)
+
+    def load():
+        with pytest.raises(ValueError, match="its posterior is far smaller"):
+            vips.load(tmp_path / "forged.vips")
+
+    assert peak_of(load) < 2 * NOISE
 
 
 def test_bounds_may_be_numpys_and_columns_of_text_are_no_numbers():
