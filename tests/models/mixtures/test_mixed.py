@@ -237,8 +237,8 @@ def test_a_far_number_counts_no_more_than_one_at_the_limit_in_a_private_fit():
     )
     model.n_features_in_ = 2
     _, posterior = model.start(np.random.default_rng(0))
-    marginals = np.zeros((1, model._columns().n_marginals))
-    marginals[0, :2] = 500.0  # all numbers below 63
+    marginals = np.zeros(model._columns().n_marginals)
+    marginals[:2] = 500.0  # all numbers below 63
     posterior = model._classes_of_marginals({"marginals": marginals}, {"marginals": 0.0}, posterior)
     statistics = model.expected_statistics(np.array([[1000.0, 1.0], [300.0, 1.0], [30.0, 1.0]]), posterior)
     norms = statistics.norms(model._blocks_of_classes())

@@ -46,17 +46,12 @@ class Bins:
         codes[np.isnan(cells)] = -1
         return codes
 
-    def places(self, cells: np.ndarray) -> np.ndarray:
-        """Bin of each cell, counted over all columns, -1 for a missing one: int32 of shape (n_rows, n_columns)."""
-        codes = self.codes(cells)
-        return np.where(codes >= 0, codes + self.starts[:-1], -1).astype(np.int32)
-
     def indicators(self, cells: np.ndarray) -> np.ndarray:
         """1 at the bin of each cell, column after column; shape (n_rows, sum of sizes)."""
-        places = self.places(cells)
-        indicators = np.zeros((len(places), self.starts[-1]))
-        rows, columns = np.nonzero(places >= 0)
-        indicators[rows, places[rows, columns]] = 1.0
+        codes, starts = self.codes(cells), self.starts
+        indicators = np.zeros((len(codes), starts[-1]))
+        rows, columns = np.nonzero(codes >= 0)
+        indicators[rows, starts[columns] + codes[rows, columns]] = 1.0
         return indicators
 
     def counts(self, noisy: np.ndarray, noise_std: float) -> np.ndarray:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["LatentClasses"]
+__all__ = ["LatentClasses", "dense_rows"]
 
 _LEAST_PRIOR = 1e-12  # of EM
 _AVERAGING = PolynomialAveraging(power=3.0)
@@ -63,11 +63,10 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
     exact_rows = True
     planned_steps = 60
     tolerance = 1e-3
-    _unlisted = ("most_clip_share", "names_of_marginals", "priors")
+    _unlisted = ("argument", "most_clip_share", "priors")
     argument: str  # that declares the columns
     priors: tuple[str, ...]  # arguments
     most_clip_share: float
-    names_of_marginals: tuple[str | None, str]  # blocks of their phase
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -110,15 +109,8 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
         posterior.tables(self._columns(posterior.frame))
 
     def expected_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
-        columns, values = self._columns(posterior.frame), _dense(records)
+        columns, values = self._columns(posterior.frame), dense_rows(records)
         return inferred(columns.rows(values), columns.places(values), posterior.tables(columns))
-
-    def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
-        """Counts in the bins of all columns, of a single class."""
-        columns, values = self._columns(), _dense(records)
-        places = columns.bins.places(columns.cells(values))
-        everybody, no_rows = np.ones((len(places), 1)), np.empty((len(places), 0))
-        return ClassStatistics(everybody, no_rows, places, columns.n_marginals, self.names_of_marginals)
 
     def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
         """Prior and totals. Noisy totals are denoised first."""
@@ -156,7 +148,7 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
     def bound(self, records, posterior: ClassPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
         columns = self._columns(posterior.frame)
-        total = float(self._likelihood(_dense(records), columns, posterior).log_likelihood.sum())
+        total = float(self._likelihood(dense_rows(records), columns, posterior).log_likelihood.sum())
         if self.inference == "em":
             return total
         prior = Dirichlet(np.full(self.n_components, self._class_prior()))
@@ -398,7 +390,7 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
     def _inferred_from(self, records) -> ClassStatistics:
         """At the means of the posterior."""
         posterior = replace(self.posterior_, plug_in=True)
-        return self._likelihood(_dense(records), self._columns(posterior.frame, limit=np.inf), posterior)
+        return self._likelihood(dense_rows(records), self._columns(posterior.frame, limit=np.inf), posterior)
 
     def _takes_codes(self) -> bool:
         """Whether the categories of all columns are codes."""
@@ -447,7 +439,8 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
         return X if holds_numbers and self._takes_codes() else table.values_of(X, names, self._declared())
 
 
-def _dense(records) -> np.ndarray:
+def dense_rows(records) -> np.ndarray:
+    """Records as an array."""
     return sp.csr_array(records).toarray() if sp.issparse(records) else np.asarray(records)
 
 

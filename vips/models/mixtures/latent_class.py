@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from vips.data import DataSource
 from vips.data._columns import is_frame
 from vips.models.components.categories import Categories
-from vips.models.mixtures.contract import LatentClasses
+from vips.models.mixtures.contract import LatentClasses, dense_rows
 from vips.models.mixtures.evidence import ClassEvidence, class_evidence
 from vips.models.mixtures.posterior import ClassPosterior
+from vips.models.mixtures.statistics import ClassStatistics
 from vips.models.mixtures.table import (
     Column,
     column_of_categories,
@@ -34,6 +35,7 @@ __all__ = ["LatentClassAnalysis"]
 
 _SPREAD = 0.5  # of the first tables around the marginals, on the scale of logarithms
 _CLIP = 0.7  # of the largest norm
+_MARGINALS = ("records", "marginals")  # blocks of the first phase
 _EXAMPLE = '{"sex": ["f", "m"], "children": 5}'
 
 
@@ -108,7 +110,6 @@ class LatentClassAnalysis(LatentClasses):
     argument = "categories"
     priors = ("class_prior", "answer_prior")
     most_clip_share = 1.0
-    names_of_marginals = ("records", "marginals")
 
     def __init__(
         self,
@@ -177,9 +178,16 @@ class LatentClassAnalysis(LatentClasses):
         )
         return [marginals, classes]
 
+    def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
+        """Of a single class."""
+        columns = self._columns()
+        places = columns.places(dense_rows(records))
+        everybody, no_rows = np.ones((len(places), 1)), np.empty((len(places), 0))
+        return ClassStatistics(everybody, no_rows, places, columns.width, _MARGINALS)
+
     def _first_classes(self, average, noise_std, previous: ClassPosterior) -> ClassPosterior:
         """Classes around the marginals."""
-        n_records, answers = (average[name] for name in self.names_of_marginals)
+        n_records, answers = (average[name] for name in _MARGINALS)
         return self._around(n_records[0], answers[0], noise_std["marginals"], previous)
 
     def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
@@ -247,7 +255,7 @@ class LatentClassAnalysis(LatentClasses):
         """None with one class, whose totals are the marginals."""
         if self.n_components == 1 or self._in_stream():
             return {}
-        return dict(zip(self.names_of_marginals, (Block((1,)), Block((1, self._columns().width))), strict=True))
+        return dict(zip(_MARGINALS, (Block((1,)), Block((1, self._columns().width))), strict=True))
 
     def _around(self, n_records: float, answers: np.ndarray, noise: float, previous: ClassPosterior) -> ClassPosterior:
         """Classes of equal size around these marginals."""

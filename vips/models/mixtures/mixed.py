@@ -25,7 +25,7 @@ from vips.models.mixtures.table import Column, column_of_any_kind, columns_decla
 from vips.parts import Part, indexed
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.statistics import Block
+from vips.statistics import Block, DenseStatistics
 
 __all__ = ["MixedLatentClassAnalysis"]
 
@@ -114,7 +114,6 @@ class MixedLatentClassAnalysis(LatentClasses):
     argument = "columns"
     priors = ("class_prior", "answer_prior", "number_prior")
     most_clip_share = 10.0
-    names_of_marginals = (None, "marginals")
 
     def __init__(
         self,
@@ -186,6 +185,11 @@ class MixedLatentClassAnalysis(LatentClasses):
         )
         return [marginals, moments, classes]
 
+    def _marginal_statistics(self, records, posterior: ClassPosterior) -> DenseStatistics:
+        """Indicators of the bins of all columns."""
+        columns = self._columns()
+        return DenseStatistics({"marginals": columns.bins.indicators(columns.cells(np.asarray(records)))})
+
     def _moment_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
         """Products of all pairs of means."""
         columns = self._columns(posterior.frame)
@@ -196,7 +200,7 @@ class MixedLatentClassAnalysis(LatentClasses):
     def _classes_of_marginals(self, average, noise_std, previous: ClassPosterior) -> ClassPosterior:
         """Coordinates in which all records have mean 0 and variance 1, and classes that differ by draws alone."""
         columns = self._columns()
-        marginals = columns.bins.counts(average["marginals"][0], noise_std["marginals"])
+        marginals = columns.bins.counts(average["marginals"], noise_std["marginals"])
         spread = 0.0 if self.n_components == 1 else _SPREAD
         framed = self._columns(columns.framed(marginals).frame)
         return self._begun(framed, marginals, spread * previous.draws, previous)
@@ -308,7 +312,7 @@ class MixedLatentClassAnalysis(LatentClasses):
     def _blocks_of_marginals(self) -> dict[str, Block]:
         columns = self._columns()
         return {
-            "marginals": Block((1, columns.n_marginals), scale=float(np.sqrt(columns.n_columns)) / self.default_clip())
+            "marginals": Block((columns.n_marginals,), scale=float(np.sqrt(columns.n_columns)) / self.default_clip())
         }
 
     def _blocks_of_moments(self) -> dict[str, Block]:
