@@ -28,7 +28,7 @@ from experiments.benchmarks.logistic import environment
 from experiments.mixtures.latent_classes import N_CLASSES, divided, people
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from vips.models.mixtures.table import as_codes
+from vips.models.mixtures.table import codes_of
 
 N_ITERATIONS, N_QUICK, TARGET = 60, 5, 10.0
 
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     table, categories = people(options.quick)
     train, _ = divided(table, options.quick)
     listed = [each if isinstance(each, list) else list(range(each)) for each in categories.values()]
-    codes = as_codes(train[list(categories)], listed)
+    codes = np.column_stack([codes_of(train[name], each) for name, each in zip(categories, listed, strict=True)])
     names = [name for name in RUNS if name != "StepMix" or find_spec("stepmix")]
     if "StepMix" not in names:
         print("StepMix is left out: it is not installed (pip install 'vips[bench]').")

@@ -30,7 +30,7 @@ from experiments.mixtures.latent_classes import DELTA, N_CLASSES, N_STEPS, divid
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentClassAnalysis, PrivacyPlan
-from vips.models.mixtures.table import as_codes
+from vips.models.mixtures.table import codes_of
 
 EPSILON, N_SEEDS = 1.0, 3
 ROUNDS = 22  # of AIM: two for each column. Of its default, 16 for each, it did a sixth in 19 minutes.
@@ -84,7 +84,7 @@ def coded(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]:
     """The people as codes: those who are fitted, the others, and the number of categories of each column."""
     table, categories = people(quick)
     listed = [each if isinstance(each, list) else list(range(each)) for each in categories.values()]
-    codes = pd.DataFrame(as_codes(table[list(categories)], listed), columns=list(categories))
+    codes = pd.DataFrame({name: codes_of(table[name], each) for name, each in zip(categories, listed, strict=True)})
     return *divided(codes, quick), dict(zip(categories, map(len, listed), strict=True))
 
 

@@ -103,8 +103,8 @@ def test_errors_name_public_facts(settings, data, error, says):
         (pd.date_range("2020", periods=20), "has dtype datetime64"),
         (pd.period_range("2020", periods=20, freq="D"), "has dtype period"),
         (pd.array([1] * 20, dtype=pd.ArrowDtype(pa.decimal128(5, 1))), "has dtype decimal"),
-        (np.arange(20), "its categories are strings"),
-        (pd.Categorical(np.arange(20) % 2), "its categories are strings"),
+        (np.arange(20), "declared to hold strings"),
+        (pd.Categorical(np.arange(20) % 2), "declared to hold strings"),
     ],
 )
 @pytest.mark.parametrize("privacy", [PLAN, None])

@@ -12,17 +12,15 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import DensityMixin
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
-from vips.model import ConjugateExponentialModel
-from vips.models._clusters import Clusters
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
+from vips.models._mixture import Mixture
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
@@ -40,16 +38,11 @@ _CHUNK = 200_000  # numbers: they stay in the cache
 _FIRST_TAIL = 8.0
 
 
-class GaussianMixtureModel(Clusters, DensityMixin, ConjugateExponentialModel):
+class GaussianMixtureModel(Mixture):
     """The methods that the engine calls. :class:`~vips.BayesianGaussianMixture` documents the arguments."""
 
-    unit = "one row of X"
     name_of_score = "log density"
-    ignores_labels = True
-    exact_rows = True
     exact_noise = ("count",)
-    planned_steps = 60
-    tolerance = 1e-3
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._random_state import RandomStateLike, as_generator
@@ -120,9 +119,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         component : ndarray of shape (n_samples,)
             Of each record.
         """
-        check_is_fitted(self)
         check_integer("n_samples", n_samples, 0)
-        rng, posterior = as_generator(random_state), self.posterior_
+        rng, posterior = as_generator(random_state), self._fitted()
         component = np.sort(rng.choice(self.n_components, n_samples, p=posterior.weights))
         noise = rng.standard_normal((n_samples, self.n_features_in_))
         if posterior.tail.any():
@@ -150,7 +148,6 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         """
         pd = imported("pandas", "summary()")
 
-        check_is_fitted(self, "posterior_")
         order = np.argsort(-self.weights_, kind="stable")
         table = {
             "share": self.weights_[order],
@@ -185,7 +182,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         """
         from vips.models.gaussian_mixtures.plot import plot_ellipses
 
-        check_is_fitted(self, "posterior_")
+        self._fitted()
         names = self.column_names()
         places = [names.index(column) if column in names else column for column in columns]
         if len(places) != 2 or not all(isinstance(j, int | np.integer) and 0 <= j < len(names) for j in places):
@@ -282,9 +279,6 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         """Components are matched by their means."""
         return posterior.mean, "euclidean"
 
-    def in_order(self, posterior: MixturePosterior, order: np.ndarray) -> MixturePosterior:
-        return posterior.in_order(order)
-
     def findings(self) -> dict[str, float]:
         """Number of components with records."""
         return {"components with records": float(self.n_components_effective_)}
@@ -296,13 +290,9 @@ class BayesianGaussianMixture(GaussianMixtureModel):
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
-    def _fitted(self) -> MixturePosterior:
-        check_is_fitted(self, "posterior_")
-        return self.posterior_
-
     def _inferred(self, X) -> MixtureStatistics:
-        check_is_fitted(self)
-        return self._statistics(self._validated(X, reset=False), self.posterior_)
+        posterior = self._fitted()
+        return self._statistics(self._validated(X, reset=False), posterior)
 
     def _matrices(self) -> np.ndarray:
         """Covariances of all components, (K, d, d); of Student-t components scale matrices."""

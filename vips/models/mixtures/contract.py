@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from vips._extras import imported
 from vips._printable import printable, strings_for_pandas
@@ -22,9 +21,8 @@ from vips.data._checks import check_dtype
 from vips.data._columns import as_table, columns_of, is_frame
 from vips.data._tables import from_arrow
 from vips.expfam import Dirichlet
-from vips.model import ConjugateExponentialModel
-from vips.models._clusters import Clusters
 from vips.models._denoising import posterior_mean
+from vips.models._mixture import Mixture
 from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
@@ -49,7 +47,7 @@ _AVERAGING = PolynomialAveraging(power=3.0)
 _WORDS = {Numbers: "numbers within public bounds", Counts: "counts", Categories: "categories"}
 
 
-class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
+class LatentClasses(Mixture):
     """Base of the models of latent classes, whose columns are independent given the class."""
 
     n_components: int
@@ -57,12 +55,7 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
     answer_prior: float
     inference: str
     clip_share: float
-    unit = "one row of X"
     name_of_score = "log likelihood"
-    ignores_labels = True
-    exact_rows = True
-    planned_steps = 60
-    tolerance = 1e-3
     _unlisted = ("argument", "most_clip_share", "priors")
     argument: str  # that declares the columns
     priors: tuple[str, ...]  # arguments
@@ -167,9 +160,6 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
             parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
         return parts
 
-    def in_order(self, posterior: ClassPosterior, order: np.ndarray) -> ClassPosterior:
-        return posterior.in_order(order)
-
     # -- methods for users --------------------------------------------------------------------------------------
 
     def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[Any, np.ndarray]:
@@ -188,9 +178,8 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
         component : ndarray of shape (n_samples,)
             Class of each record.
         """
-        check_is_fitted(self)
         check_integer("n_samples", n_samples, 0)
-        rng, posterior, declared = as_generator(random_state), self.posterior_, self._declared()
+        rng, posterior, declared = as_generator(random_state), self._fitted(), self._declared()
         component = rng.choice(self.n_components, n_samples, p=self.weights_)
         cells = self._columns(posterior.frame).drawn(posterior.parts(), component, rng)
         if hasattr(self, "column_dtypes_"):
@@ -201,7 +190,6 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
         """Probabilities of the answers in each class, as a data frame: columns and categories by classes."""
         pd = imported("pandas", "class_profiles()")
 
-        check_is_fitted(self)
         index = pd.MultiIndex.from_tuples(self._pairs(), names=["column", "category"])
         return pd.DataFrame(self.components_.T, index=index)
 
@@ -230,15 +218,15 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
         """
         pd = imported("pandas", "summary()")
 
-        check_is_fitted(self, "posterior_")
         check_integer("n_answers", n_answers)
+        posterior = self._fitted()
         n_classes, columns = len(self.weights_), {"share": self.weights_}
         if hasattr(self, "noisy_totals_"):
-            total = max(float(self.posterior_.weights.concentration.sum()), 1.0)
+            total = max(float(posterior.weights.concentration.sum()), 1.0)
             columns["noise"] = np.full(n_classes, self.noisy_totals_.noise_std["count"] / total)
         labels = self._labels()
         columns |= ({} if labels is None else {"label": labels}) | self._moments()
-        if self.posterior_.answers:
+        if posterior.answers:
             columns["typical answers"] = strings_for_pandas([self._typical(k, n_answers) for k in range(n_classes)])
         return pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class")).iloc[self._by_size()]
 
@@ -266,7 +254,7 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
         """
         from vips.models.mixtures.plot import plot_profiles
 
-        check_is_fitted(self, "posterior_")
+        self._fitted()
         names, pairs = {name for name, _ in self._categories()}, self._pairs()
         shown = names if columns is None else set(map(str, columns))
         if not shown or shown - names:
@@ -279,14 +267,12 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
     @property
     def weights_(self) -> np.ndarray:
         """Shares of the classes, shape (n_components,)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.weights.mean
+        return self._fitted().weights.mean
 
     @property
     def components_(self) -> np.ndarray:
         """Probabilities of the answers in each class, shape (n_components, n_levels)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.profiles
+        return self._fitted().profiles
 
     def column_names(self) -> list[str]:
         """Names of the columns, or x0, x1, … where there are none."""
@@ -384,7 +370,7 @@ class LatentClasses(Clusters, DensityMixin, ConjugateExponentialModel):
     # -- tables -------------------------------------------------------------------------------------------------
 
     def _inferred(self, X) -> ClassStatistics:
-        check_is_fitted(self)
+        self._fitted()
         return self._inferred_from(self._values(X, reset=False))
 
     def _inferred_from(self, records) -> ClassStatistics:

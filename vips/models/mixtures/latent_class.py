@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips.data import DataSource
 from vips.data._columns import is_frame
@@ -229,12 +228,11 @@ class LatentClassAnalysis(LatentClasses):
         Each class is compared with those of four fits to generated records without classes, under as much noise. Only released
         numbers are used, so that this costs no budget. The first call takes about as long as four fits to 5,000 records.
         """
-        check_is_fitted(self, "posterior_")
+        posterior, known = self._fitted(), self.__dict__.get("_evidence")
         if not hasattr(self, "noisy_totals_") or self.n_components == 1:
             return None
-        known = self.__dict__.get("_evidence")
-        if known is None or known[0] is not self.posterior_:
-            self._evidence = known = (self.posterior_, class_evidence(self))
+        if known is None or known[0] is not posterior:
+            self._evidence = known = (posterior, class_evidence(self))
         return known[1]
 
     def findings(self) -> dict[str, float]:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vips._extras import imported
 from vips._printable import PLAIN_TEXT, printable
 
 __all__ = ["plot_profiles"]
 
 
 def plot_profiles(profiles: np.ndarray, pairs: Sequence[tuple[str, object]], titles: Sequence[str], ax=None):
-    """Probabilities of answers as shades; see ``ReadableClasses.plot_profiles``.
+    """Probabilities of answers as shades; see ``LatentClasses.plot_profiles``.
 
     Parameters
     ----------
@@ -21,12 +22,7 @@ def plot_profiles(profiles: np.ndarray, pairs: Sequence[tuple[str, object]], tit
         Column and category.
     titles : sequence of n_classes str
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "plot_profiles() needs matplotlib: pip install 'vips[plot]'. `class_profiles()` does not."
-        ) from error
+    plt = imported("matplotlib.pyplot", "plot_profiles()")
     if ax is None:
         size = (2.6 + 0.62 * len(titles), 1.2 + 0.19 * len(pairs))
         _, ax = plt.subplots(figsize=size, layout="constrained")

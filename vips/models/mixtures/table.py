@@ -15,7 +15,7 @@ import numpy as np
 
 from vips._extras import imported
 from vips.data._cell_values import as_categories, as_numbers
-from vips.data._columns import column, columns_of, is_frame
+from vips.data._columns import column, columns_of
 from vips.models.components.categories import Categories
 from vips.models.components.component import Component
 from vips.models.components.counts import Counts
@@ -24,10 +24,10 @@ from vips.models.components.numbers import Numbers
 __all__ = [
     "Column",
     "as_array",
-    "as_codes",
     "as_frame",
     "check_dtypes",
     "check_order_of",
+    "codes_of",
     "column_of_any_kind",
     "column_of_categories",
     "columns_declared",
@@ -145,42 +145,23 @@ def check_dtypes(X, names: Sequence, columns: Sequence[Column]) -> None:
     TypeError
         From the dtypes and the declared columns alone, not from values.
     """
-    for name, (kind, values) in zip(names, columns, strict=True):
+    for name, (_, values) in zip(names, columns, strict=True):
         dtype = column(X, name).dtype
-        if kind is Categories:
-            _check_answerable(name, dtype, values)
-            continue
-        try:
-            _check_answerable(name, dtype, [0])
-        except TypeError:
+        inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a categorical column
+        kind = getattr(inner, "kind", "O")
+        of_words = kind in "UT" or "string" in str(inner) or str(inner) == "str"
+        if kind in "SMmcV" or str(inner).startswith(_NO_CATEGORIES):
             raise TypeError(
-                f"Column {name!r} has dtype {dtype}, and is declared as {values!r}: no value of it would be a number. "
-                "Convert the column, or declare its categories."
-            ) from None
-
-
-def _check_answerable(name: object, dtype, categories: Sequence) -> None:
-    """Refuse a column of whose dtype no value is one of its categories: all answers would be missing.
-
-    Raises
-    ------
-    TypeError
-        From the dtype and the declared categories alone, not from values.
-    """
-    inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a categorical column
-    kind = getattr(inner, "kind", "O")
-    of_words = kind in "UT" or "string" in str(inner) or str(inner) == "str"
-    if kind in "SMmcV" or str(inner).startswith(_NO_CATEGORIES):
-        raise TypeError(
-            f"Column {name!r} has dtype {inner}, and no such value is a category: categories are strings and numbers. "
-            'Convert it, or cut it into public groups with names: pandas.cut(column, bounds, labels=["low", "high"]).'
-        )
-    strings = [isinstance(category, str) for category in categories]
-    if (kind in "biuf" and all(strings)) or (of_words and kind != "b" and not any(strings)):
-        raise TypeError(
-            f"Column {name!r} has dtype {inner}, but its categories are {'strings' if all(strings) else 'numbers'}, such as "
-            f"{categories[0]!r}: no answer would be one of them. Declare its values, or convert the column."
-        )
+                f"Column {name!r} has dtype {inner}, whose values are no numbers and no categories: categories are strings and "
+                "numbers. Convert it, or cut it into public groups with names: pandas.cut(column, bounds, "
+                'labels=["low", "high"]).'
+            )
+        n_words = 0 if isinstance(values, range) else sum(isinstance(value, str) for value in values)
+        if (kind in "biuf" and n_words == len(values)) or (of_words and kind != "b" and not n_words):
+            raise TypeError(
+                f"Column {name!r} has dtype {inner}, but is declared to hold {'strings' if n_words else 'numbers'}, such as "
+                f"{values[0]!r}: no value would be one of them. Declare its values, or convert the column."
+            )
 
 
 def is_range(categories: Sequence) -> bool:
@@ -242,24 +223,17 @@ def largest_codes(X: np.ndarray) -> list[range]:
 
 def values_of(X, names: Sequence, columns: Sequence[Column]) -> np.ndarray:
     """Numbers, and codes with -1 for what is no category; each from its value alone."""
-    return np.column_stack([_values_of(X, *of_column) for of_column in zip(names, columns, strict=True)])
+    return np.column_stack([
+        codes_of(column(X, name), values) if kind is Categories else as_numbers(column(X, name), "number")
+        for name, (kind, values) in zip(names, columns, strict=True)
+    ])  # fmt: skip
 
 
-def _values_of(X, name: object, declared: Column) -> np.ndarray:
-    if declared.kind is Categories:
-        return as_codes(X[[name]] if is_frame(X) else X[:, [name]], [declared.values])[:, 0]
-    return as_numbers(column(X, name), "number")
-
-
-def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
-    """Codes of a data frame's or array's answers, each from its value alone: int32 of shape (n_records, n_columns)."""
-    names = columns_of(X, range(X.shape[1]))
-    codes = np.empty((len(X), len(names)), np.int32)
-    for j, (name, listed) in enumerate(zip(names, categories, strict=True)):
-        places = {category: i for i, category in enumerate(as_categories(list(listed)))}
-        values = as_categories(column(X, name))
-        codes[:, j] = np.fromiter((places.get(value, -1) for value in values), np.int32, len(values))
-    return codes
+def codes_of(answers, categories: Sequence) -> np.ndarray:
+    """Codes of a column of answers, each from its value alone: int32."""
+    places = {category: i for i, category in enumerate(as_categories(list(categories)))}
+    values = as_categories(answers)
+    return np.fromiter((places.get(value, -1) for value in values), np.int32, len(values))
 
 
 def as_array(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:

@@ -1,20 +1,28 @@
-"""Methods of mixtures for people: which component a record is from, and how probable it is."""
+"""What mixtures have in common: which component a record is from, and how probable it is."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 
 import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
 
+from vips.model import ConjugateExponentialModel
 from vips.parts import Score, average
 
-__all__ = ["Clusters"]
+__all__ = ["Mixture"]
 
 
-class Clusters:
-    """Beside a model's contract, for a model whose statistics hold ``shares`` and ``log_likelihood``."""
+class Mixture(DensityMixin, ConjugateExponentialModel):
+    """Base of models whose statistics hold ``shares`` and ``log_likelihood``, and whose posteriors can be put ``in_order``."""
 
+    unit = "one row of X"
     name_of_score: str  # of a record, for comparisons
+    ignores_labels = True
+    exact_rows = True
+    planned_steps = 60
+    tolerance = 1e-3
 
     @abstractmethod
     def _inferred(self, X):
@@ -46,6 +54,14 @@ class Clusters:
             return []
         scores = self.score_samples(X)
         return [Score(f"{self.name_of_score} per record (higher is better)", lambda counts: average(counts, scores))]
+
+    def in_order(self, posterior, order: np.ndarray):
+        """The same components in another order."""
+        return posterior.in_order(order)
+
+    def _fitted(self):
+        check_is_fitted(self, "posterior_")
+        return self.posterior_
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
