@@ -31,7 +31,7 @@ from vips.models.components.numbers import Numbers
 from vips.models.mixtures import table
 from vips.models.mixtures.posterior import ClassPosterior
 from vips.models.mixtures.statistics import ClassStatistics, inferred
-from vips.parts import Part, last_of
+from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["LatentClasses", "dense_rows"]
+__all__ = ["LIMIT", "LatentClasses", "dense_rows"]
 
+LIMIT = 4.0  # standard deviations from the mean, of a number or count in a private fit
 _LEAST_PRIOR = 1e-12  # of EM
 _AVERAGING = PolynomialAveraging(power=3.0)
 _WORDS = {Numbers: "numbers within public bounds", Counts: "counts", Categories: "categories"}
@@ -117,6 +118,15 @@ class LatentClasses(Mixture):
         draws, marginals = np.zeros((self.n_components, columns.n_means)), np.zeros(columns.n_marginals)
         return self._posterior(totals, columns, draws, marginals)
 
+    def max_record_norm(self) -> float:
+        """Of a record that is surely in one class and has no missing cell, with numbers and counts as far from the mean as is
+        counted."""
+        return self._norm(np.square(LIMIT) + 0.5 * np.square(np.square(LIMIT) - 1.0), np.square(LIMIT))
+
+    def default_clip(self) -> float:
+        """``clip_share`` times the norm of such a record, but with numbers and counts as far from the mean as on average."""
+        return self.clip_share * self._norm(2.0, 1.0)
+
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Full-batch steps until the classes have settled, at most 500."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
@@ -133,7 +143,7 @@ class LatentClasses(Mixture):
             "unit": self.unit,
             "released": self.released("hence the posterior of the classes"),
             "declared_public": (
-                f"{columns}, {n_levels} in all" if n_levels else columns,
+                f"{columns}, {n_levels} categories in all" if n_levels else columns,
                 "n_components, priors and all other constructor arguments",
             ),
         }
@@ -150,11 +160,17 @@ class LatentClasses(Mixture):
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def posterior_parts(self, posterior) -> list[Part]:
-        """Shares of the classes, and answers, column by column."""
+        """Shares of the classes, means and precisions of numbers, rates of counts, and answers."""
         if not isinstance(posterior, ClassPosterior):
             return super().posterior_parts(posterior)
         classes = [f"class {k}" for k in range(len(posterior.draws))]
         parts = [Part("weights", posterior.weights, partial(last_of, classes), classes)]
+        numbers, counts = self._names_of(Numbers), self._names_of(Counts)
+        if posterior.numbers is not None:
+            parts.append(Part("means", posterior.numbers.means, partial(indexed, "mean"), numbers))
+            parts.append(Part("precisions", posterior.numbers.precision, partial(indexed, "precision"), numbers))
+        if posterior.counts is not None:
+            parts.append(Part("rates", posterior.counts, partial(indexed, "rate"), counts))
         for (name, categories), answers in zip(self._categories(), posterior.answers, strict=True):
             words = [str(category) for category in categories]
             parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
@@ -310,6 +326,10 @@ class LatentClasses(Mixture):
         columns = zip(self.column_names(), self._declared(), strict=True)
         return [(name, column.values) for name, column in columns if column.kind is Categories]
 
+    def _names_of(self, kind: type[Component]) -> list[str]:
+        names = self.column_names()
+        return [names[j] for j in table.places_of(kind, self._declared())]
+
     def _pairs(self) -> list[tuple[str, object]]:
         """Column and category of each level."""
         return [(name, category) for name, listed in self._categories() for category in listed]
@@ -339,6 +359,11 @@ class LatentClasses(Mixture):
 
     def _blocks_of_classes(self) -> dict[str, Block]:
         return {"count": Block((self.n_components,)), "cells": Block((self.n_components, self._columns().width))}
+
+    def _norm(self, of_number: float, of_count: float) -> float:
+        """Of a record that is surely in one class, given the squared statistics of a number and of a count."""
+        squares = {Numbers: of_number, Counts: of_count, Categories: 1.0}
+        return float(np.sqrt(1.0 + sum(squares[column.kind] for column in self._declared())))
 
     def _posterior(self, totals: np.ndarray, columns: Columns, draws, marginals) -> ClassPosterior:
         of_kind = {

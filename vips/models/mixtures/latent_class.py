@@ -197,14 +197,6 @@ class LatentClassAnalysis(LatentClasses):
         noise = np.sqrt(self.n_components) * noise_std["cells"]
         return self._around(average["count"].sum(), average["cells"].sum(axis=0), noise, previous)
 
-    def max_record_norm(self) -> float:
-        """√(1 + number of columns), the norm of a record that is surely in one class and has answered every question."""
-        return float(np.sqrt(1.0 + len(self._declared())))
-
-    def default_clip(self) -> float:
-        """``clip_share`` times :meth:`max_record_norm`."""
-        return self.clip_share * self.max_record_norm()
-
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def components(self, posterior: ClassPosterior) -> tuple[np.ndarray, str]:

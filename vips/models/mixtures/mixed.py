@@ -9,7 +9,6 @@ Missing cells are left out of a record's likelihood, which is exact if they are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -18,11 +17,10 @@ from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
-from vips.models.mixtures.contract import LatentClasses
+from vips.models.mixtures.contract import LIMIT, LatentClasses
 from vips.models.mixtures.posterior import ClassPosterior
 from vips.models.mixtures.statistics import ClassStatistics
 from vips.models.mixtures.table import Column, column_of_any_kind, columns_declared, places_of
-from vips.parts import Part, indexed
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, DenseStatistics
@@ -34,7 +32,6 @@ _MOST_MEANS = 1_000  # where classes begin in the directions of the moments
 _SPREAD = 0.5  # else, how far from the marginals
 _ITERATIONS, _TURNS = 20, 200  # of the directions
 _LEAST = 1e-12  # of a probability, before its logarithm
-_LIMIT = 4.0  # standard deviations from the mean, of a number or count in a private fit
 _CLIP = 1.0  # of the norm of a record whose numbers and counts are one standard deviation from the mean
 _EXAMPLE = '{"age": (18, 100), "visits": range(51), "sex": ["f", "m"]}'
 
@@ -231,29 +228,7 @@ class MixedLatentClassAnalysis(LatentClasses):
         """Number of records: that of the cells in the column with most of them."""
         return max(float(np.add.reduceat(marginals, columns.bins.starts[:-1]).max()), 1.0)
 
-    def max_record_norm(self) -> float:
-        """Of a record that is surely in one class, with numbers and counts as far from the mean as is counted."""
-        return self._norm(np.square(_LIMIT) + 0.5 * np.square(np.square(_LIMIT) - 1.0), np.square(_LIMIT))
-
-    def default_clip(self) -> float:
-        """``clip_share`` times the norm of a record whose numbers and counts are as far from the mean as on average."""
-        return self.clip_share * self._norm(2.0, 1.0)
-
     # -- comparisons --------------------------------------------------------------------------------------------
-
-    def posterior_parts(self, posterior) -> list[Part]:
-        """Shares of the classes, means and variances of numbers, rates of counts, and answers."""
-        parts = super().posterior_parts(posterior)
-        if not isinstance(posterior, ClassPosterior):
-            return parts
-        numbers, counts = self._names_of(Numbers), self._names_of(Counts)
-        numeric = []
-        if posterior.numbers is not None:
-            numeric.append(Part("means", posterior.numbers.means, partial(indexed, "mean"), numbers))
-            numeric.append(Part("precisions", posterior.numbers.precision, partial(indexed, "precision"), numbers))
-        if posterior.counts is not None:
-            numeric.append(Part("rates", posterior.counts, partial(indexed, "rate"), counts))
-        return parts[:1] + numeric + parts[1:]
 
     def components(self, posterior: ClassPosterior) -> tuple[np.ndarray, str]:
         """Classes are matched by means of numbers in standard deviations, and by roots of rates and of probabilities."""
@@ -269,12 +244,8 @@ class MixedLatentClassAnalysis(LatentClasses):
     def _declared(self) -> list[Column]:
         return columns_declared("columns", self.columns, column_of_any_kind, _EXAMPLE)
 
-    def _names_of(self, kind: type[Component]) -> list[str]:
-        names = self.column_names()
-        return [names[j] for j in places_of(kind, self._declared())]
-
     def _numeric_parts(self, frame: Frame | None, limit: float | None) -> list[tuple[Component, tuple[int, ...]]]:
-        limit = (_LIMIT if self.is_private else np.inf) if limit is None else limit
+        limit = (LIMIT if self.is_private else np.inf) if limit is None else limit
         declared, parts = self._declared(), []
         numbers, counts = places_of(Numbers, declared), places_of(Counts, declared)
         if numbers:
@@ -322,13 +293,6 @@ class MixedLatentClassAnalysis(LatentClasses):
         if self.n_components == 1 or n > _MOST_MEANS:
             return {}
         return {"moments": Block((n, n), symmetric=True, scale=columns.n_columns / self.default_clip())}
-
-    def _norm(self, of_number: float, of_count: float) -> float:
-        """Of a record that is surely in one class, given the squared statistics of a number and of a count."""
-        declared = self._declared()
-        numbers, counts = len(places_of(Numbers, declared)), len(places_of(Counts, declared))
-        categories = len(declared) - numbers - counts
-        return float(np.sqrt(1.0 + numbers * of_number + counts * of_count + categories))
 
 
 def _directions(moments: np.ndarray, columns: np.ndarray, n: int) -> np.ndarray:
