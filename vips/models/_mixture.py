@@ -20,7 +20,6 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     unit = "one row of X"
     name_of_score: str  # of a record, for comparisons
     ignores_labels = True
-    exact_rows = True
     planned_steps = 60
     tolerance = 1e-3
 

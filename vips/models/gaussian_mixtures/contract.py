@@ -42,6 +42,7 @@ class GaussianMixtureModel(Mixture):
     """The methods that the engine calls. :class:`~vips.BayesianGaussianMixture` documents the arguments."""
 
     name_of_score = "log density"
+    exact_rows = True
     exact_noise = ("count",)
 
     def __init__(

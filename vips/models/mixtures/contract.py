@@ -57,6 +57,7 @@ class LatentClasses(Mixture):
     inference: str
     clip_share: float
     name_of_score = "log likelihood"
+    exact_rows = True
     _unlisted = ("argument", "most_clip_share", "priors")
     argument: str  # that declares the columns
     priors: tuple[str, ...]  # arguments
