@@ -61,6 +61,3 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     def _fitted(self):
         check_is_fitted(self, "posterior_")
         return self.posterior_
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")

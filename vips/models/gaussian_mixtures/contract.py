@@ -162,8 +162,7 @@ class GaussianMixtureModel(Mixture):
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500 + self.n_components)
 
     def default_chunk_size(self) -> int:
-        d = self.__dict__.get("n_features_in_", 1)
-        return int(np.clip(_CHUNK // (d + 3 * self.n_components), 256, 16384))
+        return int(np.clip(_CHUNK // (self.n_columns + 3 * self.n_components), 256, 16384))
 
     # -- steps --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from vips._extras import imported
 from vips._printable import printable, strings_for_pandas
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_integer, check_number, check_schedule
-from vips.data import DataSource, InMemoryData, as_source
+from vips.data import DataSource, InMemoryData
 from vips.data._checks import check_dtype
 from vips.data._columns import as_table, columns_of, is_frame
 from vips.data._tables import from_arrow
@@ -411,19 +411,17 @@ class LatentClasses(Mixture):
     def _remember_categories(self, X) -> None:
         """Those of the records, before a fit; by default they are declared."""
 
-    def _data(self, X, y) -> DataSource:
-        X, declared = from_arrow(X), getattr(self, self.argument)
-        source = as_source(X, None)
-        if source is not None and not isinstance(source, InMemoryData):
-            if declared is None or not self._takes_codes():
-                raise TypeError(
-                    f"A {type(source).__name__} holds numbers and codes: declare the number of codes of each column of "
-                    f"categories in `{self.argument}`, as in [3, 2, 5]."
-                )
-            table.check_order_of(source, declared, self.argument)
-        return super()._data(X, None)
+    def check_source(self, source: DataSource) -> None:
+        """Raise TypeError or ValueError if the columns of a source are not declared as codes, in its order."""
+        declared = getattr(self, self.argument)
+        if declared is None or not self._takes_codes():
+            raise TypeError(
+                f"A {type(source).__name__} holds numbers and codes: declare the number of codes of each column of categories "
+                f"in `{self.argument}`, as in [3, 2, 5]."
+            )
+        table.check_order_of(source, declared, self.argument)
 
-    def _checked_arrays(self, X, y) -> InMemoryData:
+    def table_of(self, X, y) -> InMemoryData:
         return InMemoryData(self._values(X, reset=True))
 
     def _values(self, X, reset: bool) -> np.ndarray:

@@ -106,6 +106,7 @@ class LatentClassAnalysis(LatentClasses):
     """
 
     adds_up = True
+    _evidence: tuple[ClassPosterior, ClassEvidence] | None = None  # of the last posterior, once it was computed
     argument = "categories"
     priors = ("class_prior", "answer_prior")
     most_clip_share = 1.0
@@ -220,7 +221,7 @@ class LatentClassAnalysis(LatentClasses):
         Each class is compared with those of four fits to generated records without classes, under as much noise. Only released
         numbers are used, so that this costs no budget. The first call takes about as long as four fits to 5,000 records.
         """
-        posterior, known = self._fitted(), self.__dict__.get("_evidence")
+        posterior, known = self._fitted(), self._evidence
         if not hasattr(self, "noisy_totals_") or self.n_components == 1:
             return None
         if known is None or known[0] is not posterior:
@@ -257,13 +258,13 @@ class LatentClassAnalysis(LatentClasses):
         return self._posterior(totals, columns, previous.draws, marginals)
 
     def _declared(self) -> list[Column]:
-        known = self.__dict__.get("categories_")
+        known = getattr(self, "categories_", None)
         if known is None:
             return columns_declared("categories", self.categories, column_of_categories, _EXAMPLE)
         return [Column(Categories, categories) for categories in known]
 
-    def _data(self, X, y) -> DataSource:
-        source = super()._data(X, y)
+    def records_of(self, X, y) -> DataSource:
+        source = super().records_of(X, y)
         if self.categories is not None:
             self.categories_ = [column.values for column in self._declared()]
         return source
