@@ -24,6 +24,9 @@ from vips import (
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
+from vips.models.components.categories import Categories
+from vips.models.components.numbers import Numbers
+from vips.models.mixtures.table import Column
 from vips.preprocessing import TableEncoder
 
 
@@ -54,14 +57,14 @@ class AnyCategories(LatentClassAnalysis):
             super().check_parameters()
 
     def _declared(self):
-        return [list(range(10))] * self.n_features_in_
+        return [Column(Categories, range(10))] * self.n_features_in_
 
 
 class AnyColumns(MixedLatentClassAnalysis):
     """Every column of the table is a number within the same bounds."""
 
     def _declared(self):
-        return [(-100.0, 100.0)] * self.n_features_in_
+        return [Column(Numbers, (-100.0, 100.0))] * self.n_features_in_
 
     def check_parameters(self):
         """The number of columns is not known yet."""

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.amplifying import LARGEST, MAKERS, PLAN, STRONG, NearestCentre, votes
+from tests.laws.cases import CASES
 from tests.mutants import check_notices
 from vips import DenseStatistics, SigmoidBeliefNetwork, engine
 from vips._compute import blas, rowwise, threads
@@ -167,6 +168,13 @@ def test_a_class_with_an_e_step_of_its_own_does_not_inherit_the_promise():
     assert partitions.has_exact_rows(SigmoidBeliefNetwork(2))
     assert partitions.has_exact_rows(type("Same", (SigmoidBeliefNetwork,), {})(2))
     assert not partitions.has_exact_rows(Derived(2))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_promise_is_made_where_the_e_step_is(case):
+    """Else chunks of a model that promises exact rows would be filled up."""
+    model = case.make_model()
+    assert partitions.has_exact_rows(model) == model.exact_rows
 
 
 # -- the law can fail -------------------------------------------------------------------------------------------
