@@ -36,6 +36,7 @@ LAYERS = [
     {"parts", "statistics", "reference"},
     {"counting", "execution", "persistence", "phases"},
     {"contract", "engine", "settling"},
+    {"door"},
     {"streams"},
     {"model"},
     {"models"},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from vips import PrivacyPlan, models
+from vips import ConjugateExponentialModel, PrivacyPlan, models
 from vips.data import Sequences
 
 CLASSES = [getattr(models, name) for name in models.__all__]
@@ -93,3 +93,10 @@ def test_a_user_sees_few_names(cls):
     assert listed.isdisjoint({"blocks", "start", "phases", "expected_statistics", "to_posterior", "posterior_parts"})
     assert set(model.get_params()) <= listed
     assert callable(model.blocks)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_few_classes_stand_above_a_model(cls):
+    """One reads a model, its family, and what all models share."""
+    above = [base for base in cls.__mro__[1:] if base.__module__.startswith("vips.")]
+    assert above.index(ConjugateExponentialModel) <= 2

@@ -41,8 +41,8 @@ class AnyVocabulary(LatentDirichletAllocation):
 class AnyClasses(BayesianLogisticRegression):
     """The classes are those of y, although the fit is private."""
 
-    def _private_data(self, X, y):
-        data = super()._private_data(X, y)
+    def records_of(self, X, y):
+        data = super().records_of(X, y)
         labels = np.unique(y)
         if 2 <= len(labels) <= 10:
             self.classes_ = labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ __all__ = [
     "check_max_norm",
     "check_number",
     "check_schedule",
+    "levels_to_user",
 ]
 
 
@@ -92,3 +94,11 @@ def check_schedule(schedule: object, example: str) -> None:
     """Raise ValueError unless ``schedule`` is None or callable; ``example`` shows what to write."""
     if schedule is not None and not callable(schedule):
         raise ValueError(f"`schedule` must be a function of the step, e.g. {example}, got {schedule!r}.")
+
+
+def levels_to_user() -> int:
+    """``stacklevel`` that makes a warning of the caller point at the first line outside vips."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("vips."):
+        level, frame = level + 1, frame.f_back
+    return level

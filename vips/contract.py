@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data import Records, rows_without
+from vips.data import DataSource, Records, rows_without
 from vips.phases import FitPhase, phases_of, released_in, weights_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.budget import check_privacy
@@ -40,8 +40,13 @@ class Contract(ABC):
 
     n_features_in_: int
     privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None
-    schedule: Callable[[int], float] | None  # of models that have one
-    unit: str  # see `vips.parts.SelfDescription`
+    schedule: Callable[[int], float] | None = None  # of models that have one
+    on_invalid = "drop"  # of models that have it
+    max_length: int | None = None  # steps of a sequence that are read
+    unit: str  # see `vips.parts.SelfDescription`, as the next one
+    needs_labels: bool
+    # The whole plan of the fit that is running: `privacy`, or its default, with the clip norm and the weights of phases.
+    fitting_plan: PrivacyPlan | None = None
     # Whether the model ignores labels, both those passed to `fit` and those in a data source.
     ignores_labels = False
     # Whether the model needs one label per record. A partition with another shape of y is refused, whatever the sample.
@@ -202,7 +207,7 @@ class Contract(ABC):
     def check_arguments(self) -> None:
         """Raise TypeError or ValueError for constructor arguments that cannot work."""
         check_privacy(self.privacy, PrivacyBudget, PrivacyPlan, StreamPlan, None)
-        if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
+        if self.on_invalid not in ("drop", "raise"):
             raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
         self.check_parameters()
 
@@ -230,13 +235,31 @@ class Contract(ABC):
     def check_values(self, X, y) -> None:  # noqa: B027
         """Further checks of the values in a non-private fit; may raise, and name values."""
 
+    def check_table(self, X) -> None:  # noqa: B027
+        """Further checks of container and dtype of the table of a private fit, never of values."""
+
+    def check_source(self, source: DataSource) -> None:  # noqa: B027
+        """Further checks of the public facts of a source."""
+
+    def labels_of(self, y) -> Any:
+        """The labels of a private fit as an array of numbers, from a series or array of one dimension, of any dtype."""
+        return y
+
+    def finish(self, records: DataSource) -> None:  # noqa: B027
+        """Set further attributes of a fit without privacy, after its last step."""
+
+    @property
+    def n_columns(self) -> int:
+        """``n_features_in_``, and 1 before it is known."""
+        return getattr(self, "n_features_in_", 1)
+
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
-        plan = self._stated_plan()
+        plan = self.stated_plan()
         return isinstance(plan, PrivacyPlan | StreamPlan) and plan.is_private
 
-    def _stated_plan(self) -> PrivacyPlan | StreamPlan | None:
+    def stated_plan(self) -> PrivacyPlan | StreamPlan | None:
         """``privacy``; of a budget, the plan that spends it in steps of full batches, which cost no more than one."""
         privacy = self.privacy
         return privacy.plan(n_steps=self.planned_steps) if isinstance(privacy, PrivacyBudget) else privacy
@@ -246,10 +269,11 @@ class Contract(ABC):
         return 1.0 / self.privacy.weight(t) if isinstance(self.privacy, StreamPlan) else self.step_size(t)
 
     def _plan(self) -> PrivacyPlan:
-        plan = self.__dict__.get("_fitting_plan") or self._stated_plan()
+        plan = self.fitting_plan or self.stated_plan()
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 
-    def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
+    def completed_plan(self, plan: PrivacyPlan) -> PrivacyPlan:
+        """The plan with the weights of the phases, and with a clip norm."""
         plan = plan.with_phases(weights_of(phases_of(self, plan.n_steps)))
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
 

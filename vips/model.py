@@ -7,26 +7,15 @@ import os
 import warnings
 from typing import Any, Self
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vips import engine
+from vips._validation import levels_to_user
 from vips.contract import Contract
-from vips.data import (
-    DataSource,
-    InMemoryData,
-    Records,
-    SequenceSource,
-    as_source,
-    check_data,
-    whole_csr,
-)
-from vips.data._checks import refuse_dates
-from vips.data._groups import check_groups_of_source, group_numbers, name_of
-from vips.data._tables import from_arrow
-from vips.data._texts import TextSource
+from vips.data import DataSource, InMemoryData, Records
+from vips.door import persons_of, rows_of, table_of, validated
 from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
@@ -43,10 +32,6 @@ from vips.privacy.units import unit_of_group
 from vips.settling import Settling
 
 __all__ = ["ConjugateExponentialModel", "Records"]
-
-
-# Dtypes that a non-private fit keeps; others are converted to the first.
-NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
 
 
 # Names of the contract that users call.
@@ -84,9 +69,15 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     """
 
     posterior_: Any  # each family has its own
-    _kept_by_clone = ("_chunk_size", "_sent_from")
+    _kept_by_clone = ("_chunk_size", "sent_from")
+    _chunk_size: int | None = None
+    _noise_aware: Any = None  # the noise-aware posterior, once it was computed
+    _is_shown = False  # whether `dir` is asked for a table, which reads every name
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
-    _unlisted: tuple[str, ...] = ("advice", "bound", "name_of_ratio", "name_of_score")
+    _unlisted: tuple[str, ...] = (
+        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio", "name_of_score", "records_of", "sent_from",
+        "settling_of", "table_of",
+    )  # fmt: skip
 
     @property
     def noise_aware_posterior_(self) -> Any:
@@ -101,7 +92,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         check_is_fitted(self, "posterior_")
         if not self.privacy_.plan.is_private:
             raise AttributeError("The fit added no noise: its posterior is `posterior_`.")
-        if "_noise_aware" not in self.__dict__:
+        if self._noise_aware is None:
             try:
                 self._noise_aware = self.to_noise_aware_posterior()
             except NotImplementedError as missing:
@@ -111,7 +102,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     @property
     def chunk_size(self) -> int:
         """Records per E-step call. A speed and memory knob: it changes no result beyond rounding."""
-        return self.__dict__.get("_chunk_size") or self.default_chunk_size()
+        return self._chunk_size or self.default_chunk_size()
 
     @chunk_size.setter
     def chunk_size(self, value: int) -> None:
@@ -169,30 +160,33 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 "A StreamPlan is for batches that arrive one by one: call partial_fit(batch), or pass a PrivacyPlan."
             )
         executor = executors.resolve(executor)
-        ledger = self._ledger(ledger)
+        ledger = self.ledger_of_fit(ledger)
         self._forget()
         journal = Journal()
         try:
-            data = self._grouped(self._data(X, y), groups, "X" if y is None else "X, y")
+            records = self.records_of(X, y)
+            data = persons_of(self, records, groups, "X" if y is None else "X, y")
             self.check_features()
-            self._fitting_plan = plan = self._complete(self._stated_plan() or self.default_plan(data.n_records))
+            self.fitting_plan = plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
             plan.check_blocks(self.blocks())
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
-            settling = self._settling(plan)
-            posterior, noisy_totals = engine.run(self, data, plan, journal, executor, settling)
+            settling = self.settling_of(plan)
+            self.posterior_, noisy_totals = engine.run(self, data, plan, journal, executor, settling)
             if settling is not None and not settling.distance <= self.tolerance:
-                warnings.warn(self._not_settled(plan.n_steps, settling.distance), ConvergenceWarning, stacklevel=2)
-            self.posterior_ = posterior
+                message = self._not_settled(plan.n_steps, settling.distance)
+                warnings.warn(message, ConvergenceWarning, stacklevel=levels_to_user())
             if self.is_private:
                 self.noisy_totals_ = noisy_totals
+            else:
+                self.finish(records)
             facts = self.describe()
             release = Release(
                 what="fit",
                 plan=plan,
                 released=facts["released"],
                 declared=facts.get("declared_public", ()),
-                on_invalid=getattr(self, "on_invalid", "drop"),
+                on_invalid=self.on_invalid,
                 repeated_steps=journal.repeated_steps(),
                 ledger=journal.run.entry,
                 sha256=fingerprint_of(lambda: released_arrays(self)),
@@ -210,7 +204,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 self._forget()  # a half-fitted model must not look fitted
             raise
         finally:
-            self.__dict__.pop("_fitting_plan", None)
+            self.fitting_plan = None
         return self
 
     @available_if(_has_stream)
@@ -255,6 +249,9 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
         return fit_batch(self, X, y, groups, ledger, checkpoint, executor)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return "posterior_" in vars(self)
+
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted model to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
 
@@ -274,7 +271,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.is_private and not self._stated_plan().reproducible_noise
+        tags.non_deterministic = self.is_private and not self.stated_plan().reproducible_noise
         return tags
 
     def __dir__(self) -> list[str]:
@@ -286,8 +283,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         hidden = {slow} | (_names_of_contract(type(self)) - vars(self).keys())
         names = [name for name in object.__dir__(self) if name not in hidden and hasattr(self, name)]
         is_listed = type(self).to_noise_aware_posterior is not ConjugateExponentialModel.to_noise_aware_posterior
-        if "_is_shown" in self.__dict__:
-            is_listed &= "_noise_aware" in self.__dict__
+        is_listed &= self._noise_aware is not None or not self._is_shown
         return [*names, slow] if is_listed and hasattr(self, "noisy_totals_") else names
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> str:
@@ -296,25 +292,25 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         shown._is_shown = True
         return super(ConjugateExponentialModel, shown)._get_fitted_attr_html(doc_link)
 
-    def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+    def ledger_of_fit(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, if any, after a check that this fit can be charged."""
         if ledger is None and open_ledger.takes_prepaid(self.privacy):
             return None  # a trial of a search, which was charged whole
-        ledger = ledger_to_charge(ledger, self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
+        ledger = ledger_to_charge(ledger, self.sent_from, getattr(self.privacy, "sent_from", None))
         if ledger is not None and not self.is_private:
             raise LedgerError(
                 "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
                 "public data, fit it outside of the ledger."
             )
-        if ledger is not None and getattr(self, "on_invalid", "drop") == "raise":
+        if ledger is not None and self.on_invalid == "raise":
             raise LedgerError(
                 'on_invalid="raise" lets an error depend on a record, which no ledger can pay for: use "drop".'
             )
         return ledger
 
-    def _settling(self, plan: PrivacyPlan) -> Settling | None:
+    def settling_of(self, plan: PrivacyPlan) -> Settling | None:
         """What stops a fit early: of an ordinary one, whose number and sizes of steps nobody has stated."""
-        is_ordinary = self.privacy is None and plan.sampling_rate == 1.0 and getattr(self, "schedule", None) is None
+        is_ordinary = self.privacy is None and plan.sampling_rate == 1.0 and self.schedule is None
         return Settling(self.tolerance) if is_ordinary and self.tolerance is not None else None
 
     def _not_settled(self, n_steps: int, distance: float) -> str:
@@ -326,92 +322,23 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             "For another number of steps, write privacy=PrivacyPlan.non_private(n_steps=...)."
         )
 
-    def _data(self, X, y) -> DataSource:
-        self.__dict__.pop("_names_of_columns", None)  # of a fit before
-        X, y = from_arrow(X), None if self.ignores_labels else from_arrow(y)
-        source = as_source(X, y)
-        if source is None:
-            return self._checked_arrays(X, y)
-        if isinstance(source, InMemoryData) and source.has_groups:  # else they would be taken for rows
-            raise ValueError("The data hold records of several rows already: pass X, y and `groups` to fit.")
-        if isinstance(source, InMemoryData):  # not checked yet: for some dtypes an error could depend on a record
-            return self._checked_arrays(*source.arrays).divided_like(source)
-        if isinstance(source, TextSource):
-            raise TypeError(
-                f"{type(source).__name__} holds texts, and a model takes numbers. Learn their words first: "
-                f"make_private_pipeline(PrivateCountVectorizer(), {type(self).__name__}(...), "
-                "privacy=PrivacyBudget(epsilon, delta)).fit(source)."
-            )
-        if isinstance(source, SequenceSource):
-            raise TypeError(
-                f"{type(source).__name__} holds sequences, and {type(self).__name__} takes rows of a table."
-            )
-        self.n_features_in_ = source.n_features
-        if source.feature_names is not None:
-            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
-        return source
+    def records_of(self, X, y) -> DataSource:
+        """The records of a fit, from what users pass to it: see ``door.py``."""
+        return rows_of(self, X, y)
 
-    def _check_groups(self, data: DataSource, groups: object, records: str = "X, y") -> None:
-        """Raise ValueError or TypeError if these records cannot be persons, or not under this plan."""
-        stated = self._stated_plan()
-        bounds_rows = getattr(stated, "max_rows_per_group", None) is not None
-        if groups is None and not data.has_groups:
-            if bounds_rows:
-                raise ValueError(
-                    "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit, or a source "
-                    "that vips.data.regroup wrote."
-                )
-            return
-        if groups is not None:
-            check_groups_of_source(data, groups, records)
-        if not bounds_rows and self.is_private and stated.rounds_records:
-            plan = type(stated).__name__
-            raise ValueError(
-                f'noise="discrete" rounds every row: with persons, write {plan}(max_rows_per_group=...), a public number.'
-            )
-
-    def _grouped(self, data: DataSource, groups: object, records: str = "X, y") -> DataSource:
-        """The same rows, where all rows of one person are one record. ``records`` is how the call of ``fit`` names them."""
-        self._check_groups(data, groups, records)
-        if groups is None or data.has_groups:
-            return data
-        numbers = group_numbers(groups, data.n_records)
-        if not self.is_private and (numbers < 0).any():
-            raise ValueError(
-                "`groups` hold missing ids, or values that are no ids: pass whole numbers, strings or bytes."
-            )
-        return data.grouped(numbers, name_of(groups))
-
-    def _checked_arrays(self, X, y) -> InMemoryData:
-        y = None if self.ignores_labels else y
-        return self._private_data(X, y) if self.is_private else self._plain_data(X, y)
-
-    def _private_data(self, X, y) -> InMemoryData:
-        data = check_data(X, y)
-        validate_data(self, X, skip_check_array=True)  # number and names of columns: public
-        return data
-
-    def _plain_data(self, X, y) -> InMemoryData:
-        if y is None:
-            X = self._validated(X)
-        else:
-            X, y = self._validated(X, y, multi_output=True)
-        self.check_values(X, y)
-        return InMemoryData(X, y)
+    def table_of(self, X, y) -> InMemoryData:
+        """The same of a table in memory, with the labels that the model takes."""
+        return table_of(self, X, y)
 
     def _validated(self, X, *y, **settings):
-        """Arrays of numbers, dense or CSR; reads values. ``settings`` are those of ``validate_data``."""
-        if isinstance(X, DataSource):
-            raise TypeError(
-                f"After the fit {type(self).__name__} takes records in memory, got {type(X).__name__}. Take a partition at a "
-                "time: [model.transform(partition.open().X) for partition in source.partitions], say."
-            )
-        X, *y = map(from_arrow, (X, *y))
-        refuse_dates(X)
-        return validate_data(self, whole_csr(X), *y, accept_sparse="csr", dtype=NUMERIC_DTYPES, **settings)
+        return validated(self, X, *y, **settings)
+
+    def forget_computed(self) -> None:
+        """Forget what was computed from released values: others have come."""
+        self._noise_aware = None
 
     def _forget(self) -> None:
-        self.__dict__.pop("_noise_aware", None)
+        self.forget_computed()
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -92,10 +92,11 @@ class SelfDescription:
     unit = "one record"
     needs_labels = False
     settings_of_meaning: tuple[str, ...] = ("n_components",)
+    names_of_columns: Sequence[str] | None = None  # of a model behind an encoder
 
     def column_names(self) -> list[str]:
         """Words or feature names, or x0, x1, … where there are none."""
-        names = getattr(self, "feature_names_in_", getattr(self, "_names_of_columns", None))
+        names = getattr(self, "feature_names_in_", self.names_of_columns)
         return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
     def posterior_parts(self, posterior) -> list[Part]:

@@ -41,7 +41,7 @@ def test_a_private_pipeline_is_compared_as_its_model_is(people, private, baselin
     of_model = compare(private[-1], baseline, private[:-1].transform(table), y)
     assert [(row.quantity, row.value) for row in found.rows] == [(row.quantity, row.value) for row in of_model.rows]
     assert found.movers(1)[0].name in private[0].get_feature_names_out()
-    assert not hasattr(baseline, "_names_of_columns")
+    assert not hasattr(baseline, "names_of_columns")
 
 
 def test_the_statement_counts_the_encoder(private, baseline, tmp_path):

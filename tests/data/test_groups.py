@@ -33,6 +33,7 @@ from vips import (
 )
 from vips.data import InMemoryData, NpySource
 from vips.data._groups import canonical_id, group_numbers, ids_and_numbers
+from vips.door import persons_of
 from vips.exceptions import LedgerError
 from vips.execution import partitions
 from vips.preprocessing import TableEncoder
@@ -271,7 +272,7 @@ def prepared(case, noise="gaussian", **settings):
 
 
 def grouped(model, records, ids, plan):
-    return model._grouped(model._data(*records, *[None] * (2 - len(records))), ids)
+    return persons_of(model, model.records_of(*records, *[None] * (2 - len(records))), ids)
 
 
 def coordinates(total, blocks):
@@ -321,7 +322,7 @@ def test_sums_are_those_of_the_rows_where_no_clip_binds(case):
     for noise in ("gaussian", "discrete"):
         loose = replace(plan, clip_norm=1e6, noise_multiplier=0.01, noise=noise)
         model.set_params(privacy=loose)
-        data = model._data(*records, *[None] * (2 - len(records)))
+        data = model.records_of(*records, *[None] * (2 - len(records)))
         by_row = clipped_sum(model, data, loose, posterior)
         by_person = clipped_sum(model, grouped(model, records, ids, loose), loose, posterior)
         for name in by_row.keys() - {"variance"}:  # that of scores is not a sum over rows

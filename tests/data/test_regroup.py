@@ -265,7 +265,7 @@ def as_sources(records, ids, tmp_path, tag):
 
 def sum_on_disk(model, records, ids, plan, posterior, tmp_path, tag):
     source = regroup(as_sources(records, ids, tmp_path, tag), by=ids, to=tmp_path / tag, n_partitions=3)
-    return clipped_sum(model, model._grouped(model._data(source, None), None), plan, posterior)
+    return clipped_sum(model, model.records_of(source, None), plan, posterior)
 
 
 def prepared(case, noise="gaussian", sparse=False):

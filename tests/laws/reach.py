@@ -10,6 +10,7 @@ import numpy as np
 from tests.laws.cases import arguments
 from tests.laws.checks import FULL, SENSITIVITY_FACTOR, Recorder, as_data, as_vector, fit, norms_of_records_hold, stack
 from vips import engine
+from vips.door import persons_of
 from vips.phases import FitPhase, phases_of, step_of
 
 __all__ = ["ALL", "phases"]
@@ -73,7 +74,7 @@ def a_person_moves_the_sum_by_at_most_one_clip(case):
 
 def _by_persons(model, rows, ids):
     X, *y = arguments(rows)
-    return model._grouped(model._data(X, *(y or [None])), ids)
+    return persons_of(model, model.records_of(X, *(y or [None])), ids)
 
 
 def _sum(case, model, phase, data, posterior, noise) -> np.ndarray:

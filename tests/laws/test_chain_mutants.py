@@ -18,7 +18,7 @@ from vips.execution import partitions
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
 from vips.models.components.statistics import ComponentSums, RowStatistics
-from vips.models.markov import gaussian_contract, poisson
+from vips.models.markov import gaussian, poisson
 from vips.models.markov.gaussian_statistics import GaussianSums
 from vips.models.markov.statistics import SequenceStatistics
 
@@ -134,13 +134,13 @@ def missing_steps_raise(patch):
 
 def steps_weigh_alike(patch):
     """A step's influence depends on the longest step of its chunk."""
-    original = gaussian_contract.influence_of_steps
+    original = gaussian.influence_of_steps
 
     def influence(*arguments):
         found = original(*arguments)
         return np.minimum(found, found.min(initial=1.0) + 0.5)
 
-    patch.setattr(gaussian_contract, "influence_of_steps", influence)
+    patch.setattr(gaussian, "influence_of_steps", influence)
 
 
 def sums_are_shorter(patch):

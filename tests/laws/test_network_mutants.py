@@ -105,9 +105,9 @@ def rows_that_are_not_binary_kept(patch):
 def number_of_records_read_from_the_data(patch):
     """N in the precision of b, as in the paper, instead of the noisy block."""
     seen = {}
-    original, update = SigmoidBeliefNetwork._private_data, SigmoidBeliefNetwork.to_posterior
+    original, update = SigmoidBeliefNetwork.records_of, SigmoidBeliefNetwork.to_posterior
 
-    def private_data(self, X, y):
+    def records_of(self, X, y):
         data = original(self, X, y)
         seen["count"] = data.n_records
         return data
@@ -117,22 +117,22 @@ def number_of_records_read_from_the_data(patch):
             average = dict(average) | {"count": np.array(float(seen["count"]))}
         return update(self, average, noise_std, previous)
 
-    patch.setattr(SigmoidBeliefNetwork, "_private_data", private_data)
+    patch.setattr(SigmoidBeliefNetwork, "records_of", records_of)
     patch.setattr(SigmoidBeliefNetwork, "to_posterior", to_posterior)
 
 
 def starting_bias_from_the_data(patch):
     """Visible biases start at the columns' log odds."""
-    original, first, seen = SigmoidBeliefNetwork._private_data, SigmoidBeliefNetwork.initial, {}
+    original, first, seen = SigmoidBeliefNetwork.records_of, SigmoidBeliefNetwork.initial, {}
 
-    def private_data(self, X, y):
+    def records_of(self, X, y):
         seen["mean"] = np.asarray(X.mean(axis=0)).ravel() if X.shape[0] else 0.0
         return original(self, X, y)
 
     def initial(self, rng):
         return first(self, rng) | {"visible": np.zeros(self.n_features_in_) + seen.get("mean", 0.0)}
 
-    patch.setattr(SigmoidBeliefNetwork, "_private_data", private_data)
+    patch.setattr(SigmoidBeliefNetwork, "records_of", records_of)
     patch.setattr(SigmoidBeliefNetwork, "initial", initial)
 
 

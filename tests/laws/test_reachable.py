@@ -236,14 +236,14 @@ def a_posterior_refers_to_statistics(patch):
 
 
 def a_report_counts_the_records(patch):
-    original, prepare = BetaBernoulli.describe, BetaBernoulli._private_data
+    original, prepare = BetaBernoulli.describe, BetaBernoulli.records_of
     seen = {}
 
-    def private_data(self, X, y):
+    def records_of(self, X, y):
         seen["n"] = X.shape[0]
         return prepare(self, X, y)
 
-    patch.setattr(BetaBernoulli, "_private_data", private_data)
+    patch.setattr(BetaBernoulli, "records_of", records_of)
     patch.setattr(
         BetaBernoulli, "describe", lambda self: original(self) | {"declared_public": (f"{seen['n']} records",)}
     )

@@ -14,6 +14,7 @@ from vips.models.regression import contract as regression
 from vips.models.regression import kernels as regression_kernels
 from vips.models.regression import norms as regression_norms
 from vips.models.regression import statistics as regression_statistics
+from vips.models.regression.likelihoods import Classes
 from vips.models.regression.statistics import RegressionStatistics
 from vips.models.second_moments.statistics import OuterStatistics
 
@@ -80,24 +81,24 @@ def bad_rows_kept(patch):
 
 
 def undeclared_label_raises(patch):
-    original = BayesianLogisticRegression._terms
+    original = Classes.terms
 
     def mutant(self, y):
-        if not np.isin(y, self._labels()).all():
+        if not np.isin(y, self.labels).all():
             raise ValueError("unknown label")
         return original(self, y)
 
-    patch.setattr(BayesianLogisticRegression, "_terms", mutant)
+    patch.setattr(Classes, "terms", mutant)
 
 
 def classes_from_the_data(patch):
-    original = BayesianLogisticRegression._private_data
+    original = BayesianLogisticRegression.records_of
 
     def mutant(self, X, y):
         self.classes_ = np.unique(y)
         return original(self, X, y)
 
-    patch.setattr(BayesianLogisticRegression, "_private_data", mutant)
+    patch.setattr(BayesianLogisticRegression, "records_of", mutant)
 
 
 def step_size_by_the_residuals(patch):

@@ -97,7 +97,7 @@ def audit(
     """
     plan = model.privacy
     if isinstance(plan, PrivacyBudget):
-        model = clone(model).set_params(privacy=model._stated_plan())
+        model = clone(model).set_params(privacy=model.stated_plan())
         plan = model.privacy
     if not isinstance(plan, PrivacyPlan) or not plan.is_private:
         raise ValueError("There is nothing to audit without noise: give the model a PrivacyPlan as `privacy`.")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips.auditing.bound import CanaryBound, log_likelihood_ratio, lower_bound
+from vips.contract import Contract
 from vips.phases import FitPhase
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.plan import PrivacyPlan
@@ -52,7 +53,7 @@ class _CanaryStatistics(RecordStatistics):
         return {"canary": canaries, "other": np.array([other.sum(), 0])}
 
 
-class CanaryModel:
+class CanaryModel(Contract):
     """The methods that the engine needs of a model, for canaries as records. Its posterior is empty.
 
     Attributes
@@ -93,9 +94,6 @@ class CanaryModel:
         self.samples.append(np.concatenate([np.zeros(0), *self._sample]).astype(np.int64))
         self._sample = []
         return {}
-
-    def transport(self, average, noise_std, previous, posterior):
-        return average, noise_std
 
 
 class _Recorder:

@@ -173,7 +173,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         return self
 
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
-        ledger = ledger_to_charge(ledger, self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
+        ledger = ledger_to_charge(ledger, self.sent_from, getattr(self.privacy, "sent_from", None))
         if ledger is not None and self.privacy is None:
             raise ValueError(
                 "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
@@ -187,9 +187,9 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         model.check_arguments()
         n_rows = X.shape[0]
-        rows = model._data(np.zeros((n_rows, 1)), y)
-        place, known = model._places(rows.arrays[1])
-        self.n_classes_ = len(model._labels())
+        rows = model.records_of(np.zeros((n_rows, 1)), y)
+        place, known = model.likelihood.places(rows.arrays[1])
+        self.n_classes_ = len(model.likelihood.labels)
         numbers = None if groups is None else group_numbers(groups, n_rows)
         return np.where(known, place, self.n_classes_), Persons(numbers)
 

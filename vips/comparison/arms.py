@@ -88,7 +88,7 @@ def fit_arms(private, X, y=None) -> Arms:
     fitted = []
     for plan in plans_of_arms(private.privacy_.plan, private.max_record_norm()):
         arm = clone(private).set_params(privacy=plan, **seed)
-        vars(arm).pop("_sent_from", None)  # the ledger that paid for the private fit; no ledger pays for an arm
+        arm.sent_from = None  # the ledger that paid for the private fit; no ledger pays for an arm
         fitted.append(arm.fit(X, y) if private.needs_labels else arm.fit(X))
     return Arms(*fitted)
 

@@ -160,7 +160,7 @@ def privacy_utility_curve(
     if n_repeats < 1 or len(epsilons) < 1:
         raise ValueError("`epsilons` and `n_repeats` must give at least one fit.")
     tested = (X, y) if X_public_test is None else (X_public_test, y_public_test)
-    plan = model._stated_plan()
+    plan = model.stated_plan()
     plans = [plan.with_epsilon(float(epsilon), delta) for epsilon in epsilons]
     if scores_are_private:
         plans.append(PrivacyPlan.non_private(sampling_rate=plan.sampling_rate, n_steps=plan.n_steps))
@@ -169,7 +169,7 @@ def privacy_utility_curve(
     scores = np.reshape(all_scores, (len(plans), n_repeats))
     baseline = scores[-1] if scores_are_private else None
     # as ``PrivacyReport.has_guarantee``: seeded noise can be subtracted again, and errors may depend on records
-    has_guarantee = plan.has_guarantee and getattr(model, "on_invalid", "drop") == "drop"
+    has_guarantee = plan.has_guarantee and model.on_invalid == "drop"
     source = PRIVATE if scores_are_private else PUBLIC if has_guarantee else NO_GUARANTEE
     epsilons, scores = tuple(float(e) for e in epsilons), scores[: len(epsilons)]
     return UtilityCurve(epsilons, float(delta), scores, baseline, source, reports)

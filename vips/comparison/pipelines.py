@@ -79,7 +79,7 @@ def named(model, steps: Pipeline):
             "pipeline[:-1].transform(X)."
         )
     model = copy.copy(model)
-    model._names_of_columns = names
+    model.names_of_columns = names
     return model
 
 

@@ -104,7 +104,7 @@ class Task(PartitionTask):
     @classmethod
     def of_step(cls, model, phase, posterior, plan, is_checked: bool) -> Task:
         """A step of a phase. ``is_checked`` says that the values of a non-private fit were validated before."""
-        stop = getattr(model, "on_invalid", "drop") == "raise" or not (plan.is_private or is_checked)
+        stop = model.on_invalid == "raise" or not (plan.is_private or is_checked)
         return cls(model, phase.name, phase.statistics, phase.blocks, posterior, plan, stop)
 
     def statistics_of(self, records):
@@ -115,7 +115,7 @@ class Task(PartitionTask):
         """What a pickle holds: nothing from which noise could be derived."""
         model = copy.copy(self.model)
         model.random_state = None
-        model.privacy = model._fitting_plan = self.plan
+        model.privacy = model.fitting_plan = self.plan
         return self.__dict__ | {"model": model}
 
     def prepare(self) -> None:
@@ -151,10 +151,10 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     model, plan = task.model, task.plan
     # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
     with one_blas_thread() if plan.is_private else nullcontext(), np.errstate(all="ignore"):
-        opened = partition.open().at_most(plan.max_rows_per_group).first_steps(getattr(model, "max_length", None))
-        if getattr(model, "ignores_labels", False):
+        opened = partition.open().at_most(plan.max_rows_per_group).first_steps(model.max_length)
+        if model.ignores_labels:
             opened = opened.without_labels()
-        if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before a record is sampled
+        if model.takes_one_label and np.ndim(opened.y) != 1:  # before a record is sampled
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
         if plan.is_private:
             rehearse(task, opened)

@@ -7,6 +7,7 @@ from sklearn.utils.validation import column_or_1d
 
 from vips import engine
 from vips.data import InMemoryData
+from vips.door import validated
 from vips.persistence.checkpoint import Journal
 
 __all__ = ["copy_of", "fit_apart", "fit_to_public"]
@@ -37,9 +38,9 @@ def fit_apart(model, X, y=None):
     -------
     model
     """
-    model._fitting_plan = plan = model._complete(model._stated_plan() or model.default_plan(X.shape[0]))
+    model.fitting_plan = plan = model.completed_plan(model.stated_plan() or model.default_plan(X.shape[0]))
     model.posterior_, model.noisy_totals_ = engine.run(
-        model, InMemoryData(X, y), plan, Journal(), settling=model._settling(plan)
+        model, InMemoryData(X, y), plan, Journal(), settling=model.settling_of(plan)
     )
     return model
 
@@ -63,9 +64,9 @@ def fit_to_public(model, X, y=None, **settings):
     """
     public = copy_of(model, privacy=None, schedule=None, **settings)
     if y is None:
-        X = public._validated(X, reset=False)
+        X = validated(public, X, reset=False)
     else:
-        X, y = public._validated(X, y, reset=False)
+        X, y = validated(public, X, y, reset=False)
         y = column_or_1d(y)
     public.check_values(X, y)
     return fit_apart(public, X, y).posterior_, (X, y)

@@ -59,9 +59,7 @@ class SequenceModel(ConjugateExponentialModel):
         -------
         self
         """
-        if not isinstance(X, DataSource):
-            X = self._sequences(X, lengths, in_fit=True)
-        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        return super().fit(X, lengths, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
 
     def valid_records(self, records: Sequences) -> np.ndarray:
         """All of them: what is no observation is a missing one."""
@@ -88,8 +86,9 @@ class SequenceModel(ConjugateExponentialModel):
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         """Log likelihood of each sequence under the fitted posterior; shape (n_sequences,)."""
 
-    def _data(self, X, y) -> DataSource:
-        source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, None, in_fit=True))
+    def records_of(self, X, lengths) -> DataSource:
+        """Sequences in memory, or a source of them."""
+        source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, lengths, in_fit=True))
         if source.has_groups and not isinstance(source, InMemoryData | SequenceSource | TextSource):
             source = steps_of_persons(source)
         in_memory = isinstance(source, InMemoryData) and isinstance(source.arrays[0], Sequences)

@@ -216,7 +216,7 @@ class PrivatePipeline(Pipeline):
         """These are the fitted steps. The model names columns as the encoder does."""
         self.steps_ = steps
         (_, encoder), (_, model) = steps
-        model._names_of_columns = encoder.get_feature_names_out()
+        model.names_of_columns = encoder.get_feature_names_out()
 
     def _fitted(self) -> Pipeline:
         check_is_fitted(self)
@@ -379,10 +379,8 @@ class PrivatePipeline(Pipeline):
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
         is_source = isinstance(X, TextSource)
         model.check_arguments()
-        model._data(np.zeros((0 if is_source else len(X), 1)), y)
-        if y is None and not (is_source and X.has_labels) and getattr(model, "needs_labels", False):
-            raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
-        return model._ledger(ledger)
+        model.records_of(np.zeros((0 if is_source else len(X), 1)), np.zeros(0) if is_source and X.has_labels else y)
+        return model.ledger_of_fit(ledger)
 
     def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups, executor):
         """The encoder after its release, or that of an interrupted fit."""

@@ -218,7 +218,7 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
             count_records=self.n_documents is None,
         )  # fmt: skip
         topics = LatentDirichletAllocation(self.n_components or 2, random_state=self.random_state)
-        topics._sent_from = self.__dict__.get("_sent_from")  # of the ledger to charge
+        topics.sent_from = self.sent_from  # of the ledger to charge
         return list(zip(_STEPS, (words, topics), strict=True))
 
     def _budget(self) -> dict[str, object]:

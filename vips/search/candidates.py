@@ -31,7 +31,7 @@ class Candidate:
     @property
     def plan(self) -> PrivacyPlan:
         """Rate, steps and noise of its fit."""
-        return self.model._stated_plan()
+        return self.model.stated_plan()
 
     def with_plan(self, plan: PrivacyPlan) -> Candidate:
         """The same settings with another plan."""
@@ -118,7 +118,7 @@ def _check_plan(plan: PrivacyPlan, relation: str) -> None:
 
 
 def _check_settings(model: ConjugateExponentialModel) -> None:
-    if getattr(model, "on_invalid", "drop") == "raise":
+    if model.on_invalid == "raise":
         raise ValueError('on_invalid="raise" lets an error depend on a record: use "drop".')
     for name, value in model.get_params().items():
         if isinstance(value, np.random.Generator | np.random.RandomState):

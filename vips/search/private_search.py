@@ -199,7 +199,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
     def _ledger(self, ledger: PrivacyLedger | None, candidates: list[Candidate]) -> PrivacyLedger | None:
         """The ledger to charge, if any."""
-        origins = [owner.__dict__.get("_sent_from") for owner in (self, self.estimator)]
+        origins = [getattr(owner, "sent_from", None) for owner in (self, self.estimator)]
         plans = (candidate.plan for candidate in candidates)
         return ledger_to_charge(ledger, *origins, *(sent.sent_from for sent in (self.privacy, *plans)))
 

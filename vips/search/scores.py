@@ -64,7 +64,7 @@ def rehearse_scores(fitted, X, y, score: str) -> None:
     X, y
         Tables without rows.
     """
-    X, y = fitted._data(X, y).arrays
+    X, y = fitted.records_of(X, y).arrays
     labels = np.asarray(getattr(fitted, "classes_", (0.0, 1.0)))
     with suppress(Exception):  # a model of somebody else may not take such rows
         rows = stand_ins_for(OpenPartition(X, y), labels if labels.dtype.kind in "biuf" else np.arange(len(labels)))
@@ -110,7 +110,7 @@ def _values_of_rows(fitted, X, y, name: str) -> np.ndarray:
 
 
 def _scored(model, X, y, name: str) -> np.ndarray:
-    X, y = model._data(X, y).arrays
+    X, y = model.records_of(X, y).arrays
     records = X if y is None else Records(X, y)
     valid = np.flatnonzero(model.valid_records(records))
     values = np.full(X.shape[0], np.nan)

@@ -24,6 +24,7 @@ import numpy as np
 
 from vips import engine
 from vips.data._groups import ids_and_numbers, name_of
+from vips.door import check_persons
 from vips.exceptions import LedgerError, StreamError
 from vips.execution import resolve as executors
 from vips.execution.local import Serial
@@ -55,7 +56,7 @@ def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, execu
         raise TypeError(
             f"The statistics of {type(model).__name__} are sums at one posterior only: they do not add up over batches."
         )
-    executor, ledger = executors.resolve(executor), model._ledger(ledger)
+    executor, ledger = executors.resolve(executor), model.ledger_of_fit(ledger)
     known = getattr(model, "stream_", None)
     name = uuid.uuid4().hex if known is None or checkpoint is not None else known.name
     place = SecretMemory(name) if checkpoint is None else SecretFile(checkpoint)
@@ -136,7 +137,7 @@ class _Stream:
     def _secret_after(self, X, y, groups, executor) -> Secret:
         """The secret after this batch, with the release R_t. A stream that begins is charged before a value is read."""
         model, columns, t = self.model, getattr(self.model, "n_features_in_", None), self.t + 1
-        data = model._data(X, y)
+        data = model.records_of(X, y)
         if self.t and data.n_features != columns:
             raise ValueError(f"The batch has {data.n_features} columns, those before had {columns}.")
         model.check_features()
@@ -173,7 +174,7 @@ class _Stream:
     def _persons(self, data, groups) -> tuple:
         """Data in which each person is one record, without persons who were in enough batches; the register; the unit."""
         register = Register() if self.secret is None else self.secret.register
-        self.model._check_groups(data, groups)
+        check_persons(self.model, data, groups)
         if groups is None:
             unit = unit_of_group(data.group_name or "group") if data.has_groups else self.model.describe()["unit"]
             return data, register, unit
@@ -228,11 +229,11 @@ class _Stream:
     @contextmanager
     def _fitting(self) -> Iterator[None]:
         """The model's methods see the plan of one batch."""
-        self.model._fitting_plan = self.plan.of_draws
+        self.model.fitting_plan = self.plan.of_draws
         try:
             yield
         finally:
-            self.model.__dict__.pop("_fitting_plan", None)
+            self.model.fitting_plan = None
 
     def _check_same(self, header: dict) -> None:
         """Raise StreamError if this call belongs to another stream than ``header`` says."""
@@ -317,13 +318,13 @@ class _Stream:
             "all releases are one Gaussian mechanism",
             f"{unit} is in at most {plan.participation} of the batches: {kept}",
         )
-        model.__dict__.pop("_noise_aware", None)
+        model.forget_computed()
         release = Release(
             what="stream",
             plan=plan.whole,
             released=facts["released"],
             declared=(*facts.get("declared_public", ()), *public),
-            on_invalid=getattr(model, "on_invalid", "drop"),
+            on_invalid=model.on_invalid,
             ledger=ledger,
             sha256=fingerprint_of(lambda: released_arrays(model)),
         )

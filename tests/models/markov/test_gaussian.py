@@ -12,7 +12,7 @@ import vips
 from vips import GaussianHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.models._chains import inferred
-from vips.models.markov import gaussian_contract
+from vips.models.markov import gaussian
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
 from vips.statistics import DenseStatistics
 
@@ -326,7 +326,7 @@ def test_growth_leaves_steps_for_what_follows():
                 privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=n_steps),
             )
             growing = sum(phase.n_steps for phase in model.phases(n_steps) if phase.name == "growing")
-            assert growing <= max(1, n_steps // 3 + gaussian_contract._SETTLES)
+            assert growing <= max(1, n_steps // 3 + gaussian._SETTLES)
 
 
 def test_single_precision_is_close_to_double():

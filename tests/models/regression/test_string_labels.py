@@ -79,8 +79,8 @@ def test_errors_come_from_public_facts(tmp_path):
             model().fit(X, wrong)
     with pytest.raises(TypeError, match="its dtype would depend"):
         model().fit(X, list(words(y)))
-    with pytest.raises(TypeError, match="y has dtype"), pytest.warns(DataConversionWarning):
-        model().fit(X, words(y)[:, None])
+    with pytest.warns(DataConversionWarning):  # a column of words is read as words
+        assert model().fit(X, words(y)[:, None]).score(X, words(y)) > 0.5
     with pytest.raises(TypeError, match="A private fit needs numbers"):
         model(classes=None).fit(X, words(y))
     with pytest.raises(ValueError, match="not bytes"):

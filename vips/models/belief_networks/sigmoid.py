@@ -246,9 +246,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         check_is_fitted(self, "posterior_")
         return self.posterior_.hidden_bias.mean
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
-
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Evidence lower bound per record."""
         if noise_aware:

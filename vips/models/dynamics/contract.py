@@ -160,7 +160,7 @@ class DynamicsModel(SequenceModel):
 
     def _numbers_of_one(self) -> int:
         """In the statistics of one sequence, and about as many in what they are computed from."""
-        p, K, w = self.__dict__.get("n_features_in_", 1), self.n_components, self._n_lags() + 1
+        p, K, w = self.n_columns, self.n_components, self._n_lags() + 1
         return w * (2 * p) ** 2 + 2 * p * w + p * (K + 1) ** 2
 
     def describe(self) -> dict:
@@ -217,4 +217,4 @@ class DynamicsModel(SequenceModel):
 
     def _least_lags(self) -> int:
         """Lags for a Hankel matrix of rank ``n_components``."""
-        return 2 * -(-self.n_components // self.__dict__.get("n_features_in_", 1)) - 1
+        return 2 * -(-self.n_components // self.n_columns) - 1

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import polygamma
 from sklearn.utils.validation import check_is_fitted
 
+from vips._extras import imported
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer, check_level
 from vips.data import Sequences
 from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
-from vips.models.dynamics.reading import SystemReading, forecasts, samples
 from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
+from vips.models.dynamics.unseen import forecasts, samples
 from vips.models.dynamics.variational import spread_of
 from vips.parts import Part, indexed
 from vips.privacy import PrivacyBudget, PrivacyPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["LinearDynamicalSystem"]
 
 _TINY = 1e-300
 
 
-class LinearDynamicalSystem(SystemReading, DynamicsModel):
+class LinearDynamicalSystem(DynamicsModel):
     """Sequences of vectors that a hidden state drives, which moves linearly: x' ~ N(A x, Q), y ~ N(C x + d, diag R).
 
     One record is one whole sequence. Without privacy the fit is EM, or variational Bayes. A private fit releases moments of
@@ -247,6 +253,70 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         return samples(of, np.asarray(lengths, np.int64), rng)
 
     # -- comparisons --------------------------------------------------------------------------------------------
+
+    def summary(self) -> pd.DataFrame:
+        """A row for each column: what the state explains of it. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            ``mean``; ``noise``, the standard deviation of what the state does not explain; ``explained``, the share of the
+            variance that it does; ``next``, the correlation of the explained part with itself one step later. All in the long
+            run of the system.
+        """
+        pd, of = imported("pandas", "summary()"), self._system()
+        cov = of.stationary()
+        signal = np.einsum("pi,ij,pj->p", of.loadings, cov, of.loadings)
+        later = np.einsum("pi,ij,pj->p", of.loadings, of.moves @ cov, of.loadings)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            table = {
+                "mean": of.offset, "noise": np.sqrt(of.noise_variance), "explained": signal / (signal + of.noise_variance),
+                "next": later / signal,
+            }  # fmt: skip
+        return pd.DataFrame(table, index=pd.Index(self.column_names()))
+
+    def modes(self) -> pd.DataFrame:
+        """A row for each mode of the moves, the slowest first: how fast it fades, and how it swings. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            ``half-life`` in steps; ``period`` in steps, infinite for a mode that does not swing. Two rows for each swing.
+        """
+        pd = imported("pandas", "modes()")
+        values = np.linalg.eigvals(self._system().moves)
+        values = values[np.argsort(-np.abs(values), kind="stable")]
+        with np.errstate(divide="ignore"):
+            halves = np.abs(np.log(0.5) / np.log(np.minimum(np.abs(values), 1.0)))
+            return pd.DataFrame({"half-life": halves, "period": 2.0 * np.pi / np.abs(np.angle(values))})
+
+    def plot_forecast(
+        self, X, *, n_steps: int = 10, level: float = 0.95, columns: object = None, ax: Axes | None = None
+    ) -> Axes:
+        """A picture of one sequence and of the steps after it. It shows this record, and is not private.
+
+        Parameters
+        ----------
+        X : array of shape (n_steps, n_features)
+            One sequence; NaN is a gap.
+        n_steps : int
+        level : float
+            Of the intervals, as in :meth:`forecast`.
+        columns : list of int, optional
+            Those that are drawn; the first four by default.
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from vips.models.dynamics.plot import plot_forecast
+
+        series = Sequences.from_list([np.asarray(X, float)], self.n_features_in_)
+        means, lower, upper = (values[0] for values in self.forecast(series, n_steps=n_steps, level=level))
+        shown = list(range(min(4, self.n_features_in_)) if columns is None else columns)
+        names = [self.column_names()[j] for j in shown]
+        return plot_forecast(series.values[:, shown], means[:, shown], lower[:, shown], upper[:, shown], names, ax)
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Rows of C, d, log R and A: Gaussian, with the posterior's variances, or those for known states."""

@@ -303,7 +303,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         return moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2)
 
     def _numbers_of_one(self) -> int:
-        p = self.__dict__.get("n_features_in_", 1)
+        p = self.n_columns
         regime_blocks = switching_blocks(p, self.n_components, self.n_regimes, 1.0)
         return super()._numbers_of_one() + sum(math.prod(block.shape) for block in regime_blocks.values())
 

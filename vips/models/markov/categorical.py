@@ -14,10 +14,9 @@ from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models.markov import kernels
 from vips.models.markov.contexts import classes_of_symbols, first_classes
-from vips.models.markov.hidden import HiddenMarkovModel
+from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.pairs import states_of_pairs
 from vips.models.markov.posterior import FORBIDDEN, Contexts, SymbolPosterior, private_chain, private_counts
-from vips.models.markov.reading import names_of
 from vips.models.markov.statistics import (
     Moves,
     RowSums,
@@ -99,6 +98,7 @@ class CategoricalHMM(HiddenMarkovModel):
     (2, 2)
     """
 
+    parameters_in_words = "first states, moves and symbols"
     exact_rows = True
     n_features = 1
 
@@ -315,23 +315,12 @@ class CategoricalHMM(HiddenMarkovModel):
         n, scale = float(self.max_length), self.chain_blocks()["moves"].scale
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))
 
-    def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior of first states, moves and symbols"),
-            "declared_public": (
-                f"{self.n_symbols} symbols, sequences of at most {self.max_length} steps",
-                "n_components, masks, priors and all other constructor arguments",
-            ),
-        }
+    def declared(self) -> tuple[str, ...]:
+        return (f"{self.n_symbols} symbols, sequences of at most {self.max_length} steps",)
 
-    def bound(self, records, posterior: SymbolPosterior) -> float:
-        """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
-        total = float(self.inferred(records, posterior)[2].sum())
-        if self.inference == "em":
-            return total
+    def divergence_of_emissions(self, posterior: SymbolPosterior) -> float:
         prior = Dirichlet(np.full(posterior.emissions.concentration.shape, self._emission_prior()))
-        return total - posterior.divergence_of_chain(*self.chain_priors()) - float(posterior.emissions.kl(prior).sum())
+        return float(posterior.emissions.kl(prior).sum())
 
     # -- what is seen in each state ---------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ class FactorialChainModel(SequenceModel):
 
     def default_chunk_size(self) -> int:
         """Steps of a chunk: about 160 MB of statistics of sequences of one step."""
-        M, K, d = self.n_chains, self.n_components, self.__dict__.get("n_features_in_", 1)
+        M, K, d = self.n_chains, self.n_components, self.n_columns
         return int(np.clip(_NUMBERS / (M * K * (M * K + K + d + 2) + d**2), 256, 65_536))
 
     def chain_priors(self) -> tuple[np.ndarray, np.ndarray]:

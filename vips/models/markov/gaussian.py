@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._compute.rowwise import scaled_rows
+from vips._validation import check_choice, check_max_norm, check_number
+from vips.data import Sequences
+from vips.expfam import Dirichlet
+from vips.models._chains import inferred
+from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.evidence import divergence_of_components
-from vips.models.markov.gaussian_contract import GaussianChainModel
-from vips.models.markov.gaussian_posterior import GaussianChainPosterior
-from vips.models.markov.reading import names_of
+from vips.models._gaussians.kernels import NOTHING
+from vips.models._gaussians.posterior import MixturePosterior
+from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
+from vips.models._gaussians.transport import carried
+from vips.models._gaussians.update import Moments, Priors, next_posterior
+from vips.models.markov import kernels
+from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
+from vips.models.markov.gaussian_statistics import GaussianSums, influence_of_steps, sums_of_powers
+from vips.models.markov.hidden import HiddenMarkovModel, names_of
+from vips.models.markov.posterior import FORBIDDEN, private_chain
+from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares
 from vips.parts import Part, indexed, last_of
+from vips.phases import FitPhase
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.statistics import Block
+from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["GaussianHMM"]
 
+_GROWING, _SETTLES = 0.5, 5  # step size while states are split, and steps from one split to the next
+_AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
+_LEAST_STD = 1e-4  # of a private state, in units of `max_norm`
+_CHUNK = 2_000_000  # numbers
+_RELEASED = "noisy counts of first states and of moves, and noisy moments of the steps in each state"
 
-class GaussianHMM(GaussianChainModel):
+
+class GaussianHMM(HiddenMarkovModel):
     """Hidden Markov model of sequences of vectors, fitted by (private) variational Bayes. One record is one whole sequence.
 
     Parameters
@@ -92,7 +118,250 @@ class GaussianHMM(GaussianChainModel):
     True
     """
 
+    parameters_in_words = "first states, moves, means and covariances"
+    exact_rows = True
+    exact_noise = ("count", "start", "moves")
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: str = "full",
+        startprob_prior: float | None = None,
+        transmat_prior: float | None = None,
+        means_prior: object = None,
+        beta_prior: float | None = None,
+        dof_prior: float | None = None,
+        scale_prior: object = None,
+        startprob_mask: object = None,
+        transmat_mask: object = None,
+        inference: str = "vb",
+        min_covar: float | None = None,
+        n_features: int | None = None,
+        max_norm: float | None = None,
+        max_length: int = 1000,
+        typical_length: int = 25,
+        dtype: type = np.float64,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
+        schedule: Callable[[int], float] | None = None,
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.means_prior = means_prior
+        self.beta_prior = beta_prior
+        self.dof_prior = dof_prior
+        self.scale_prior = scale_prior
+        self.startprob_mask = startprob_mask
+        self.transmat_mask = transmat_mask
+        self.inference = inference
+        self.min_covar = min_covar
+        self.n_features = n_features
+        self.max_norm = max_norm
+        self.max_length = max_length
+        self.typical_length = typical_length
+        self.dtype = dtype
+        self.privacy = privacy
+        self.schedule = schedule
+        self.random_state = random_state
+
+    # -- the contract -----------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        super().check_parameters()
+        check_choice("covariance_type", self.covariance_type, ("full", "diag"))
+        for name in ("beta_prior", "dof_prior"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
+        if self.min_covar is not None:
+            check_number("min_covar", self.min_covar, 0.0, 1e12, "a number between 0 and 1e12")
+        check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+        self._priors()
+
+    def blocks(self) -> dict[str, Block]:
+        """Scales such that a sequence of ``typical_length`` has norm 1, and noise costs least: docs/sequences.md."""
+        K, d, T, is_full = self.n_components, self.n_features_in_, float(self.typical_length), self._is_full()
+        # of each block: square of the norm, and cost of noise of standard deviation 1
+        at = {
+            "start": (1.0, 0.1),
+            "moves": (T**2 / K, 1.0),
+            "count": (T**2 / np.sqrt(K), 1.0),
+            "linear": (T * d, d),
+            "second": (T * (d**2 + d), 0.5 * d**2) if is_full else (2.0 * T * d, d),
+        }
+        shapes = {
+            "start": (K,),
+            "moves": (K, K),
+            "count": (K,),
+            "linear": (K, d),
+            "second": (K, d, d) if is_full else (K, d),
+        }
+        whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
+        scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
+        return {name: Block(shapes[name], name == "second" and is_full, scales[name]) for name in at}
+
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], GaussianChainPosterior]:
+        """One state over the ball of ``max_norm``."""
+        return self.initial(rng), self._first()
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """One state, which is split until there are ``n_components``; with masks, some steps until the states get their order;
+        then the steps of all states.
+
+        Without noise the first split comes after the second step, whose totals are taken about the mean. From one split to the
+        next, states settle: in a third of all steps, and at most 5 steps.
+        """
+        K, growing = self.n_components, 1.0 if self._is_textbook() else _GROWING
+        interval = int(np.clip(n_steps // 3 // max(K - 1, 1), 1, _SETTLES))
+        lengths = lengths_of_growth(K, n_steps, 1 if self.is_private else 2, interval)
+        splits = {"update": self._unordered_states, "end": self._split_states} if lengths else {}
+        first = growing_phases(lengths or [1], n_steps, growing, released=_RELEASED, **splits)
+        n_left = n_steps - sum(phase.n_steps for phase in first)
+        if K > 1 and self._is_masked():
+            n_ordering = min(interval, n_left)
+            ordering = FitPhase(
+                "growing",
+                n_ordering,
+                update=self._unordered_states,
+                end=self._order_states if n_ordering == interval else None,
+                step_size=lambda s: growing,
+                released=_RELEASED,
+            )
+            first, n_left = [*first, ordering], n_left - n_ordering
+        states = FitPhase("states", n_left, step_size=partial(self._step_size, n_left), released=_RELEASED)
+        return [*first, states]
+
+    def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
+        records, blocks = records.first(self.max_length), self.blocks()
+        X, is_missing, squares, *likely = self._densities(records, posterior)
+        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING, self.e_step_dtype())
+        moves = Moves(first_shares(records, shares), pairs)
+        shares[is_missing] = 0.0
+        if self.is_private:
+            h = influence_of_steps(X, squares, shares, posterior.tables, blocks, self._largest_step())
+            shares *= h[:, None].astype(shares.dtype)
+        clips = np.isfinite(self._plan().clip_norm)
+        sums = GaussianSums(X, records.offsets, shares, posterior.tables, self._centre(), bounds_norms=not clips)
+        return SequenceStatistics([moves, sums], blocks)
+
+    def to_posterior(self, average, noise_std, previous: GaussianChainPosterior | None) -> GaussianChainPosterior:
+        """The update of all states; noisy totals are denoised first."""
+        return self._chain(*self._updated(average, noise_std, previous, 0))
+
+    def _unordered_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+        """The same before masks hold."""
+        return self._chain(*self._updated(average, noise_std, previous, 0), is_ordered=False)
+
+    def _split_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+        """The same, and a split of the largest states."""
+        n_splits = n_splits_in_step(self.n_components, self._plan().n_steps)
+        return self._chain(*self._updated(average, noise_std, previous, n_splits), is_ordered=False)
+
+    def _order_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+        """The same, in the order in which the masks allow most of the moves."""
+        start, moves, gaussians = self._updated(average, noise_std, previous, 0)
+        order = order_of_mask(start, moves, self._allowed())
+        parent, portion = gaussians.parent[order], gaussians.portion[order]
+        gaussians = replace(gaussians.in_order(order), parent=parent, portion=portion)
+        return self._chain(start[order], moves[np.ix_(order, order)], gaussians)
+
+    def _updated(self, average, noise_std, previous: GaussianChainPosterior | None, n_splits: int) -> tuple:
+        """Counts of first states and moves, ≥ 0, and Gaussians."""
+        if previous is None:
+            first = self._first()
+            totals = self._uncentred(average | {"count": np.maximum(average["count"], 0.0)})
+            gaussians = next_posterior(
+                Moments.of(totals, first.gaussians), first.gaussians, self._priors(), self.n_components
+            )
+            return average["start"], average["moves"], gaussians
+        frame, priors, totals = previous.gaussians, self._priors(), self._uncentred(average)
+        start, moves = average["start"], average["moves"]
+        if self.is_private:
+            influence = Influence.of(
+                self.blocks(), self.covariance_type, self.n_features_in_, self._largest_step(), 0.0
+            )
+            influences = [influence] * self.n_components
+            noise = {name: noise_std[name] for name in ("count", "linear", "second")}
+            totals = view(totals, noise, frame, influences, float(self.max_norm))
+            start, moves = private_chain(start, moves, noise_std)
+        moments = Moments.of(totals, frame).first(frame.n_active)
+        if frame.n_active == 1 and priors.mean is None:
+            frame = replace(frame, prior_mean=moments.mean[0])
+        n_active = min(frame.n_active + n_splits, self.n_components)
+        moments, parent, portion = split(moments, frame.n_active, n_splits, frame.directions, self.covariance_type)
+        gaussians = replace(next_posterior(moments, frame, priors, n_active), parent=parent, portion=portion)
+        start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
+        return start, moves, gaussians
+
+    def transport(self, average, noise_std, previous: GaussianChainPosterior, posterior: GaussianChainPosterior):
+        """Totals in the coordinates of the states, which have moved or were split (``vips/models/_gaussians/transport.py``)."""
+        parent, portion = posterior.gaussians.parent, posterior.gaussians.portion
+        names = ("count", "linear", "second")
+        totals, noise = carried(
+            {name: average[name] for name in names},
+            {name: noise_std[name] for name in names},
+            previous.gaussians,
+            posterior.gaussians,
+            self._centre(),
+        )
+        start, moves = _carried_chain(average["start"], average["moves"], parent, portion)
+        totals |= {"start": start, "moves": moves}
+        K = self.n_components
+        std = (np.broadcast_to(noise_std[name], shape) for name, shape in (("start", (K,)), ("moves", (K, K))))
+        start, moves = _carried_chain(*std, parent, portion)
+        return totals, noise | {"start": start, "moves": moves}
+
+    def _step_size(self, n_steps: int, s: int) -> float:
+        """ρ of the steps s = 1, 2, … of all states, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in
+        a private fit (longer steps if they are less than 40), (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
+        non-private full-batch one. While states are split it is ½, but 1 in the first step."""
+        if self.schedule is not None:
+            return self.schedule(s)
+        if self.is_private:
+            return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
+        return 1.0 if self._is_textbook() else RobbinsMonro(offset=1.0, decay=0.6)(s)
+
+    def default_clip(self) -> float:
+        """1: a sequence of ``typical_length`` counts whole."""
+        return 1.0
+
+    def max_record_norm(self) -> float:
+        """Of ``max_length`` steps that are all as long as a step may be, in one direction."""
+        blocks, n = self.blocks(), float(self.max_length)
+        centre = np.sqrt(self.n_features_in_) / blocks["second"].scale
+        return n * (self._largest_step() + centre + 1.0 / blocks["moves"].scale) + 1.0 / blocks["start"].scale
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """Full-batch steps until the states have settled, at most 500 after as many as it takes to find them."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500 + _SETTLES * self.n_components)
+
+    def default_chunk_size(self) -> int:
+        d = self.n_columns
+        return int(np.clip(_CHUNK // (d + 6 * self.n_components), 1024, 65_536))
+
+    def declared(self) -> tuple[str, ...]:
+        return (
+            f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
+            f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+        )
+
+    def divergence_of_emissions(self, posterior: GaussianChainPosterior) -> float:
+        return divergence_of_components(posterior.gaussians, self._priors())
+
     # -- what is seen in each state ---------------------------------------------------------------------------------
+
+    def likely(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple[np.ndarray, np.ndarray]:
+        return self._densities(records, posterior)[3:]
+
+    def at_means(self, posterior: GaussianChainPosterior) -> GaussianChainPosterior:
+        return replace(posterior, plug_in=True, gaussians=replace(posterior.gaussians, plug_in=True))
 
     def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         noise = rng.standard_normal((len(states), self.n_features_in_))
@@ -114,28 +383,6 @@ class GaussianHMM(GaussianChainModel):
         check_is_fitted(self, "posterior_")
         covariances = self.posterior_.gaussians.covariances
         return covariances if self._is_full() else covariances[:, :, None] * np.eye(covariances.shape[1])
-
-    def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior of first states, moves, means and covariances"),
-            "declared_public": (
-                f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
-                f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
-                "n_components, masks, priors and all other constructor arguments",
-            ),
-        }
-
-    def bound(self, records, posterior: GaussianChainPosterior) -> float:
-        """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
-        total = float(self.inferred(records, posterior)[2].sum())
-        if self.inference == "em":
-            return total
-        return (
-            total
-            - posterior.divergence_of_chain(*self.chain_priors())
-            - divergence_of_components(posterior.gaussians, self._priors())
-        )
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 
@@ -174,3 +421,114 @@ class GaussianHMM(GaussianChainModel):
 
     def _columns(self, names) -> list[str]:
         return names_of(self.column_names() if names is None else names, self.n_features_in_, "column")
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _densities(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple:
+        """Steps, with 0 for missing ones; which are missing; ‖y‖²; densities, and the logarithms of their factors."""
+        X, tables = np.require(records.values, np.float64, ["C", "W"]), posterior.tables
+        is_missing = np.empty(len(X), bool)
+        if kernels.fill_missing(X, is_missing):
+            X = np.where(is_missing[:, None], 0.0, X)
+        if self.max_norm is not None:
+            X = scaled_rows(X, float(self.max_norm))
+        squares = sums_of_powers(X, tables, 2)
+        likely, log_scale = np.empty_like(squares), np.empty(len(X))
+        constants = tables.log_constants
+        kernels.fill_densities(squares, constants, tables.excess, is_missing, 0, len(X), likely, log_scale)
+        return X, is_missing, squares, likely, log_scale
+
+    def _is_full(self) -> bool:
+        return self.covariance_type == "full"
+
+    def _centre(self) -> float:
+        if not self.is_private:
+            return 0.0
+        return Influence.of(
+            self.blocks(), self.covariance_type, self.n_features_in_, self._largest_step(), 0.0
+        ).of_unit_variance
+
+    def _largest_step(self) -> float:
+        """Norm of the statistics of one step at its state, without the centre."""
+        d, scale = float(self.n_features_in_), {name: block.scale for name, block in self.blocks().items()}
+        fourth = d**2 if self._is_full() else 3.0 * d
+        return float(np.sqrt(1.0 / scale["count"] ** 2 + d / scale["linear"] ** 2 + fourth / scale["second"] ** 2))
+
+    def _uncentred(self, totals) -> dict:
+        """Totals whose second moments are Σ h γ y yᵀ."""
+        count = self._centre() * totals["count"]
+        added = count[:, None, None] * np.eye(self.n_features_in_) if self._is_full() else count[:, None]
+        return dict(totals) | {"second": totals["second"] + added}
+
+    def _chain(self, start, moves, gaussians: MixturePosterior, is_ordered: bool = True) -> GaussianChainPosterior:
+        """Masks hold once the states have an order."""
+        of_start, of_moves = self.chain_priors()
+        if self._is_masked() and not is_ordered:
+            of_start, of_moves = np.full_like(of_start, of_start.max()), np.full_like(of_moves, of_moves.max())
+        parts = ((of_start, start), (of_moves, moves))
+        chain = (
+            Dirichlet(np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior)) for prior, total in parts
+        )
+        return GaussianChainPosterior(*chain, self.plugs_in(), gaussians)
+
+    def _first(self) -> GaussianChainPosterior:
+        """One state over the ball of ``max_norm``; the others wait at the same place."""
+        K, d = self.n_components, self.n_features_in_
+        spread = (1.0 if self.max_norm is None else float(self.max_norm)) / np.sqrt(d)
+        priors, shape = self._priors(), (K, d, d) if self._is_full() else (K, 1, d)
+        gaussians = MixturePosterior(
+            covariance_type=self.covariance_type,
+            concentration=np.ones(K),
+            mean=np.zeros((K, d)),
+            mean_precision=np.ones(K),
+            dof=np.full(K, priors.dof),
+            factor=spread * np.broadcast_to(np.eye(d) if self._is_full() else np.ones((1, d)), shape),
+            tail=np.zeros(K),
+            plug_in=self.plugs_in(),
+            n_active=1,
+            parent=np.arange(K),
+            portion=np.ones(K),
+            prior_mean=np.zeros(d) if priors.mean is None else priors.mean,
+            prior_covariance=priors.covariance,
+            directions=np.zeros((K, d)),
+        )
+        return self._chain(np.zeros(K), np.zeros((K, K)), gaussians, is_ordered=False)
+
+    def _priors(self) -> Priors:
+        d = self.n_features_in_
+        mean = None if self.means_prior is None else np.asarray(self.means_prior, dtype=np.float64)
+        if mean is not None and not (mean.shape == (d,) and np.isfinite(mean).all()):
+            raise ValueError(f"`means_prior` must be {d} finite numbers, got shape {mean.shape}.")
+        shape = (d, d) if self._is_full() else (d,)
+        scale = 1e-3 * (np.eye(d) if self._is_full() else np.ones(d))
+        if self.scale_prior is not None:
+            scale = np.asarray(self.scale_prior, dtype=np.float64)
+            is_valid = scale.shape == shape and np.isfinite(scale).all()
+            if not (is_valid and (np.linalg.eigvalsh(np.diag(scale) if scale.ndim == 1 else scale) > 0.0).all()):
+                raise ValueError(f"`scale_prior` must be positive definite and of shape {shape}, got {scale.shape}.")
+        dof = float(d) if self.dof_prior is None else float(self.dof_prior)
+        if dof <= d - 1.0:
+            raise ValueError(f"`dof_prior` must be greater than {d - 1}, got {dof:g}.")
+        min_covar = self.min_covar
+        if min_covar is None:
+            min_covar = (_LEAST_STD * float(self.max_norm)) ** 2 if self.is_private else 0.0
+        return Priors(
+            process=False,
+            concentration=1.0,
+            mean_precision=1.0 if self.beta_prior is None else float(self.beta_prior),
+            dof=dof,
+            mean=mean,
+            covariance=scale if scale.ndim == 2 else scale[None],
+            reg_covar=float(min_covar),
+        )
+
+    def _is_textbook(self) -> bool:
+        return not self.is_private and self._plan().sampling_rate == 1.0
+
+    def _is_masked(self) -> bool:
+        return not all(mask.all() for mask in self._allowed())
+
+
+def _carried_chain(start: np.ndarray, moves: np.ndarray, parent: np.ndarray, portion: np.ndarray) -> tuple:
+    """Counts of first states and moves of the states that come from these."""
+    return portion * start[parent], portion[:, None] * portion * moves[np.ix_(parent, parent)]

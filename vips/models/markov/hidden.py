@@ -1,12 +1,16 @@
-"""What all hidden Markov models share: first states and moves, decoding, scores, synthetic sequences."""
+"""What all hidden Markov models share: first states and moves, decoding, scores, synthetic sequences, tables, pictures."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._extras import imported
+from vips._printable import printable
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import Sequences
@@ -14,20 +18,23 @@ from vips.models._chains import inferred
 from vips.models._sequences import SequenceModel
 from vips.models.markov import kernels
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
-from vips.models.markov.reading import ReadableChain
 from vips.parts import divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
 
-__all__ = ["HiddenMarkovModel"]
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["HiddenMarkovModel", "names_of"]
 
 _NO_PRIOR = 1e-12
 _LEAST = 1e-300
 _AVERAGING = PolynomialAveraging(power=5.0)
 
 
-class HiddenMarkovModel(ReadableChain, SequenceModel):
+class HiddenMarkovModel(SequenceModel):
     """First states and moves, and what is computed from the probabilities of what is seen in each state.
 
     A subclass has the arguments ``n_components``, ``startprob_prior``, ``transmat_prior``, ``startprob_mask``,
@@ -36,10 +43,12 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
     """
 
     unit = "one sequence"
+    parameters_in_words: str
     planned_steps = 60
     tolerance = 1e-3
     _unlisted = (
-        "at_means", "chain_blocks", "chain_priors", "drawn", "e_step_dtype", "inferred", "likely", "n_features", "plugs_in",
+        "at_means", "chain_blocks", "chain_priors", "declared", "divergence_of_emissions", "drawn", "e_step_dtype", "inferred",
+        "likely", "n_features", "parameters_in_words", "plugs_in",
     )  # fmt: skip
 
     # -- what a subclass says ---------------------------------------------------------------------------------------
@@ -52,6 +61,14 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
     @abstractmethod
     def at_means(self, posterior: ChainPosterior) -> ChainPosterior:
         """The posterior whose E-steps take the means of all parameters."""
+
+    @abstractmethod
+    def divergence_of_emissions(self, posterior: ChainPosterior) -> float:
+        """KL of the parameters of what is seen from their prior."""
+
+    @abstractmethod
+    def declared(self) -> tuple[str, ...]:
+        """What the arguments of what is seen declare as public, in words."""
 
     @abstractmethod
     def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -95,6 +112,20 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Full-batch steps until the states have settled, at most 500."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
+
+    def describe(self) -> dict:
+        return {
+            "unit": self.unit,
+            "released": self.released(f"hence the posterior of {self.parameters_in_words}"),
+            "declared_public": (*self.declared(), "n_components, masks, priors and all other constructor arguments"),
+        }
+
+    def bound(self, records: Sequences, posterior: ChainPosterior) -> float:
+        """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
+        total = float(self.inferred(records, posterior)[2].sum())
+        if self.inference == "em":
+            return total
+        return total - posterior.divergence_of_chain(*self.chain_priors()) - self.divergence_of_emissions(posterior)
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 
@@ -193,6 +224,93 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         check_is_fitted(self, "posterior_")
         return self.posterior_.means_of_chain()[1]
 
+    @property
+    def shares_(self) -> np.ndarray:
+        """Shares of the states among all steps, shape (K,)."""
+        check_is_fitted(self, "posterior_")
+        posterior = self.posterior_
+        visits = posterior.start.concentration + posterior.moves.concentration.sum(axis=0)
+        return visits / visits.sum()
+
+    def summary(self, *, names: Sequence[str] | None = None, n_typical: int = 5) -> pd.DataFrame:
+        """The states, in their order.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Of the symbols, or of the columns.
+        n_typical : int
+            Symbols in the row of a state.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each state: its share of the steps, how probable it is as the first one, how many steps a stay takes on
+            average, where it goes most often, and what is seen in it.
+        """
+        pd = imported("pandas", "summary()")
+
+        shares, start, moves, K = self.shares_, self.startprob_, self.transmat_, self.n_components
+        away = moves * (1.0 - np.eye(K))
+        after = [f"state {np.argmax(row)} ({100.0 * row.max():.0f} %)" if row.any() else "" for row in away]
+        stays = 1.0 / np.maximum(1.0 - np.diagonal(moves), 1e-12)
+        table = {
+            "share": shares,
+            "first": start,
+            "steps of a stay": np.minimum(stays, float(self.max_length)),
+            "then": after,
+        }
+        return pd.DataFrame(table | self._seen(names, n_typical), index=pd.Index(self._state_names()))
+
+    def plot_transitions(self, ax: Axes | None = None) -> Axes:
+        """A picture of the moves: states as large as their shares of the steps, arrows as wide as moves are probable.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from vips.models.markov.plot import plot_transitions
+
+        return plot_transitions(self.transmat_, self.shares_, self.startprob_, self._state_names(), ax)
+
+    def plot_emissions(self, *, names: Sequence[str] | None = None, n_rows: int = 40, ax: Axes | None = None) -> Axes:
+        """A picture of what is seen in each state.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Of the symbols, or of the columns.
+        n_rows : int
+            Symbols that are shown, the most frequent ones.
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from vips.models.markov.plot import plot_emissions
+
+        values, rows, label = self._emissions(names, n_rows)
+        return plot_emissions(values, rows, self._state_names(), label, ax)
+
+    def plot_sequences(self, X, lengths=None, ax: Axes | None = None) -> Axes:
+        """A picture of these sequences, coloured by their most probable states. It shows these records, and is not private.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from vips.models._sequence_plot import plot_sequences
+
+        return plot_sequences(self, X, lengths, self._state_names(), ax)
+
+    def _state_names(self) -> list[str]:
+        return [f"state {k}" for k in range(self.n_components)]
+
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def inferred(self, records: Sequences, posterior: ChainPosterior) -> tuple:
@@ -240,3 +358,18 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         check_is_fitted(self, "posterior_")
         return self.inferred(records, self.at_means(self.posterior_))[2]
+
+
+def names_of(names: Sequence[str] | None, n: int, kind: str) -> list[str]:
+    """As many names, by default numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer.
+    """
+    if names is None:
+        return [f"{kind} {i}" for i in range(n)]
+    if len(names) != n:
+        raise ValueError(f"`names` must have {n} names, one for each {kind}, got {len(names)}.")
+    return [printable(str(name)) for name in names]

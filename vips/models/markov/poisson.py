@@ -18,10 +18,9 @@ from vips.models.components.component import Frame, check_rates
 from vips.models.components.counts import Counts
 from vips.models.components.kernels import fill_likely
 from vips.models.components.statistics import ComponentSums
-from vips.models.markov.hidden import HiddenMarkovModel
+from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.pairs import rates_of_pairs
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, chain_of, private_chain, private_counts
-from vips.models.markov.reading import names_of
 from vips.models.markov.statistics import Moves, SequenceStatistics, SymbolSums, first_shares
 from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, unchanged
@@ -154,6 +153,7 @@ class PoissonHMM(HiddenMarkovModel):
     True
     """
 
+    parameters_in_words = "first states, moves and rates"
     exact_rows = True
 
     def __init__(
@@ -305,7 +305,7 @@ class PoissonHMM(HiddenMarkovModel):
 
     def default_chunk_size(self) -> int:
         """Steps of a chunk: each has the pairs of all columns, and a sequence of one step has K² moves."""
-        d = self.__dict__.get("n_features_in_", 1)
+        d = self.n_columns
         return int(np.clip(2**22 // max(self.n_components**2, 32 * d**2), 1_024, 65_536))
 
     def max_record_norm(self) -> float:
@@ -318,24 +318,14 @@ class PoissonHMM(HiddenMarkovModel):
         )
         return max(float(of_steps + 1.0 / blocks["start"].scale), n * d / blocks["pairs"].scale)
 
-    def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior of all three"),
-            "declared_public": (
-                f"max_count = {self.max_count}: larger counts are cut to it",
-                f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
-                "n_components, masks, priors and all other constructor arguments",
-            ),
-        }
+    def declared(self) -> tuple[str, ...]:
+        return (
+            f"max_count = {self.max_count}: larger counts are cut to it",
+            f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+        )
 
-    def bound(self, records: Sequences, posterior: PoissonPosterior) -> float:
-        """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
-        total = float(self.inferred(records, posterior)[2].sum())
-        if self.inference == "em":
-            return total
-        of_rates = self._columns(posterior.frame).divergence(posterior.rates)
-        return total - posterior.divergence_of_chain(*self.chain_priors()) - of_rates
+    def divergence_of_emissions(self, posterior: PoissonPosterior) -> float:
+        return self._columns(posterior.frame).divergence(posterior.rates)
 
     # -- what is seen in each state ---------------------------------------------------------------------------------
 

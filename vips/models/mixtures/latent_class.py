@@ -450,7 +450,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def _inferred_from(self, places: np.ndarray) -> ClassStatistics:
         return ClassStatistics(places, *self.posterior_.log_means())
 
-    def _data(self, X, y) -> DataSource:
+    def records_of(self, X, y) -> DataSource:
         X = from_arrow(X)
         source = as_source(X, None)
         if source is not None and not isinstance(source, InMemoryData):
@@ -461,9 +461,9 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
                 )
             check_order_of(source, self.categories, "categories")
             self.categories_ = self._declared()
-        return super()._data(X, None)
+        return super().records_of(X, None)
 
-    def _checked_arrays(self, X, y) -> InMemoryData:
+    def table_of(self, X, y) -> InMemoryData:
         return InMemoryData(self._codes(X, reset=True))
 
     def _codes(self, X, reset: bool) -> np.ndarray:

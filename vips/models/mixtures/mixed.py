@@ -690,7 +690,7 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         statistics.log_likelihood += columns.log_base(cells)
         return statistics
 
-    def _data(self, X, y) -> DataSource:
+    def records_of(self, X, y) -> DataSource:
         X = from_arrow(X)
         source = as_source(X, None)
         if source is not None and not isinstance(source, InMemoryData):
@@ -700,9 +700,9 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
                     "categories, as in columns=[(0, 1), 3, range(10)]."
                 )
             check_order_of(source, self.columns, "columns")
-        return super()._data(X, None)
+        return super().records_of(X, None)
 
-    def _checked_arrays(self, X, y) -> InMemoryData:
+    def table_of(self, X, y) -> InMemoryData:
         return InMemoryData(self._values(X, reset=True))
 
     def _takes_codes(self) -> bool:

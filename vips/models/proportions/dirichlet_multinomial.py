@@ -184,4 +184,4 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def default_chunk_size(self) -> int:
         """About 30 MB of counts."""
-        return max(64, 4_000_000 // max(self.__dict__.get("n_features_in_", 1), 1))
+        return max(64, 4_000_000 // max(self.n_columns, 1))

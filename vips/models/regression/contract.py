@@ -28,6 +28,7 @@ from vips._compute.blas import cholesky
 from vips._validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
 from vips.data import Records, rows_without
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
+from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import coefficient_parts
 from vips.models._definite import positive_definite
 from vips.models.regression.denoising import (
@@ -36,9 +37,10 @@ from vips.models.regression.denoising import (
     noise_aware_moments,
     precision_view,
 )
-from vips.models.regression.informed import InformedRegression
+from vips.models.regression.informed import InformedSteps
+from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
-from vips.models.regression.prior import CoefficientPrior
+from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
 from vips.models.regression.scores import VARIANCE_SCALE
 from vips.models.regression.statistics import (
     PartedStatistics,
@@ -72,8 +74,8 @@ _MOST_STEPS = {"full": 1000, "diagonal": 4000}
 _LEAST_STEP = 0.2
 
 
-class AugmentedRegression(InformedRegression):
-    """The methods that the engine calls. A subclass defines b and κ of a label, and the number of outputs.
+class AugmentedRegression(ConjugateExponentialModel):
+    """The methods that the engine calls. A subclass has a :class:`Likelihood`.
 
     :class:`~vips.BayesianLogisticRegression` documents the arguments.
     """
@@ -83,6 +85,7 @@ class AugmentedRegression(InformedRegression):
     takes_one_label = True
     settings_of_meaning: tuple[str, ...] = ("fit_intercept",)
     exact_rows = True
+    _unlisted = ("likelihood", "n_outputs")
 
     def __init__(
         self,
@@ -111,27 +114,10 @@ class AugmentedRegression(InformedRegression):
         self.dtype = dtype
         self.random_state = random_state
 
-    # -- what a subclass defines --------------------------------------------------------------------------------
-
     @property
-    def _n_outputs(self) -> int:
-        return 1
-
     @abstractmethod
-    def _largest_shape(self) -> float:
-        """Public bound on b."""
-
-    @abstractmethod
-    def _largest_linear(self) -> float:
-        """Public bound on |κ|."""
-
-    @abstractmethod
-    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """b and κ of labels, both of shape (n_records, n_outputs); NaN for a label that does not exist."""
-
-    @abstractmethod
-    def _extreme_labels(self) -> np.ndarray:
-        """Public labels, among which is one with the largest norm for every x; infinite if there is no bound."""
+    def likelihood(self) -> Likelihood:
+        """What a label says."""
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -151,10 +137,9 @@ class AugmentedRegression(InformedRegression):
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
         self._check_given_prior()
-        self._learn_from_public()
 
     def blocks(self) -> dict[str, Block]:
-        d, outputs = self._n_coefficients(), () if self._n_outputs == 1 else (self._n_outputs,)
+        d, outputs = self._n_coefficients(), () if self.n_outputs == 1 else (self.n_outputs,)
         scale = self._scales()
         if self.covariance == "full":
             shapes = {"linear": (*outputs, d), "precision": (*outputs, d, d)}
@@ -182,7 +167,7 @@ class AugmentedRegression(InformedRegression):
         return initial
 
     def valid_records(self, records: Records) -> np.ndarray:
-        shape, linear = self._terms(records.y)
+        shape, linear = self.likelihood.terms(records.y)
         valid = super().valid_records(Records(records.X, np.zeros(len(records.y))))
         valid &= np.isfinite(shape).all(axis=1) & np.isfinite(linear).all(axis=1)
         if sp.issparse(records.X):  # a column that does not exist would be read beyond the end of an array
@@ -191,7 +176,7 @@ class AugmentedRegression(InformedRegression):
         return valid
 
     def expected_statistics(self, records: Records, posterior) -> RegressionStatistics | PartedStatistics:
-        X, terms = records.X, self._terms(records.y)
+        X, terms = records.X, self.likelihood.terms(records.y)
         scores = self._score_settings()
         if sp.issparse(X):
             return self._statistics(X, terms, posterior, **scores)
@@ -226,29 +211,32 @@ class AugmentedRegression(InformedRegression):
 
     def _labels_of_norms(self) -> tuple[np.ndarray, np.ndarray] | None:
         """b and κ of the labels over which norms are maximised; None where nothing is clipped, or by the record's own label."""
-        labels = self._extreme_labels()
+        labels = self.likelihood.extreme_labels()
         if self.influence == "clipped" or np.isinf(self._clip_norm()) or not np.isfinite(labels).all():
             return None
-        return self._terms(labels)
+        return self.likelihood.terms(labels)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
         """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``. Noisy steps
         under a prior that knows something: ``known_steps.py``."""
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
-        prior, start, step = self._coefficient_prior(), self._start(), 0
-        alpha, old = start.alpha.copy(), start.mean * scale
-        public = np.tile([[1.0], [0.0]], self._n_outputs)  # weights of public records, and when they last changed much
+        prior, (start, alpha), step = self._coefficient_prior(), self._start(), 0
+        alpha, old = alpha.copy(), start * scale
+        public = np.tile([[1.0], [0.0]], self.n_outputs)  # weights of public records, and when they last changed much
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
             step, public = previous.step + 1, public if previous.public is None else previous.public.copy()
+        aims_at_known = prior.known is not None and self._aims_at_known() and previous is not None
+        informed = InformedSteps(prior, start, self._units(), ball, not self._is_given, self.step_size)
         steps = []
-        for j in range(self._n_outputs):
+        for j in range(self.n_outputs):
             averages = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
-            averages = averages if self._n_outputs == 1 else {name: value[j] for name, value in averages.items()}
+            averages = averages if self.n_outputs == 1 else {name: value[j] for name, value in averages.items()}
             known = None
-            if prior.known is not None and self._aims_at_known() and previous is not None:
-                known = self._known_step(averages, noise, prior, alpha, old[j], previous, public, j)
+            if aims_at_known:
+                length = self._length_of_step(previous.step + 1)
+                known = informed.step(averages, noise, alpha, old[j], previous, public, j, length)
             if known is None:
                 linear, law = prior.natural(j, alpha[j], public[0, j])
                 law = law / (scale**2 if law.ndim == 1 else np.outer(scale, scale))
@@ -258,9 +246,9 @@ class AugmentedRegression(InformedRegression):
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
-        posterior.public = public if hasattr(self, "public_posterior_") else None
+        posterior.public = public if self._knows_public else None
         n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
-        posterior.path, posterior.totals = np.zeros((2, self._n_outputs, n_kept, self._n_coefficients()))
+        posterior.path, posterior.totals = np.zeros((2, self.n_outputs, n_kept, self._n_coefficients()))
         if previous is not None and n_kept:
             coefficients, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
             posterior.path, posterior.totals = (
@@ -329,17 +317,17 @@ class AugmentedRegression(InformedRegression):
         if self.max_norm is None:
             return np.inf
         length = np.hypot(self.max_norm, self._intercept_constant())
-        scale, b = self._scales(), self._largest_shape()
+        scale, b = self._scales(), self.likelihood.largest_shape
         c = np.linspace(0.0, 60.0, 6001)
         omega = polya_gamma_mean(c, b)
-        residual = self._largest_linear() + (omega * c if self.statistics == "centred" else 0.0)
+        residual = self.likelihood.largest_linear + (omega * c if self.statistics == "centred" else 0.0)
         in_variance = 1.0 + self._sums_variance() / VARIANCE_SCALE**2
         squares = (
             in_variance * (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2
         )
         if self.covariance == "diagonal":
             squares += omega**2 * ((length / scale["cross"]) ** 2 + scale["weight"] ** -2.0)
-        return float(np.sqrt(self._n_outputs * squares.max()) * (1.0 + 1e-4))  # between the points of the grid
+        return float(np.sqrt(self.n_outputs * squares.max()) * (1.0 + 1e-4))  # between the points of the grid
 
     @property
     def tolerance(self) -> float:
@@ -379,13 +367,68 @@ class AugmentedRegression(InformedRegression):
     def bound(self, records: Records, posterior) -> float:
         """Evidence lower bound of these records and the coefficients, for non-private fits and tests: not private."""
         total = float(self.expected_statistics(records, posterior).bounds().sum())
-        return total + self._log_base_measure(records.y) - self._coefficient_prior().divergence(posterior)
+        return total + self.likelihood.log_base_measure(records.y) - self._coefficient_prior().divergence(posterior)
+
+    # -- the prior ----------------------------------------------------------------------------------------------
+
+    @property
+    def _is_given(self) -> bool:
+        """Whether the prior is a Gaussian."""
+        return isinstance(self.prior, Gaussian | DiagonalGaussian)
+
+    @property
+    def _knows_public(self) -> bool:
+        """Whether the fit knows public records."""
+        return "public_posterior_" in vars(self)
+
+    def _given_prior(self) -> float | Gamma | Gaussian | DiagonalGaussian:
+        """``prior``, or its default."""
+        return Gamma(1.0, 1.0) if self.prior is None else self.prior
+
+    def _coefficient_prior(self) -> CoefficientPrior:
+        settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
+        if self._is_given:
+            return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal))
+        prior = CoefficientPrior(self._given_prior(), *settings)
+        if not self._knows_public:
+            return prior
+        known = KnownCoefficients.of(self.public_posterior_, diagonal=False)
+        base = np.stack([np.diag(prior.precision(alpha)) for alpha in self.public_alpha_])
+        return CoefficientPrior(self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base))
+
+    def _start(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where a fit starts: mean of what is known, or 0, shape (n_outputs, d), and E[α]."""
+        if self._knows_public:
+            return np.atleast_2d(self.public_posterior_.mean), self.public_alpha_
+        mean = self.prior.mean if self._is_given else np.zeros((self.n_outputs, self._n_coefficients()))
+        return np.atleast_2d(mean), self._coefficient_prior().initial_alpha(self.n_outputs)
+
+    def _check_given_prior(self) -> None:
+        """Raise ValueError if a given prior has another form than the coefficients; public facts only."""
+        if not self._is_given:
+            return
+        if self.covariance == "diagonal" and not isinstance(self.prior, DiagonalGaussian):
+            raise ValueError(
+                'covariance="diagonal" needs a prior of independent coefficients: prior=vips.expfam.DiagonalGaussian(p.mean, '
+                "1 / p.var) for a posterior p."
+            )
+        shape = (self.n_outputs, self._n_coefficients())
+        if np.atleast_2d(self.prior.mean).shape != shape:
+            raise ValueError(
+                f"`prior` is of coefficients of shape {self.prior.mean.shape}, the model's have {shape}: one for each of "
+                f"{self.n_features_in_} columns{', and the intercept last' if self.fit_intercept else ''}."
+            )
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
+    @property
+    def n_outputs(self) -> int:
+        """Number of linear predictors."""
+        return self.likelihood.n_outputs
+
     def default_chunk_size(self) -> int:
         """So many records that the sum of a chunk, d × d numbers, costs little in comparison."""
-        return max(4096, 4 * self.__dict__.get("n_features_in_", 0))
+        return max(4096, 4 * self.n_columns)
 
     def _design(self, X, n_stored: np.ndarray | None = None):
         largest = np.inf if self.max_norm is None else float(self.max_norm)
@@ -393,10 +436,6 @@ class AugmentedRegression(InformedRegression):
 
     def _declared(self) -> tuple[str, ...]:
         return ()
-
-    def _log_base_measure(self, y: np.ndarray) -> float:
-        """Σ_n of the log of the likelihood's factor that does not depend on w."""
-        return 0.0
 
     def _n_coefficients(self) -> int:
         return self.n_features_in_ + bool(self.fit_intercept)
@@ -412,7 +451,7 @@ class AugmentedRegression(InformedRegression):
 
     def _scales(self) -> dict[str, float]:
         """Residuals of a count with b trials are of the order √b, precisions of the order b."""
-        scales, b = (_SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL), self._largest_shape()
+        scales, b = (_SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL), self.likelihood.largest_shape
         trials = {name: np.sqrt(b) if name == "linear" else b for name in scales}
         scales = {name: scale * trials[name] * self._ball() ** POWER[name] for name, scale in scales.items()}
         if self._sums_variance():
@@ -452,7 +491,7 @@ class AugmentedRegression(InformedRegression):
 
     def _posterior(self, mean: np.ndarray, precision: np.ndarray, share: np.ndarray, unknown: np.ndarray):
         """The posterior in natural coordinates, from those of the design, with q(α) updated from ``share`` and ``unknown``."""
-        units, one = self._units(), self._n_outputs == 1
+        units, one = self._units(), self.n_outputs == 1
         outer = units**2 if self.covariance == "diagonal" else units[:, None] * units
         mean, precision = mean / units, precision * outer
         if self.covariance == "full":

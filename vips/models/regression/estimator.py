@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Self
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
-from vips.data import InMemoryData
-from vips.data._tables import from_arrow
+from vips.data import DataSource, InMemoryData
+from vips.expfam import Gaussian
+from vips.models._apart import fit_to_public
 from vips.models._coefficient_tables import (
     Signal,
     coefficient_draws,
@@ -21,7 +24,7 @@ from vips.models._coefficient_tables import (
     signal_of,
     warn_of_nothing,
 )
-from vips.models._targets import one_for_each_row, source_with_targets
+from vips.models._coefficients import count_scores
 from vips.models.regression.contract import POWER, AugmentedRegression
 from vips.models.regression.noise_aware import (
     NoisySteps,
@@ -31,7 +34,7 @@ from vips.models.regression.noise_aware import (
 )
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
-from vips.parts import warn_of_binding_clip
+from vips.parts import Score, warn_of_binding_clip
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
@@ -45,15 +48,22 @@ _MOST_DENSE = 2048
 
 
 class PolyaGammaRegression(AugmentedRegression):
-    """Base class of the regressions.
+    """Base class of the regressions; its checks and scores are those of counts.
 
     Attributes
     ----------
     name_of_ratio : str
         What the exponential of a coefficient is.
+    public_posterior_ : Gaussian
+        Posterior of the public records alone; absent without them, like the next ones.
+    public_alpha_ : ndarray of shape (n_outputs,)
+        E[α] of that fit.
+    public_records_ : (int, str)
+        Number of public records, and a hash that tells them from others.
     """
 
     name_of_ratio = "odds ratio"
+    _public: tuple | None = None  # public records, during a fit
 
     def fit(
         self,
@@ -86,22 +96,15 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         self._public = self._checked_public(public_X, public_y)
         try:
-            return self._fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+            return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         finally:
-            self.__dict__.pop("_public", None)
+            self._public = None
 
-    def _fit(self, X, y, **arguments) -> Self:
-        X, y = from_arrow(X), from_arrow(y)
-        source = source_with_targets(self, X, y)
-        super().fit(X, y, **arguments)
-        if not self.is_private:
-            if source is None:
-                X, y = self._validated(X, y, reset=False)
-                source = InMemoryData(X, column_or_1d(y))
-            divergence = self._coefficient_prior().divergence(self.posterior_)
-            bounds = (self.bound(chunk, self.posterior_) + divergence for chunk in source.chunks(self.chunk_size))
-            self.bound_ = sum(bounds) - divergence
-        return self
+    def finish(self, records: DataSource) -> None:
+        """The evidence lower bound."""
+        divergence = self._coefficient_prior().divergence(self.posterior_)
+        bounds = (self.bound(chunk, self.posterior_) + divergence for chunk in records.chunks(self.chunk_size))
+        self.bound_ = sum(bounds) - divergence
 
     def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
         """Gaussian at the posterior mean with the curvature of the posterior itself, α integrated out.
@@ -132,17 +135,17 @@ class PolyaGammaRegression(AugmentedRegression):
         total = 0.0
         for chunk in InMemoryData(X, y).chunks(self.chunk_size):
             rows, _ = self._design(chunk.X)
-            shape, _ = self._terms(chunk.y)
+            shape, _ = self.likelihood.terms(chunk.y)
             probabilities = expit(rows @ mean.T)
             total = total + outer_sums(rows, shape * probabilities * (1.0 - probabilities))
         units, natural = self._units(), np.atleast_2d(self.posterior_.mean)
         precision = total * units[:, None] * units
         if not np.isfinite(precision).all():
             raise ValueError("y holds labels or counts that the model does not know.")
-        for j in range(self._n_outputs):
+        for j in range(self.n_outputs):
             alpha = self.posterior_.alpha_shape[j], self.posterior_.alpha_rate[j]
             precision[j] += self._coefficient_prior().laplace_precision(j, natural[j], *alpha)
-        precision = precision[0] if self._n_outputs == 1 else precision
+        precision = precision[0] if self.n_outputs == 1 else precision
         return CoefficientPosterior(
             self.posterior_.mean, precision, self.posterior_.alpha_shape, self.posterior_.alpha_rate
         )
@@ -166,7 +169,7 @@ class PolyaGammaRegression(AugmentedRegression):
             raise NotImplementedError(f"The noise-aware posterior works with d × d matrices, up to d = {_MOST_DENSE}.")
         plan, posterior = self.privacy_.plan, self.posterior_
         warn_of_binding_clip(self)
-        ball, units, outputs = self._ball(), self._units(), range(self._n_outputs)
+        ball, units, outputs = self._ball(), self._units(), range(self.n_outputs)
         noise_std = {name: std / ball ** POWER[name] for name, std in self.noisy_totals_.noise_std.items()}
         step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
         constant = self._intercept_constant() / ball
@@ -255,7 +258,7 @@ class PolyaGammaRegression(AugmentedRegression):
 
         rng = np.random.default_rng(random_state)
         parts = coefficient_draws(self, self._read_posterior(), n_draws, rng)
-        classes = list(getattr(self, "classes_", ()))[:-1] if self._n_outputs > 1 else []
+        classes = list(getattr(self, "classes_", ()))[:-1] if self.n_outputs > 1 else []
         dims = {"coef": ["class", "feature"] if classes else ["feature"], "intercept": ["class"] if classes else []}
         coords = {"feature": self.column_names()} | ({"class": classes} if classes else {})
         return arviz.from_dict(posterior=parts, coords=coords, dims={name: dims[name] for name in parts})
@@ -263,7 +266,7 @@ class PolyaGammaRegression(AugmentedRegression):
     def signal_of_coefficients(self) -> Signal:
         """Whether the coefficients stand out from sampling and noise; computed from released values only."""
         check_is_fitted(self, "posterior_")
-        linear, prior = zip(*(self._natural_prior(j) for j in range(self._n_outputs)), strict=True)
+        linear, prior = zip(*(self._natural_prior(j) for j in range(self.n_outputs)), strict=True)
         return signal_of(self._read_posterior(), prior, self.n_features_in_, linear)
 
     def _natural_prior(self, output: int) -> tuple[np.ndarray, np.ndarray]:
@@ -318,32 +321,102 @@ class PolyaGammaRegression(AugmentedRegression):
         if self._is_given:
             raise AttributeError("The prior is a Gaussian: it has no α.")
         alpha = self.posterior_.alpha_shape / self.posterior_.alpha_rate
-        return float(alpha[0]) if self._n_outputs == 1 else alpha
+        return float(alpha[0]) if self.n_outputs == 1 else alpha
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
+    # -- counts: checks and scores ------------------------------------------------------------------------------
+
+    def check_values(self, X, y) -> None:
+        shape, _ = self.likelihood.terms(y)
+        if np.isnan(shape).any():
+            raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Root mean squared error, and R²."""
+        return [] if noise_aware else count_scores(self, X, y)
+
+    def score_ranges(self) -> dict[str, tuple[float, float] | None]:
+        """From twice the log likelihood under counts drawn uniformly to 0."""
+        least = self.likelihood.least_score()
+        return {"log_likelihood": (least, 0.0) if np.isfinite(least) else None}
+
+    def record_scores(self, records, name: str) -> np.ndarray:
+        """Log likelihood of each count at the expected one."""
+        return self.likelihood.scores(records.y, self.predict(records.X))
+
+    def predictions(self, X) -> np.ndarray:
+        """Expected counts."""
+        return self.predict(X)
+
+    # -- public records -----------------------------------------------------------------------------------------
+
+    @property
+    def public_weight_(self) -> np.ndarray:
+        """Weight of the public records in the prior, from 0 to 1, shape (n_outputs,): learnt from released totals."""
+        check_is_fitted(self, "public_posterior_")
+        return self.posterior_.public[0]
+
+    def findings(self) -> dict[str, float]:
+        """The weight of public records."""
+        if not self._knows_public:
+            return super().findings()
+        return super().findings() | {"weight of public records": float(self.public_weight_.mean())}
+
+    def check_features(self) -> None:
+        super().check_features()
+        self._learn_from_public()
+
+    def _checked_public(self, X, y) -> tuple | None:
+        """The public records of a fit; raises if they cannot be used."""
+        if (X is None) != (y is None):
+            raise ValueError("`public_X` and `public_y` go together: public records with their labels.")
+        if X is None:
+            return None
+        if not self.is_private:
+            raise ValueError("`public_X` is for private fits: without noise, append the public records to X and y.")
+        if self._is_given:
+            raise ValueError(
+                "`public_X` makes a prior of its own: leave `prior` at its default, or leave `public_X` out."
+            )
+        if self.statistics == "paper" or self.covariance == "diagonal":
+            raise ValueError('`public_X` needs statistics="centred" and covariance="full".')
+        return X, y
+
+    def _learn_from_public(self) -> None:
+        """Fit the public records without noise, if there are any: charges no ledger, reads no private record."""
+        if self._public is None:
+            return
+        posterior, (X, y) = fit_to_public(self, *self._public, **self._settings_of_public())
+        self.public_alpha_ = posterior.alpha_shape / posterior.alpha_rate
+        self.public_posterior_ = Gaussian(posterior.mean, posterior.precision)
+        self.public_records_ = (len(y), joblib.hash((X, y)))
+
+    def _settings_of_public(self) -> dict:
+        """Settings of the fit to public records that differ from the model's own."""
+        return {}
+
+    def _declared_known(self) -> tuple[str, ...]:
+        """What the report says about prior and public records."""
+        if self._is_given:
+            return ("prior of the coefficients: a given Gaussian",)
+        if not self._knows_public:
+            return ()
+        return (
+            f"{self.public_records_[0]:,} public records, start and prior of the coefficients: nothing protects them",
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = True
+        tags.target_tags.positive_only = isinstance(self, RegressorMixin)  # counts
         return tags
-
-    def _private_data(self, X, y) -> InMemoryData:
-        return super()._private_data(X, one_for_each_row(y, "label"))
-
-    def _plain_data(self, X, y) -> InMemoryData:
-        X, y = self._validated(X, y)
-        y = column_or_1d(y)
-        self.check_values(X, y)
-        return InMemoryData(X, y)
 
     def _predictors(self, X, noise_aware: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of x'w + intercept under the posterior, both of shape (n_records, n_outputs)."""
         check_is_fitted(self)
         posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
         X = self._validated(X, reset=False)
-        empty = np.zeros((0, self._n_outputs))
+        empty = np.zeros((0, self.n_outputs))
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(self.chunk_size):
             rows, lengths = self._design(chunk)
@@ -354,4 +427,4 @@ class PolyaGammaRegression(AugmentedRegression):
         return np.concatenate(means), np.concatenate(variances)
 
     def _shaped(self, coef: np.ndarray) -> np.ndarray:
-        return coef[0] if self._n_outputs == 1 else coef
+        return coef[0] if self.n_outputs == 1 else coef

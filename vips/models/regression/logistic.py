@@ -25,13 +25,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from vips.data import DataSource, InMemoryData
+from vips.data import DataSource
 from vips.data._cell_values import label_codes
 from vips.data._tables import from_arrow
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficients import classification_scores
 from vips.models.regression.estimator import PolyaGammaRegression
+from vips.models.regression.likelihoods import Classes
 from vips.parts import Score
 from vips.privacy import PrivacyBudget, PrivacyPlan
 
@@ -165,7 +166,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     def decision_function(self, X) -> np.ndarray:
         """x'μ + intercept, shape (n_records,); with more than two classes the log probabilities, (n_records, n_classes)."""
-        if self._n_outputs > 1:
+        if self.n_outputs > 1:
             return self.predict_log_proba(X)
         return self._predictors(X)[0][:, 0]
 
@@ -207,8 +208,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     def check_features(self) -> None:
         super().check_features()
-        if not hasattr(self, "classes_"):  # of a private fit
-            self.classes_ = self._labels()
+        self.classes_ = self.likelihood.labels
 
     def check_values(self, X, y) -> None:
         check_classification_targets(y)
@@ -221,57 +221,22 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         if len(unknown):
             raise ValueError(f"y holds labels that are not in `classes`: {unknown[:5].tolist()}.")
 
-    def _data(self, X, y) -> DataSource:
-        data = super()._data(X, y)
-        if self.is_private and self._labels().dtype.kind == "U" and not isinstance(data, InMemoryData):
+    def check_source(self, source: DataSource) -> None:
+        if self.is_private and self.likelihood.are_words:
             raise TypeError(
                 "`classes` are strings, but data sources hold labels as numbers: declare these as `classes`."
             )
-        return data
 
-    def _private_data(self, X, y) -> InMemoryData:
-        if self._labels().dtype.kind == "U" and getattr(y, "ndim", 1) == 1:
-            y = label_codes(y, self._labels())
-        return super()._private_data(X, y)
+    def labels_of(self, y):
+        """Places among the classes where these are strings."""
+        return label_codes(y, self.likelihood.labels) if self.likelihood.are_words else y
 
     @property
-    def _n_outputs(self) -> int:
-        return len(self._labels()) - 1
-
-    def _labels(self) -> np.ndarray:
-        """Sorted labels: the declared ones in a private fit, and in a non-private fit that has not seen its labels yet."""
-        if hasattr(self, "classes_"):
-            return self.classes_
-        return np.array([0, 1]) if self.classes is None else np.unique(self.classes)
-
-    def _largest_shape(self) -> float:
-        return 1.0
-
-    def _largest_linear(self) -> float:
-        return 0.5
-
-    def _places(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Place of each label among the classes, and whether it is one of them."""
-        classes = self._labels()
-        if classes.dtype.kind == "U" and y.dtype.kind == "f":  # positions, from `_private_data`
-            classes = np.arange(len(classes))
-        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        return place, classes[place] == y
-
-    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Regression j sees records of class j (κ = ½) and of later classes (κ = -½); two classes: y = 1 has κ = ½."""
-        classes = self._labels()
-        place, known = self._places(y)
-        known = known[:, None]
-        if len(classes) == 2:
-            return np.where(known, 1.0, np.nan), np.where(known, place[:, None] - 0.5, np.nan)
-        output = np.arange(len(classes) - 1)
-        sees, is_own = place[:, None] >= output, place[:, None] == output
-        return np.where(known, sees, np.nan), np.where(known, sees * (is_own - 0.5), np.nan)
-
-    def _extreme_labels(self) -> np.ndarray:
-        labels = self._labels()
-        return np.arange(float(len(labels))) if labels.dtype.kind == "U" else labels
+    def likelihood(self) -> Classes:
+        """The declared labels in a private fit, and in a non-private fit that has not seen its labels yet."""
+        if "classes_" in vars(self):
+            return Classes(self.classes_)
+        return Classes(np.array([0, 1]) if self.classes is None else np.unique(self.classes))
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Log-loss, and the AUC of two classes."""
@@ -279,11 +244,11 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     def score_ranges(self) -> dict[str, tuple[float, float]]:
         """Log likelihood: from twice that of classes drawn uniformly to 0."""
-        return {"log_likelihood": (-2.0 * float(np.log(len(self._labels()))), 0.0), "accuracy": (0.0, 1.0)}
+        return {"log_likelihood": (-2.0 * float(np.log(len(self.likelihood.labels))), 0.0), "accuracy": (0.0, 1.0)}
 
     def record_scores(self, records, name: str) -> np.ndarray:
         """Log probability of the record's class, or whether it is the most probable one."""
-        place, known = self._places(records.y)
+        place, known = self.likelihood.places(records.y)
         probabilities = self.predict_proba(records.X)
         if name == "accuracy":
             return np.where(known, probabilities.argmax(axis=1) == place, np.nan)
@@ -301,10 +266,10 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         )
 
     def _settings_of_public(self) -> dict:
-        return {"classes": self._labels().tolist()}
+        return {"classes": self.likelihood.labels.tolist()}
 
     def _declared(self) -> tuple[str, ...]:
-        *others, last = map(str, self._labels())
+        *others, last = map(str, self.likelihood.labels)
         default = "; none were declared" if self.classes is None else ""
         return (f'classes: {", ".join(others)} and {last} (the last one is "yes"{default})',)
 

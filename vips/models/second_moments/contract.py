@@ -78,7 +78,7 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     def default_chunk_size(self) -> int:
         """About 30 MB of rows."""
-        return max(64, 4_000_000 // max(self.__dict__.get("n_features_in_", 1), 1))
+        return max(64, 4_000_000 // max(self.n_columns, 1))
 
     def describe(self) -> dict:
         return {
@@ -121,9 +121,6 @@ class SecondMomentModel(ConjugateExponentialModel):
             moments = SecondMoments.of(totals.average["second"], totals.noise_std["second"])
             self.posterior_.aware = self._noise_aware_posterior_of(moments)
         return self.posterior_.aware
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_integer, check_number
-from vips.data import InMemoryData
-from vips.data._tables import from_arrow
 from vips.expfam import Gaussian
 from vips.models._coefficient_tables import Signal, coefficient_table, forest_plot, signal_of, warn_of_nothing
 from vips.models._coefficients import coefficient_parts, count_scores
 from vips.models._definite import positive_definite
-from vips.models._targets import one_for_each_row, source_with_targets
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
@@ -25,7 +21,6 @@ from vips.models.second_moments.noise_aware import noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
 from vips.parts import Part, Score
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,33 +196,6 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return (f"target_range = ({low:g}, {high:g}): values beyond are moved to the bound",)
 
     # -- users --------------------------------------------------------------------------------------------------
-
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-        groups: object = None,
-    ) -> Self:
-        """Fit to a table.
-
-        Parameters
-        ----------
-        X : array, CSR matrix, data frame or Arrow table of shape (n_records, n_features), or a data source with targets
-        y : array of shape (n_records,), unless a source holds the targets
-        ledger, checkpoint, executor, groups : optional
-            See :meth:`ConjugateExponentialModel.fit`.
-
-        Returns
-        -------
-        self
-        """
-        X, y = from_arrow(X), from_arrow(y)
-        source_with_targets(self, X, y)
-        return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
 
     @overload
     def predict(self, X, return_std: Literal[False] = False) -> np.ndarray: ...
@@ -408,13 +376,6 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             mean, positive_definite(precision), change.T @ (posterior.linear + posterior.information @ shift),
             0.5 * (information + information.T), posterior.noise_precision, posterior.prior_precision, posterior.n_iter,
         )  # fmt: skip
-
-    def _private_data(self, X, y) -> InMemoryData:
-        return super()._private_data(X, one_for_each_row(y, "target"))
-
-    def _plain_data(self, X, y) -> InMemoryData:
-        X, y = self._validated(X, y, y_numeric=True)
-        return InMemoryData(X, column_or_1d(y, warn=True))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -30,8 +30,14 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from vips._random_state import as_generator
-from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
-from vips.data import InMemoryData
+from vips._validation import (
+    check_choice,
+    check_dtype_of_computation,
+    check_integer,
+    check_number,
+    check_schedule,
+    levels_to_user,
+)
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
@@ -204,18 +210,16 @@ class LatentDirichletAllocation(
             )
         check_public(self.public_documents, None if self.vocabulary is None else _vocabulary_size(self.vocabulary))
 
-    def _private_data(self, X, y) -> InMemoryData:
-        data = super()._private_data(X, y)
-        words = data.arrays[0]
-        if sp.issparse(words) and words.dtype.kind == "f":  # as TfidfVectorizer writes; CountVectorizer writes integers
+    def check_table(self, X) -> None:
+        """Warn of a matrix that TfidfVectorizer may have written; CountVectorizer writes integers."""
+        if sp.issparse(X) and X.dtype.kind == "f":
             warnings.warn(
-                f"X is a sparse matrix of {words.dtype}. A private fit needs counts of words: it ignores every document with "
+                f"X is a sparse matrix of {X.dtype}. A private fit needs counts of words: it ignores every document with "
                 "an entry that is not whole, such as a TF-IDF weight. For counts use sklearn's CountVectorizer; if these are "
                 "counts, write X.astype(int).",
                 PrivacyWarning,
-                stacklevel=5,
+                stacklevel=levels_to_user(),
             )
-        return data
 
     def check_values(self, X, y) -> None:
         check_non_negative(X, type(self).__name__)
@@ -459,9 +463,6 @@ class LatentDirichletAllocation(
     @property
     def _n_features_out(self) -> int:
         return self.n_components
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -7,7 +7,7 @@ from typing import Self
 
 from sklearn.base import BaseEstimator
 
-from vips.privacy.ledger.open_ledger import sent_from
+from vips.privacy.ledger.open_ledger import SentFrom, sent_from
 
 __all__ = ["RemembersItsLedger"]
 
@@ -15,25 +15,26 @@ __all__ = ["RemembersItsLedger"]
 class RemembersItsLedger(BaseEstimator):
     """Base of estimators that are charged to the ledger whose scope encloses ``fit``."""
 
-    _kept_by_clone: tuple[str, ...] = ("_sent_from",)
+    sent_from: SentFrom = None  # set by pickling alone
+    _kept_by_clone: tuple[str, ...] = ("sent_from",)
 
     def __getstate__(self) -> dict:
-        return super().__getstate__() | {"_sent_from": sent_from(self.__dict__.get("_sent_from"))}
+        return super().__getstate__() | {"sent_from": sent_from(self.sent_from)}
 
     def __copy__(self) -> Self:
-        return self._copied(self.__dict__)
+        return self._copied(vars(self))
 
     def __deepcopy__(self, memo: dict) -> Self:
-        return self._copied(copy.deepcopy(self.__dict__, memo))
+        return self._copied(copy.deepcopy(vars(self), memo))
 
     def _copied(self, state: dict) -> Self:
-        """Without ``__getstate__``: a copy stays in this process, only pickling sets ``_sent_from``."""
+        """Without ``__getstate__``: a copy stays in this process, only pickling sets ``sent_from``."""
         copied = type(self).__new__(type(self))
-        copied.__dict__.update(state)
+        vars(copied).update(state)
         return copied
 
     def __sklearn_clone__(self) -> Self:
         """The same settings and the same origin, without fitted attributes."""
         cloned = super().__sklearn_clone__()
-        cloned.__dict__.update({name: self.__dict__[name] for name in self._kept_by_clone if name in self.__dict__})
+        vars(cloned).update({name: getattr(self, name) for name in self._kept_by_clone if name in vars(self)})
         return cloned

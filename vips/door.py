@@ -1,0 +1,123 @@
+"""The door through which records come in: what users pass to a fit, as a data source; and to a fitted model, as arrays.
+
+A private fit looks at containers, dtypes and numbers of columns, which are public. An ordinary fit validates values as
+scikit-learn does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import is_regressor
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from vips.contract import Contract
+from vips.data import DataSource, InMemoryData, SequenceSource, as_source, check_data, whole_csr
+from vips.data._checks import one_for_each_row, refuse_dates
+from vips.data._groups import check_groups_of_source, group_numbers, name_of
+from vips.data._tables import from_arrow
+from vips.data._texts import TextSource
+
+__all__ = ["check_persons", "persons_of", "rows_of", "table_of", "validated"]
+
+# Dtypes that an ordinary fit keeps; others are converted to the first.
+_NUMBERS = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
+
+
+def rows_of(model: Contract, X, y) -> DataSource:
+    """The rows of a table, or a source of rows, with the labels that the model takes; sets ``n_features_in_``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Private fits: from public facts only.
+    """
+    X, y = from_arrow(X), None if model.ignores_labels else from_arrow(y)
+    source = as_source(X, y)
+    if model.needs_labels and ((y is None) if source is None else not source.has_labels):
+        raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
+    if isinstance(source, InMemoryData):  # not checked yet: for some dtypes an error could depend on a record
+        if source.has_groups:  # else they would be taken for rows
+            raise ValueError("The data hold records of several rows already: pass X, y and `groups` to fit.")
+        X, y = source.arrays
+        return model.table_of(X, None if model.ignores_labels else y).divided_like(source)
+    if source is None:
+        return model.table_of(X, y)
+    if isinstance(source, TextSource):
+        raise TypeError(
+            f"{type(source).__name__} holds texts, and a model takes numbers. Learn their words first: "
+            f"make_private_pipeline(PrivateCountVectorizer(), {type(model).__name__}(...), "
+            "privacy=PrivacyBudget(epsilon, delta)).fit(source)."
+        )
+    if isinstance(source, SequenceSource):
+        raise TypeError(f"{type(source).__name__} holds sequences, and {type(model).__name__} takes rows of a table.")
+    model.check_source(source)
+    model.n_features_in_ = source.n_features
+    if source.feature_names is not None:
+        model.feature_names_in_ = np.array(source.feature_names, dtype=object)
+    return source
+
+
+def table_of(model: Contract, X, y) -> InMemoryData:
+    """A table in memory: of public facts alone for a private fit, with its values checked for an ordinary one."""
+    if model.is_private:
+        if model.takes_one_label:
+            y = model.labels_of(one_for_each_row(y, "target" if is_regressor(model) else "label"))
+        data = check_data(X, y)
+        validate_data(model, X, skip_check_array=True)  # number and names of columns: public
+        model.check_table(data.arrays[0])
+        return data
+    if y is None:
+        X = validated(model, X)
+    elif model.takes_one_label:
+        X, y = validated(model, X, y, y_numeric=is_regressor(model))
+        y = column_or_1d(y)
+    else:
+        X, y = validated(model, X, y, multi_output=True)
+    model.check_values(X, y)
+    return InMemoryData(X, y)
+
+
+def validated(model: Contract, X, *y, **settings):
+    """Arrays of numbers, dense or CSR; reads values. ``settings`` are those of scikit-learn's ``validate_data``."""
+    if isinstance(X, DataSource):
+        raise TypeError(
+            f"After the fit {type(model).__name__} takes records in memory, got {type(X).__name__}. Take a partition at a "
+            "time: [model.transform(partition.open().X) for partition in source.partitions], say."
+        )
+    X, *y = map(from_arrow, (X, *y))
+    refuse_dates(X)
+    return validate_data(model, whole_csr(X), *y, accept_sparse="csr", dtype=_NUMBERS, **settings)
+
+
+def check_persons(model: Contract, data: DataSource, groups: object, arguments: str = "X, y") -> None:
+    """Raise ValueError or TypeError if these records cannot be persons, or not under the model's plan.
+
+    ``arguments`` are those of ``fit``, in words.
+    """
+    stated = model.stated_plan()
+    bounds_rows = getattr(stated, "max_rows_per_group", None) is not None
+    if groups is None and not data.has_groups:
+        if bounds_rows:
+            raise ValueError(
+                "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit, or a source "
+                "that vips.data.regroup wrote."
+            )
+        return
+    if groups is not None:
+        check_groups_of_source(data, groups, arguments)
+    if not bounds_rows and model.is_private and stated.rounds_records:
+        plan = type(stated).__name__
+        raise ValueError(
+            f'noise="discrete" rounds every row: with persons, write {plan}(max_rows_per_group=...), a public number.'
+        )
+
+
+def persons_of(model: Contract, data: DataSource, groups: object, arguments: str = "X, y") -> DataSource:
+    """The same rows, where all rows of one person are one record. ``arguments`` as for :func:`check_persons`."""
+    check_persons(model, data, groups, arguments)
+    if groups is None or data.has_groups:
+        return data
+    numbers = group_numbers(groups, data.n_records)
+    if not model.is_private and (numbers < 0).any():
+        raise ValueError("`groups` hold missing ids, or values that are no ids: pass whole numbers, strings or bytes.")
+    return data.grouped(numbers, name_of(groups))

@@ -1,0 +1,178 @@
+"""What a label says in a Pólya-Gamma regression: b and κ of exp(κ ψ) / (2 cosh(ψ/2))^b.
+
+    two classes        y ~ σ(ψ)                            b = 1,       κ = y - ½
+    more classes       stick-breaking, one ψ a break       b = 1 or 0,  κ = ±½ or 0
+    binomial           y ~ Binomial(n, σ(ψ))               b = n,       κ = y - n/2
+    negative binomial  y ~ NB(r, σ(ψ)), E y = r exp(ψ)     b = y + r,   κ = (y - r)/2
+
+Polson, Scott and Windle (2013), arXiv:1205.0310v3; K classes: Linderman, Johnson and Adams (2015), arXiv:1506.05843.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+from scipy.stats import binom, nbinom
+
+__all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial"]
+
+
+class Likelihood(ABC):
+    """Of a label given ψ.
+
+    Attributes
+    ----------
+    n_outputs : int
+        Number of ψ.
+    largest_shape, largest_linear : float
+        Public bounds on b and on |κ|.
+    """
+
+    n_outputs = 1
+    largest_shape: float
+    largest_linear: float
+
+    @abstractmethod
+    def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """b and κ of labels, both of shape (n_records, n_outputs); NaN for a label that does not exist."""
+
+    @abstractmethod
+    def extreme_labels(self) -> np.ndarray:
+        """Public labels, among which is one with the largest norm for every x; infinite if there is no bound."""
+
+    def log_base_measure(self, y: np.ndarray) -> float:
+        """Σ_n of the log of the factor that does not depend on ψ."""
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Classes(Likelihood):
+    """One of several classes.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_classes,)
+        In ascending order; of two, the last one is "yes". Labels of strings come as their places.
+    """
+
+    labels: np.ndarray
+    largest_shape = 1.0
+    largest_linear = 0.5
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.labels) - 1
+
+    @property
+    def are_words(self) -> bool:
+        return self.labels.dtype.kind == "U"
+
+    def places(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Place of each label among the classes, and whether it is one of them."""
+        classes = np.arange(len(self.labels)) if self.are_words and y.dtype.kind == "f" else self.labels
+        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        return place, classes[place] == y
+
+    def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Regression j sees records of class j (κ = ½) and of later classes (κ = -½); two classes: y = 1 has κ = ½."""
+        place, known = self.places(y)
+        known = known[:, None]
+        if len(self.labels) == 2:
+            return np.where(known, 1.0, np.nan), np.where(known, place[:, None] - 0.5, np.nan)
+        output = np.arange(self.n_outputs)
+        sees, is_own = place[:, None] >= output, place[:, None] == output
+        return np.where(known, sees, np.nan), np.where(known, sees * (is_own - 0.5), np.nan)
+
+    def extreme_labels(self) -> np.ndarray:
+        return np.arange(float(len(self.labels))) if self.are_words else self.labels
+
+
+class _Counts(Likelihood):
+    """Whole numbers from 0 to a public bound, infinite if there is none."""
+
+    largest: float
+
+    def extreme_labels(self) -> np.ndarray:
+        """0 and the largest count: squares of residuals and precisions are convex functions of the count."""
+        return np.array([0.0, self.largest])
+
+    def counts(self, y: np.ndarray) -> np.ndarray:
+        """Counts as floats, NaN for invalid ones; shape (n_records, 1)."""
+        y = np.asarray(y, dtype=np.float64)
+        return np.where((y >= 0.0) & (y == np.floor(y)) & np.isfinite(y), y, np.nan)[:, None]
+
+    def least_score(self) -> float:
+        """Twice the log likelihood under counts drawn uniformly."""
+        return -2.0 * float(np.log1p(self.largest))
+
+    @abstractmethod
+    def scores(self, y: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        """Log likelihood of each count at the expected one."""
+
+
+@dataclass(frozen=True)
+class Binomial(_Counts):
+    """Counts out of ``n_trials``."""
+
+    n_trials: int
+
+    @property
+    def largest(self) -> int:
+        return self.n_trials
+
+    @property
+    def largest_shape(self) -> float:
+        return float(self.n_trials)
+
+    @property
+    def largest_linear(self) -> float:
+        return 0.5 * self.n_trials
+
+    def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = self.counts(y)
+        y[y > self.n_trials] = np.nan
+        return np.where(np.isnan(y), np.nan, float(self.n_trials)), y - 0.5 * self.n_trials
+
+    def log_base_measure(self, y: np.ndarray) -> float:
+        y, n = self.counts(y), float(self.n_trials)
+        return float(np.sum(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)))
+
+    def scores(self, y: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        counts, share = np.minimum(self.counts(y)[:, 0], self.n_trials), expected / self.n_trials
+        return binom.logpmf(counts, self.n_trials, np.clip(share, 1e-300, 1.0 - 1e-16))
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(_Counts):
+    """Counts with a variance of m + m²/r around a mean of m; counts above ``max_count`` are reduced to it."""
+
+    dispersion: float
+    max_count: int | None
+
+    @property
+    def largest(self) -> float:
+        return np.inf if self.max_count is None else self.max_count
+
+    @property
+    def largest_shape(self) -> float:
+        return 1.0 if self.max_count is None else self.max_count + float(self.dispersion)
+
+    @property
+    def largest_linear(self) -> float:
+        r = float(self.dispersion)
+        return 0.5 * (r if self.max_count is None else max(r, self.max_count - r))
+
+    def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = np.minimum(self.counts(y), self.largest)
+        return y + self.dispersion, 0.5 * (y - self.dispersion)
+
+    def log_base_measure(self, y: np.ndarray) -> float:
+        y, r = np.minimum(self.counts(y), self.largest), float(self.dispersion)
+        return float(np.sum(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)))
+
+    def scores(self, y: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        counts = np.minimum(self.counts(y)[:, 0], self.largest)
+        return nbinom.logpmf(counts, self.dispersion, self.dispersion / (self.dispersion + expected))
