@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,7 +43,10 @@ class TopicPosterior(Dirichlet):
             for given in (scale, average_scale)
         )
         self.step = step
-        self._word_weights: dict = {}  # what `word_weights` has computed
+
+    @cached_property
+    def _word_weights(self) -> dict:  # what `word_weights` has computed
+        return {}
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         scales = {"scale": self.scale, "average_scale": self.average_scale, "step": np.array(self.step)}
