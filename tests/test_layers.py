@@ -22,6 +22,7 @@ LAYERS = [
         "_alignment",
         "_compute",
         "_extras",
+        "_fitted",
         "_pipelines",
         "_printable",
         "_random_state",

@@ -16,6 +16,7 @@ from vips import DirichletMultinomial, LatentDirichletAllocation, PrivacyBudget,
 from vips.__main__ import main
 from vips._files import check_writable
 from vips.exceptions import CheckpointError
+from vips.privacy.ledger.reader import append_entries
 
 pd = pytest.importorskip("pandas")
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes and devices")
@@ -191,7 +192,6 @@ def test_looking_at_a_ledger_keeps_the_locks_of_an_open_transaction(folder, monk
     """A second descriptor that is closed while a transaction is open would let another process in."""
     ledger = PrivacyLedger.open("v.ledger")
     inside, looked, locked = threading.Event(), threading.Event(), []
-    append = PrivacyLedger._append
 
     def look():
         inside.wait()
@@ -209,7 +209,7 @@ def test_looking_at_a_ledger_keeps_the_locks_of_an_open_transaction(folder, monk
         locked.append(subprocess.run([sys.executable, "-c", command], capture_output=True).returncode != 0)
         return book.accepting("one letter")
 
-    append(ledger, slow)
+    append_entries(ledger, slow)
     thread.join()
     assert locked == [True]
     assert looked.is_set()

@@ -12,8 +12,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, SequenceSource, as_source, check_data, whole_csr
-from vips.data._checks import one_for_each_row, refuse_dates
+from vips.data._checks import refuse_dates
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
+from vips.data._labels import one_for_each_row
 from vips.data._tables import from_arrow
 from vips.data._texts import TextSource
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from vips import models
 from vips.classification.classifier import PrivateClassifier
+from vips.classification.saved import restored_classifier
 from vips.model import ConjugateExponentialModel
 from vips.persistence.archive import restored_from
 from vips.persistence.fitted import restored, save_model
 from vips.preprocessing import PrivatePipeline
+from vips.preprocessing._private_pipeline import restored_pipeline
 from vips.preprocessing._saved import restored_encoder, save_pipeline
 
 __all__ = ["load"]
@@ -19,8 +22,8 @@ __all__ = ["load"]
 _READERS = {
     "model": restored,
     "encoder": restored_encoder,
-    "pipeline": PrivatePipeline._of_file,
-    "classifier": PrivateClassifier._of_file,
+    "pipeline": restored_pipeline,
+    "classifier": partial(restored_classifier, PrivateClassifier),
 }
 
 

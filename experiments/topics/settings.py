@@ -27,7 +27,7 @@ class Clamped(LatentDirichletAllocation):
     """Negative counts are set to zero in the view; there is no other correction for noise."""
 
     def to_posterior(self, average, noise_std, previous):
-        return TopicPosterior(self._topic_word_prior() + np.maximum(average["topic_word"], 0.0))
+        return TopicPosterior(self.word_concentration() + np.maximum(average["topic_word"], 0.0))
 
 
 class Unscaled(LatentDirichletAllocation):
@@ -45,7 +45,7 @@ class ScaledByWord(LatentDirichletAllocation):
         posterior = super().to_posterior(average, noise_std, previous)
         if previous is None:
             return posterior
-        words = (posterior.concentration - self._topic_word_prior()).sum(axis=0)
+        words = (posterior.concentration - self.word_concentration()).sum(axis=0)
         frequency = np.maximum(words / words.mean(), 0.1)
         scale = frequency**-0.25 / np.sqrt(np.average(frequency**-0.5, weights=frequency))
         scale = np.broadcast_to(np.minimum(scale, LARGEST_SCALE), posterior.concentration.shape)

@@ -20,13 +20,13 @@ from vips.preprocessing import _budget
 
 
 def the_norm_forgets_how_many_columns_there_are(patch):
-    original = PrivateClassifier._budget
+    original = classifier.budget_of
 
-    def budget(self, stated):
-        found = original(self, stated)
-        return replace(found, encoder=replace(found.encoder, clip_norm=1.0))
+    def budget_of(model, stated):
+        budget = original(model, stated)
+        return replace(budget, encoder=replace(budget.encoder, clip_norm=1.0))
 
-    patch.setattr(PrivateClassifier, "_budget", budget)
+    patch.setattr(classifier, "budget_of", budget_of)
 
 
 def one_cell_has_no_noise(patch):
@@ -68,9 +68,9 @@ def the_scale_is_that_of_the_rows(patch):
     original = PrivateClassifier._features
 
     def features(self, X):
-        found = original(self, X)
-        self._scale /= max(1e-9, float(np.linalg.norm(found, axis=1).max(initial=0.0)))
-        return found
+        features = original(self, X)
+        longest = max(1e-9, float(np.linalg.norm(features, axis=1).max(initial=0.0)))
+        return features / vars(self).setdefault("longest_", longest)  # that of the fitted rows
 
     patch.setattr(PrivateClassifier, "_features", features)
 
@@ -128,7 +128,7 @@ def the_fit_takes_the_whole_budget(patch):
         both, alone = (original(whole, n_steps, part, learns) for part in (share, 1e-9))
         return replace(both, fit=alone.fit)
 
-    patch.setattr(classifier, "split_budget", split_budget)
+    patch.setattr(tables, "split_budget", split_budget)
 
 
 def only_the_tables_are_charged(patch):

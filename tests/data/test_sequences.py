@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
+from vips import GaussianHMM, PrivacyPlan
 from vips.data import InMemoryData, Sequences
 
 ARRAYS = [np.array([0, 2, 1]), np.array([], int), np.array([4]), np.array([3, 3])]
@@ -90,14 +92,42 @@ def test_first_steps():
     assert repr(DATA) == "<Sequences of 1 columns, float64>"
 
 
-def test_values_of_a_frame_do_not_decide_whether_it_is_taken():
-    """Only dtypes do: an order of mixed types is sorted somehow, and a column of objects is refused whatever it holds."""
-    frame = pd.DataFrame({"who": [1, 1, 2], "when": pd.Series(["b", 3, None], dtype=object), "code": [0, 1, 2]})
-    assert Sequences.from_frame(frame, by="who", order="when", columns="code").lengths.tolist() == [2, 1]
-    for values in (["1", "2", "3"], ["a", 2, None]):
-        frame["words"] = pd.Series(values, dtype=object)
-        with pytest.raises(TypeError, match="would depend on the records"):
-            Sequences.from_frame(frame, by="who", columns="words")
+@pytest.mark.parametrize("cells", [["1", "2", "3"], ["a", 2, None], [Decimal(1), True, np.float32(2.5)], [None] * 3])
+def test_values_of_a_frame_do_not_decide_whether_it_is_taken(cells):
+    """Only dtypes do: cells of objects are read one by one, and a column of text is refused whatever it holds."""
+    frame = pd.DataFrame({"who": [1, 1, 2], "code": pd.Series(cells, dtype=object)})
+    found = Sequences.from_frame(frame, by="who", columns="code").values[:, 0]
+    np.testing.assert_array_equal(found, [np.nan if isinstance(cell, str | None) else float(cell) for cell in cells])
+    with pytest.raises(TypeError, match="would depend on the records"):
+        Sequences.from_frame(frame.assign(code=pd.Series(["1", "2", "3"], dtype="str")), by="who", columns="code")
+
+
+VECTORS = [[1.5, 2.0], [None, 4.0], [5.0, 6.0]]
+
+
+@pytest.mark.parametrize("container", [
+    list,
+    lambda rows: np.array(rows, dtype=object),
+    lambda rows: np.array(rows, dtype=float),
+    lambda rows: np.ma.masked_array([[1.5, 2.0], [1e3, 4.0], [5.0, 6.0]], [[0, 0], [1, 0], [0, 0]]),
+    lambda rows: np.ma.masked_array(np.array([[1.5, 2.0], ["x", 4.0], [5.0, 6.0]], object), [[0, 0], [1, 0], [0, 0]]),
+    pd.DataFrame,
+    lambda rows: pd.DataFrame(rows).astype("Float64"),
+    lambda rows: pd.DataFrame(rows, dtype=object),
+    lambda rows: pa.table({"a": [1.5, None, 5.0], "b": [2.0, 4.0, 6.0]}),
+    lambda rows: [[Decimal("1.5"), 2], [pd.NA, Decimal(4)], [5, 6]],
+    lambda rows: [[1.5, 2.0], ["<5", 4.0], [5.0, 6.0]],
+])  # fmt: skip
+def test_what_is_missing_in_a_sequence(container):
+    """None, NA, NaN, masks and what is no number are missing entries, in every container; all other entries stay."""
+    found = Sequences.from_list([container(VECTORS), np.ones((1, 2))], 2)
+    np.testing.assert_array_equal(found.values, [[1.5, 2.0], [np.nan, 4.0], [5.0, 6.0], [1.0, 1.0]])
+
+
+def test_a_row_that_is_missing_is_a_missing_step():
+    found = Sequences.from_list([[[1, 2], None, [3, 4]], [None, None]], 2)
+    np.testing.assert_array_equal(found.values, [[1, 2], [np.nan] * 2, [3, 4], [np.nan] * 2])
+    np.testing.assert_array_equal(Sequences.from_list([[0, None, 2]]).values[:, 0], [0, np.nan, 2])
 
 
 @pytest.mark.parametrize("odd", [[], np.zeros((2, 7)), np.zeros(4), np.zeros((3, 0)), "abc", None, [[1, 2], [1]]])
@@ -143,3 +173,23 @@ def test_columns_are_named(name):
         Sequences.from_frame(frame, **arguments)
     found = Sequences.from_frame(frame.assign(patient=ids), by="patient", order="day", columns="event")
     assert found.values.ravel().tolist() == [1.0, 0.0, 2.0]
+
+
+@pytest.mark.parametrize("odd", [["a", 1.0], [[1.0], [2.0, 3.0]], np.array([1.0, "<5"], dtype=object), 7.0])
+def test_ordinary_fits_refuse_what_is_no_number(odd):
+    """And say which sequence it is; a private fit takes it for missing."""
+    lists = [[0.5, None, 1.0], np.array([1.0, np.inf, 0.0]), [pd.NA, 0.2, 0.1]]
+    with pytest.raises(ValueError, match="Sequence 3 of X"):
+        GaussianHMM(1).fit([*lists, odd])
+    assert GaussianHMM(1).fit(lists).means_[0, 0] == pytest.approx(np.mean([0.5, 1.0, 1.0, 0.0, 0.2, 0.1]))
+    with pytest.raises(ValueError, match="Sequence 0 of X"):
+        GaussianHMM(1).fit(lists).predict([odd])
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
+    assert GaussianHMM(1, n_features=1, max_norm=1.0, privacy=plan).fit([*lists, odd]).means_.shape == (1, 1)
+
+
+def test_masks_hide_steps_below_each_other():
+    X = np.ma.masked_array([[1.0], [1e6], [3.0]], [[0], [1], [0]])
+    for found in (Sequences(X, np.array([0, 3])), Sequences.from_lengths(X, [3])):
+        np.testing.assert_array_equal(found.values[:, 0], [1.0, np.nan, 3.0])
+    assert GaussianHMM(1, means_prior=[0.0], beta_prior=1e-9).fit(X, [3]).means_[0, 0] == pytest.approx(2.0)

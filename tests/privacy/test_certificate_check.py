@@ -36,6 +36,7 @@ from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
 from vips.privacy.certificate import check as check_module
 from vips.privacy.certificate import page as page_module
 from vips.privacy.ledger import chain_file
+from vips.privacy.ledger.reader import book_as_of
 
 X = np.eye(3)[np.arange(60) % 3]
 TABLE = pd.DataFrame({"age": np.arange(60.0), "town": ["A", "B", "C"] * 20})
@@ -460,8 +461,8 @@ MUTANTS = {
     "costs are close": (f"{CHECK}_is_close", lambda *_: True, test_an_entry_that_was_written_for_less_is_told),
     "hashes are not checked": ("vips.privacy.ledger.chain_file.Chain.read", _unchecked, test_an_edited_ledger_is_told),
     "any head is the ledger's": (
-        "vips.privacy.ledger.reader.LedgerReader._as_of",
-        lambda ledger, head=None: ledger._refresh(),
+        "vips.privacy.certificate.page.book_as_of",
+        lambda ledger, head=None: book_as_of(ledger),
         test_a_ledger_without_the_entry_or_an_older_copy_is_told,
     ),
 }
@@ -482,7 +483,7 @@ def test_broken_checks_are_noticed(name, fitted, folder, capsys, monkeypatch):
 
 
 def test_what_a_sampled_entry_costs_depends_on_what_was_left(folder, capsys, monkeypatch):
-    monkeypatch.setattr("vips.privacy.ledger.reader.LedgerReader._before", lambda ledger, run: ledger._as_of())
+    monkeypatch.setattr("vips.privacy.certificate.check.book_before", lambda ledger, run: book_as_of(ledger))
     with pytest.raises(AssertionError, match="cost of entry"):
         test_what_belongs_together_agrees(sampled, folder, capsys)
 

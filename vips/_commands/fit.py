@@ -208,10 +208,10 @@ def _in_order(when) -> np.ndarray:
     """Rows by number, date or text. Texts that are numbers are in the order of these, before all others."""
     from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 
-    from vips.data._sequences import in_order
+    from vips.data._order import sortable
 
     if is_numeric_dtype(when.dtype) or is_datetime64_any_dtype(when.dtype):
-        return in_order(when)
+        return np.lexsort(sortable(when, len(when))[0].T[::-1])
     texts = np.array([str(value) for value in when])
     return np.lexsort((texts, as_numbers(texts)))
 

@@ -12,30 +12,26 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vips._fitted import forget_fit
 from vips._printable import listed
-from vips._validation import check_integer, check_number
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
-from vips.classification.features import centred_log_odds, shares
-from vips.classification.saved import restored_classifier, save_classifier, tables_fingerprint
-from vips.classification.tables import class_counts, release_table
+from vips.classification.features import log_odds_of_tables, scale_of_rows
+from vips.classification.saved import save_classifier, tables_fingerprint
+from vips.classification.tables import budget_of, class_counts, release_table
 from vips.data._columns import column, columns_of
 from vips.data._groups import group_numbers
 from vips.models import BayesianLogisticRegression
-from vips.preprocessing._budget import Budget, split_budget
+from vips.preprocessing._budget import Budget
 from vips.preprocessing._encoder_report import counted_cells
 from vips.preprocessing._encoder_settings import unit_of_persons
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release
-from vips.privacy.budget import check_privacy
 from vips.privacy.ledger.charge import charged, delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.open_ledger import prepaid
 from vips.privacy.ledger.origin import RemembersItsLedger
 
 __all__ = ["PrivateClassifier"]
-
-# Longest row of features, in units of the root of the log odds' mean square under independent columns.
-_ROW_NORM = 1.5 * math.sqrt(2.0)
 
 
 class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
@@ -148,13 +144,11 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         PrivacyBudgetError, LedgerError
             If the ledger has no room. Nothing is charged then.
         """
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_scale"]:
-            delattr(self, name)
-        self._check_parameters()
+        forget_fit(self)
         X = as_frame(X)
         stated = columns_stated(self.columns, X)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
-        budget = self._budget(stated)
+        budget = budget_of(self, stated)
         norm, plan = (None, None) if budget is None else (1.0, budget.fit)
         model = BayesianLogisticRegression(privacy=plan, max_norm=norm, classes=self.classes)
         ledger = self._ledger(ledger)
@@ -169,7 +163,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
             cost = {"relation": event.relation, "event": event, "delta": budget.threshold_delta or 0.0}
         with charged(ledger, what, unit, **cost) as run:
             self._release(X, labels, stated, budget, persons, groups is not None, run.release_once)
-            self._weigh()
+            self.log_odds_ = log_odds_of_tables(self.tables_, self.class_counts_, self.table_std_)
             with prepaid(model.privacy):
                 self.model_ = model.fit(self._features(X), y, groups=groups)
         self.classes_ = self.model_.classes_
@@ -177,17 +171,6 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
             facts = stated, budget, self.model_.privacy_, run.entry, tables_fingerprint(self)
             self.model_.privacy_ = _of_both(*facts)
         return self
-
-    def _check_parameters(self) -> None:
-        check_integer("n_steps", self.n_steps)
-        check_number("table_share", self.table_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
-        check_privacy(self.privacy, PrivacyBudget, None)
-
-    def _budget(self, stated: Mapping) -> Budget | None:
-        if self.privacy is None:
-            return None
-        budget = split_budget(self.privacy, self.n_steps, self.table_share, "category" in stated.values())
-        return replace(budget, encoder=replace(budget.encoder, clip_norm=math.sqrt(len(stated) + 1)))
 
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         ledger = ledger_to_charge(ledger, self.sent_from, getattr(self.privacy, "sent_from", None))
@@ -233,17 +216,6 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
 
     # -- from released numbers ------------------------------------------------------------------------------------
 
-    def _weigh(self) -> None:
-        """Log odds of all cells, and the scale of a row of features."""
-        outputs = [1] if self.n_classes_ == 2 else range(self.n_classes_)
-        tables = self.tables_.items()
-        self.log_odds_ = {
-            name: np.array([centred_log_odds(table, k, self.class_counts_, self.table_std_) for k in outputs])
-            for name, table in tables
-        }
-        squares = sum(float((shares(table) * self.log_odds_[name] ** 2).sum()) for name, table in tables)
-        self._scale = 1.0 / (_ROW_NORM * math.sqrt(squares)) if squares > 0.0 else 1.0
-
     def _features(self, X) -> np.ndarray:
         """Features from each row alone: the log odds of its cells, each plus their average over the columns. Stretched like
         this, the regression's prior expects about equal weights, as in naive Bayes, unless there is evidence of others."""
@@ -252,7 +224,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         ]
         by_output = np.stack(by_column, axis=-1)  # (n_outputs, n_rows, n_columns)
         by_output += by_output.mean(axis=-1, keepdims=True)
-        return self._scale * np.hstack(list(by_output))
+        return scale_of_rows(self.tables_, self.log_odds_) * np.hstack(list(by_output))
 
     @property
     def privacy_(self) -> PrivacyReport:
@@ -298,13 +270,8 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         check_is_fitted(self, "model_")
         save_classifier(self, path)
 
-    @classmethod
-    def _of_file(cls, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> Self:
-        """The classifier that :meth:`save` wrote; ``known`` classes of models, by name."""
-        return restored_classifier(cls, header, arrays, known)
-
     def __sklearn_is_fitted__(self) -> bool:
-        return "model_" in self.__dict__
+        return hasattr(self, "model_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

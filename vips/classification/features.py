@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from vips.classification.log_odds import MOST_LOG_ODDS, posterior_log_odds, total_log_odds
 from vips.classification.tables import ClassTable
 
-__all__ = ["centred_log_odds", "shares"]
+__all__ = ["log_odds_of_tables", "scale_of_rows"]
+
+# Longest row of features, in units of the root of the log odds' mean square under independent columns.
+_ROW_NORM = 1.5 * math.sqrt(2.0)
 
 
-def centred_log_odds(table: ClassTable, k: int, class_counts: np.ndarray, std: float) -> np.ndarray:
+def log_odds_of_tables(
+    tables: Mapping[object, ClassTable], class_counts: np.ndarray, std: float
+) -> dict[object, np.ndarray]:
+    """For each column, log odds less their average in each cell: of the second class, or of each class of more than two."""
+    outputs = [1] if len(class_counts) == 2 else range(len(class_counts))
+    noisy = class_counts, std
+    return {name: np.array([_centred_log_odds(table, k, *noisy) for k in outputs]) for name, table in tables.items()}
+
+
+def scale_of_rows(tables: Mapping[object, ClassTable], log_odds: Mapping[object, np.ndarray]) -> float:
+    """The factor that bounds most rows of features by norm 1; from noisy numbers."""
+    squares = sum(float((_shares(table) * log_odds[name] ** 2).sum()) for name, table in tables.items())
+    return 1.0 / (_ROW_NORM * math.sqrt(squares)) if squares > 0.0 else 1.0
+
+
+def _centred_log_odds(table: ClassTable, k: int, class_counts: np.ndarray, std: float) -> np.ndarray:
     """Log odds of class k in each cell, less their average; shape (n_cells,).
 
     Parameters
@@ -30,7 +49,7 @@ def centred_log_odds(table: ClassTable, k: int, class_counts: np.ndarray, std: f
     stds = (std, std * math.sqrt(len(class_counts) - 1))
     total = total_log_odds(class_counts[k], float(np.delete(class_counts, k).sum()), std)
     n_records = max(1.0, float(class_counts.sum()))
-    log_odds, share = np.zeros(len(of_class)), shares(table)
+    log_odds, share = np.zeros(len(of_class)), _shares(table)
     if table.cells.kind == "category":
         parts = [(np.isfinite(of_class), None)]
     else:  # the last cell is that of missing values
@@ -41,7 +60,7 @@ def centred_log_odds(table: ClassTable, k: int, class_counts: np.ndarray, std: f
     return np.where(np.isfinite(of_class), centred, 0.0)
 
 
-def shares(table: ClassTable) -> np.ndarray:
+def _shares(table: ClassTable) -> np.ndarray:
     """Shares of the records in each cell, from noisy counts."""
     counts = np.maximum(np.nan_to_num(table.counts.sum(axis=0)), 0.0)
     return counts / max(counts.sum(), 1e-300)

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from vips.classification.columns import ColumnCells
-from vips.classification.tables import ClassTable
+from vips.classification.features import log_odds_of_tables
+from vips.classification.tables import ClassTable, budget_of
 from vips.persistence.archive import write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
@@ -54,7 +55,6 @@ def _cells(classifier) -> list:
 def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
     """The classifier, of class ``kind``, of a file's header and arrays; ``known`` classes of models, by name."""
     classifier = kind(**{name: decode(value) for name, value in header["parameters"].items()})
-    classifier._check_parameters()
     counts = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_COUNTS) or name == "class_counts"}
     classifier.class_counts_ = counts.pop("class_counts")
     classifier.n_classes_, classifier.table_std_ = len(classifier.class_counts_), float(decode(header["table_std"]))
@@ -74,7 +74,8 @@ def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray],
     classifier.classes_ = classifier.model_.classes_
     if len(classifier.classes_) != classifier.n_classes_:
         raise ValueError("its tables and its regression have different numbers of classes")
-    classifier._weigh()
+    noisy = classifier.tables_, classifier.class_counts_, classifier.table_std_
+    classifier.log_odds_ = log_odds_of_tables(*noisy)
     width = sum(len(columns) for columns in classifier.log_odds_.values())
     if width != classifier.model_.n_features_in_:
         raise ValueError("its tables and its regression have different numbers of features")
@@ -93,13 +94,14 @@ def _restate_fingerprint(classifier) -> None:
 def _check_plans(classifier) -> None:
     """Raise ValueError unless tables and regression spent what the settings say."""
     releases = classifier.privacy_.releases
-    if len(releases) != (1 if classifier.privacy is None else 2):
+    learnt = {None: "category"} if releases[0].threshold_delta else {}
+    budget = budget_of(classifier, dict.fromkeys(classifier.tables_) | learnt)
+    if len(releases) != (1 if budget is None else 2):
         raise ValueError("its statement is not that of its settings")
-    if classifier.privacy is None:
+    if budget is None:
         return
     tables, fit = releases
-    kinds = dict.fromkeys(classifier.tables_) | ({None: "category"} if tables.threshold_delta else {})
-    classifier._budget(kinds).check_spent(tables, fit)
+    budget.check_spent(tables, fit)
     has_this_norm = tables.plan.clip_norm == math.sqrt(len(classifier.tables_) + 1)
     if not (has_this_norm and math.isclose(tables.plan.noise_std(), classifier.table_std_)):
         raise ValueError("its noise is not that of its tables")

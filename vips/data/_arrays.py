@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -121,11 +122,12 @@ class ArrayPartition(Partition):
         return OpenPartition(self.X, self.y, self.starts)
 
     def __getstate__(self) -> dict:
-        if "_sent" not in self.__dict__:  # the same arrays in every step, so that joblib writes them once
-            X, y = _without_file_map(self.X), _without_file_map(self.y)
-            sent = {"name": self.name, "X": X, "y": y, "starts": self.starts}
-            object.__setattr__(self, "_sent", sent)
         return self._sent
+
+    @cached_property
+    def _sent(self) -> dict:  # the same arrays in every step, so that joblib writes them once
+        X, y = _without_file_map(self.X), _without_file_map(self.y)
+        return {"name": self.name, "X": X, "y": y, "starts": self.starts}
 
 
 def _without_file_map(array):

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from numbers import Integral, Real
 
 import numpy as np
 
-from vips.data._checks import check_container
-
-__all__ = ["as_categories", "as_numbers", "kind_of", "label_codes"]
+__all__ = ["as_categories", "as_numbers", "each_cell", "is_missing", "kind_of"]
 
 _KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date", "O": "category", "U": "category"}
 _KINDS |= {"T": "category"}  # NumPy's strings of any length
@@ -51,41 +50,7 @@ def as_categories(values) -> np.ndarray:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _object_array(map(_category, _each(values)), len(values))
-
-
-def label_codes(y, classes: Sequence[str]) -> np.ndarray:
-    """Position of each label among the declared classes; NaN for every other value, whatever it is.
-
-    The conversion of a private label may not depend on other records, or raise.
-
-    Parameters
-    ----------
-    y : array or series of shape (n_rows,)
-        Of strings or objects.
-    classes : sequence of str
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), float64
-
-    Raises
-    ------
-    TypeError
-        For a container or a dtype that holds no strings: public facts.
-    """
-    check_container(y, "y")
-    if getattr(y.dtype, "kind", "O") not in "OUT":
-        raise TypeError(f"`classes` are strings, but y has dtype {y.dtype}. Declare the labels as they are in y.")
-    position = {str(label): float(code) for code, label in enumerate(classes)}
-    return np.fromiter((_code(value, position) for value in _each(y)), np.float64, len(y))
-
-
-def _code(value, position: dict[str, float]) -> float:
-    with suppress(Exception):
-        if isinstance(value, str):
-            return position.get(value, math.nan)
-    return math.nan
+        return _object_array(map(_category, each_cell(values)), len(values))
 
 
 def _floats(values) -> np.ndarray:
@@ -95,7 +60,7 @@ def _floats(values) -> np.ndarray:
     if getattr(dtype, "kind", "O") in "biuf":  # nullable dtypes of pandas
         with suppress(Exception):
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.fromiter(map(_number, _each(values)), np.float64, len(values))
+    return np.fromiter(map(_number, each_cell(values)), np.float64, len(values))
 
 
 def _days(values) -> np.ndarray:
@@ -107,12 +72,23 @@ def _days(values) -> np.ndarray:
                 seconds = times.astype("datetime64[s]")
                 days = seconds.astype(np.int64) / 86400.0
                 return np.where(np.isnat(seconds), np.nan, days)
-    return np.fromiter(map(_day, _each(values)), np.float64, len(values))
+    return np.fromiter(map(_day, each_cell(values)), np.float64, len(values))
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell says that it holds nothing: None, NA, NaT, NaN."""
+    with suppress(Exception):
+        return (
+            value is None
+            or type(value).__name__ in ("NAType", "NaTType")
+            or bool(np.isscalar(value) and value != value)
+        )
+    return False
 
 
 def _number(value) -> float:
     with suppress(Exception):
-        if isinstance(value, Real):
+        if isinstance(value, Real | Decimal | np.bool_):
             return float(value)
     return math.nan
 
@@ -152,7 +128,7 @@ def _category(value) -> str | int | float | None:
     return None
 
 
-def _each(values) -> Iterable:
+def each_cell(values) -> Iterable:
     """The values of a column. Iterating over a PyArrow column fails at a value that Python does not have: it becomes None."""
     with suppress(Exception):
         return list(values)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import DataConversionWarning
 
-from vips._validation import levels_to_user
 from vips.data._arrays import InMemoryData
 from vips.data._records import OpenPartition
 from vips.data._sequences import Sequences
@@ -21,7 +18,6 @@ __all__ = [
     "check_data",
     "check_dtype",
     "checked_csr",
-    "one_for_each_row",
     "open_checked",
     "refuse_dates",
     "whole_csr",
@@ -42,36 +38,6 @@ def check_data(X, y=None) -> InMemoryData:
         If the dtype is complex, ``X`` is not two-dimensional, or ``y`` has another number of rows.
     """
     return InMemoryData(*_checked(X, y))
-
-
-def one_for_each_row(y, what: str):
-    """y of a private fit, of which a single column is taken as an array of one dimension.
-
-    Parameters
-    ----------
-    y : object
-        Anything but an array, a series or a data frame is returned as it is, and refused later, whatever it holds.
-    what : str
-        What a row has one of, for the error.
-
-    Warns
-    -----
-    DataConversionWarning
-        If y is a column.
-    """
-    if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
-                DataConversionWarning,
-                stacklevel=levels_to_user(),
-            )
-        if y.ndim != 1:
-            raise ValueError(f"y must have one {what} for each row of X, shape (n_records,), got {y.ndim} dimensions.")
-    elif sp.issparse(y):
-        raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
-    return y
 
 
 def open_checked(name: str, X, y, n_features: int) -> OpenPartition:

@@ -6,12 +6,14 @@ number is two doubles that hold either exactly, and files whose columns differ i
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 
 from vips.data._groups import arrow_values
 from vips.data._tables import is_nullable_number
 
-__all__ = ["sortable"]
+__all__ = ["dates_of", "is_text_or_object", "sortable"]
 
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
 _SECONDS_PER_UNIT = {"m": 60, "h": 3600, "D": 86_400, "W": 604_800}
@@ -38,6 +40,23 @@ def sortable(values: object, n_rows: int) -> tuple[np.ndarray, str | None]:
     return keys, kind
 
 
+def is_text_or_object(dtype) -> bool:
+    """Whether a column of that dtype holds texts, or anything."""
+    from pandas.api.types import is_object_dtype, is_string_dtype
+
+    return not hasattr(dtype, "categories") and (is_object_dtype(dtype) or is_string_dtype(dtype))
+
+
+def dates_of(values, date_format: str) -> np.ndarray:
+    """Dates of a series of text, one by one: what is not written like that is missing."""
+    import pandas as pd
+
+    if not is_text_or_object(values.dtype):
+        raise TypeError(f"`date_format` is for a column of text, got dtype {values.dtype}: leave it out.")
+    texts = pd.Series([value if isinstance(value, str) else None for value in values], dtype=object)
+    return pd.to_datetime(texts, format=date_format, errors="coerce").to_numpy()
+
+
 def _keys(values: object) -> tuple[np.ndarray, str | None]:
     arrow = arrow_values(values)
     if arrow is not None:
@@ -58,7 +77,7 @@ def _keys(values: object) -> tuple[np.ndarray, str | None]:
     if array.dtype.kind not in "biufmM":
         raise TypeError(
             f"`order` must hold numbers or dates, got dtype {array.dtype}. Convert it first, e.g. by pandas.to_datetime(..., "
-            "errors='coerce') or pandas.to_numeric(..., errors='coerce')."
+            "format='%d.%m.%Y', errors='coerce') or pandas.to_numeric(..., errors='coerce')."
         )
     kind = {"m": "times", "M": "dates"}.get(array.dtype.kind, "numbers")
     keys = _of_numbers(array) if kind == "numbers" else _of_dates(array)
@@ -117,6 +136,8 @@ def _of_arrow(values) -> tuple[np.ndarray, str | None]:
     if types.is_integer(kind) or types.is_boolean(kind):
         whole = pa.uint64() if types.is_uint64(kind) else pa.int64()
         return _without(_of_numbers(np.asarray(pc.fill_null(values.cast(whole), 0))), missing), "numbers"
+    if types.is_decimal(kind):
+        return _of_decimals(values.to_pylist()), "numbers"
     if not (types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind) or types.is_duration(kind)):
         raise TypeError(f"`order` must hold numbers or dates, got type {kind}. Convert it first.")
     unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(str(kind)) or kind.unit
@@ -125,3 +146,13 @@ def _of_arrow(values) -> tuple[np.ndarray, str | None]:
     keys = _of_dates(np.asarray(pc.fill_null(counts, 0)).view(f"{'m' if of_day else 'M'}8[{unit}]"))
     kind = "times" if of_day else "dates with a time zone" if getattr(kind, "tz", None) else "dates"
     return _without(keys, missing), kind
+
+
+def _of_decimals(values: list[Decimal | None]) -> np.ndarray:
+    """As for other numbers, to the precision of the second double."""
+    keys = np.full((len(values), 2), np.nan)
+    for key, value in zip(keys, values, strict=True):
+        if value is not None:
+            high = int(value / 2**32)  # towards zero, as for floats
+            key[:] = high, value - high * 2**32
+    return keys

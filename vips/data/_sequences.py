@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
-from decimal import Decimal
-from fractions import Fraction
-from numbers import Integral, Real
 
 import numpy as np
 
 from vips.data._arrow_lists import steps_and_offsets
+from vips.data._cell_values import as_numbers
 from vips.data._columns import is_frame
 from vips.data._groups import ids_and_numbers, runs_of_rows
-from vips.data._order import sortable
+from vips.data._order import dates_of, is_text_or_object, sortable
 from vips.data._ragged import Ragged, divides, offsets_of
+from vips.data._steps import numbers_of
 from vips.data._tables import from_arrow
 
-__all__ = ["Sequences", "in_order"]
-
-_ZERO, _MOST_DIGITS = Fraction(0), 400
+__all__ = ["Sequences"]
 
 
 class Sequences(Ragged):
@@ -63,7 +58,7 @@ class Sequences(Ragged):
     """
 
     def __init__(self, values: np.ndarray, offsets: np.ndarray) -> None:
-        values, offsets = np.asarray(values), np.asarray(offsets)
+        values, offsets = np.asarray(numbers_of(values) if np.ma.isMA(values) else values), np.asarray(offsets)
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or values.dtype.kind not in "biuf":
             raise TypeError(
@@ -88,27 +83,26 @@ class Sequences(Ragged):
     # -- from other containers ----------------------------------------------------------------------------------------
 
     @classmethod
-    def from_list(cls, sequences: Sequence[np.ndarray], n_features: int | None = None) -> Sequences:
-        """A list of arrays, each of shape (length,) or (length, n_features).
+    def from_list(cls, sequences: Sequence[object], n_features: int | None = None) -> Sequences:
+        """A list of arrays, lists or frames, each of shape (length,) or (length, n_features).
 
-        Steps are float64, whatever the arrays hold. An array of another width, or of something else than numbers, becomes a
-        sequence of one missing step; one without rows is an empty sequence.
+        Steps are float64. None, NA, NaN, what a mask hides and what is no number are missing. A sequence of another width, or
+        without one, becomes one missing step; one without rows is empty.
 
         Without ``n_features`` there are as many columns as most arrays have. One sequence can decide that if two widths are
         as frequent, or if no other array has columns: pass ``n_features`` before a private fit.
         """
-        arrays = list(map(_array, sequences))
-        tables = [array[:, None] if array.ndim == 1 else array for array in arrays]
-        usable = [table.ndim == 2 and table.dtype.kind in "biuf" for table in tables]
+        arrays = list(map(numbers_of, sequences))
+        tables = [array[:, None] if array is not None and array.ndim == 1 else array for array in arrays]
         width = n_features
         if width is None:
-            shapes = [array.shape for array, is_usable in zip(arrays, usable, strict=True) if is_usable]
+            shapes = [array.shape for array in arrays if array is not None]
             widths = Counter(shape[1] if len(shape) == 2 else 1 for shape in shapes if shape != (0,))
             width = max(widths, key=lambda candidate: (widths[candidate], -candidate), default=1)
         empty, missing = np.empty((0, width)), np.full((1, width), np.nan)
         tables = [
-            (table if table.shape[1] == width else missing if len(table) else empty) if is_usable else missing
-            for table, is_usable in zip(tables, usable, strict=True)
+            missing if table is None else table if table.shape[1] == width else missing if len(table) else empty
+            for table in tables
         ]
         with np.errstate(all="ignore"):
             return cls(np.concatenate([empty, *tables], dtype=np.float64), offsets_of([len(table) for table in tables]))
@@ -124,7 +118,9 @@ class Sequences(Ragged):
         return cls(values, offsets_of(lengths))
 
     @classmethod
-    def from_frame(cls, frame, *, by: str, order: str | None = None, columns: str | Sequence[str]) -> Sequences:
+    def from_frame(
+        cls, frame, *, by: str, order: str | None = None, columns: str | Sequence[str], date_format: str | None = None
+    ) -> Sequences:
         """Rows of a data frame or Arrow table, one sequence for each id.
 
         Parameters
@@ -133,9 +129,12 @@ class Sequences(Ragged):
         by : str
             Column of ids: of persons, or stays. Rows without an id are left out.
         order : str, optional
-            Column that orders the rows of a sequence, a date say; rows that tie stay in their order. None: as they are.
+            Column of numbers or dates that orders the rows of a sequence; rows that tie stay in their order, and those without
+            a number or date come last. None: as they are.
         columns : str or list of str
             Columns of numbers. Encode categories first, e.g. ``frame["event"].map(codes)``; what is missing is a missing step.
+        date_format : str, optional
+            How dates are written where ``order`` is a column of text or objects, as for ``strptime``: "%d.%m.%Y", say.
         """
         from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
@@ -152,16 +151,25 @@ class Sequences(Ragged):
             if name not in frame.columns:
                 raise ValueError(f"The frame has no column {name!r}.")
         for name in columns:
-            if not (is_numeric_dtype(frame[name].dtype) or is_bool_dtype(frame[name].dtype)):
+            if not (
+                is_numeric_dtype(frame[name].dtype) or is_bool_dtype(frame[name].dtype) or frame[name].dtype == object
+            ):
                 raise TypeError(
                     f"Column {name!r} has dtype {frame[name].dtype}: whether its values are numbers would depend on the "
                     f"records. Encode it first, e.g. frame[{name!r}].map(codes), or convert it by "
                     "pandas.to_numeric(..., errors='coerce')."
                 )
         if order is not None:
-            frame = frame.iloc[in_order(frame[order])]
+            if date_format is None and is_text_or_object(frame[order].dtype):
+                raise TypeError(
+                    f"Column {order!r} has dtype {frame[order].dtype}, and dates sort otherwise than their texts. Say how they "
+                    'are written, date_format="%d.%m.%Y", say; or convert numbers by '
+                    f"pandas.to_numeric(frame[{order!r}], errors='coerce')."
+                )
+            keys, _ = sortable(frame[order] if date_format is None else dates_of(frame[order], date_format), len(frame))
+            frame = frame.iloc[np.lexsort(keys.T[::-1])]
         rows, starts = runs_of_rows(ids_and_numbers(frame[by], len(frame))[1])
-        values = np.column_stack([np.asarray(frame[name].to_numpy(dtype=float, na_value=np.nan)) for name in columns])
+        values = np.column_stack([as_numbers(frame[name], "number") for name in columns])
         return cls(values if rows is None else values[rows], starts)
 
     @classmethod
@@ -171,39 +179,3 @@ class Sequences(Ragged):
         A null in a list is a missing step, a null list is empty.
         """
         return cls(*steps_and_offsets([lists]))
-
-
-def in_order(when) -> np.ndarray:
-    """Rows of a series in the order of its values, missing ones last. Of objects, numbers come first, then others as texts."""
-    try:
-        keys, _ = sortable(when, len(when))
-    except TypeError:
-        ranks = [_rank(value) for value in when]
-        return np.array(sorted(range(len(ranks)), key=ranks.__getitem__), np.intp)
-    return np.lexsort(keys.T[::-1])
-
-
-def _rank(value: object) -> tuple[int, float, Fraction, str]:
-    """Rank of a value of any type, so that any two can be compared. Raises for no value."""
-    with suppress(Exception):
-        if isinstance(value, Real | Decimal):
-            if value != value:
-                return 2, 0.0, _ZERO, ""
-            if (
-                isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_DIGITS
-            ):  # its fraction might not fit into memory
-                value = float(value)
-            if value in (math.inf, -math.inf):
-                return 0, float(value), _ZERO, ""
-            exact = (int(value), 1) if isinstance(value, Integral) else value.as_integer_ratio()
-            return 0, 0.0, Fraction(*exact), ""
-        if not (value is None or value != value):  # NaT is unequal to itself
-            return 1, 0.0, _ZERO, str(value)
-    return 2, 0.0, _ZERO, ""
-
-
-def _array(values: object) -> np.ndarray:
-    """As an array, or as one of text if NumPy raises, as for lists of lists of different lengths."""
-    with suppress(Exception):
-        return np.asarray(values)
-    return np.array("")

@@ -14,6 +14,7 @@ from vips.data._checks import check_container
 from vips.data._columns import is_frame
 from vips.data._dask import is_dask
 from vips.data._sequence_source import steps_of_persons
+from vips.data._steps import check_readable, numbers_of
 from vips.model import ConjugateExponentialModel
 from vips.parts import Score, average
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -126,8 +127,10 @@ class SequenceModel(ConjugateExponentialModel):
         elif lengths is not None:
             if in_fit and self.is_private:
                 check_container(X, "X")
-            sequences = Sequences.from_lengths(np.asarray(X), lengths)
+            sequences = Sequences.from_lengths(self._steps(X), lengths)
         elif isinstance(X, list | tuple):
+            if not self.is_private:
+                check_readable(X)
             sequences = Sequences.from_list(X, self._width_of_lists() if in_fit else self.n_features_in_)
         elif in_fit and self.is_private:
             raise ValueError(
@@ -135,11 +138,18 @@ class SequenceModel(ConjugateExponentialModel):
                 "list of arrays."
             )
         else:
-            X = np.asarray(X)
+            X = self._steps(X)
             sequences = Sequences(X, np.array([0, len(X)]))
         if not in_fit and sequences.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {sequences.shape[1]} columns, but {self.n_features_in_} were fitted.")
         return sequences
+
+    def _steps(self, X) -> np.ndarray:
+        """An array of steps, with NaN for what is missing."""
+        if not self.is_private:
+            check_readable([X])
+        steps = numbers_of(X)
+        return np.asarray(X) if steps is None else steps  # which is refused
 
     def _width_of_lists(self) -> int | None:
         """Declared: the arrays of private sequences may have different widths, and one of them must not decide. None: read."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vips._fitted import fitted_attributes
 from vips.persistence.archive import write_archive
 from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
@@ -37,7 +38,7 @@ def save_model(model, path: str | os.PathLike, **besides: object) -> None:
 
 def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
     """Header and arrays of a fitted model's file."""
-    learnt = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
+    learnt = fitted_attributes(model)
     report, totals = (learnt.pop(name, None) for name in ("privacy_", "noisy_totals_"))
     del learnt["posterior_"]
     header = {

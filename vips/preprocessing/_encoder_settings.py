@@ -13,7 +13,7 @@ from vips.data import TextSource, as_source
 from vips.data._cell_values import kind_of
 from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
-from vips.preprocessing._table import TableEncoder
+from vips.preprocessing._table import TableEncoder, check_columns
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.budget import GAUSSIAN_SHARE, plan_of_one_release
 from vips.privacy.ledger.charge import delta_for_threshold
@@ -80,7 +80,7 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
         TableEncoder(declared).in_column_units()
         known = {name: declaration for name, declaration in declared.items() if kinds[name] == "declared"}
         if known:
-            TableEncoder(known)._check(X)
+            check_columns(known, X)
     return kinds
 
 

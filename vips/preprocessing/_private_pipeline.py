@@ -14,6 +14,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from vips._fitted import forget_fit
 from vips._validation import check_integer, check_number
 from vips.data import TextSource
 from vips.data._tables import from_arrow
@@ -25,11 +26,7 @@ from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
-from vips.preprocessing._saved import (
-    checkpointed,
-    restored_parts,
-    save_pipeline,
-)
+from vips.preprocessing._saved import checkpointed, restored_parts, save_pipeline
 from vips.privacy import PrivacyBudget, PrivacyReport
 from vips.privacy.budget import Cost, check_privacy
 from vips.privacy.ledger.charge import delta_for_threshold
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PrivatePipeline", "make_private_pipeline"]
+__all__ = ["PrivatePipeline", "make_private_pipeline", "restored_pipeline"]
 
 
 def _if_steps_have(method: str):
@@ -159,7 +156,7 @@ class PrivatePipeline(Pipeline):
         CheckpointError
             If a file of the checkpoint belongs to another fit, or only the model's is there. Nothing is charged then.
         """
-        self.__dict__.pop("steps_", None)
+        forget_fit(self)
         self._check_steps()
         X = from_arrow(X)
         (encoder_name, encoder), (model_name, model) = clone(self.steps, safe=False)
@@ -209,22 +206,11 @@ class PrivatePipeline(Pipeline):
         """
         save_pipeline(self, path)
 
-    @classmethod
-    def _of_file(cls, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> Self:
-        """The pipeline that :meth:`save` wrote; ``known`` classes of models, by name."""
-        fitted, steps, settings = restored_parts(header, arrays, known)
-        pipeline = cls(steps, **settings)
-        pipeline._check_steps()
-        learnt, fit = fitted[0][1].privacy_.releases[0], fitted[-1][1].privacy_.releases[-1]
-        pipeline._budget(learnt.threshold_delta > 0.0).check_spent(learnt, fit)
-        pipeline._keep(fitted)
-        return pipeline
-
     # -- after fit ------------------------------------------------------------------------------------------------
 
     def _pipeline(self) -> Pipeline:
         """A scikit-learn pipeline of the steps: of the fitted ones, if there are any."""
-        return Pipeline(self.__dict__.get("steps_", self.steps))
+        return Pipeline(self.steps_ if self.__sklearn_is_fitted__() else self.steps)
 
     def _keep(self, steps: list[tuple[str, object]]) -> None:
         """These are the fitted steps. The model names columns as the encoder does."""
@@ -237,7 +223,7 @@ class PrivatePipeline(Pipeline):
         return self._pipeline()
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "steps_" in self.__dict__
+        return hasattr(self, "steps_")
 
     @property
     def named_steps(self) -> Bunch:
@@ -263,7 +249,8 @@ class PrivatePipeline(Pipeline):
         return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
 
     def _encoder_of_table(self) -> PrivateTableEncoder | None:
-        return self[0] if hasattr(self[0], "in_column_units") else None
+        encoder = self[0]
+        return encoder if isinstance(encoder, PrivateTableEncoder) else None
 
     @_if_model_has("top_words")
     def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False) -> Any:
@@ -453,3 +440,14 @@ def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:
 def make_private_pipeline(*steps, privacy: PrivacyBudget, **settings) -> PrivatePipeline:
     """A :class:`PrivatePipeline` that names its steps by their classes, as ``sklearn.pipeline.make_pipeline`` does."""
     return PrivatePipeline(make_pipeline(*steps).steps, privacy=privacy, **settings)
+
+
+def restored_pipeline(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> PrivatePipeline:
+    """The pipeline that ``save`` wrote; ``known`` classes of models, by name."""
+    fitted, steps, settings = restored_parts(header, arrays, known)
+    pipeline = PrivatePipeline(steps, **settings)
+    pipeline._check_steps()
+    learnt, fit = fitted[0][1].privacy_.releases[0], fitted[-1][1].privacy_.releases[-1]
+    pipeline._budget(learnt.threshold_delta > 0.0).check_spent(learnt, fit)
+    pipeline._keep(fitted)
+    return pipeline

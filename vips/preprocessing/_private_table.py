@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vips._fitted import forget_fit
 from vips.data._columns import column, columns_of, is_frame
 from vips.data._tables import from_arrow
 from vips.persistence.settings import decode, encode
@@ -33,7 +34,7 @@ from vips.preprocessing._encoder_settings import (
 from vips.preprocessing._feature_names import distinct, names_of_columns
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._learnt_columns import OTHER, Learnt, learn_column, prepared
-from vips.preprocessing._table import TableEncoder, unit_scale
+from vips.preprocessing._table import TableEncoder, check_columns, features_of, unit_scale
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -153,7 +154,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         LedgerError
             If the rest of the budget is too small. Nothing is charged then.
         """
-        self._forget()
+        forget_fit(self)
         X = from_arrow(X)
         kinds = column_kinds(self.columns, X)
         learnt_kinds = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
@@ -214,10 +215,6 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         """Whether categories are to be learnt, a public fact; raises what ``fit`` would raise because of X."""
         return "category" in column_kinds(self.columns, X).values()
 
-    def _forget(self) -> None:
-        for name in ("columns_", "indicators_", "privacy_", "_kinds", "n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-
     # -- after fit ------------------------------------------------------------------------------------------------
 
     def transform(self, X) -> np.ndarray | sp.csr_array:
@@ -247,9 +244,9 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             if is_missing is not None:
                 missing["missing", name] = is_missing
         columns |= {key: missing[key] for key in self._indicator_keys()}
-        frame, table = _Frame(columns, X.shape[0]), self._table()
-        table._check(frame)
-        features = table._transform(frame)
+        frame, prepared_columns = _Frame(columns, X.shape[0]), self._prepared_columns()
+        check_columns(prepared_columns, frame)
+        features = features_of(prepared_columns, frame, self.sparse_output)
         if self.unit_norm:
             features *= unit_scale(len(self.columns_))
         return features
@@ -285,8 +282,10 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
 
     def _table(self) -> TableEncoder:
         """The encoder of prepared columns. A number and its indicator have norm 1 together: one of them is 0."""
-        columns = self.columns_ | {key: [True] for key in self._indicator_keys()}
-        return TableEncoder(columns, unit_norm=False, sparse_output=self.sparse_output)
+        return TableEncoder(self._prepared_columns(), unit_norm=False)
+
+    def _prepared_columns(self) -> dict:
+        return self.columns_ | {key: [True] for key in self._indicator_keys()}
 
     def _indicator_keys(self) -> list[tuple[str, object]]:
         return [("missing", name) for name in self.indicators_]

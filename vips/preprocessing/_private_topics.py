@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._fitted import forget_fit
 from vips._validation import check_integer
 from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
@@ -138,16 +139,15 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         -------
         self
         """
-        for name in ("pipeline_", "advice_"):
-            self.__dict__.pop(name, None)
+        forget_fit(self)
         for name in ("n_components", "n_documents"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
         check_integer("document_length", self.document_length)
-        self._check_that_words_can_be_found()
         pipeline = _TopicsPipeline(self._steps(), **self._budget())
         pipeline.n_documents, pipeline.document_length = self.n_documents, self.document_length
         pipeline.chooses = self.n_components is None
+        pipeline.check_that_words_can_be_found()
         pipeline.fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         self.pipeline_ = PrivatePipeline(self._steps(), **self._budget())
         self.pipeline_.steps_, self.advice_ = pipeline.steps_, pipeline.advice
@@ -212,30 +212,6 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         check_is_fitted(self, "pipeline_")
         return self.pipeline_
 
-    def _check_that_words_can_be_found(self) -> None:
-        """Raise ValueError, or warn, if a declared number of documents is too small; before any budget is spent."""
-        if self.n_documents is None:
-            return
-        pipeline = PrivatePipeline(self._steps(), **self._budget())
-        pipeline._check_steps()
-        budget = pipeline._budget(pipeline.steps[0][1].has_threshold([]))
-        plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
-        cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
-        needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
-        if needed > self.n_documents:
-            raise ValueError(
-                f"{self.n_documents:,} documents are too few for ε = {self.privacy.epsilon:.4g}: a word is released if about "
-                f"{needed:,.0f} documents of {self.document_length} different words hold it. Nothing was charged. Take a "
-                "larger ε, or declare the words: LatentDirichletAllocation(vocabulary=words)."
-            )
-        if needed > _MANY * self.n_documents:
-            warnings.warn(
-                f"A word is released only if about {needed:,.0f} of the {self.n_documents:,} documents hold it: few words will "
-                "be learnt. A larger ε, a larger `encoder_share` or declared words would help.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
-
     def _steps(self) -> list[tuple[str, object]]:
         words = PrivateCountVectorizer(
             stop_words=self.stop_words, ngram_range=self.ngram_range, max_features=self.max_features,
@@ -257,6 +233,33 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
 
 class _TopicsPipeline(PrivatePipeline):
     """Chooses the number of topics between the two releases, from released and declared numbers."""
+
+    n_documents: int | None
+    document_length: int
+    chooses: bool  # the number of topics
+
+    def check_that_words_can_be_found(self) -> None:
+        """Raise ValueError, or warn, if a declared number of documents is too small; before any budget is spent."""
+        if self.n_documents is None:
+            return
+        self._check_steps()
+        budget = self._budget(self.steps[0][1].has_threshold([]))
+        plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
+        cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
+        needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
+        if needed > self.n_documents:
+            raise ValueError(
+                f"{self.n_documents:,} documents are too few for ε = {self.privacy.epsilon:.4g}: a word is released if about "
+                f"{needed:,.0f} documents of {self.document_length} different words hold it. Nothing was charged. Take a "
+                "larger ε, or declare the words: LatentDirichletAllocation(vocabulary=words)."
+            )
+        if needed > _MANY * self.n_documents:
+            warnings.warn(
+                f"A word is released only if about {needed:,.0f} of the {self.n_documents:,} documents hold it: few words will "
+                "be learnt. A larger ε, a larger `encoder_share` or declared words would help.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
 
     def _chosen(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> dict[str, object]:
         plan = replace(model.privacy, clip_norm=model.default_clip())

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._fitted import forget_fit
 from vips._no_warnings import without_warnings
 from vips._validation import check_integer, check_number
 from vips.data import InMemoryTexts, TextSource
@@ -172,7 +173,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         TMPDIR to one on a disk, protected as the documents are. They have no names, only their user can read them, and they end
         with the process, however it ends. They take about 20 bytes and the word for each different word of each partition.
         """
-        self._forget()
+        forget_fit(self)
         plan, documents = self.checked_settings(), as_documents(X)
         workers, ledger = executors.resolve(executor), ledger_to_charge(ledger, plan.sent_from)
         if executor is not None and not isinstance(documents, TextSource):
@@ -297,10 +298,6 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             if type(value) is not type(default[name]) or value != default[name]
         ]
         return (f"what a word is ({', '.join(changed)})",) if changed else ()
-
-    def _forget(self) -> None:
-        for name in ("vocabulary_", "n_records_", "round_totals_", "privacy_"):
-            self.__dict__.pop(name, None)
 
     def _chunks(
         self, documents: Sequence, numbers: np.ndarray | None, most: int | None, index: dict[str, int]

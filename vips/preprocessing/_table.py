@@ -23,7 +23,7 @@ from vips.preprocessing._column_kinds import Categories, Number, kind_of_column
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
 from vips.preprocessing._feature_names import distinct, names_of_columns
 
-__all__ = ["TableEncoder", "unit_scale"]
+__all__ = ["TableEncoder", "check_columns", "features_of", "unit_scale"]
 
 
 class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
@@ -102,7 +102,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             From public facts only: the declaration, the container, names and number of columns, dtypes.
         """
         X = as_table(X)
-        self._check(X)
+        check_columns(self.columns, X)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         return self
 
@@ -120,8 +120,11 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         check_is_fitted(self)
         X = as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
-        self._check(X)
-        return self._transform(X)
+        check_columns(self.columns, X)
+        features = features_of(self.columns, X, self.sparse_output)
+        if self.unit_norm:
+            features *= unit_scale(len(self.columns))
+        return features
 
     @property
     def max_norm(self) -> float:
@@ -131,19 +134,17 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     @property
     def n_features_out(self) -> int:
         """Number of features."""
-        return sum(kind.n_features for kind in self._kinds().values())
+        return sum(kind.n_features for kind in declared_kinds(self.columns).values())
 
     @property
     def declared_public(self) -> tuple[str, ...]:
         """Bounds and categories, in short strings for a privacy report."""
-        texts = []
+        texts, kinds = [], declared_kinds(self.columns)
         for kind_of_text, what in (
             (Number, "bounds of {} numeric column{}"),
             (Categories, "categories of {} column{}"),
         ):
-            texts_of_kind = [
-                f"{name}: {kind}" for name, kind in self._kinds().items() if isinstance(kind, kind_of_text)
-            ]
+            texts_of_kind = [f"{name}: {kind}" for name, kind in kinds.items() if isinstance(kind, kind_of_text)]
             if texts_of_kind:
                 texts.append(
                     f"{what.format(len(texts_of_kind), 's' * (len(texts_of_kind) > 1))} ({listed(texts_of_kind)})"
@@ -153,9 +154,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Names of numeric columns, ``column_category`` for indicators, ``column='category'`` where these would be the same;
         shape (n_features,)."""
-        names = self._names(input_features)
-        columns = [(name, kind.categories) for name, kind in zip(names, self._kinds().values(), strict=True)]
-        return np.array(names_of_columns(columns), dtype=object)
+        pairs = zip(self._names(input_features), declared_kinds(self.columns).values(), strict=True)
+        return np.array(names_of_columns([(name, kind.categories) for name, kind in pairs]), dtype=object)
 
     def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
         """How coefficients of the features read in units of the columns; public.
@@ -172,7 +172,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         shift : ndarray of shape (n_features,)
             The intercept becomes ``intercept + shift @ coef``.
         """
-        kinds = self._kinds()
+        kinds = declared_kinds(self.columns)
         scale = unit_scale(len(kinds)) if self.unit_norm else 1.0
         names, precise, rows, shift, start = [], [], [], np.zeros(self.n_features_out), 0
         for name, kind in zip(self._names(), kinds.values(), strict=True):
@@ -198,17 +198,6 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             row[list(entries)] = list(entries.values())
         return distinct(names, precise), matrix, shift
 
-    def _kinds(self) -> dict[object, Number | Categories]:
-        """What is declared, by name or position; raises for what is no declaration."""
-        if isinstance(self.columns, Mapping) and self.columns:
-            return {name: kind_of_column(declared, repr(name)) for name, declared in self.columns.items()}
-        if isinstance(self.columns, list) and self.columns:
-            return {place: kind_of_column(declared, str(place)) for place, declared in enumerate(self.columns)}
-        raise TypeError(
-            "`columns` must map column names to (low, high) or to lists of categories, or be a list with one of these per "
-            f"column, got {self.columns!r}."
-        )
-
     def _names(self, input_features: Sequence[str] | None = None) -> list[str]:
         """Names of the declared columns; columns declared by name are known before ``fit``."""
         is_by_name = isinstance(self.columns, Mapping)
@@ -226,37 +215,47 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             return [str(name) for name in self.columns]
         return [f"x{i}" for i in range(self.n_features_in_)] if known is None else [str(name) for name in known]
 
-    def _check(self, X) -> None:
-        """Compare the declaration with the columns of ``X`` and their dtypes; read no value."""
-        kinds, in_frame = self._kinds(), is_frame(X)
-        for key, kind in zip(columns_of(X, self.columns), kinds.values(), strict=True):
-            dtype = getattr(column(X, key), "dtype", None)
-            kind.check(dtype, repr(key), f"X[{key!r}]" if in_frame else "X", in_frame)
-
-    def _transform(self, X) -> np.ndarray | sp.csr_array:
-        columns = [column(X, key) for key in columns_of(X, self.columns)]
-        kinds = self._kinds().values()
-        if self.sparse_output:
-            parts = [kind.sparse_features(values) for kind, values in zip(kinds, columns, strict=True)]
-            table = sp.hstack(parts, format="csr")
-            table.sort_indices()
-        else:
-            table = np.hstack([kind.features(values) for kind, values in zip(kinds, columns, strict=True)])
-        if self.unit_norm:
-            table *= unit_scale(len(columns))
-        return table
-
     def learnt_to_json(self) -> dict:
         return names_to_json(self)
 
     def restore_fit(self, values: dict) -> None:
-        self._kinds()  # raises for bounds or categories that are none
+        declared_kinds(self.columns)  # raises for bounds or categories that are none
         restore_names(self, values)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
+
+
+def declared_kinds(columns: Mapping | Sequence) -> dict[object, Number | Categories]:
+    """What is declared, by name or position; raises for what is no declaration."""
+    if isinstance(columns, Mapping) and columns:
+        return {name: kind_of_column(declared, repr(name)) for name, declared in columns.items()}
+    if isinstance(columns, list) and columns:
+        return {place: kind_of_column(declared, str(place)) for place, declared in enumerate(columns)}
+    raise TypeError(
+        "`columns` must map column names to (low, high) or to lists of categories, or be a list with one of these per "
+        f"column, got {columns!r}."
+    )
+
+
+def check_columns(columns: Mapping | Sequence, X) -> None:
+    """Compare a declaration with the columns of ``X`` and their dtypes; read no value."""
+    kinds, in_frame = declared_kinds(columns), is_frame(X)
+    for key, kind in zip(columns_of(X, columns), kinds.values(), strict=True):
+        dtype = getattr(column(X, key), "dtype", None)
+        kind.check(dtype, repr(key), f"X[{key!r}]" if in_frame else "X", in_frame)
+
+
+def features_of(columns: Mapping | Sequence, X, is_sparse: bool) -> np.ndarray | sp.csr_array:
+    """Features of each row, side by side; those of each column have at most norm 1."""
+    pairs = zip(declared_kinds(columns).values(), columns_of(X, columns), strict=True)
+    if not is_sparse:
+        return np.hstack([kind.features(column(X, key)) for kind, key in pairs])
+    table = sp.hstack([kind.sparse_features(column(X, key)) for kind, key in pairs], format="csr")
+    table.sort_indices()
+    return table
 
 
 def unit_scale(n_columns: int) -> float:

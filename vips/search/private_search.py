@@ -15,6 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from vips._fitted import forget_fit
 from vips._validation import check_number
 from vips.data import as_source
 from vips.data._checks import checked_csr
@@ -40,7 +41,7 @@ __all__ = ["PrivateSearch"]
 
 
 def _if_estimator_has(method: str):
-    return available_if(lambda search: hasattr(search.__dict__.get("best_estimator_") or search.estimator, method))
+    return available_if(lambda search: hasattr(getattr(search, "best_estimator_", None) or search.estimator, method))
 
 
 class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
@@ -151,8 +152,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         PrivacyBudgetError, LedgerError
             If the ledger has no room. Nothing is charged then.
         """
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
+        forget_fit(self)
         candidates = self._candidates()
         ledger = self._ledger(ledger, candidates)
         trials, candidates, score_plan = self._planned(candidates, ledger)
@@ -232,7 +232,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         return ranges.pop()
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "privacy_" in self.__dict__
+        return hasattr(self, "privacy_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

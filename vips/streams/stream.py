@@ -169,9 +169,7 @@ class _Stream:
     def _completed(self, plan: StreamPlan) -> StreamPlan:
         if plan.clip_norm is not None or not plan.is_private:
             return plan
-        whole = replace(plan, clip_norm=float(self.model.default_clip()))
-        whole.__dict__["strategy"] = plan.strategy
-        return whole
+        return replace(plan, clip_norm=float(self.model.default_clip()))
 
     def _persons(self, data, groups) -> tuple:
         """Data in which each person is one record, without persons who were in enough batches; the register; the unit."""

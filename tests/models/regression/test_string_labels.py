@@ -8,7 +8,7 @@ from sklearn.exceptions import DataConversionWarning
 import vips
 from vips import BayesianLogisticRegression, PrivacyPlan
 from vips.data import InMemoryData, NpySource
-from vips.data._cell_values import label_codes
+from vips.data._labels import label_codes
 
 PLAN = PrivacyPlan(noise_multiplier=1e-3, sampling="full", n_steps=5)
 

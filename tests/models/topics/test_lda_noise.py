@@ -69,8 +69,8 @@ def test_without_noise_and_overlap_it_is_the_posterior():
     fit = SimpleNamespace(
         posterior_=TopicPosterior(counts + 0.1),
         noisy_totals_=SimpleNamespace(average={"topic_word": counts}, noise_std={"topic_word": 1e-3}),
-        _topic_word_prior=lambda: 0.1,
-        _doc_topic_prior=lambda: 0.1,
+        word_concentration=lambda: 0.1,
+        topic_concentration=lambda: 0.1,
     )
     found = _Counts.of(fit).posterior(0.0, 1.0, 0.1)
     own = np.kron(np.eye(3), np.ones(5)).astype(bool)

@@ -312,7 +312,7 @@ class LinearDynamicalSystem(DynamicsModel):
         """
         from vips.models.dynamics.plot import plot_forecast
 
-        series = Sequences.from_list([np.asarray(X, float)], self.n_features_in_)
+        series = Sequences.from_list([X], self.n_features_in_)
         means, lower, upper = (values[0] for values in self.forecast(series, n_steps=n_steps, level=level))
         shown = list(range(min(4, self.n_features_in_)) if columns is None else columns)
         names = [self.column_names()[j] for j in shown]

@@ -26,7 +26,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from vips.data import DataSource
-from vips.data._cell_values import label_codes
+from vips.data._labels import label_codes
 from vips.data._tables import from_arrow
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities

@@ -62,9 +62,9 @@ class _Counts:
 
     @classmethod
     def of(cls, model) -> _Counts:
-        (noisy, noise_std), prior = released_counts(model), model._topic_word_prior()
+        (noisy, noise_std), prior = released_counts(model), model.word_concentration()
         counts = np.maximum(model.posterior_.concentration - prior, 0.0)
-        amplified, spread = error_factors(noisy, noise_std, counts, prior, model._doc_topic_prior())
+        amplified, spread = error_factors(noisy, noise_std, counts, prior, model.topic_concentration())
         with np.errstate(all="ignore"):
             std = np.sqrt((noise_std * amplified) ** 2 + spread * np.maximum(counts, 1.0))
         totals = np.maximum(counts.sum(axis=1, keepdims=True), _LEAST)
@@ -98,7 +98,7 @@ def calibrated_topics(model) -> ScaledDirichlet:
     model : LatentDirichletAllocation
         Fitted with noise.
     """
-    fit, prior, start = _Counts.of(model), model._topic_word_prior(), start_of(model)
+    fit, prior, start = _Counts.of(model), model.word_concentration(), start_of(model)
     bias, factor = np.zeros_like(fit.noisy), np.ones_like(fit.noisy)
     seed = 0
     for n_fits in _FITS:

@@ -146,7 +146,7 @@ class LatentDirichletAllocation(
     adds_up = True
     exact_rows = True
     tolerance = 1e-3
-    _unlisted = ("completed",)
+    _unlisted = ("completed", "topic_concentration", "word_concentration")
 
     def __init__(
         self,
@@ -284,6 +284,19 @@ class LatentDirichletAllocation(
         """Log likelihood of the held-out words of each document."""
         return held_out_words(self, canonical(X))[0]
 
+    def topic_concentration(self) -> float:
+        """α: the prior of a document's topic shares; with EM, next to none."""
+        return self._concentration(self.doc_topic_prior)
+
+    def word_concentration(self) -> float:
+        """η: the prior of a topic's words; with EM, next to none."""
+        return self._concentration(self.topic_word_prior)
+
+    def _concentration(self, prior: float | None) -> float:
+        if self.inference == "em":
+            return _NO_PRIOR
+        return 1.0 / self.n_components if prior is None else float(prior)
+
     def blocks(self) -> dict[str, Block]:
         return {"topic_word": Block((self.n_components, self._n_words()))}
 
@@ -313,7 +326,7 @@ class LatentDirichletAllocation(
         noise, step = noise_std["topic_word"], 0 if previous is None else previous.step + 1
         rho = None if previous is None else self.rho(step)
         counts, average_scale = undo_scales(average["topic_word"], previous, rho)
-        prior = self._topic_word_prior()
+        prior = self.word_concentration()
         public = None if self.public_documents is None or previous is None else counts_of_public(self, previous)
         if noise == 0.0:
             np.maximum(counts, 0.0, out=counts)
@@ -379,7 +392,7 @@ class LatentDirichletAllocation(
         documents = self.expected_statistics(records, posterior).bounds().sum()
         if self.inference == "em":
             return float(documents)
-        prior = Dirichlet(np.full(posterior.concentration.shape, self._topic_word_prior()))
+        prior = Dirichlet(np.full(posterior.concentration.shape, self.word_concentration()))
         return float(documents - posterior.kl(prior).sum())
 
     # -- methods for users --------------------------------------------------------------------------------------
@@ -463,18 +476,8 @@ class LatentDirichletAllocation(
     def _n_words(self) -> int:
         return self.n_features_in_ if self.vocabulary is None else _vocabulary_size(self.vocabulary)
 
-    def _doc_topic_prior(self) -> float:
-        if self.inference == "em":
-            return _NO_PRIOR
-        return 1.0 / self.n_components if self.doc_topic_prior is None else float(self.doc_topic_prior)
-
-    def _topic_word_prior(self) -> float:
-        if self.inference == "em":
-            return _NO_PRIOR
-        return 1.0 / self.n_components if self.topic_word_prior is None else float(self.topic_word_prior)
-
     def _infer(self, documents: sp.csr_array, posterior: TopicPosterior, mean: bool = False) -> DocumentStatistics:
-        settings = self._doc_topic_prior(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
+        settings = self.topic_concentration(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
         point = self.inference == "em"
         return DocumentStatistics(documents, posterior, *settings, mean or point, point)
 

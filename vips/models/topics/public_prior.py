@@ -37,7 +37,7 @@ def topics_of_public(model, rng: np.random.Generator) -> np.ndarray:
     spread ones show the direction only, and private documents decide.
     """
     posterior, _ = fit_to_public(model, model.public_documents, public_documents=None, random_state=rng)
-    counts = posterior.concentration - model._topic_word_prior()
+    counts = posterior.concentration - model.word_concentration()
     words = counts.sum(axis=0) / max(counts.sum(), 1e-300)
     return (1.0 - _SPREAD) * counts + _SPREAD * counts.sum(axis=1, keepdims=True) * words
 
@@ -45,12 +45,11 @@ def topics_of_public(model, rng: np.random.Generator) -> np.ndarray:
 def counts_of_public(model, posterior: TopicPosterior) -> np.ndarray:
     """Topic-word counts of the public documents after an E-step, shape (n_components, n_words)."""
     posterior, size = TopicPosterior(posterior.concentration), model.default_chunk_size()
-    documents = model._to_length(canonical(model.public_documents))
+    documents = canonical(model.public_documents)
+    chunks = (documents[start : start + size] for start in range(0, documents.shape[0], size))
     return sum(
-        model._infer(documents[start : start + size], posterior, model.is_private).weighted_sum(
-            np.ones(min(size, documents.shape[0] - start))
-        )["topic_word"]
-        for start in range(0, documents.shape[0], size)
+        model.expected_statistics(chunk, posterior).weighted_sum(np.ones(chunk.shape[0]))["topic_word"]
+        for chunk in chunks
     )
 
 

@@ -19,14 +19,13 @@ from vips.models.topics.words import TopicWords, check_relevance
 if TYPE_CHECKING:
     import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["ReadableTopics"]
 
 
 class ReadableTopics:
     """What a topic model shows to its readers. Everything is computed from its posterior and its privacy statement."""
+
+    _evidence: tuple = (None, None)  # the posterior that was asked about last, and its evidence
 
     def evidence(self) -> TopicEvidence | None:
         """Which topics are real, doubtful or noise; None for a fit without noise, for a single topic and with public documents,
@@ -38,10 +37,9 @@ class ReadableTopics:
         check_is_fitted(self, "posterior_")
         if not hasattr(self, "noisy_totals_") or self.n_components == 1 or self.public_documents is not None:
             return None
-        known = self.__dict__.get("_evidence")
-        if known is None or known[0] is not self.posterior_:
-            self._evidence = known = (self.posterior_, topic_evidence(self))
-        return known[1]
+        if self._evidence[0] is not self.posterior_:
+            self._evidence = self.posterior_, topic_evidence(self)
+        return self._evidence[1]
 
     def findings(self) -> dict[str, float]:
         """How many topics are real."""
@@ -83,7 +81,7 @@ class ReadableTopics:
         """
         check_integer("n", n)
         check_relevance(n, relevance)
-        words = self._topic_words()
+        words = TopicWords.of_model(self)
         top = words.top(n, relevance)
         if not as_frame:
             return [[words.names[v] for v in row] for row in top]
@@ -192,7 +190,7 @@ class ReadableTopics:
 
         evidence = self.evidence()
         labels = None if evidence is None else evidence.labels
-        return plot_topics(self._topic_words(), topics, n_words, relevance, axes, labels)
+        return plot_topics(TopicWords.of_model(self), topics, n_words, relevance, axes, labels)
 
     def to_pyldavis(self) -> dict[str, object]:
         """Arguments of ``pyLDAvis.prepare``, from released values: ``pyLDAvis.prepare(**model.to_pyldavis())``.
@@ -207,7 +205,7 @@ class ReadableTopics:
             "topic_term_dists" (n_topics, n_words), "doc_topic_dists" (1, n_topics), "doc_lengths" (1,), "vocab" and
             "term_frequency" (n_words,).
         """
-        words = self._topic_words()
+        words = TopicWords.of_model(self)
         return {
             "topic_term_dists": words.probabilities,
             "doc_topic_dists": words.shares[None, :],
@@ -215,9 +213,6 @@ class ReadableTopics:
             "vocab": list(words.names),
             "term_frequency": words.total * words.overall,
         }
-
-    def _topic_words(self) -> TopicWords:
-        return TopicWords.of(self.components_, self._topic_word_prior(), self.column_names())
 
     def _check_comparable(self, other) -> None:
         if not isinstance(other, ReadableTopics):

@@ -57,12 +57,12 @@ def stand_in(model, topics: np.ndarray, seed: int, start: np.ndarray | None):
     """
     rng, plan = np.random.default_rng([seed, 0]), model.privacy_.plan
     total = max(float(model.posterior_.concentration.sum()), 1.0)
-    probes = _documents(topics, drawn_lengths(_N_PROBES, rng), model._doc_topic_prior(), rng)
+    probes = _documents(topics, drawn_lengths(_N_PROBES, rng), model.topic_concentration(), rng)
     with np.errstate(all="ignore"):
         needed = max(total / max(_words_of_one(model, topics * total, probes), 1e-3), FEWEST_DOCUMENTS)
         n = int(min(needed, _MOST_DOCUMENTS))
         noise = noise_multiplier(plan, plan.sampling_rate / plan.clip_norm * n / needed)
-    documents = _documents(topics, drawn_lengths(n, rng), model._doc_topic_prior(), rng)
+    documents = _documents(topics, drawn_lengths(n, rng), model.topic_concentration(), rng)
     sampling = {"sampling": "full"} if plan.sampling_rate == 1.0 else {"sampling_rate": plan.sampling_rate}
     simulated = PrivacyPlan(
         noise_multiplier=noise, clip_norm=plan.clip_norm, n_steps=plan.n_steps, reproducible_noise=True, **sampling
@@ -105,7 +105,7 @@ def _given(start: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]
 
 def _words_of_one(model, counts: np.ndarray, probes: sp.csr_array) -> float:
     """w̄."""
-    posterior = TopicPosterior(counts + model._topic_word_prior(), model.posterior_.scale)
+    posterior = TopicPosterior(counts + model.word_concentration(), model.posterior_.scale)
     statistics = model.expected_statistics(probes, posterior)
     weights = model.privacy_.plan.clip_weights(statistics.norms(model.blocks()))
     return float((statistics.weighted_sum(weights)["topic_word"] / posterior.scale).sum() / probes.shape[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,6 +44,10 @@ class TopicPosterior(Dirichlet):
         )
         self.step = step
 
+    @cached_property
+    def _word_weights(self) -> dict:  # what `word_weights` has computed
+        return {}
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         scales = {"scale": self.scale, "average_scale": self.average_scale, "step": np.array(self.step)}
         return super().to_arrays() | scales
@@ -62,8 +67,7 @@ class TopicPosterior(Dirichlet):
         scaled : ndarray of shape (n_words, n_topics)
             ``weights`` times the scales of the released statistic.
         """
-        cache = self.__dict__.setdefault("_word_weights", {})
-        if (dtype, mean) not in cache:
+        if (dtype, mean) not in self._word_weights:
             n_topics, n_words = self.concentration.shape
             weights, log_scale = np.empty((n_words, n_topics), dtype), np.empty(n_words)
             scaled = np.empty_like(weights)
@@ -75,8 +79,8 @@ class TopicPosterior(Dirichlet):
                 scaled[start:stop] = weights[start:stop] * self.scale[:, start:stop].T
 
             run_ranges(fill, np.arange(n_words + 1))
-            cache[dtype, mean] = weights, log_scale, scaled
-        return cache[dtype, mean]
+            self._word_weights[dtype, mean] = weights, log_scale, scaled
+        return self._word_weights[dtype, mean]
 
 
 def undo_scales(

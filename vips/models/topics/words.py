@@ -59,6 +59,11 @@ class TopicWords:
         probabilities = concentration / concentration.sum(axis=1, keepdims=True)
         return cls(names, probabilities, counts / total, float(total))
 
+    @classmethod
+    def of_model(cls, model) -> TopicWords:
+        """The topics of a fitted model."""
+        return cls.of(model.components_, model.word_concentration(), model.column_names())
+
     @cached_property
     def overall(self) -> np.ndarray:
         """Frequency of each word over all topics, shape (n_words,); sums to 1."""

@@ -25,6 +25,7 @@ from vips.privacy.certificate.page import certificate, ledger_view
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.pricing import cost_of_plan, cost_of_search, sum_of
+from vips.privacy.ledger.reader import book_before
 from vips.privacy.report import PrivacyReport, Release
 from vips.privacy.report_fields import as_plain
 
@@ -287,7 +288,7 @@ def _of_entry(
         ours = stated.get(what, "").strip()
         if ours and theirs and ours != theirs:
             yield _compared(f"{what} in the title", ours, theirs, "the ledger")
-    left = ledger._before(run.run).left()
+    left = book_before(ledger, run.run).left()
     priced, delta = _price(releases, left), ledger.delta
     repeated, charged = sum(release.repeated_steps for release in releases), float(run.charged - run.weight_after(0))
     is_same = all(map(_is_close, astuple(priced), astuple(run.whole))) and charged == repeated

@@ -16,6 +16,7 @@ from vips._pages.engine import environment
 from vips._pages.page import rendered, today
 from vips.privacy import words
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.reader import book_as_of
 from vips.privacy.meaning import belief_after, gaussian_success, hits, success
 from vips.privacy.only_noise import NO_SIGNAL
 from vips.privacy.units import each_of, is_group, noun_of
@@ -192,7 +193,7 @@ def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], 
         return {"total": None, "dataset": None if charged is None else charged.ledger["dataset"]}
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-    book = ledger._as_of(head)
+    book = book_as_of(ledger, head)
     runs = set(book.runs)
     missing = [report for report in reports if not report.runs or not runs.issuperset(report.runs)]
     is_this_alone = len(reports) == 1 and not missing and runs == set(reports[0].runs)

@@ -20,7 +20,7 @@ from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.chain_file import ChainFile
 from vips.privacy.ledger.open_ledger import Scope, SentFrom
 from vips.privacy.ledger.pricing import Statement, of_plan, stated
-from vips.privacy.ledger.reader import LedgerReader, now
+from vips.privacy.ledger.reader import LedgerReader, append_entries, now
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.ledger.terms import ANY_UNIT, checked_purpose, new_terms
 from vips.privacy.plan import PrivacyPlan
@@ -150,7 +150,7 @@ class PrivacyLedger(LedgerReader):
         """
         if not isinstance(name, str) or not name:
             raise LedgerError(f"`name` must be a name in words, got {name!r}.")
-        self._append(lambda book: book.accepting(name))
+        append_entries(self, lambda book: book.accepting(name))
 
     def charge(self, plan: PrivacyPlan, model: str = "", unit: str | None = None) -> LedgerRun:
         """Charge all steps of a fit, durably; called by ``fit`` before it reads the data.
@@ -290,11 +290,11 @@ class PrivacyLedger(LedgerReader):
         another event is given back whole if nothing of it was released, and else not at all. Closing twice gives back nothing
         more.
         """
-        return self._append(lambda book: book.closing(run)).run(run).returned
+        return append_entries(self, lambda book: book.closing(run)).run(run).returned
 
     def release(self, run: str, attempt: int, step: int) -> None:
         """Record durably that the noisy total of a step exists; called before the total is used."""
-        self._append(lambda book: book.releasing(run, attempt, step))
+        append_entries(self, lambda book: book.releasing(run, attempt, step))
 
     def release_batch(self, run: str, batch: int, digest: str) -> None:
         """Record durably that the release after a batch of a stream exists; called before it is used.
@@ -312,7 +312,7 @@ class PrivacyLedger(LedgerReader):
         LedgerError
             If the run was closed, or another release of this batch is on record.
         """
-        self._append(lambda book: book.releasing_batch(run, batch, digest))
+        append_entries(self, lambda book: book.releasing_batch(run, batch, digest))
 
     def __enter__(self) -> PrivacyLedger:
         key, scope = (get_ident(), object()), self._scope()
@@ -368,7 +368,7 @@ class PrivacyLedger(LedgerReader):
         """The open scope of this ledger, or a new one."""
         scope, enclosing = self._as_scope(uuid.uuid4().hex), open_ledger.paying()
         if enclosing is None:
-            self._append(lambda book: [{"kind": "scope", "token": scope.token}])
+            append_entries(self, lambda book: [{"kind": "scope", "token": scope.token}])
             return scope
         if not enclosing.is_same_ledger(scope):
             raise LedgerError(f"Another ledger, {enclosing.path}, is open: a fit is charged to one of them.")

@@ -17,7 +17,7 @@ from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.terms import checked_purpose
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["LedgerReader", "now"]
+__all__ = ["LedgerReader", "append_entries", "book_as_of", "book_before", "now"]
 
 _MOST_STEPS = 10**7
 
@@ -135,23 +135,9 @@ class LedgerReader:
         LedgerError
             If an entry was edited or removed.
         """
-        self._as_of(head)
+        book_as_of(self, head)
 
     # -- helpers --------------------------------------------------------------------------------------------------------
-
-    def _as_of(self, head: str | None = None) -> Book:
-        """The state when ``head`` was the last entry; None: now. LedgerError if it never was."""
-        entries = self._entries()
-        heads = [f"{number}:{digest}" for number, _, digest in entries]
-        if head is not None and head not in heads:
-            raise LedgerError(
-                f"{self.path} does not contain the head {head}: it was cut off, or replaced by another copy."
-            )
-        return Book().after(entries if head is None else entries[: heads.index(head) + 1])
-
-    def _before(self, run: str) -> Book:
-        """The state before the entry that charged a run."""
-        return Book().after(takewhile(lambda entry: not _charges(entry[1], run), self._entries()))
 
     def _entries(self) -> list:
         def work():
@@ -168,26 +154,45 @@ class LedgerReader:
 
         return ask(work)
 
-    def _append(self, decide: Callable[[Book], list[dict]], then: Callable[[Book], None] = lambda book: None) -> Book:
-        """Append the entries that ``decide`` makes from the state of the file at that moment; returns the book with them.
 
-        ``then`` is called with that book, even if the waiting thread is interrupted.
-        """
+def append_entries(
+    ledger: LedgerReader, decide: Callable[[Book], list[dict]], then: Callable[[Book], None] = lambda book: None
+) -> Book:
+    """Append the entries that ``decide`` makes from the state of the file at that moment; returns the book with them.
 
-        def work() -> Book:
-            try:
-                with self._file.transaction(to_write=True) as chain:
-                    book = self._book.after(chain.read(self._book.known, self._book.head))
-                    bodies = [{"time": now(), **body} for body in decide(book)]
-                    book = book.after(chain.write(bodies, book.known, book.head))
-            except UnconfirmedError:
-                then(book)  # so that its run can be closed
-                raise
-            self._book = book  # only now: a failed transaction writes nothing
-            then(book)
-            return book
+    ``then`` is called with that book, even if the waiting thread is interrupted.
+    """
 
-        return ask(work)
+    def work() -> Book:
+        try:
+            with ledger._file.transaction(to_write=True) as chain:
+                book = ledger._book.after(chain.read(ledger._book.known, ledger._book.head))
+                bodies = [{"time": now(), **body} for body in decide(book)]
+                book = book.after(chain.write(bodies, book.known, book.head))
+        except UnconfirmedError:
+            then(book)  # so that its run can be closed
+            raise
+        ledger._book = book  # only now: a failed transaction writes nothing
+        then(book)
+        return book
+
+    return ask(work)
+
+
+def book_as_of(ledger: LedgerReader, head: str | None = None) -> Book:
+    """The state when ``head`` was the last entry; None: now. LedgerError if it never was."""
+    entries = ledger._entries()
+    heads = [f"{number}:{digest}" for number, _, digest in entries]
+    if head is not None and head not in heads:
+        raise LedgerError(
+            f"{ledger.path} does not contain the head {head}: it was cut off, or replaced by another copy."
+        )
+    return Book().after(entries if head is None else entries[: heads.index(head) + 1])
+
+
+def book_before(ledger: LedgerReader, run: str) -> Book:
+    """The state before the entry that charged a run."""
+    return Book().after(takewhile(lambda entry: not _charges(entry[1], run), ledger._entries()))
 
 
 def _charges(body: dict, run: str) -> bool:

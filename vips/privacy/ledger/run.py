@@ -10,6 +10,7 @@ import numpy as np
 
 from vips.privacy.ledger.book import Book
 from vips.privacy.ledger.pricing import Statement
+from vips.privacy.ledger.reader import append_entries
 from vips.privacy.mechanism.release import Mechanism, with_fresh_noise
 from vips.privacy.plan import PrivacyPlan
 
@@ -51,11 +52,13 @@ class LedgerRun:
         """See :meth:`PrivacyLedger.charge` and :meth:`PrivacyLedger.charge_event`."""
         statement.price(self.ledger.remaining())  # which may take a second, before the file is locked
         named = what, unit, self.ledger.purpose
-        self.ledger._append(lambda book: book.charging(self.run, statement, *named, is_released), self._admitted)
+        append_entries(
+            self.ledger, lambda book: book.charging(self.run, statement, *named, is_released), self._admitted
+        )
 
     def resume(self, step: int, plan: PrivacyPlan) -> None:
         """See :meth:`PrivacyLedger.resume`."""
-        self.ledger._append(lambda book: book.resuming(self.run, step, plan), self._admitted)
+        append_entries(self.ledger, lambda book: book.resuming(self.run, step, plan), self._admitted)
 
     def release(self, mechanism: Mechanism, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
         """The total of one step of a fit, with the noise of ``mechanism``."""
@@ -85,7 +88,7 @@ class LedgerRun:
             return [] if self._attempt is None else book.closing(self.run, self._attempt)
 
         if self.ledger is not None:
-            self.ledger._append(closing)
+            append_entries(self.ledger, closing)
 
     def _admitted(self, book: Book) -> None:
         self._attempt = book.run(self.run).attempt

@@ -51,7 +51,7 @@ class Fit:
         """A fitted model."""
         evidence = model.evidence()
         labels = None if evidence is None else evidence.labels
-        return cls(model._topic_words(), model.privacy_, model.signal().get("topic_word"), labels)
+        return cls(TopicWords.of_model(model), model.privacy_, model.signal().get("topic_word"), labels)
 
 
 def write_topics(path: str | os.PathLike, fits: Sequence[Fit], n_words: int) -> None:

@@ -1,0 +1,82 @@
+"""Labels of a private fit: one for each row, as numbers, by public facts alone."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import DataConversionWarning
+
+from vips._validation import levels_to_user
+from vips.data._cell_values import each_cell
+from vips.data._checks import check_container
+
+__all__ = ["label_codes", "one_for_each_row"]
+
+
+def one_for_each_row(y, what: str):
+    """y of a private fit, of which a single column is taken as an array of one dimension.
+
+    Parameters
+    ----------
+    y : object
+        Anything but an array, a series or a data frame is returned as it is, and refused later, whatever it holds.
+    what : str
+        What a row has one of, for the error.
+
+    Warns
+    -----
+    DataConversionWarning
+        If y is a column.
+    """
+    if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
+                DataConversionWarning,
+                stacklevel=levels_to_user(),
+            )
+        if y.ndim != 1:
+            raise ValueError(f"y must have one {what} for each row of X, shape (n_records,), got {y.ndim} dimensions.")
+    elif sp.issparse(y):
+        raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
+    return y
+
+
+def label_codes(y, classes: Sequence[str]) -> np.ndarray:
+    """Position of each label among the declared classes; NaN for every other value, whatever it is.
+
+    The conversion of a private label may not depend on other records, or raise.
+
+    Parameters
+    ----------
+    y : array or series of shape (n_rows,)
+        Of strings or objects.
+    classes : sequence of str
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), float64
+
+    Raises
+    ------
+    TypeError
+        For a container or a dtype that holds no strings: public facts.
+    """
+    check_container(y, "y")
+    if getattr(y.dtype, "kind", "O") not in "OUT":
+        raise TypeError(f"`classes` are strings, but y has dtype {y.dtype}. Declare the labels as they are in y.")
+    position = {str(label): float(code) for code, label in enumerate(classes)}
+    return np.fromiter((_code(value, position) for value in each_cell(y)), np.float64, len(y))
+
+
+def _code(value, position: dict[str, float]) -> float:
+    with suppress(Exception):
+        if isinstance(value, str):
+            return position.get(value, math.nan)
+    return math.nan

@@ -1,0 +1,78 @@
+"""The steps of one sequence as numbers, from what people have: lists, arrays, masked arrays, frames, tables of Arrow.
+
+What a cell means depends on the cell alone: a number (a truth value, a Decimal) is that number; None, NA, NaN and what a mask
+hides are missing; everything else is unreadable, and missing, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from vips.data._cell_values import as_numbers, is_missing
+from vips.data._tables import from_arrow
+
+__all__ = ["check_readable", "numbers_of"]
+
+
+def numbers_of(values: object) -> np.ndarray | None:
+    """Steps as numbers, NaN where a cell is missing or unreadable.
+
+    Returns
+    -------
+    ndarray of shape (n_steps,) or (n_steps, n_columns), or None
+        None for what is no table of cells, such as rows of different lengths. Arrays of numbers keep their dtype.
+    """
+    with suppress(Exception):
+        values = from_arrow(values)
+        if hasattr(values, "iloc"):
+            columns = [values] if values.ndim == 1 else [values.iloc[:, j] for j in range(values.shape[1])]
+            numbers = [as_numbers(column, "number") for column in columns]
+            return numbers[0] if values.ndim == 1 else np.stack(numbers, axis=1)
+        array = _array(values)
+        if array.ndim in (1, 2) and array.dtype.kind in "biuf":
+            return np.where(array.mask, np.nan, array.data.astype(np.float64)) if np.ma.isMA(array) else array
+        if array.ndim in (1, 2) and array.dtype.kind in "OUST":
+            return as_numbers(_cells(array).ravel(), "number").reshape(array.shape)
+    return None
+
+
+def check_readable(sequences: Sequence[object]) -> None:
+    """Raise ValueError for a cell that is neither a number nor missing: in ordinary fits, and after a fit."""
+    for i, values in enumerate(sequences):
+        numbers = numbers_of(values)
+        if numbers is None:
+            raise ValueError(
+                f"Sequence {i} of X is no table of numbers with a row for each step: pass arrays of shape (n_steps,) or "
+                "(n_steps, n_features)."
+            )
+        if not np.isnan(numbers).any() or (isinstance(values, np.ndarray) and values.dtype.kind in "biuf"):
+            continue
+        cells = _cells(np.asarray(from_arrow(values))) if hasattr(values, "dtype") else _cells(_array(values))
+        for place in np.argwhere(np.isnan(numbers)):
+            if not is_missing(cells[tuple(place)]) and cells[tuple(place)] not in (np.inf, -np.inf):
+                raise ValueError(
+                    f"Sequence {i} of X holds {cells[tuple(place)]!r}, which is no number: encode it, or write None or NaN for "
+                    "a missing step."
+                )
+
+
+def _cells(array: np.ndarray) -> np.ndarray:
+    """An array of text or objects as one of objects, without what a mask hides."""
+    cells = np.array(array, dtype=object)
+    cells[np.ma.getmaskarray(array)] = None
+    return cells
+
+
+def _array(values: object) -> np.ndarray:
+    """An array of cells; of a list of rows, one that is missing is a row of missing cells."""
+    if isinstance(values, np.ndarray):
+        return values
+    try:
+        array = np.asarray(values)
+    except ValueError:  # not all rows are of one length
+        (width,) = {len(row) for row in values if not is_missing(row)}
+        return np.array([[None] * width if is_missing(row) else list(row) for row in values], dtype=object)
+    return np.asarray(values, dtype=object) if array.dtype.kind in "US" else array  # of numbers beside a text
