@@ -22,6 +22,7 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
+    _unlisted = ("fitted_posterior",)
 
     @abstractmethod
     def _inferred(self, X):
@@ -58,6 +59,7 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         """The same components in another order."""
         return posterior.in_order(order)
 
-    def _fitted(self):
+    def fitted_posterior(self):
+        """``posterior_``, or NotFittedError."""
         check_is_fitted(self, "posterior_")
         return self.posterior_

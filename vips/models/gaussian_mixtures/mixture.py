@@ -120,7 +120,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
             Of each record.
         """
         check_integer("n_samples", n_samples, 0)
-        rng, posterior = as_generator(random_state), self._fitted()
+        rng, posterior = as_generator(random_state), self.fitted_posterior()
         component = np.sort(rng.choice(self.n_components, n_samples, p=posterior.weights))
         noise = rng.standard_normal((n_samples, self.n_features_in_))
         if posterior.tail.any():
@@ -182,7 +182,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         """
         from vips.models.gaussian_mixtures.plot import plot_ellipses
 
-        self._fitted()
+        self.fitted_posterior()
         names = self.column_names()
         places = [names.index(column) if column in names else column for column in columns]
         if len(places) != 2 or not all(isinstance(j, int | np.integer) and 0 <= j < len(names) for j in places):
@@ -196,23 +196,23 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     @property
     def weights_(self) -> np.ndarray:
         """Shares of the components, shape (n_components,)."""
-        return self._fitted().weights
+        return self.fitted_posterior().weights
 
     @property
     def means_(self) -> np.ndarray:
         """Shape (n_components, n_features)."""
-        return self._fitted().mean
+        return self.fitted_posterior().mean
 
     @property
     def covariances_(self) -> np.ndarray:
         """Of shape (n_components, n_features, n_features), (n_features, n_features) if tied, (n_components, n_features) if
         diagonal, (n_components,) if spherical."""
-        return self._fitted().covariances
+        return self.fitted_posterior().covariances
 
     @property
     def precisions_cholesky_(self) -> np.ndarray:
         """Factors P of the precisions P Pᵀ, upper triangular, or square roots; of the shape of ``covariances_``."""
-        inverses = self._fitted().inverse_factors
+        inverses = self.fitted_posterior().inverse_factors
         if self.covariance_type in ("full", "tied"):
             upper = np.swapaxes(inverses, 1, 2)
             return upper if self.covariance_type == "full" else upper[0]
@@ -227,24 +227,24 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     @property
     def weight_concentration_(self) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Concentration of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
-        concentration = self._fitted().concentration
+        concentration = self.fitted_posterior().concentration
         return concentration if concentration.ndim == 1 else (concentration[0], concentration[1])
 
     @property
     def mean_precision_(self) -> np.ndarray:
         """β, shape (n_components,)."""
-        return self._fitted().mean_precision
+        return self.fitted_posterior().mean_precision
 
     @property
     def degrees_of_freedom_(self) -> np.ndarray | float:
         """ν, shape (n_components,); a float if covariances are tied."""
-        degrees = self._fitted().dof
+        degrees = self.fitted_posterior().dof
         return float(degrees[0]) if self.covariance_type == "tied" else degrees
 
     @property
     def dof_(self) -> np.ndarray | None:
         """Degrees of freedom of Student-t components."""
-        tail = self._fitted().tail
+        tail = self.fitted_posterior().tail
         return tail if tail.any() else None
 
     def bound(self, records, posterior: MixturePosterior) -> float:
@@ -291,7 +291,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _inferred(self, X) -> MixtureStatistics:
-        posterior = self._fitted()
+        posterior = self.fitted_posterior()
         return self._statistics(self._validated(X, reset=False), posterior)
 
     def _matrices(self) -> np.ndarray:
@@ -302,7 +302,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         return np.square(factors[:, 0])[:, :, None] * np.eye(d)
 
     def _has_records(self) -> np.ndarray:
-        posterior = self._fitted()
+        posterior = self.fitted_posterior()
         if hasattr(self, "noisy_totals_"):
             totals = self.noisy_totals_
             return totals.average["count"] >= np.maximum(1.0, _HIDDEN * np.asarray(totals.noise_std["count"]))

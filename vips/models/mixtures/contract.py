@@ -196,7 +196,7 @@ class LatentClasses(Mixture):
             Class of each record.
         """
         check_integer("n_samples", n_samples, 0)
-        rng, posterior, declared = as_generator(random_state), self._fitted(), self._declared()
+        rng, posterior, declared = as_generator(random_state), self.fitted_posterior(), self._declared()
         component = rng.choice(self.n_components, n_samples, p=self.weights_)
         cells = self._columns(posterior.frame).drawn(posterior.parts(), component, rng)
         if hasattr(self, "column_dtypes_"):
@@ -236,7 +236,7 @@ class LatentClasses(Mixture):
         pd = imported("pandas", "summary()")
 
         check_integer("n_answers", n_answers)
-        posterior = self._fitted()
+        posterior = self.fitted_posterior()
         n_classes, columns = len(self.weights_), {"share": self.weights_}
         if hasattr(self, "noisy_totals_"):
             total = max(float(posterior.weights.concentration.sum()), 1.0)
@@ -271,7 +271,7 @@ class LatentClasses(Mixture):
         """
         from vips.models.mixtures.plot import plot_profiles
 
-        self._fitted()
+        self.fitted_posterior()
         names, pairs = {name for name, _ in self._categories()}, self._pairs()
         shown = names if columns is None else set(map(str, columns))
         if not shown or shown - names:
@@ -284,12 +284,12 @@ class LatentClasses(Mixture):
     @property
     def weights_(self) -> np.ndarray:
         """Shares of the classes, shape (n_components,)."""
-        return self._fitted().weights.mean
+        return self.fitted_posterior().weights.mean
 
     @property
     def components_(self) -> np.ndarray:
         """Probabilities of the answers in each class, shape (n_components, n_levels)."""
-        return self._fitted().profiles
+        return self.fitted_posterior().profiles
 
     def column_names(self) -> list[str]:
         """Names of the columns, or x0, x1, … where there are none."""
@@ -396,7 +396,7 @@ class LatentClasses(Mixture):
     # -- tables -------------------------------------------------------------------------------------------------
 
     def _inferred(self, X) -> ClassStatistics:
-        self._fitted()
+        self.fitted_posterior()
         return self._inferred_from(self._values(X, reset=False))
 
     def _inferred_from(self, records) -> ClassStatistics:
