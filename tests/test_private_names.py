@@ -15,10 +15,6 @@ from tests.test_layers import sources
 
 # Names of other libraries.
 FOREIGN = {"_abc_impl", "_at_fork_reinit", "_getframe", "_lru_cache_wrapper", "_rdp", "_validate_steps"}
-# Names of models and of their contract that other files read.
-_LEFT = {
-    "_checked_public", "_declared_known", "_emissions", "_known", "_plan", "_priors", "_seen", "_sequences", "_validated",
-}  # fmt: skip
 
 
 def is_private(name: str) -> bool:
@@ -84,7 +80,7 @@ def names_of_file(module: str) -> frozenset[str]:
 def strangers(module: str, tree: ast.Module) -> set[str]:
     """Private names that a module uses and that are those of other files."""
     inherited = set().union(*map(names_of_file, files_of_bases(module, tree)))
-    return names_used(tree) - names_defined(tree) - inherited - FOREIGN - _LEFT
+    return names_used(tree) - names_defined(tree) - inherited - FOREIGN
 
 
 def test_private_names_stay_in_their_files():

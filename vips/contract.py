@@ -159,7 +159,7 @@ class Contract(ABC):
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: 1 in a non-private full-batch fit (textbook variational Bayes), else (1 + t)^(-0.7)."""
-        plan = self._plan()
+        plan = self.plan_of_fit()
         return 1.0 if not plan.is_private and plan.sampling_rate == 1.0 else RobbinsMonro()(t)
 
     def scheduled(self, t: int, averaging: Callable[[int], float]) -> float:
@@ -174,7 +174,7 @@ class Contract(ABC):
             return self.schedule(t)
         if self.is_private:
             return averaging(t)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+        return 1.0 if self.plan_of_fit().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def default_clip(self) -> float:
         """Clip norm when the plan has none: a public function of constructor arguments and the number of columns."""
@@ -230,7 +230,7 @@ class Contract(ABC):
 
     def released(self, *others: str) -> tuple[str, ...]:
         """What each phase of a fit releases, and what else does, in words."""
-        return released_in(phases_of(self, self._plan().n_steps)) + others
+        return released_in(phases_of(self, self.plan_of_fit().n_steps)) + others
 
     def check_values(self, X, y) -> None:  # noqa: B027
         """Further checks of the values in a non-private fit; may raise, and name values."""
@@ -268,7 +268,7 @@ class Contract(ABC):
         """Weight of step t in the average after it: :meth:`step_size`, and in a stream the last batch's share of all."""
         return 1.0 / self.privacy.weight(t) if isinstance(self.privacy, StreamPlan) else self.step_size(t)
 
-    def _plan(self) -> PrivacyPlan:
+    def plan_of_fit(self) -> PrivacyPlan:
         plan = self.fitting_plan or self.stated_plan()
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 

@@ -75,8 +75,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     _is_shown = False  # whether `dir` is asked for a table, which reads every name
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted: tuple[str, ...] = (
-        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio", "name_of_score", "records_of", "sent_from",
-        "settling_of", "table_of",
+        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio", "name_of_score", "read_rows", "records_of",
+        "sent_from", "settling_of", "table_of",
     )  # fmt: skip
 
     @property
@@ -330,7 +330,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         """The same of a table in memory, with the labels that the model takes."""
         return table_of(self, X, y)
 
-    def _validated(self, X, *y, **settings):
+    def read_rows(self, X, *y, **settings):
         return validated(self, X, *y, **settings)
 
     def forget_computed(self) -> None:

@@ -23,7 +23,7 @@ def plot_sequences(model, X, lengths, names: Sequence[str], ax=None):
     names : sequence of str
         Of all states.
     """
-    plt, sequences = imported("matplotlib.pyplot", "plot_sequences()"), model._sequences(X, lengths)
+    plt, sequences = imported("matplotlib.pyplot", "plot_sequences()"), model.sequences_of(X, lengths)
     states = np.split(model.predict(sequences), sequences.offsets[1:-1])
     if ax is None:
         _, ax = plt.subplots(figsize=(7.0, 1.0 + 0.16 * len(states)), layout="constrained")

@@ -30,6 +30,7 @@ class SequenceModel(ConjugateExponentialModel):
     ignores_labels = True
     n_features: int | None = None  # columns of every sequence, where they are declared
     name_of_score = "log likelihood per step"
+    _unlisted = ("n_features", "sequences_of")
 
     def fit(
         self,
@@ -74,7 +75,7 @@ class SequenceModel(ConjugateExponentialModel):
         """Log likelihood per step, or its lower bound."""
         if noise_aware:
             return []
-        records = self._sequences(X, None)
+        records = self.sequences_of(X, None)
         scores, lengths = self._log_likelihood(records), records.lengths
         return [
             Score(
@@ -89,7 +90,7 @@ class SequenceModel(ConjugateExponentialModel):
 
     def records_of(self, X, lengths) -> DataSource:
         """Sequences in memory, or a source of them."""
-        source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, lengths, in_fit=True))
+        source = X if isinstance(X, DataSource) else InMemoryData(self.sequences_of(X, lengths, in_fit=True))
         if source.has_groups and not isinstance(source, InMemoryData | SequenceSource | TextSource):
             source = steps_of_persons(source)
         in_memory = isinstance(source, InMemoryData) and isinstance(source.arrays[0], Sequences)
@@ -103,7 +104,7 @@ class SequenceModel(ConjugateExponentialModel):
         self.n_features_in_ = source.n_features
         return source
 
-    def _sequences(self, X, lengths, in_fit: bool = False) -> Sequences:
+    def sequences_of(self, X, lengths, in_fit: bool = False) -> Sequences:
         """What users pass, as sequences. A private fit looks at containers and dtypes only."""
         if isinstance(X, Sequences):
             if lengths is not None:

@@ -421,9 +421,9 @@ def _checked_source(source: TextSource, y, encoder, groups: object) -> TextSourc
 
 def _check_public(model, public: dict) -> None:
     """Raise an error, before anything is released, if the model takes no such public records."""
-    if not hasattr(model, "_checked_public"):
+    if not hasattr(model, "checked_public"):
         raise TypeError(f"{type(model).__name__} takes no `public_X`: regressions do.")
-    model._checked_public(public["public_X"], public["public_y"])
+    model.checked_public(public["public_X"], public["public_y"])
 
 
 def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:

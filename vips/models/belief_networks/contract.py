@@ -112,13 +112,13 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     def expected_statistics(self, records, posterior: NetworkPosterior) -> NetworkStatistics:
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
-        alone = self._plan().rounds_records
+        alone = self.plan_of_fit().rounds_records
         units = infer(self._binary(records), posterior, self.max_iter, alone=alone)
         return NetworkStatistics(units, posterior.weights.mean, CENTRE, self.covariance == "full", alone)
 
     def to_posterior(self, average, noise_std, previous: NetworkPosterior | None) -> NetworkPosterior:
         """See ``update.py``."""
-        plan = self._plan()
+        plan = self.plan_of_fit()
         if previous is None:
             return self._first(average["weights"], average)
         exact = not plan.is_private and plan.sampling_rate == 1.0
@@ -131,7 +131,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         return replace(posterior, trail=trail)
 
     def _first(self, weights: np.ndarray, average) -> NetworkPosterior:
-        trail = Trail.start(average) if self._plan().is_private else None
+        trail = Trail.start(average) if self.plan_of_fit().is_private else None
         return replace(first_posterior(weights, self.penalty, self.covariance == "full"), trail=trail)
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
@@ -153,7 +153,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         averaged, and max(2/(t + 1), 1/5) for the other totals."""
         if self.schedule is not None:
             return self.schedule(t)
-        plan = self._plan()
+        plan = self.plan_of_fit()
         recent = max(2.0 / (t + 1.0), _LEAST_STEP) if plan.is_private or plan.sampling_rate < 1.0 else 1.0
         return dict.fromkeys(self.blocks(), recent) | {"weights": 1.0, "visible": 1.0}
 

@@ -282,7 +282,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
 
     def _inferred(self, X, observed) -> Iterator[HiddenUnits]:
         check_is_fitted(self)
-        X = self._validated(X, reset=False, ensure_all_finite=observed is None)
+        X = self.read_rows(X, reset=False, ensure_all_finite=observed is None)
         if observed is not None:
             observed = np.asarray(observed)
             if observed.dtype != bool or observed.shape != X.shape:

@@ -225,7 +225,7 @@ class LinearDynamicalSystem(DynamicsModel):
     def score_samples(self, X, lengths=None) -> np.ndarray:
         """Log likelihood of each sequence, in nats, shape (n_sequences,)."""
         check_is_fitted(self, "posterior_")
-        return self._log_likelihood(self._sequences(X, lengths))
+        return self._log_likelihood(self.sequences_of(X, lengths))
 
     def sample(
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object = None

@@ -186,7 +186,7 @@ class GaussianMixtureModel(Mixture):
 
     def _split_components(self, average, noise_std, previous: MixturePosterior) -> MixturePosterior:
         """The same, and a split of the largest components."""
-        n_splits = n_splits_in_step(self.n_components, self._plan().n_steps)
+        n_splits = n_splits_in_step(self.n_components, self.plan_of_fit().n_steps)
         return self._updated(average, noise_std, previous, n_splits)
 
     def _updated(self, average, noise_std, previous: MixturePosterior | None, n_splits: int) -> MixturePosterior:
@@ -299,10 +299,10 @@ class GaussianMixtureModel(Mixture):
         return tail
 
     def _is_textbook(self) -> bool:
-        return not self.is_private and self._plan().sampling_rate == 1.0
+        return not self.is_private and self.plan_of_fit().sampling_rate == 1.0
 
     def _influences(self, frame: MixturePosterior) -> list[Influence]:
-        blocks, d, largest = self.blocks(), self.n_features_in_, min(1.0, self._plan().clip_norm)
+        blocks, d, largest = self.blocks(), self.n_features_in_, min(1.0, self.plan_of_fit().clip_norm)
         return [Influence.of(blocks, self.covariance_type, d, largest, tail) for tail in frame.tail]
 
 

@@ -188,7 +188,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         if len(places) != 2 or not all(isinstance(j, int | np.integer) and 0 <= j < len(names) for j in places):
             raise ValueError(f"`columns` must be two names or indices of columns, got {columns!r}.")
         square = np.ix_(range(len(self.means_)), places, places)
-        records = None if X is None else self._validated(X, reset=False)[:, places]
+        records = None if X is None else self.read_rows(X, reset=False)[:, places]
         return plot_ellipses(
             self.means_[:, places], self._matrices()[square], self.weights_, [names[j] for j in places], records, ax
         )
@@ -292,7 +292,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
 
     def _inferred(self, X) -> MixtureStatistics:
         posterior = self.fitted_posterior()
-        return self._statistics(self._validated(X, reset=False), posterior)
+        return self._statistics(self.read_rows(X, reset=False), posterior)
 
     def _matrices(self) -> np.ndarray:
         """Covariances of all components, (K, d, d); of Student-t components scale matrices."""

@@ -180,7 +180,7 @@ class CategoricalHMM(HiddenMarkovModel):
         return [*first, FitPhase("states", n_left, blocks=blocks, step_size=self.step_size, released=released)]
 
     def _phase_of_pairs(self, n_steps: int) -> FitPhase:
-        is_exact = not self.is_private and self._plan().sampling_rate == 1.0
+        is_exact = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
         return FitPhase(
             "pairs",
             1 if is_exact else max(min(_FIRST_STEPS, n_steps // 6), 1),

@@ -279,7 +279,7 @@ class FactorialHMM(FactorialChainModel):
     def _read(self, X, lengths=None) -> Sequences:
         """Sequences as a user passes them."""
         check_is_fitted(self, "posterior_")
-        return self._usable(self._sequences(X, lengths))
+        return self._usable(self.sequences_of(X, lengths))
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         return inferred_chains(self._usable(records), self._at_means(), self.max_iter).bound

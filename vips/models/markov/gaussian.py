@@ -247,7 +247,7 @@ class GaussianHMM(HiddenMarkovModel):
         if self.is_private:
             h = influence_of_steps(X, squares, shares, posterior.tables, blocks, self._largest_step())
             shares *= h[:, None].astype(shares.dtype)
-        clips = np.isfinite(self._plan().clip_norm)
+        clips = np.isfinite(self.plan_of_fit().clip_norm)
         sums = GaussianSums(X, records.offsets, shares, posterior.tables, self._centre(), bounds_norms=not clips)
         return SequenceStatistics([moves, sums], blocks)
 
@@ -261,7 +261,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _split_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
         """The same, and a split of the largest states."""
-        n_splits = n_splits_in_step(self.n_components, self._plan().n_steps)
+        n_splits = n_splits_in_step(self.n_components, self.plan_of_fit().n_steps)
         return self._chain(*self._updated(average, noise_std, previous, n_splits), is_ordered=False)
 
     def _order_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
@@ -523,7 +523,7 @@ class GaussianHMM(HiddenMarkovModel):
         )
 
     def _is_textbook(self) -> bool:
-        return not self.is_private and self._plan().sampling_rate == 1.0
+        return not self.is_private and self.plan_of_fit().sampling_rate == 1.0
 
     def _is_masked(self) -> bool:
         return not all(mask.all() for mask in self._allowed())

@@ -71,6 +71,14 @@ class HiddenMarkovModel(SequenceModel):
         """What the arguments of what is seen declare as public, in words."""
 
     @abstractmethod
+    def _seen(self, names: Sequence[str] | None, n_typical: int) -> dict[str, object]:
+        """Columns of ``summary`` about what is seen in each state."""
+
+    @abstractmethod
+    def _emissions(self, names: Sequence[str] | None, n_rows: int) -> tuple[np.ndarray, list[str], str]:
+        """A picture of what is seen: values of shape (n_rows, K), names of the rows, and what a value is."""
+
+    @abstractmethod
     def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """What is seen in these states, a row for each."""
 
@@ -138,7 +146,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""
-        return self._log_likelihood(self._sequences(X, None))
+        return self._log_likelihood(self.sequences_of(X, None))
 
     # -- methods for users --------------------------------------------------------------------------------------
 
@@ -148,12 +156,12 @@ class HiddenMarkovModel(SequenceModel):
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
         """Log likelihood of each sequence at the posterior's means, in nats, shape (n_sequences,)."""
-        return self._log_likelihood(self._sequences(X, lengths))
+        return self._log_likelihood(self.sequences_of(X, lengths))
 
     def predict_proba(self, X, lengths=None) -> np.ndarray:
         """Probabilities of the states at each step, shape (n_steps, K)."""
         check_is_fitted(self, "posterior_")
-        return self.inferred(self._sequences(X, lengths), self.at_means(self.posterior_))[0]
+        return self.inferred(self.sequences_of(X, lengths), self.at_means(self.posterior_))[0]
 
     def predict(self, X, lengths=None) -> np.ndarray:
         """The most probable states of each sequence (Viterbi), shape (n_steps,), as in hmmlearn."""
@@ -169,7 +177,7 @@ class HiddenMarkovModel(SequenceModel):
         states : ndarray of int, shape (n_steps,)
         """
         check_is_fitted(self, "posterior_")
-        records, posterior = self._sequences(X, lengths), self.at_means(self.posterior_)
+        records, posterior = self.sequences_of(X, lengths), self.at_means(self.posterior_)
         likely, log_scale = self.likely(records, posterior)
         states, log_probability = np.empty(len(likely), np.int64), np.empty(len(records))
         logs = (np.log(np.maximum(values, _LEAST)) for values in (*posterior.chain, likely))

@@ -229,7 +229,7 @@ class PoissonHMM(HiddenMarkovModel):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """Counts of neighbouring counts, from which the states are computed (``pairs.py``); then the states."""
-        is_exact = not self.is_private and self._plan().sampling_rate == 1.0
+        is_exact = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
         n_first = 1 if is_exact else max(min(_FIRST_STEPS, n_steps // 6), 1)
         pairs = FitPhase(
             "pairs",

@@ -428,7 +428,7 @@ class LatentClasses(Mixture):
         """Numbers and codes of a table. A private fit reads no value before, and none raises."""
         X, by_name = from_arrow(X), getattr(self, self.argument)
         if isinstance(X, DataSource):
-            return self._validated(X)  # raises
+            return self.read_rows(X)  # raises
         if is_frame(X) and not hasattr(X, "iloc"):
             raise TypeError(f"{type(self).__name__} needs a table in memory, got {type(X).__name__}.")
         if not is_frame(X) and not (reset and self.is_private):

@@ -151,7 +151,7 @@ class MixedLatentClassAnalysis(LatentClasses):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """Marginals of all columns; second moments, which say in which directions classes differ; and then the classes."""
-        is_exact = not self.is_private and self._plan().sampling_rate == 1.0
+        is_exact = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
         n_first = 1 if is_exact else max(min(_FIRST_STEPS, n_steps // 8), 1)
         n_second = min(n_first if self._blocks_of_moments() else 0, n_steps - n_first)
         average = {"update": unchanged, "step_size": plain_average}

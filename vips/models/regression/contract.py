@@ -182,7 +182,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             return self._statistics(X, terms, posterior, **scores)
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         n_stored = count_entries(X)
-        second = better_as_csr(n_stored, X.shape[1]) | self._plan().rounds_records
+        second = better_as_csr(n_stored, X.shape[1]) | self.plan_of_fit().rounds_records
         if second.all():
             return self._statistics(X, terms, posterior, n_stored, **scores)
         if not second.any():
@@ -247,7 +247,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
         posterior.public = public if self._knows_public else None
-        n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
+        n_kept = min(self.plan_of_fit().n_steps, _MOST_KEPT) if self.is_private else 0
         posterior.path, posterior.totals = np.zeros((2, self.n_outputs, n_kept, self._n_coefficients()))
         if previous is not None and n_kept:
             coefficients, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
@@ -279,7 +279,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             step = _solve(precision, gradient)
         else:
             step = diagonal_step(gradient, precision, averages["cross"], averages["weight"], noise["weight"])
-        if self.is_private or self._plan().sampling_rate < 1.0:  # shortened steps average over samples and noise
+        if self.is_private or self.plan_of_fit().sampling_rate < 1.0:  # shortened steps average over samples and noise
             step *= self._length_of_step(t)
         return old + step, precision, share, unknown
 
@@ -300,7 +300,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self._is_textbook():
             return 1.0
         recent = PolynomialAveraging(power=1.0)(t)
-        others = 1.0 / t if self.is_private else 1.0 if self._plan().sampling_rate == 1.0 else recent
+        others = 1.0 / t if self.is_private else 1.0 if self.plan_of_fit().sampling_rate == 1.0 else recent
         steps = dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
         return steps | ({"variance": recent} if self._sums_variance() else {})
 
@@ -419,6 +419,16 @@ class AugmentedRegression(ConjugateExponentialModel):
                 f"{self.n_features_in_} columns{', and the intercept last' if self.fit_intercept else ''}."
             )
 
+    def _declared_known(self) -> tuple[str, ...]:
+        """What the report says about prior and public records."""
+        if self._is_given:
+            return ("prior of the coefficients: a given Gaussian",)
+        if not self._knows_public:
+            return ()
+        return (
+            f"{self.public_records_[0]:,} public records, start and prior of the coefficients: nothing protects them",
+        )
+
     # -- helpers ------------------------------------------------------------------------------------------------
 
     @property
@@ -460,7 +470,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _clip_norm(self) -> float:
         """C: public."""
-        clip_norm = self._plan().clip_norm
+        clip_norm = self.plan_of_fit().clip_norm
         return _CLIP_NORM[self.influence] if clip_norm is None else clip_norm
 
     def _sums_variance(self) -> bool:
@@ -469,7 +479,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _is_textbook(self) -> bool:
         """Whether each step is an exact coordinate update."""
-        return not self.is_private and self._plan().sampling_rate == 1.0 and self.covariance == "full"
+        return not self.is_private and self.plan_of_fit().sampling_rate == 1.0 and self.covariance == "full"
 
     def _units(self) -> np.ndarray:
         """Coefficient of each column of the design, per natural coefficient: the intercept's is intercept / constant."""

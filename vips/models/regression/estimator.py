@@ -63,6 +63,7 @@ class PolyaGammaRegression(AugmentedRegression):
     """
 
     name_of_ratio = "odds ratio"
+    _unlisted = ("checked_public",)
     _public: tuple | None = None  # public records, during a fit
 
     def fit(
@@ -94,7 +95,7 @@ class PolyaGammaRegression(AugmentedRegression):
         -------
         self
         """
-        self._public = self._checked_public(public_X, public_y)
+        self._public = self.checked_public(public_X, public_y)
         try:
             return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         finally:
@@ -130,7 +131,7 @@ class PolyaGammaRegression(AugmentedRegression):
                 "The fit is private, and a curvature computed from its records would be released without noise. Use "
                 "`posterior_`."
             )
-        X, y = self._validated(X, y, reset=False)
+        X, y = self.read_rows(X, y, reset=False)
         mean, _ = self._in_coordinates(self.posterior_, sparse=False)
         total = 0.0
         for chunk in InMemoryData(X, y).chunks(self.chunk_size):
@@ -365,7 +366,7 @@ class PolyaGammaRegression(AugmentedRegression):
         super().check_features()
         self._learn_from_public()
 
-    def _checked_public(self, X, y) -> tuple | None:
+    def checked_public(self, X, y) -> tuple | None:
         """The public records of a fit; raises if they cannot be used."""
         if (X is None) != (y is None):
             raise ValueError("`public_X` and `public_y` go together: public records with their labels.")
@@ -394,16 +395,6 @@ class PolyaGammaRegression(AugmentedRegression):
         """Settings of the fit to public records that differ from the model's own."""
         return {}
 
-    def _declared_known(self) -> tuple[str, ...]:
-        """What the report says about prior and public records."""
-        if self._is_given:
-            return ("prior of the coefficients: a given Gaussian",)
-        if not self._knows_public:
-            return ()
-        return (
-            f"{self.public_records_[0]:,} public records, start and prior of the coefficients: nothing protects them",
-        )
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -415,7 +406,7 @@ class PolyaGammaRegression(AugmentedRegression):
         """Mean and variance of x'w + intercept under the posterior, both of shape (n_records, n_outputs)."""
         check_is_fitted(self)
         posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
-        X = self._validated(X, reset=False)
+        X = self.read_rows(X, reset=False)
         empty = np.zeros((0, self.n_outputs))
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(self.chunk_size):

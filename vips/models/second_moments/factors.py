@@ -241,7 +241,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
 
     def _centred(self, X) -> np.ndarray:
         check_is_fitted(self, "posterior_")
-        X = self._validated(X, reset=False)
+        X = self.read_rows(X, reset=False)
         return (X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)) - self.mean_
 
     @property

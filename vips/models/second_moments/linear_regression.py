@@ -205,7 +205,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         """Expected targets, shape (n_records,). With ``return_std`` also the deviations of targets around them, which include
         that of the intercept."""
         posterior, d = self._read_posterior(), self.n_features_in_
-        X = self._validated(X, reset=False)
+        X = self.read_rows(X, reset=False)
         mean = X @ posterior.mean[:d] + self.intercept_
         if not return_std:
             return np.asarray(mean, dtype=np.float64)

@@ -371,7 +371,7 @@ class LatentDirichletAllocation(
             return self.schedule(t)
         if self.is_private:
             return (_AVERAGING if self.n_components > 1 else PolynomialAveraging(power=0.0))(t)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+        return 1.0 if self.plan_of_fit().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def default_clip(self) -> float:
         """Public constant; see docs/lda.md for how it was chosen."""
@@ -497,7 +497,7 @@ class LatentDirichletAllocation(
 
     def _check_documents(self, X) -> sp.csr_array:
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        X = self.read_rows(X, reset=False)
         check_non_negative(X, type(self).__name__)
         return canonical(X)
 
