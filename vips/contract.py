@@ -45,8 +45,7 @@ class Contract(ABC):
     max_length: int | None = None  # steps of a sequence that are read
     unit: str  # see `vips.parts.SelfDescription`, as the next one
     needs_labels: bool
-    # The whole plan of the fit that is running: `privacy`, or its default, with the clip norm and the weights of phases.
-    fitting_plan: PrivacyPlan | None = None
+    _fitting_plan: PrivacyPlan | None = None  # see `use_plan`
     # Whether the model ignores labels, both those passed to `fit` and those in a data source.
     ignores_labels = False
     # Whether the model needs one label per record. A partition with another shape of y is refused, whatever the sample.
@@ -269,8 +268,13 @@ class Contract(ABC):
         return 1.0 / self.privacy.weight(t) if isinstance(self.privacy, StreamPlan) else self.step_size(t)
 
     def plan_of_fit(self) -> PrivacyPlan:
-        plan = self.fitting_plan or self.stated_plan()
+        plan = self._fitting_plan or self.stated_plan()
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
+
+    def use_plan(self, plan: PrivacyPlan | None) -> None:
+        """The whole plan of the fit that begins: ``privacy``, or its default, with a clip norm and the weights of phases. None
+        when the fit is over."""
+        self._fitting_plan = plan
 
     def completed_plan(self, plan: PrivacyPlan) -> PrivacyPlan:
         """The plan with the weights of the phases, and with a clip norm."""

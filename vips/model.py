@@ -167,7 +167,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             records = self.records_of(X, y)
             data = persons_of(self, records, groups, "X" if y is None else "X, y")
             self.check_features()
-            self.fitting_plan = plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
+            plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
+            self.use_plan(plan)
             plan.check_blocks(self.blocks())
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
@@ -204,7 +205,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 self._forget()  # a half-fitted model must not look fitted
             raise
         finally:
-            self.fitting_plan = None
+            self.use_plan(None)
         return self
 
     @available_if(_has_stream)

@@ -27,7 +27,7 @@ from vips.phases import phases_of, step_of
 
 # Attributes that a private fit adds to those of the constructor.
 # Attributes of a fit that is running, and what is computed from released values when it is asked for.
-WORKING = {"fitting_plan", "_noise_aware", "_public"}
+WORKING = {"_fitting_plan", "_noise_aware", "_public"}
 LEARNT = {"n_features_in_", "posterior_", "noisy_totals_", "privacy_"}
 OF_CLASS = {"BayesianLogisticRegression": {"classes_"}, "LatentClassAnalysis": {"categories_"}}  # as declared
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",

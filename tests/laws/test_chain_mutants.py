@@ -95,14 +95,14 @@ def codes_are_checked(patch):
 
 def lengths_are_read(patch):
     """The longest sequence says how much a sequence may cost."""
-    original = CategoricalHMM._data
+    original = CategoricalHMM.records_of
 
     def data(self, X, y):
         source = original(self, X, y)
         self.longest_ = int(source.arrays[0].lengths.max(initial=0))
         return source
 
-    patch.setattr(CategoricalHMM, "_data", data)
+    patch.setattr(CategoricalHMM, "records_of", data)
 
 
 def chunks_have_a_scale(patch):
@@ -213,14 +213,14 @@ def pairs_of_columns_count_once(patch):
 
 
 def restarts_are_seeded_by_records(patch):
-    original = poisson.PoissonHMM._data
+    original = poisson.PoissonHMM.records_of
 
     def data(self, X, y):
         source = original(self, X, y)
         self.seed_ = int(np.nan_to_num(source.arrays[0].values, nan=0.0, posinf=0.0, neginf=0.0).sum() % 1000)
         return source
 
-    patch.setattr(poisson.PoissonHMM, "_data", data)
+    patch.setattr(poisson.PoissonHMM, "records_of", data)
 
 
 MUTANTS = [

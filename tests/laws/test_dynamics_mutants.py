@@ -210,7 +210,7 @@ OF_LAWS = [
     (AtRegimes, "_usable", lambda _, self, records: records, long_counts_as_short, "regimes", "more"),
     (FactorialChainModel, "_usable", lambda _, self, records: records, long_counts_as_short, "factorial chain", "more"),
     *((Sequences, "first", as_it_is, long_counts_as_short, case, "more than the bound") for case in MODELS),
-    (FactorialChainModel, "_data", lengths_are_read, checks.everything_else_is_public, "factorial chain",
+    (FactorialChainModel, "records_of", lengths_are_read, checks.everything_else_is_public, "factorial chain",
      "something besides the noisy totals"),
 ]  # fmt: skip
 # object, its attribute, mutant, test, arguments of the test

@@ -115,7 +115,8 @@ class Task(PartitionTask):
         """What a pickle holds: nothing from which noise could be derived."""
         model = copy.copy(self.model)
         model.random_state = None
-        model.privacy = model.fitting_plan = self.plan
+        model.privacy = self.plan
+        model.use_plan(self.plan)
         return self.__dict__ | {"model": model}
 
     def prepare(self) -> None:

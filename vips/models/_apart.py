@@ -38,7 +38,8 @@ def fit_apart(model, X, y=None):
     -------
     model
     """
-    model.fitting_plan = plan = model.completed_plan(model.stated_plan() or model.default_plan(X.shape[0]))
+    plan = model.completed_plan(model.stated_plan() or model.default_plan(X.shape[0]))
+    model.use_plan(plan)
     model.posterior_, model.noisy_totals_ = engine.run(
         model, InMemoryData(X, y), plan, Journal(), settling=model.settling_of(plan)
     )

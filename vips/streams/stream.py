@@ -229,11 +229,11 @@ class _Stream:
     @contextmanager
     def _fitting(self) -> Iterator[None]:
         """The model's methods see the plan of one batch."""
-        self.model.fitting_plan = self.plan.of_draws
+        self.model.use_plan(self.plan.of_draws)
         try:
             yield
         finally:
-            self.model.fitting_plan = None
+            self.model.use_plan(None)
 
     def _check_same(self, header: dict) -> None:
         """Raise StreamError if this call belongs to another stream than ``header`` says."""

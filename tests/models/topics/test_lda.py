@@ -458,7 +458,7 @@ def test_interrupted_fit_leaves_the_estimator_unfitted(corpus, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.fit(corpus.counts)
     assert not [name for name in vars(model) if name.endswith("_")]
-    assert model.fitting_plan is None
+    assert model._fitting_plan is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
