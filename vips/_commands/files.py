@@ -174,7 +174,7 @@ def column_of(frame, name: str | None, option: str):
 
 
 def as_columns(frame, declared: Sequence[str]) -> dict:
-    """What each column is, for :class:`~vips.preprocessing.PrivateTableEncoder`.
+    """What each column is, for :class:`~vips.preprocessing.TableEncoder`.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     from vips.models import BayesianLogisticRegression
-    from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+    from vips.preprocessing import TableEncoder, make_private_pipeline
 
     _need(options, "target")
     frame = read_features(options.data, options.column, (options.unit, options.target))
@@ -123,7 +123,7 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     in_order = classes if classes == sorted(classes) else (0.0, 1.0)  # models sort labels
     labels = dict(zip(classes, in_order, strict=True))
     columns = as_columns(frame, options.column)
-    encoder, model = PrivateTableEncoder(columns), BayesianLogisticRegression(classes=list(labels.values()))
+    encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=list(labels.values()))
     pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(options.epsilon, options.delta))
     arguments = {} if groups is None else {"groups": groups}
     pipeline.fit(frame[list(columns)], as_labels(target, labels), ledger=ledger, **arguments)
