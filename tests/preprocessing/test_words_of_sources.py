@@ -517,7 +517,7 @@ def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
         ((words, regression), source, {}, ValueError, "requires y"),
         ((words, regression), source, {"y": np.zeros(240)}, TypeError, "holds its own labels"),
         ((words, topics), source, {"executor": "cluster"}, ValueError, "`executor` must be"),
-        ((TableEncoder(), topics), source, {}, TypeError, "pandas data frame"),
+        ((TableEncoder(), topics), source, {}, TypeError, "table in memory"),
         ((words, topics), InMemoryData(np.ones((3, 2))), {}, TypeError, "holds numbers"),
     ):
         with pytest.raises(error, match=says):

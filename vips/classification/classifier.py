@@ -17,7 +17,7 @@ from vips._printable import listed
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import log_odds_of_tables, scale_of_rows
 from vips.classification.saved import save_classifier, tables_fingerprint
-from vips.classification.tables import budget_of, class_counts, release_table
+from vips.classification.tables import budget_of, check_settings, class_counts, release_table
 from vips.data._columns import column, columns_of
 from vips.data._groups import group_numbers
 from vips.models import BayesianLogisticRegression
@@ -145,6 +145,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
             If the ledger has no room. Nothing is charged then.
         """
         forget_fit(self)
+        check_settings(self)
         X = as_frame(X)
         stated = columns_stated(self.columns, X)
         validate_data(self, X, skip_check_array=True)  # number and names of columns

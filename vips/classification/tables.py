@@ -23,14 +23,19 @@ from vips.preprocessing._histograms import Persons, cells_that_get_noise
 from vips.preprocessing._learnt_columns import cells_of_categories, is_text
 from vips.privacy.budget import PrivacyBudget, check_privacy
 
-__all__ = ["ClassTable", "budget_of", "class_counts", "release_table"]
+__all__ = ["ClassTable", "budget_of", "check_settings", "class_counts", "release_table"]
+
+
+def check_settings(classifier) -> None:
+    """Raise TypeError or ValueError for a budget, or shares of it, that cannot work."""
+    check_integer("n_steps", classifier.n_steps)
+    check_number("table_share", classifier.table_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
+    check_privacy(classifier.privacy, PrivacyBudget, None)
 
 
 def budget_of(classifier, stated: Mapping) -> Budget | None:
     """Plans of tables and regression, after checks of the settings. ``stated`` has an entry for each column."""
-    check_integer("n_steps", classifier.n_steps)
-    check_number("table_share", classifier.table_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
-    check_privacy(classifier.privacy, PrivacyBudget, None)
+    check_settings(classifier)
     if classifier.privacy is None:
         return None
     settings = classifier.privacy, classifier.n_steps, classifier.table_share

@@ -10,6 +10,7 @@ import numpy as np
 
 from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData, Sequences, SequenceSource, TextSource
+from vips.data._cell_values import is_text
 from vips.data._checks import check_container
 from vips.data._columns import is_frame
 from vips.data._dask import is_dask
@@ -147,10 +148,12 @@ class SequenceModel(ConjugateExponentialModel):
 
     def _steps(self, X) -> np.ndarray:
         """An array of steps, with NaN for what is missing."""
+        if is_text(getattr(X, "dtype", None)):
+            return np.asarray(X)  # which is refused
         if not self.is_private:
             check_readable([X])
         steps = numbers_of(X)
-        return np.asarray(X) if steps is None else steps  # which is refused
+        return np.asarray(X) if steps is None else steps
 
     def _width_of_lists(self) -> int | None:
         """Declared: the arrays of private sequences may have different widths, and one of them must not decide. None: read."""

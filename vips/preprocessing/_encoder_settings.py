@@ -9,7 +9,7 @@ import numpy as np
 
 from vips._printable import shortened
 from vips._validation import check_number
-from vips.data import TextSource, as_source
+from vips.data import TextSource
 from vips.data._cell_values import kind_of
 from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
@@ -44,8 +44,6 @@ def column_kinds(columns: Mapping | Sequence | None, X) -> dict[object, str]:
     TypeError, ValueError
         From ``columns``, the container, and names and dtypes of its columns.
     """
-    if as_source(X) is not None:
-        raise TypeError(f"TableEncoder needs a table in memory, got {type(X).__name__}.")
     if columns is None:
         columns = dict.fromkeys(X.columns if is_frame(X) else range(X.shape[1]))
     elif not isinstance(columns, Mapping | list) or not columns:

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._fitted import forget_fit
 from vips._printable import listed
+from vips.data import as_source
 from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
@@ -182,7 +183,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             If the rest of the budget is too small. Nothing is charged then.
         """
         forget_fit(self)
-        X = as_table(X)
+        X = _in_memory(X)
         kinds = column_kinds(self.columns, X)
         learnt_kinds = {key: kind for key, kind in kinds.items() if kind in LEARNT_KINDS}
         if learnt_kinds:
@@ -239,11 +240,11 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
 
     def learns_columns(self, X) -> bool:
         """Whether something is to be learnt, a public fact; raises what ``fit`` would raise because of X."""
-        return not set(column_kinds(self.columns, as_table(X)).values()).isdisjoint(LEARNT_KINDS)
+        return not set(column_kinds(self.columns, _in_memory(X)).values()).isdisjoint(LEARNT_KINDS)
 
     def has_threshold(self, X) -> bool:
         """Whether categories are to be learnt, a public fact; raises what ``fit`` would raise because of X."""
-        return "category" in column_kinds(self.columns, as_table(X)).values()
+        return "category" in column_kinds(self.columns, _in_memory(X)).values()
 
     # -- after fit ------------------------------------------------------------------------------------------------
 
@@ -260,7 +261,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         ndarray or CSR of shape (n_rows, n_features), float64
         """
         check_is_fitted(self, "columns_")
-        X = as_table(X)
+        X = _in_memory(X)
         kinds = self._resolved()
         if not (is_frame(X) and isinstance(self.columns_, dict)):
             validate_data(self, X, skip_check_array=True, reset=False)
@@ -419,6 +420,13 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         tags.non_deterministic = not _is_declared(self.columns)
         return tags
+
+
+def _in_memory(X):
+    """A data frame of pandas, or an array."""
+    if as_source(X) is not None:
+        raise TypeError(f"TableEncoder needs a table in memory, got {type(X).__name__}.")
+    return as_table(X)
 
 
 def _is_declared(columns: object) -> bool:
