@@ -57,7 +57,7 @@ def check_coefficient(lines, name, truth):
 
 
 def line_of(i, reading):
-    cells = [f"p{i // 2}", str(20 + i), "AB"[i % 2], f"{1 + i % 28:02d}.01.2026", "yes"]
+    cells = [f"p{i // 2}", str(20 + i), ["A", '"B"'][i % 2], f"{1 + i % 28:02d}.01.2026", "yes"]
     return reading.separator.join(cells).encode()
 
 
@@ -65,6 +65,7 @@ def read(lines, reading):
     """All that the commands make of these lines."""
     table = reading.table(b"\n".join([reading.separator.join(NAMES).encode(), *lines]) + b"\n")
     assert list(table.columns) == NAMES
+    assert len(table) == len(lines)
     features = as_declared(table, DECLARED, reading)
     rows = in_order(table["age"], reading), in_order(table["day"], reading)
     return table, features, rows, places_of(table["again"], ["no", "yes"], reading, by_number=True)

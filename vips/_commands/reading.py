@@ -7,11 +7,12 @@ import codecs
 import csv
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import chain
+from typing import Self
 
 import numpy as np
 
@@ -120,14 +121,14 @@ class Reading:
         names = self._names(head)
         if lines and not lines[-1]:  # the file ends with an end of line
             lines.pop()
-        cells = chain.from_iterable(map(partial(self._cells, len(names)), lines))
-        table = np.fromiter(cells, object, len(lines) * len(names)).reshape(len(lines), len(names))
+        shape = len(lines), len(names)
+        table = np.fromiter(chain.from_iterable(self._rows(lines, len(names))), object, math.prod(shape)).reshape(shape)
         for word in ("", *self.missing):
             table[table == word] = None
         return imported("pandas", by="A table").DataFrame(table, columns=names, dtype=object)
 
     def _names(self, line: bytes) -> list[str]:
-        names = self._parsed(line)
+        (names,) = self._rows([line], None)
         if not names:
             raise ValueError(
                 "The first line, of names, cannot be read: --encoding and --separator say how it is written."
@@ -138,21 +139,33 @@ class Reading:
             raise ValueError("The first line names two columns alike: give each another name.")
         return names
 
-    def _cells(self, n_columns: int, line: bytes) -> list[str] | list[None]:
-        cells = self._parsed(line)
-        return cells if cells is not None and len(cells) == n_columns else [None] * n_columns
+    def _rows(self, lines: Iterable[bytes], n_cells: int | None) -> Iterator[list]:
+        """The cells of each line; as many missing ones if it is not text of the encoding, has others, or an open quote."""
+        encoding, separator, defective = self.encoding, self.separator, [None] * (n_cells or 0)
+        single = _SingleLine()
+        reader = csv.reader(single, delimiter=separator, strict=True)
+        for line in lines:
+            try:
+                single.text = text = line.decode(encoding).removesuffix("\r")
+                cells = next(reader) if '"' in text else text.split(separator)
+            except Exception:  # a line can be any bytes
+                cells = defective
+            yield cells if n_cells in (None, len(cells)) else defective
 
-    def _parsed(self, line: bytes) -> list[str] | None:
-        """The cells of a line; None if it is not text of the encoding, or a quote does not close."""
-        try:
-            text = line.decode(self.encoding).removesuffix("\r")
-            return text.split(self.separator) if '"' not in text else self._quoted(text)
-        except Exception:  # a line can be any bytes
-            return None
 
-    def _quoted(self, text: str) -> list[str]:
-        (cells,) = csv.reader([text], delimiter=self.separator, strict=True)
-        return cells
+class _SingleLine:
+    """Ends after the line that is next, so that a reader never sees two."""
+
+    text: str | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        text, self.text = self.text, None
+        if text is None:
+            raise StopIteration
+        return text
 
 
 def _is_date_format(text: str) -> bool:
