@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vips.__main__ import main
-from vips._commands.files import as_declared, declarations_of, meaning_of, read_table
+from vips._commands.files import as_declared, declarations_of, read_table
 from vips._commands.fit import _sequences
 from vips._commands.reading import Reading
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -113,7 +113,9 @@ def test_pathways(folder, capsys):
     (folder / "catalogue.txt").write_text("\n".join(made.event_names))
     command = ["fit", "events.csv", "--model", "pathways", "--unit", "who", "--event", "what", "--order", "day"]
     assert main([*command, "--catalogue", "catalogue.txt", *SPENDS, "--save", "h.vips"]) == 0
-    assert "physiotherapy (" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "physiotherapy (" in out
+    assert "line breaks in a cell" in out  # a CSV file
     assert main(["predict", "h.vips", "events.csv", "--out", "states.csv"]) == 0
     found = pd.read_csv("states.csv")
     assert len(found) == len(made.day)
@@ -163,6 +165,7 @@ def test_texts_of_persons(folder, capsys):
         out = capsys.readouterr().out
         assert f"Unit: all rows of one {unit}." in out
         assert "harbour" in out
+        assert "line breaks in a cell" not in out
         assert main(["predict", "t.vips", data, "--out", "shares.csv"]) == 0
         found = pd.read_csv("shares.csv")
         assert len(found) == 3_000
@@ -283,7 +286,7 @@ def test_an_odd_value_changes_no_other_row_of_a_declared_column(folder, column, 
         table.to_csv("t.csv", index=False)
         table = read_table("t.csv", Reading())
         kinds = declarations_of(table, ["id=category", *declared, "y=category"], Reading())
-        found.append(as_declared(table, {name: meaning_of(what, what) for name, what in kinds.items()}, Reading()))
+        found.append(as_declared(table, kinds, Reading()))
     assert (found[0].dtypes == found[1].dtypes).all()
     assert found[0][:49].equals(found[1][:49])
 

@@ -20,7 +20,7 @@ N = 3_000
 SPENDS = ["--epsilon", "5", "--delta", "1e-6"]
 FIT = shlex.split("--model logistic --target again --unit patient") + SPENDS
 NAMES = ["patient", "age", "ward", "day", "again"]
-DECLARED = {"age": (0.0, 110.0), "ward": ["A", "B"], "day": "date"}
+DECLARED = {"age": "0:110", "ward": "A,B", "day": "date"}
 GERMAN = Reading(";", ",", ".", "cp1252", "%d.%m.%Y", ("?",))
 
 

@@ -26,7 +26,9 @@ def test_an_encoding_can_be_declared(folder):
     assert documents(TextFiles(folder, encoding="latin-1"))[0] == WORDS
 
 
-@pytest.mark.parametrize("encoding", ["none", "idna", "rot13"])
+@pytest.mark.parametrize(
+    "encoding", ["none", "idna", "rot13", "unicode_escape", "raw_unicode_escape", "punycode", "undefined"]
+)
 def test_what_is_no_encoding_of_texts_is_refused(folder, encoding):
     with pytest.raises(ValueError, match="latin-1"):
         TextFiles(folder, encoding=encoding)

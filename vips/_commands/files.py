@@ -27,7 +27,7 @@ __all__ = [
     "read_texts",
 ]
 
-_KINDS = ("number", "category", "date")
+_KINDS = ("number", "category", "date", "drop")
 
 
 def read_table(path: str | Path, reading: Reading):
@@ -145,71 +145,71 @@ def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[st
     ValueError
         If a declaration cannot be read, names no column, or is missing for a column of a CSV file, which has no types.
     """
-    stated = {}
-    for declaration in declared:
-        name, equals, what = declaration.partition("=")
-        if not equals or not what or name not in frame.columns:
-            raise ValueError(
-                f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
-                "NAME=drop, with a column of the table, which the first line of a CSV file names."
-            )
-        if what == "date" and is_text_or_object(frame[name].dtype) and not reading.date_format:
-            raise ValueError(
-                f"--column {declaration!r}: the column holds texts. --date-format says how its dates are written, as in "
-                "--date-format %d.%m.%Y or %Y-%m-%d"
-            )
-        meaning_of(what, declaration)
-        stated[name] = what
+    stated = dict(_stated(declaration, frame, reading) for declaration in declared)
     columns = {name: stated.get(name) or _kind_of_type(frame[name].dtype) for name in frame.columns}
     unknown = [str(place) for place, what in enumerate(columns.values(), start=1) if what is None]
     if unknown:  # not by their names: in a file without a line of names these are cells
         raise ValueError(
-            "A CSV file does not say what its columns are. Write --column NAME=WHAT for each but those of --target and --unit; "
-            f"among the others, it lacks for number {', '.join(unknown)} in the order of the first line. --column NAME=drop "
-            "leaves a column out."
+            "A CSV file does not say what its columns are: write --column NAME=WHAT for each but --target and --unit, or "
+            f"NAME=drop. Among these, it is missing for number {', '.join(unknown)} in the order of the first line."
         )
     return {name: what for name, what in columns.items() if what != "drop"}
 
 
-def _kind_of_type(dtype) -> str | None:
-    """What a column of this type is if nothing is declared; None for one of CSV."""
-    from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+def _stated(declaration: str, frame, reading: Reading) -> tuple[str, str]:
+    name, equals, what = declaration.partition("=")
+    if not equals or not what or name not in frame.columns:
+        raise ValueError(
+            f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
+            "NAME=drop, with a column of the table, which the first line of a CSV file names."
+        )
+    if what == "date" and is_text_or_object(frame[name].dtype) and not reading.date_format:
+        raise ValueError(
+            f"--column {declaration!r}: the column holds texts. --date-format says how its dates are written, as in "
+            "--date-format %d.%m.%Y or %Y-%m-%d"
+        )
+    meaning_of(name, what)
+    return name, what
 
-    if getattr(dtype, "char", None) == "O":  # NumPy's objects
+
+def _kind_of_type(dtype) -> str | None:
+    """What a column of this type is if nothing is declared; None for one of CSV, which are objects."""
+    from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_object_dtype
+
+    if is_object_dtype(dtype):
         return None
     if is_datetime64_any_dtype(dtype):
         return "date"
     return "number" if is_numeric_dtype(dtype) and not is_bool_dtype(dtype) else "category"
 
 
-def meaning_of(what: str, declaration: str) -> str | tuple[float, float] | list[str]:
-    """A declaration, as :class:`~vips.preprocessing.PrivateTableEncoder` takes it. ``declaration`` is quoted in errors."""
+def meaning_of(name: str, what: str) -> str | tuple[float, float] | list[str]:
+    """What ``--column NAME=WHAT`` declares, as :class:`~vips.preprocessing.PrivateTableEncoder` takes it."""
     low, colon, high = what.partition(":")
-    if what in (*_KINDS, "drop"):
+    if what in _KINDS:
         return what
     if not colon:
         return what.split(",")
     try:
         return float(low), float(high)
     except ValueError:
-        raise ValueError(f"--column {declaration!r}: the bounds must be numbers, as in age=0:110.") from None
+        raise ValueError(f"--column '{name}={what}': the bounds must be numbers, as in age=0:110.") from None
 
 
-def as_declared(frame, columns: Mapping[str, object], reading: Reading):
-    """A data frame of the declared columns, where each text is read by itself as what its column is."""
-    read = {name: _read(frame[name], what, reading) for name, what in columns.items()}
-    return imported("pandas", by="A table").DataFrame(read, index=frame.index)
+def as_declared(frame, declared: Mapping[str, str], reading: Reading):
+    """A data frame of the declared columns. Each text is read by itself, as what its column is."""
+    columns = {name: _read(frame[name], meaning_of(name, what), reading) for name, what in declared.items()}
+    return imported("pandas", by="A table").DataFrame(columns, index=frame.index)
 
 
-def _read(cells, what: str | tuple | list, reading: Reading):
-    pandas = imported("pandas", by="A table")
-    if is_text_or_object(cells.dtype):
-        if what == "number" or isinstance(what, tuple):
-            return pandas.Series(reading.numbers(cells), index=cells.index)
-        return reading.dates(cells) if what == "date" else cells
-    if isinstance(what, list):
-        return named(places_of(cells, what, reading), what, cells.index)
-    return cells
+def _read(cells, meaning: str | tuple | list, reading: Reading):
+    is_text = is_text_or_object(cells.dtype)
+    if is_text and (meaning == "number" or isinstance(meaning, tuple)):
+        return reading.numbers(cells)
+    if is_text and meaning == "date":
+        return reading.dates(cells)
+    is_named = isinstance(meaning, list) and not is_text
+    return named(places_of(cells, meaning, reading), meaning, cells.index) if is_named else cells
 
 
 def places_of(cells, names: Sequence[str], reading: Reading, *, by_number: bool = False) -> np.ndarray:
@@ -217,17 +217,21 @@ def places_of(cells, names: Sequence[str], reading: Reading, *, by_number: bool 
 
     Texts are the names themselves; with ``by_number`` 1.0 is 1, as it always is for cells that are numbers.
     """
-    place, items = {name: float(i) for i, name in enumerate(names)}, each_cell(cells)
-    keys = (None if is_missing(item) else str(item) for item in items)
-    places, is_text = (
-        np.fromiter((place.get(key, np.nan) for key in keys), np.float64, len(items)),
+    place, items, is_text = (
+        {name: float(i) for i, name in enumerate(names)},
+        each_cell(cells),
         is_text_or_object(cells.dtype),
     )
+    places = np.fromiter((place.get(_text(item), np.nan) for item in items), np.float64, len(items))
     if by_number or not is_text:
         numbers = reading.numbers(items) if is_text else as_numbers(cells, "number")
         for number, i in zip(reading.numbers(names), place.values(), strict=True):
             places[np.isnan(places) & (numbers == number)] = i
     return places
+
+
+def _text(item: object) -> str | None:
+    return item if isinstance(item, str) else None if is_missing(item) else str(item)
 
 
 def named(places: np.ndarray, names: Sequence[str], index):

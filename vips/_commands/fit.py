@@ -131,14 +131,14 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     classes = _classes(options.classes, target)
     others = table.drop(columns=[name for name in (options.unit, options.target) if name is not None])
     declared = declarations_of(others, options.column, reading)
-    columns = {name: meaning_of(what, f"{name}={what}") for name, what in declared.items()}
+    columns = {name: meaning_of(name, what) for name, what in declared.items()}
     places = places_of(target, classes, reading, by_number=True)
     is_sorted = classes == sorted(classes)  # as models sort labels
     labels, y = (classes, named(places, classes, table.index)) if is_sorted else ([0.0, 1.0], places)
     encoder, model = PrivateTableEncoder(columns), BayesianLogisticRegression(classes=labels)
     pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(options.epsilon, options.delta))
     arguments = {} if groups is None else {"groups": groups}
-    pipeline.fit(as_declared(others, columns, reading), y, ledger=ledger, **arguments)
+    pipeline.fit(as_declared(others, declared, reading), y, ledger=ledger, **arguments)
     needs = {"columns": list(declared), "declared": list(declared.values()), "classes": classes}
     return pipeline, lines_of_table(pipeline.summary()), needs
 
@@ -209,9 +209,8 @@ def _predicted_classes(model, path: str, needs: dict, reading: Reading):
     missing = [name for name in needs["columns"] if name not in table.columns]
     if missing:
         raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
-    declared = zip(needs["columns"], needs["declared"], strict=True)
-    columns = {name: meaning_of(what, f"{name}={what}") for name, what in declared}
-    probabilities = model.predict_proba(as_declared(table, columns, reading))[:, 1]
+    declared = dict(zip(needs["columns"], needs["declared"], strict=True))
+    probabilities = model.predict_proba(as_declared(table, declared, reading))[:, 1]
     return table.assign(**{f"P({needs['classes'][1]})": probabilities})
 
 

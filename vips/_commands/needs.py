@@ -45,8 +45,8 @@ def checked_needs(needs: object, model: object, path: str) -> tuple[dict, Readin
             raise ValueError(
                 f"{path} was not written by `fit --save`: it does not name two classes, and what columns are."
             )
-        for what in needs["declared"]:
-            meaning_of(what, what)
+        for name, what in zip(needs["columns"], needs["declared"], strict=True):
+            meaning_of(name, what)
     return needs, _checked_reading(needs["reading"], path)
 
 

@@ -178,7 +178,7 @@ def _is_date_format(text: str) -> bool:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for each setting of a :class:`Reading`."""
     add = parser.add_argument_group("how tables are written").add_argument
-    add("--separator", metavar="SIGN", help="of a CSV file; default: a comma")
+    add("--separator", metavar="SIGN", type=_or_tab, help="of a CSV file, \\t for a tab; default: a comma")
     add("--decimal", metavar="SIGN", help="in numbers that are text; default: a point")
     add("--thousands", metavar="SIGN", help="in numbers that are text; default: none")
     add("--encoding", help="of a CSV file, or of .txt files; default: utf-8")
@@ -189,6 +189,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help="a cell that means missing, besides the empty one; may be repeated",
     )
+
+
+def _or_tab(sign: str) -> str:
+    return "\t" if sign == r"\t" else sign
 
 
 def stated(options: argparse.Namespace) -> dict[str, object]:

@@ -31,6 +31,7 @@ __all__ = [
     "text_of",
 ]
 
+_OF_OTHER_THINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
@@ -248,9 +249,11 @@ def text_of(document: bytes, encoding: str) -> str:
 
 
 def check_encoding(encoding: str, name: str) -> None:
-    """Raise ValueError unless ``encoding`` is one of text, whose errors can be replaced."""
+    """Raise ValueError unless ``encoding`` is one of texts, with which no bytes raise or warn."""
     try:
         b"a".decode(encoding, "replace")
+        if codecs.lookup(encoding).name in _OF_OTHER_THINGS:
+            raise LookupError
     except (LookupError, UnicodeError):
         raise ValueError(
             f"{name}: there is no encoding {encoding!r} of texts. Write utf-8, latin-1 or cp1252, say."
