@@ -183,12 +183,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--thousands", metavar="SIGN", help="in numbers that are text; default: none")
     add("--encoding", help="of a CSV file, or of .txt files; default: utf-8")
     add("--date-format", metavar="FORMAT", help="of dates that are text, as in %%d.%%m.%%Y")
-    add(
-        "--missing",
-        action="append",
-        metavar="WORD",
-        help="a cell that means missing, besides the empty one; may be repeated",
-    )
+    add("--missing", metavar="WORD", action="append", help="a cell of a CSV file that means missing; may be repeated")
 
 
 def _or_tab(sign: str) -> str:
