@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 import warnings
@@ -105,6 +106,43 @@ def test_no_line_changes_another(hostile, place, reading):
     check_that_a_line_changes_no_other(hostile, place, reading)
 
 
+def _rows_of_one_reader(reading, lines, n_cells):
+    texts = (line.decode(reading.encoding, "replace") for line in lines)
+    return (cells + [None] * ((n_cells or 0) - len(cells)) for cells in csv.reader(texts, delimiter=reading.separator))
+
+
+def _rows_without_empty_lines(reading, lines, n_cells, original=Reading._rows):
+    return original(reading, filter(None, lines), n_cells)
+
+
+def _numbers_of_one_type(reading, cells):
+    try:
+        return np.asarray(list(cells), dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.full(len(cells), np.nan)
+
+
+def _dates_read_together(reading, cells):
+    return pd.Series(pd.to_datetime(cells, format=reading.date_format), index=cells.index)
+
+
+@pytest.mark.parametrize(
+    ("method", "mutant", "hostile"),
+    [
+        ("_rows", _rows_of_one_reader, b'p1,"30,A,01.01.2026,yes'),
+        ("_rows", _rows_without_empty_lines, b""),
+        ("numbers", _numbers_of_one_type, b"p1,old,A,01.01.2026,yes"),
+        ("dates", _dates_read_together, b"p1,30,A,soon,yes"),
+    ],
+)
+def test_the_check_notices_readers_that_see_other_lines(monkeypatch, method, mutant, hostile):
+    reading = Reading(date_format="%d.%m.%Y")
+    check_that_a_line_changes_no_other(hostile, 3, reading)
+    monkeypatch.setattr(Reading, method, mutant)
+    with pytest.raises((AssertionError, ValueError)):
+        check_that_a_line_changes_no_other(hostile, 3, reading)
+
+
 @pytest.mark.parametrize("zone", ["%d.%m.%Y", "%Y-%m-%d %z", "%Y-%m-%d %H:%M:%S.%f"])
 def test_no_date_changes_another(zone):
     dates = [
@@ -186,6 +224,12 @@ def test_no_word_is_missing_but_the_declared_ones():
         None,
         None,
     ]
+
+
+def test_a_text_is_no_number_unless_it_is_a_label():
+    cells, names = pd.Series(["007", "7", "1.0", "1", "x", None], dtype=object), ["7", "007", "1"]
+    np.testing.assert_array_equal(places_of(cells, names, Reading()), [1, 0, np.nan, 2, np.nan, np.nan])
+    np.testing.assert_array_equal(places_of(cells, names, Reading(), by_number=True), [1, 0, 2, 2, np.nan, np.nan])
 
 
 @pytest.mark.parametrize("name", ["None", "NA"])
@@ -283,11 +327,10 @@ def test_rows_in_the_order_of_dates(written_as, date_format):
 
 
 def test_rows_in_the_order_of_numbers():
-    cells = pd.Series(["10", "9", "soon", "1.5", "-1", None, "1e2"], dtype=object)
-    assert in_order(cells, Reading()).tolist() == [4, 3, 1, 0, 6, 2, 5]
-    assert in_order(
-        pd.Series(["10", "9,5", "1.000"], dtype=object), GERMAN.__class__(decimal=",", thousands=".")
-    ).tolist() == [1, 0, 2]
+    cells = pd.Series(["10", "9", "soon", "2026-01-01", "1.5", "-1", None, "1e2"], dtype=object)
+    assert in_order(cells, Reading()).tolist() == [5, 4, 1, 0, 7, 3, 2, 6]
+    german = Reading(decimal=",", thousands=".")
+    assert in_order(pd.Series(["10", "9,5", "1.000"], dtype=object), german).tolist() == [1, 0, 2]
 
 
 def test_texts_in_another_encoding(table, tmp_path):
