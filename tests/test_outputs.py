@@ -171,10 +171,10 @@ def test_a_checkpoint_is_proved_writable_before_anything_is_charged(folder, name
 def test_a_checkpoint_of_a_pipeline_is_proved_writable_before_anything_is_charged(folder, name):
     """Of the second file, too, whose name is longer: ``.encoder`` follows."""
     from vips import BayesianLogisticRegression
-    from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+    from vips.preprocessing import TableEncoder, make_private_pipeline
 
     ledger, table = PrivacyLedger.open("v.ledger"), pd.read_csv("visits.csv")
-    encoder = PrivateTableEncoder({"age": "number"})
+    encoder = TableEncoder({"age": "number"})
     pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6))
     with pytest.raises(CheckpointError, match="too long"):
         pipeline.fit(table[["age"]], table["again"], ledger=ledger, checkpoint=name)

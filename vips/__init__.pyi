@@ -42,7 +42,7 @@ from .models import (
 from .parts import Part, Score
 from .phases import FitPhase
 from .planning import Recommendation, plan_for
-from .preprocessing import PrivateTopics
+from .preprocessing import PrivateTopics, inspect
 from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
 from .privacy.ledger import PrivacyLedger
 from .saving import load
@@ -108,6 +108,7 @@ __all__ = [
     "data",
     "datasets",
     "expfam",
+    "inspect",
     "load",
     "models",
     "plan_for",

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyWarning
-from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+from vips.preprocessing import TableEncoder, make_private_pipeline
 
 EPSILON, DELTA, N_VISITS, N_TABLES, QUICK = 1.0, 1e-6, 30_000, 60, (1, 1_500)
 WARDS, INSURANCE, SEX = ["A", "B", "C", "D", "rare"], ["public", "private", "none"], ["f", "m"]
@@ -95,7 +95,7 @@ def one_table(seed: int, n_visits: int, bounds: str, shared: float) -> dict:
     frame, y, patient = visits(n_visits, rng, shared)
     fresh, labels, _ = visits(5_000, rng, shared)
     columns = dict.fromkeys(frame.columns) if bounds == "learnt" else DECLARED
-    encoder = PrivateTableEncoder(None if bounds == "learnt" else columns)
+    encoder = TableEncoder(None if bounds == "learnt" else columns)
     pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(EPSILON, DELTA))
     pipeline.fit(frame, y, groups=pd.Series(patient, name="patient_id"))
     with warnings.catch_warnings():

@@ -435,7 +435,7 @@ def test_forged_files_raise_value_errors(tmp_path, forge):
         ({"table_share": 1.0}, None, None, "between 0 and 1"),
         ({"columns": {"nowhere": (0, 1)}}, None, None, "0 columns of that name"),
         ({"columns": {"age": "integer"}}, None, None, "write \\(low, high\\)"),
-        ({"columns": {"age": (1, 0)}}, None, None, "above the lower"),
+        ({"columns": {"age": (1, 0)}}, None, None, "low < high"),
         ({"columns": [(0, 1)]}, None, None, "one entry for each of the 4"),
         ({"classes": [1]}, None, None, "at least two labels"),
         ({}, [[1.0]], None, "data frame or a NumPy array, got list"),

@@ -24,7 +24,6 @@ from vips.data import check_data
 from vips.data._groups import group_numbers
 from vips.data._tables import from_arrow, with_numpy_numbers
 from vips.preprocessing import (
-    PrivateTableEncoder,
     TableEncoder,
     make_private_pipeline,
 )
@@ -210,9 +209,7 @@ def test_declared_columns_are_read_from_nullable_and_arrow_tables(table):
 def test_private_encoders_take_arrow_tables():
     columns = {"age": (0, 100), "smoker": "category"}
     found, expected = (
-        make_private_pipeline(
-            PrivateTableEncoder(columns), MODELS["logistic"](None), privacy=PrivacyBudget(100.0, 1e-3)
-        )
+        make_private_pipeline(TableEncoder(columns), MODELS["logistic"](None), privacy=PrivacyBudget(100.0, 1e-3))
         .fit(table, pa.array(LABELS))
         .steps_[0][1]
         .transform(table)

@@ -25,8 +25,8 @@ from vips import (
 )
 from vips.preprocessing import (
     PrivateCountVectorizer,
-    PrivateTableEncoder,
     PrivateTopics,
+    TableEncoder,
     make_private_pipeline,
 )
 from vips.privacy.ledger.run import LedgerRun
@@ -75,7 +75,7 @@ def test_a_model_draws_once_in_each_step_that_is_on_record(case, noise_kind, dra
 
 ENTRIES = {
     "count_records": (1, lambda: vips.count_records(COINS, privacy=BUDGET)),
-    "table encoder": (2, lambda: PrivateTableEncoder(privacy=BUDGET).fit(TABLE)),  # one for each column
+    "table encoder": (2, lambda: TableEncoder(privacy=BUDGET).fit(TABLE)),  # one for each column
     "words": (2, lambda: PrivateCountVectorizer(privacy=BUDGET).fit(TEXTS)),  # two rounds
     "pipeline": (2 + STEPS, lambda: of_table().fit(TABLE)),
     "topics": (2 + STEPS, lambda: PrivateTopics(2, n_steps=STEPS, privacy=BUDGET).fit(TEXTS)),
@@ -88,7 +88,7 @@ ENTRIES = {
 
 
 def of_table():
-    return make_private_pipeline(PrivateTableEncoder(), BayesianGaussianMixture(2), n_steps=STEPS, privacy=BUDGET)
+    return make_private_pipeline(TableEncoder(), BayesianGaussianMixture(2), n_steps=STEPS, privacy=BUDGET)
 
 
 def of_counts():

@@ -13,7 +13,7 @@ from tests.mutants import check_notices
 from vips import PrivacyBudget, PrivacyPlan, PrivateClassifier
 from vips.classification import tables
 from vips.data import ParquetTexts, regroup
-from vips.preprocessing import PrivateCountVectorizer, PrivateTableEncoder, _learnt_columns
+from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _learnt_columns
 from vips.preprocessing._histograms import MOST_CATEGORIES
 
 N_ROWS = 100_000
@@ -37,11 +37,7 @@ def everything_drawn_is_released(patch):
 
 
 def words_of_encoder(X, ids, plan):
-    return (
-        PrivateTableEncoder({"word": "category"}, privacy=plan, threshold_delta=1e-3)
-        .fit(X, groups=ids)
-        .columns_["word"]
-    )
+    return TableEncoder({"word": "category"}, privacy=plan, threshold_delta=1e-3).fit(X, groups=ids).columns_["word"]
 
 
 def words_of_classifier(X, ids, plan, y=None):

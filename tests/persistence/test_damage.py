@@ -120,10 +120,10 @@ def make_classifier():
 
 def make_pipeline():
     pd = pytest.importorskip("pandas")
-    from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+    from vips.preprocessing import TableEncoder, make_private_pipeline
 
     table = pd.DataFrame({"age": np.linspace(20, 90, 200), "ward": ["A", "B"] * 100})
-    encoder = PrivateTableEncoder({"age": "number", "ward": "category"})
+    encoder = TableEncoder({"age": "number", "ward": "category"})
     pipeline = make_private_pipeline(encoder, vips.BayesianLogisticRegression(), privacy=PrivacyBudget(8.0, 1e-5))
     return pipeline.fit(table, np.arange(200) % 2)
 

@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 
 import vips
 from vips import BayesianGaussianMixture, BayesianLogisticRegression, PrivacyBudget, PrivacyPlan, ProbabilisticPCA
-from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline
+from vips.preprocessing import TableEncoder, make_private_pipeline
 
 TABLE = pd.DataFrame(np.random.default_rng(0).uniform(0.0, 9.0, (300, 2)), columns=["age", "length of stay"])
 ENCODER = TableEncoder({"age": (0.0, 9.0), "length of stay": (0.0, 9.0)})
@@ -32,9 +32,7 @@ def test_tables_have_names_after_public_steps(make):
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_tables_have_names_after_a_private_encoder(make, tmp_path):
-    pipeline = make_private_pipeline(PrivateTableEncoder(), make(), privacy=PrivacyBudget(5.0, 1e-6), n_steps=3).fit(
-        TABLE
-    )
+    pipeline = make_private_pipeline(TableEncoder(), make(), privacy=PrivacyBudget(5.0, 1e-6), n_steps=3).fit(TABLE)
     pipeline.save(tmp_path / "pipeline.vips")
     for each in (pipeline, vips.load(tmp_path / "pipeline.vips")):
         assert names_in(each[-1].summary()) == names_in(each.summary()) == list(TABLE)

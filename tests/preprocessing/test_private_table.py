@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import vips
 from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
-from vips.preprocessing import PrivateTableEncoder, TableEncoder, _private_table
+from vips.preprocessing import TableEncoder, _table
 from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
 from vips.preprocessing._histograms import MOST_CATEGORIES, threshold
 
@@ -20,7 +20,7 @@ KINDS = {"amount": "number", "word": "category", "other": "category"}
 
 
 def encoder(columns=KINDS, plan=PLAN, threshold_delta=1e-6, **settings):
-    return PrivateTableEncoder(columns, privacy=plan, threshold_delta=threshold_delta, **settings)
+    return TableEncoder(columns, privacy=plan, threshold_delta=threshold_delta, **settings)
 
 
 def table(n=300, seed=0):
@@ -150,7 +150,7 @@ def check_what_is_learnt_is_a_function_of_noisy_counts():
         for scale in (1.0, 1e6):
             X = pd.DataFrame({"amount": scale * np.arange(50.0), "day": pd.Timestamp("2020-01-01")})
             fitted = encoder(kinds).fit(X)
-            learnt.append((fitted.columns_, fitted.indicators_, fitted.max_norm, str(fitted.privacy_)))
+            learnt.append((fitted.columns_, fitted.max_norm, str(fitted.privacy_)))
     assert learnt[0] == learnt[1], "what is learnt depends on more than noisy counts"
 
 
@@ -188,7 +188,7 @@ def check_a_fit_is_charged_before_a_value_is_read(folder):
     ledger = PrivacyLedger(folder / "budget", 5.0, 2e-5, "letters")
     left = ledger.remaining()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_private_table, "learn_column", watched)
+        patch.setattr(_table, "learn_column", watched)
         with pytest.raises(RuntimeError, match="stop"):
             encoder().fit(X, ledger=ledger)
     assert read
@@ -201,7 +201,7 @@ def check_a_fit_is_charged_before_a_value_is_read(folder):
     with ledger:
         encoder().fit(X)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_private_table, "learn_column", lambda *_, **__: pytest.fail("a value was read"))
+        patch.setattr(_table, "learn_column", lambda *_, **__: pytest.fail("a value was read"))
         with pytest.raises(PrivacyBudgetError):
             encoder().fit(X, ledger=ledger)
 
@@ -228,14 +228,14 @@ def test_bounds_are_near_the_quantiles_and_noise_does_not_stretch_them():
         "lognormal": rng.lognormal(5.0, 1.0, 30_000), "negative": -rng.gamma(9.0, 1.0, 30_000),
         "age": rng.integers(0, 91, 30_000), "heavy": rng.standard_t(2.0, 30_000), "constant": 7.0, "zero": 0, "empty": np.nan,
     })  # fmt: skip
-    fitted = PrivateTableEncoder(privacy=plan).fit(X)
+    fitted = TableEncoder(privacy=plan).fit(X)
     for name in ("lognormal", "negative", "age", "heavy"):
-        low, high = fitted.columns_[name]
+        low, high = fitted.columns_[name][:2]
         assert np.mean((X[name] < low) | (X[name] > high)) < 0.08
         assert high - low < 2.0 * np.subtract(*np.quantile(X[name], [0.998, 0.002]))
     assert fitted.columns_["constant"][0] <= 7.0 <= fitted.columns_["constant"][1]
-    assert fitted.columns_["zero"] == fitted.columns_["empty"] == (0.0, 1.0)
-    assert "empty" in fitted.indicators_  # noise adds another one in about 1 of 100 fits
+    assert fitted.columns_["zero"][:2] == (0.0, 1.0)  # noise adds an indicator in about 1 of 100 fits
+    assert fitted.columns_["empty"] == (0.0, 1.0, "(missing)")
 
 
 def test_noise_alone_gives_the_fallback():
@@ -303,7 +303,7 @@ def test_other_and_missing_values_have_indicators():
     )
     features = pd.DataFrame(np.abs(fitted.transform(new)) > 1e-9, columns=fitted.get_feature_names_out())
     on = [[name for name, value in row.items() if value] for _, row in features.iterrows()]
-    assert on[0] == ["word_(other)", "other_1", "amount_missing"]
+    assert on[0] == ["amount_missing", "word_(other)", "other_1"]
     assert on[1] == ["amount", "word_(missing)", "other_(other)"]
 
 
@@ -342,7 +342,7 @@ def test_a_report_adds_the_threshold_to_delta():
         ({"columns": {"nowhere": "number"}}, None, "0 columns of that name"),
         ({"columns": {"amount": "integer"}}, None, "write \\(low, high\\)"),
         ({"quantiles": (0.6, 0.9)}, None, "in \\[0, 0.5\\)"),
-        ({}, np.zeros((3, 3)), "needs a pandas data frame"),
+        ({}, np.zeros((3, 3)), "Pass a data frame"),
         ({"columns": None}, pd.DataFrame({"a": [1j]}), "convert it to numbers"),
         ({"columns": {"a": "number"}}, pd.DataFrame({"a": [pd.Timestamp(0)]}), 'write "date"'),
     ],
@@ -350,27 +350,26 @@ def test_a_report_adds_the_threshold_to_delta():
 def test_errors_come_from_public_facts(settings, X, says):
     arguments = {"columns": KINDS, "privacy": PLAN, "threshold_delta": 1e-6} | settings
     with pytest.raises((TypeError, ValueError), match=says):
-        PrivateTableEncoder(**arguments).fit(table() if X is None else X)
+        TableEncoder(**arguments).fit(table() if X is None else X)
 
 
-def test_missing_values_under_declared_bounds_get_an_indicator_that_is_learnt(monkeypatch):
-    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: dict(total))  # the threshold is that of noise
+def test_missing_values_under_declared_bounds_are_a_public_choice():
+    """The middle of the bounds, or an indicator, as is declared: at no cost, whatever the column holds."""
     rng = np.random.default_rng(5)
-    X = pd.DataFrame({"weight": rng.uniform(40, 100, 4000), "age": rng.integers(0, 90, 4000), "full": rng.random(4000)})
-    X.loc[rng.random(4000) < 0.3, "weight"] = np.nan
+    X = pd.DataFrame({"weight": rng.uniform(40, 100, 400), "age": rng.integers(0, 90, 400), "full": rng.random(400)})
+    X.loc[rng.random(400) < 0.3, "weight"] = np.nan
     X.loc[0, "full"] = np.nan
-    columns = {"weight": (40, 100), "age": (0, 90), "full": (0, 1)}
-    fitted = encoder(columns, threshold_delta=None).fit(X)
+    columns = {"weight": (40, 100, "(missing)"), "age": (0, 90, "(missing)"), "full": (0, 1)}
+    fitted = TableEncoder(columns).fit(X)
     assert fitted.columns_ == columns
-    assert fitted.indicators_ == ("weight",)  # that of a single row stays hidden
-    assert fitted.privacy_.plan.clip_norm == pytest.approx(math.sqrt(2.0))  # whole numbers are never missing
+    assert not hasattr(fitted, "privacy_")
     features = fitted.transform(X)
-    assert np.isfinite(features).all()
-    np.testing.assert_array_equal(features[:, -1] > 0.0, X["weight"].isna())
+    assert fitted.get_feature_names_out().tolist() == ["weight", "weight_missing", "age", "age_missing", "full"]
+    np.testing.assert_array_equal(features[:, 1] > 0.0, X["weight"].isna())
     names, matrix, shift = fitted.in_column_units()
-    assert names == ["weight", "age", "full", "weight: missing"]
+    assert names == ["weight", "weight: missing", "age", "age: missing", "full"]
     whole = X.fillna({"weight": 70.0, "full": 0.5})
-    expected = np.column_stack([whole[["weight", "age", "full"]], X["weight"].isna()])
+    expected = np.column_stack([whole["weight"], X["weight"].isna(), whole["age"], np.zeros(400), whole["full"]])
     coef = rng.normal(size=features.shape[1])
     np.testing.assert_allclose(features @ coef, expected @ (matrix @ coef) + shift @ coef)
 
@@ -380,8 +379,8 @@ def test_saved_encoders_come_back_whole(tmp_path):
     plan = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
     declared = TableEncoder({"town": ["A", "B"], "age": (0, 100)}, sparse_output=True)
     for number, encoder in enumerate((
-        PrivateTableEncoder(privacy=plan, threshold_delta=1e-6),
-        PrivateTableEncoder({"age": (0, 100), "town": "category"}, privacy=plan, threshold_delta=1e-6),
+        TableEncoder(privacy=plan, threshold_delta=1e-6),
+        TableEncoder({"age": (0, 100), "town": "category"}, privacy=plan, threshold_delta=1e-6),
         declared,
         TableEncoder([(0, 100), ["A"]]),
     )):  # fmt: skip

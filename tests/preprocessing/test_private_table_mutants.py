@@ -7,7 +7,7 @@ import pytest
 
 from tests.mutants import check_notices
 from tests.preprocessing import test_private_table as tests
-from vips.preprocessing import _histograms, _learnt_columns, _private_table
+from vips.preprocessing import _histograms, _learnt_columns, _table
 from vips.preprocessing._histograms import Persons
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.run import LedgerRun
@@ -31,13 +31,13 @@ def a_person_may_have_any_number_of_categories(patch):
 
 def the_threshold_forgets_that_a_record_has_several(patch):
     original = _histograms.threshold
-    for module in (_private_table, tests):
+    for module in (_table, tests):
         patch.setattr(module, "threshold", lambda delta, std, n_new: original(delta, std, 1))
 
 
 def the_threshold_forgets_the_record_itself(patch):
     original = _histograms.threshold
-    for module in (_private_table, tests):
+    for module in (_table, tests):
         patch.setattr(module, "threshold", lambda delta, std, n_new: original(delta, std, n_new) - 1.0)
 
 
@@ -47,7 +47,7 @@ def categories_are_released_at_half_the_threshold(patch):
     def learn_column(*arguments, cut, **named):
         return original(*arguments, cut=0.5 * cut, **named)
 
-    patch.setattr(_private_table, "learn_column", learn_column)
+    patch.setattr(_table, "learn_column", learn_column)
 
 
 def bounds_look_at_the_values(patch):
@@ -56,9 +56,9 @@ def bounds_look_at_the_values(patch):
     def learn_column(values, *arguments, **named):
         learnt = original(values, *arguments, **named)
         largest = float(np.max(np.asarray(values, dtype=float)))
-        return lambda: _learnt_columns.Learnt((learnt().declared[0], largest))
+        return lambda: (learnt()[0], largest)
 
-    patch.setattr(_private_table, "learn_column", learn_column)
+    patch.setattr(_table, "learn_column", learn_column)
 
 
 def fits_are_charged_at_the_end(patch):

@@ -33,11 +33,13 @@ def test_the_fit_is_that_of_the_encoded_table():
     np.testing.assert_array_equal(moments(table()), alone.posterior_["second"])
 
 
-def test_a_defective_record_counts_for_nothing():
-    """The released values are the same without the records and with a NaN in them."""
-    worse = pd.concat([table(), pd.DataFrame({"age": [np.nan, np.inf], "colour": ["red", [1]]})], ignore_index=True)
+def test_a_defective_cell_is_a_missing_one():
+    """A cell that cannot be read counts as missing, a missing number as the middle of its bounds."""
+    worse = pd.DataFrame({"age": [np.nan, np.inf, 30.0], "colour": ["red", [1], None]})
+    plain = pd.DataFrame({"age": [50.0, 50.0, 30.0], "colour": ["red", "other", "other"]})
     for encoder in (TableEncoder(COLUMNS), TableEncoder(COLUMNS, unit_norm=False, sparse_output=True)):
-        np.testing.assert_array_equal(moments(table(), encoder), moments(worse, encoder))
+        tables = (pd.concat([table(), rows], ignore_index=True) for rows in (worse, plain))
+        np.testing.assert_array_equal(*(moments(rows, encoder) for rows in tables))
     assert np.isfinite(moments(table(0))).all()
 
 

@@ -45,7 +45,7 @@ from vips.data import (
 )
 from vips.preprocessing import (
     PrivateCountVectorizer,
-    PrivateTableEncoder,
+    TableEncoder,
     _sorted_runs,
     _word_sums,
     make_private_pipeline,
@@ -517,7 +517,7 @@ def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
         ((words, regression), source, {}, ValueError, "requires y"),
         ((words, regression), source, {"y": np.zeros(240)}, TypeError, "holds its own labels"),
         ((words, topics), source, {"executor": "cluster"}, ValueError, "`executor` must be"),
-        ((PrivateTableEncoder(), topics), source, {}, TypeError, "pandas data frame"),
+        ((TableEncoder(), topics), source, {}, TypeError, "pandas data frame"),
         ((words, topics), InMemoryData(np.ones((3, 2))), {}, TypeError, "holds numbers"),
     ):
         with pytest.raises(error, match=says):

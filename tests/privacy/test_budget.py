@@ -27,7 +27,7 @@ from vips import (
     PrivateTopics,
     count_records,
 )
-from vips.preprocessing import PrivateCountVectorizer, PrivateTableEncoder, make_private_pipeline
+from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 from vips.privacy.accounting import dominating_mu
 from vips.privacy.accounting.domination import mu_of_pure
 from vips.privacy.accounting.gaussian import gaussian_epsilon
@@ -43,7 +43,7 @@ def path(tmp_path):
 
 
 def pipeline(budget):
-    encoder = PrivateTableEncoder({"age": "number", "ward": "category"})
+    encoder = TableEncoder({"age": "number", "ward": "category"})
     return make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=budget, n_steps=2)
 
 
@@ -64,7 +64,7 @@ USERS = {
     "fit in many steps": lambda ledger, budget: LatentDirichletAllocation(2, vocabulary=3, privacy=budget).fit(
         VOTES, ledger=ledger
     ),
-    "encoder": lambda ledger, budget: PrivateTableEncoder(privacy=budget).fit(TABLE, ledger=ledger),
+    "encoder": lambda ledger, budget: TableEncoder(privacy=budget).fit(TABLE, ledger=ledger),
     "words": lambda ledger, budget: PrivateCountVectorizer(privacy=budget).fit(["a storm at sea"] * 400, ledger=ledger),
     "count": lambda ledger, budget: count_records(VOTES, privacy=budget, ledger=ledger),
     "stream": lambda ledger, budget: DirichletMultinomial(privacy=budget.stream(n_batches=5)).partial_fit(

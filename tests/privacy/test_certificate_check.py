@@ -32,7 +32,7 @@ from vips.models import BayesianLogisticRegression
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.checkpoint import Journal
 from vips.phases import FitPhase
-from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.privacy.certificate import check as check_module
 from vips.privacy.certificate import page as page_module
 from vips.privacy.ledger import chain_file
@@ -56,12 +56,12 @@ def sampled(ledger):
 
 
 def encoder(ledger):
-    return PrivateTableEncoder(COLUMNS, privacy=BUDGET).fit(TABLE, ledger=ledger)
+    return TableEncoder(COLUMNS, privacy=BUDGET).fit(TABLE, ledger=ledger)
 
 
 def pipeline(ledger):
     model = BayesianLogisticRegression(classes=[0, 1])
-    return make_private_pipeline(PrivateTableEncoder(COLUMNS), model, privacy=BUDGET).fit(TABLE, LABELS, ledger=ledger)
+    return make_private_pipeline(TableEncoder(COLUMNS), model, privacy=BUDGET).fit(TABLE, LABELS, ledger=ledger)
 
 
 def classifier(ledger):

@@ -11,7 +11,7 @@ import numpy as np
 from vips._commands.reading import Reading
 from vips._extras import imported
 from vips._files import refuse_endless
-from vips.data._cell_values import as_numbers, each_cell, is_missing
+from vips.data._cell_values import as_numbers, each_cell, is_missing, kind_of
 from vips.data._order import is_text_or_object, sortable
 from vips.data._texts import text_of
 
@@ -174,17 +174,12 @@ def _stated(declaration: str, frame, reading: Reading) -> tuple[str, str]:
 
 def _kind_of_type(dtype) -> str | None:
     """What a column of this type is if nothing is declared; None for one of CSV, which are objects."""
-    from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_object_dtype
-
-    if is_object_dtype(dtype):
-        return None
-    if is_datetime64_any_dtype(dtype):
-        return "date"
-    return "number" if is_numeric_dtype(dtype) and not is_bool_dtype(dtype) else "category"
+    by_type = {"number": "number", "date": "date", "flag": "False,True"}
+    return None if isinstance(dtype, np.dtype) and dtype.kind == "O" else by_type.get(kind_of(dtype), "category")
 
 
 def meaning_of(name: str, what: str) -> str | tuple[float, float] | list[str]:
-    """What ``--column NAME=WHAT`` declares, as :class:`~vips.preprocessing.PrivateTableEncoder` takes it."""
+    """What ``--column NAME=WHAT`` declares, as :class:`~vips.preprocessing.TableEncoder` takes it."""
     low, colon, high = what.partition(":")
     if what in _KINDS:
         return what
@@ -203,13 +198,12 @@ def as_declared(frame, declared: Mapping[str, str], reading: Reading):
 
 
 def _read(cells, meaning: str | tuple | list, reading: Reading):
-    is_text = is_text_or_object(cells.dtype)
-    if is_text and (meaning == "number" or isinstance(meaning, tuple)):
-        return reading.numbers(cells)
-    if is_text and meaning == "date":
-        return reading.dates(cells)
-    is_named = isinstance(meaning, list) and not is_text
-    return named(places_of(cells, meaning, reading), meaning, cells.index) if is_named else cells
+    if is_text_or_object(cells.dtype):
+        if meaning == "number" or isinstance(meaning, tuple):
+            return reading.numbers(cells)
+        return reading.dates(cells) if meaning == "date" else cells
+    is_number = kind_of(cells.dtype) in ("number", "flag")
+    return named(cells, meaning, reading) if isinstance(meaning, list) and is_number else cells
 
 
 def places_of(cells, names: Sequence[str], reading: Reading, *, by_number: bool = False) -> np.ndarray:
@@ -234,11 +228,13 @@ def _text(item: object) -> str | None:
     return item if isinstance(item, str) else None if is_missing(item) else str(item)
 
 
-def named(places: np.ndarray, names: Sequence[str], index):
-    """The names at places, None at NaN, as a series of objects."""
-    known = np.array([*names, None], dtype=object)
-    values = known[np.where(np.isnan(places), len(names), places).astype(np.int64)]
-    return imported("pandas", by="A table").Series(values, index=index, dtype=object)
+def named(cells, names: Sequence[str], reading: Reading, *, by_number: bool = False):
+    """The cells as a series of objects: names, where :func:`places_of` finds them, or texts."""
+    texts = np.array([*map(_text, each_cell(cells)), None], dtype=object)[:-1]
+    places = places_of(cells, names, reading, by_number=by_number)
+    for place, name in enumerate(names):
+        texts[places == place] = name
+    return imported("pandas", by="A table").Series(texts, index=cells.index, dtype=object)
 
 
 def in_order(cells, reading: Reading) -> np.ndarray:

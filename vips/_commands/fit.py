@@ -122,7 +122,7 @@ def _state(model, **facts) -> None:
 
 def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger | None) -> tuple:
     from vips.models import BayesianLogisticRegression
-    from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+    from vips.preprocessing import TableEncoder, make_private_pipeline
 
     _need(options, "target")
     table = read_table(options.data, reading)
@@ -132,10 +132,11 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     others = table.drop(columns=[name for name in (options.unit, options.target) if name is not None])
     declared = declarations_of(others, options.column, reading)
     columns = {name: meaning_of(name, what) for name, what in declared.items()}
-    places = places_of(target, classes, reading, by_number=True)
-    is_sorted = classes == sorted(classes)  # as models sort labels
-    labels, y = (classes, named(places, classes, table.index)) if is_sorted else ([0.0, 1.0], places)
-    encoder, model = PrivateTableEncoder(columns), BayesianLogisticRegression(classes=labels)
+    if classes == sorted(classes):  # as models sort labels
+        labels, y = classes, named(target, classes, reading, by_number=True)
+    else:
+        labels, y = [0.0, 1.0], places_of(target, classes, reading, by_number=True)
+    encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=labels)
     pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(options.epsilon, options.delta))
     arguments = {} if groups is None else {"groups": groups}
     pipeline.fit(as_declared(others, declared, reading), y, ledger=ledger, **arguments)

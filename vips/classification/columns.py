@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips._validation import check_number
 from vips.data import as_source
-from vips.data._cell_values import as_categories, as_numbers, kind_of
+from vips.data._cell_values import as_categories, as_numbers
 from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.preprocessing._column_kinds import MISSING, OTHER, Number, kind_of_column
+from vips.preprocessing._encoder_settings import column_kind
 
 __all__ = ["ColumnCells", "as_frame", "bounded", "columns_stated", "listed"]
 
-_WORDS = ("number", "date", "category")
 _N_CELLS, _FINEST = 32, 2.0**-10  # of declared bounds; the finest cell near 0 in units of the others
 
 
@@ -148,27 +148,10 @@ def columns_stated(columns: Mapping | Sequence | None, X) -> dict[object, Column
 
 
 def _cells(name, stated, dtype) -> ColumnCells | str:
-    by_dtype = kind_of(dtype)
-    if by_dtype is None:
-        raise TypeError(f"Column {name!r} has dtype {dtype}: convert it to numbers, strings or dates first.")
-    if isinstance(stated, list) and stated:
-        return listed(stated)
-    if isinstance(stated, tuple) and len(stated) == 2:
-        low, high = stated
-        check_number(f"the lower bound of column {name!r}", low, -1e300, 1e300, "a finite number")
-        check_number(
-            f"the upper bound of column {name!r}", high, low, 1e300, "a finite number above the lower", open_low=True
-        )
-        return bounded(float(low), float(high), "date" if by_dtype == "date" else "number")
-    if stated is None:
-        return listed([False, True]) if by_dtype == "flag" else by_dtype
-    if isinstance(stated, str) and stated in _WORDS:
-        if stated == "number" and by_dtype == "date":
-            raise TypeError(f'Column {name!r} is to be a number, but its dtype is {dtype}: write "date".')
-        if stated == "date" and by_dtype in ("number", "flag"):
-            raise TypeError(f'Column {name!r} is to be a date, but its dtype is {dtype}: write "number".')
-        return stated
-    raise TypeError(
-        f"Column {name!r} is declared as {stated!r}: write (low, high) or a list of categories to declare it, or one of "
-        f"{_WORDS} to learn it."
-    )
+    kind = column_kind(repr(name), stated, dtype, in_frame=True)
+    if kind != "declared":
+        return kind
+    declared = kind_of_column([False, True] if stated is None else stated, repr(name))
+    if isinstance(declared, Number):
+        return bounded(declared.low, declared.high, "date" if declared.is_date else "number")
+    return listed([category for category in declared.categories if category not in (OTHER, MISSING)])

@@ -13,6 +13,7 @@ kind          dtypes that have it, if nothing is declared           what a row's
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
@@ -22,17 +23,47 @@ from numbers import Integral, Real
 
 import numpy as np
 
-__all__ = ["as_categories", "as_numbers", "each_cell", "is_missing", "kind_of"]
+from vips.data._tables import is_nullable_number
 
-_KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date", "O": "category", "U": "category"}
-_KINDS |= {"T": "category"}  # NumPy's strings of any length
+__all__ = [
+    "as_categories",
+    "as_numbers",
+    "category_of",
+    "day_of",
+    "each_cell",
+    "is_missing",
+    "is_text",
+    "kind_of",
+    "number_of",
+]
+
+_KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date"}
+# Dtypes of pandas and Arrow whose cells are texts or objects; those of "null" are all missing.
+_OF_CELLS = ("str", "string", "large_string", "string_view", "category", "dictionary", "null")
 _LARGEST = 2**64
+_TEXT_OF_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def kind_of(dtype) -> str | None:
-    """The kind of a column of that NumPy or pandas dtype; None if no kind fits."""
-    return _KINDS.get(getattr(dtype, "kind", None))
+    """The kind of a column of that dtype, of NumPy, pandas or Arrow; None if no kind fits."""
+    name = str(dtype)
+    if (
+        is_text(dtype)
+        or (isinstance(dtype, np.dtype) and dtype.kind == "O")
+        or re.split(r"[\[<]", name)[0] in _OF_CELLS
+    ):
+        return "category"
+    if name.startswith(("date32", "date64")):
+        return "date"
+    if not isinstance(dtype, np.dtype) and not is_nullable_number(dtype) and getattr(dtype, "kind", "O") != "M":
+        return None  # periods, intervals, lists
+    return "number" if name.startswith("decimal") else _KINDS.get(getattr(dtype, "kind", None))
+
+
+def is_text(dtype) -> bool:
+    """Whether a column of this dtype holds texts alone."""
+    return getattr(dtype, "kind", "") in ("U", "T") or str(dtype).partition("[")[0] in _OF_CELLS[:4]
 
 
 def as_numbers(values, kind: str) -> np.ndarray:
@@ -50,7 +81,7 @@ def as_categories(values) -> np.ndarray:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _object_array(map(_category, each_cell(values)), len(values))
+        return _object_array(map(category_of, each_cell(values)), len(values))
 
 
 def _floats(values) -> np.ndarray:
@@ -60,7 +91,7 @@ def _floats(values) -> np.ndarray:
     if getattr(dtype, "kind", "O") in "biuf":  # nullable dtypes of pandas
         with suppress(Exception):
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.fromiter(map(_number, each_cell(values)), np.float64, len(values))
+    return np.fromiter(map(number_of, each_cell(values)), np.float64, len(values))
 
 
 def _days(values) -> np.ndarray:
@@ -72,7 +103,7 @@ def _days(values) -> np.ndarray:
                 seconds = times.astype("datetime64[s]")
                 days = seconds.astype(np.int64) / 86400.0
                 return np.where(np.isnat(seconds), np.nan, days)
-    return np.fromiter(map(_day, each_cell(values)), np.float64, len(values))
+    return np.fromiter(map(day_of, each_cell(values)), np.float64, len(values))
 
 
 def is_missing(value: object) -> bool:
@@ -86,14 +117,17 @@ def is_missing(value: object) -> bool:
     return False
 
 
-def _number(value) -> float:
+def number_of(value: object) -> float:
+    """A cell as a number; NaN for what is none. A text like " -12.5e3 " is a number, one like "<5", "1,000" or "nan" is not."""
     with suppress(Exception):
+        if isinstance(value, str):
+            return float(value) if _TEXT_OF_NUMBER.fullmatch(str.__str__(value)) else math.nan
         if isinstance(value, Real | Decimal | np.bool_):
             return float(value)
     return math.nan
 
 
-def _day(value) -> float:
+def day_of(value: object) -> float:
     """Days since 1970 of a date, a time, or a text that `datetime.fromisoformat` reads. Without a zone it is UTC."""
     with suppress(Exception):
         if isinstance(value, np.datetime64):
@@ -108,7 +142,8 @@ def _day(value) -> float:
     return math.nan
 
 
-def _category(value) -> str | int | float | None:
+def category_of(value: object) -> str | int | float | None:
+    """A cell as a category; None for what is none. Values that are equal in Python are one category."""
     kind = type(value)  # of Python itself: nothing of another class runs, and most cells are of these
     if kind is str:
         return value

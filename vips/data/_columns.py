@@ -67,4 +67,7 @@ def as_table(X):
         raise ValueError(
             f"Expected 2D array, got {X.ndim}D array instead: X has one row per record. Reshape your data."
         )
+    if np.ma.isMA(X):  # what a mask hides is missing
+        missing = np.ma.getmaskarray(X)
+        return np.where(missing, np.nan if X.dtype.kind in "biuf" else None, X.data)
     return np.asarray(X)

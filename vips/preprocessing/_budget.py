@@ -17,20 +17,22 @@ __all__ = ["Budget", "split_budget"]
 
 @dataclass(frozen=True)
 class Budget:
-    """Plans of the encoder and of the fit."""
+    """Plans of the encoder, None if it learns nothing, and of the fit."""
 
-    encoder: PrivacyPlan
+    encoder: PrivacyPlan | None
     fit: PrivacyPlan
     threshold_delta: float | None
 
-    def check_spent(self, encoder: Release, fit: Release) -> None:
+    def check_spent(self, encoder: Release | None, fit: Release) -> None:
         """Raise ValueError unless these releases spent it: a file may be forged. A ledger may have had less for a threshold."""
         is_same = all(
             (ours.relation, ours.n_steps) == (theirs.relation, theirs.n_steps)
             and math.isclose(ours.noise_multiplier, theirs.noise_multiplier, rel_tol=1e-4)
-            for ours, theirs in ((self.encoder, encoder.plan), (self.fit, fit.plan))
+            for ours, theirs in ((self.encoder, encoder and encoder.plan), (self.fit, fit.plan))
+            if theirs is not None
         )
-        if not is_same or encoder.threshold_delta > (self.threshold_delta or 0.0) * (1.0 + 1e-9):
+        threshold_delta = 0.0 if encoder is None else encoder.threshold_delta
+        if not is_same or threshold_delta > (self.threshold_delta or 0.0) * (1.0 + 1e-9):
             raise ValueError("its settings are not those of its plans")
 
 
@@ -40,10 +42,12 @@ def split_budget(whole: PrivacyBudget, n_steps: int, share: float, learns_catego
     Parameters
     ----------
     share : float
-        Of μ² for the encoder, between 0 and 1.
+        Of μ² for the encoder, below 1; 0 for one that learns nothing.
     learns_categories : bool
         A public fact. Their threshold takes δ₀; without categories there is none.
     """
+    if not share:
+        return Budget(None, whole.plan(n_steps=n_steps), None)
     encoder, fit = whole.split(float(share), 1.0 - float(share))
     quoted = {"report_delta": GAUSSIAN_SHARE * whole.delta if learns_categories else whole.delta}
     return Budget(

@@ -1,68 +1,109 @@
-"""Declared columns of a table: bounds of a number, or a list of categories. Each value is treated alone."""
+"""What a column of a table is, and what its cells mean: the one table of declarations × dtypes.
+
+=========================  ==========================================  =====================================================
+declaration                dtypes that are read                        a cell
+=========================  ==========================================  =====================================================
+``(low, high)``, numbers   booleans, numbers, decimals, text, objects  a number, also of a text like "12.5"
+``(low, high)``, dates     dates, times, text, objects                 a date, also of a text in ISO 8601
+``[...]``, categories      all but dates; text needs text or           equal to one of them; 1, 1.0 and True are equal
+                           objects, numbers need no text
+=========================  ==========================================  =====================================================
+
+A column of another dtype is refused, by its dtype alone. A cell that cannot be read is missing, like None, NA, NaN and what a
+mask hides. Each cell is read alone: no other cell, and no other record, changes what it means.
+"""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from numbers import Real
 
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data._tables import is_nullable_number, suggestion_for, with_numpy_numbers
+from vips.data._cell_values import as_categories, as_numbers, category_of, day_of, is_missing, is_text, kind_of
+from vips.data._tables import is_nullable_number, suggestion_for
 
-__all__ = ["Categories", "Number", "kind_of_column"]
+__all__ = ["MISSING", "OTHER", "Categories", "Number", "kind_of_column"]
+
+# Categories of all other values, and of missing ones.
+OTHER, MISSING = "(other)", "(missing)"
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number between declared bounds becomes one between -1 and 1, after clipping; NaN and infinite values become NaN."""
+    """A number between bounds becomes one between -1 and 1, after clipping; a missing one becomes 0, the middle.
+
+    Parameters
+    ----------
+    low, high : float
+    is_date : bool
+        Whether it counts days since 1970-01-01.
+    has_missing : bool
+        Whether a second feature says that the number is missing. One of the two is 0.
+    """
 
     low: float
     high: float
+    is_date: bool = False
+    has_missing: bool = False
 
     categories = None
-    n_features = 1
+
+    @property
+    def n_features(self) -> int:
+        return 1 + self.has_missing
 
     def __str__(self) -> str:
-        return f"{self.low:.15g} to {self.high:.15g}"
+        return " to ".join(map(self._text, (self.low, self.high)))
+
+    def _text(self, bound: float) -> str:
+        is_day = self.is_date and bound == int(bound)
+        return str(np.datetime64(int(bound), "D")) if is_day else f"{bound:.15g}"
 
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
-        """Raise TypeError or ValueError if the conversion of a column of this dtype would depend on its values."""
-        kind = dtype.kind if isinstance(dtype, np.dtype) else None
-        if kind == "c":
+        """Raise TypeError or ValueError for a dtype that cannot hold such numbers."""
+        kind, what = kind_of(dtype), "dates" if self.is_date else "numbers"
+        if getattr(dtype, "kind", "O") == "c":
             raise ValueError(f"Complex data not supported: column {title} has bounds, but its dtype is {dtype}.")
-        if (kind is None or kind not in "biuf") and not is_nullable_number(dtype):
+        if kind in (("number", "flag") if self.is_date else ("date",)):
+            other = (
+                "two numbers, e.g. (0, 100)"
+                if self.is_date
+                else "two dates, e.g. (datetime.date(2020, 1, 1), datetime.date(2029, 12, 31))"
+            )
+            raise TypeError(f"Column {title} has bounds that are {what}, but its dtype is {dtype}: write {other}.")
+        if kind is None:
             raise TypeError(
-                f"Column {title} has bounds, but its dtype is {dtype}: its conversion would depend on its values. "
-                f"{suggestion_for(dtype, where, in_frame)}"
+                f"Column {title} has bounds, but its dtype is {dtype}. {suggestion_for(dtype, where, in_frame)}"
             )
 
     def features(self, values) -> np.ndarray:
-        """Shape (n_rows, 1)."""
-        scaled = np.empty(len(values))
+        """Shape (n_rows, n_features)."""
+        numbers = as_numbers(values, "date" if self.is_date else "number")
+        missing, features = np.isnan(numbers), np.zeros((len(numbers), self.n_features))
         with np.errstate(all="ignore"):
-            scaled[:] = with_numpy_numbers(values)
-            scaled[~np.isfinite(scaled)] = np.nan
-            np.clip(scaled, self.low, self.high, out=scaled)
-            scaled -= self.low
-            scaled /= self.high - self.low
-        return (2.0 * scaled - 1.0)[:, None]
+            shares = (np.clip(numbers, self.low, self.high) - self.low) / (self.high - self.low)
+            features[:, 0] = np.where(missing, 0.0, 2.0 * shares - 1.0)
+        if self.has_missing:
+            features[:, 1] = missing
+        return features
 
     def sparse_features(self, values) -> sp.csr_array:
-        """Shape (n_rows, 1)."""
+        """Shape (n_rows, n_features)."""
         return sp.csr_array(self.features(values))
 
 
 @dataclass(frozen=True)
 class Categories:
-    """A declared category becomes an indicator; any other value becomes zeros.
+    """A category becomes an indicator; a value that is none of them becomes zeros, or ``OTHER``, or ``MISSING``.
 
-    Values are compared by equality: 1, 1.0 and True are the same category. For a pandas categorical, the values are compared;
-    its own list of categories is ignored.
+    Parameters
+    ----------
+    categories : tuple
+        Strings, numbers, truth values. ``OTHER`` and ``MISSING`` among them stand for all other values and for missing ones.
     """
 
     categories: tuple
@@ -76,17 +117,32 @@ class Categories:
 
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
         """Raise TypeError if no value of a column of this dtype could match."""
+        named = [category for category in self.categories if category not in (OTHER, MISSING)]
         whole = isinstance(dtype, np.dtype) or is_nullable_number(dtype)
         whole = whole and dtype.kind in "biu"  # not floats: readers use them for missing values
-        if whole and all(isinstance(category, str) for category in self.categories):
+        if whole and named and all(isinstance(category, str) for category in named):
             raise TypeError(
                 f"Column {title} holds numbers ({dtype}), but its categories are strings, so that no value would match. "
                 "Declare numbers, or convert the column to strings."
             )
+        if is_text(dtype) and named and not any(isinstance(category, str) for category in named):
+            raise TypeError(
+                f"Column {title} holds text ({dtype}), but its categories are numbers, so that no value would match. "
+                f"Declare strings, such as {str(named[0])!r}."
+            )
+        if kind_of(dtype) in (None, "date"):
+            raise TypeError(f"Column {title} has categories, but its dtype is {dtype}: convert it to strings first.")
+
+    def codes(self, values) -> np.ndarray:
+        """Position of each value among the categories, -1 if it has none; shape (n_rows,)."""
+        position = {category_of(category): i for i, category in enumerate(self.categories)}
+        other, missing = position.pop(OTHER, -1), position.pop(MISSING, -1)
+        found = (missing if value is None else position.get(value, other) for value in as_categories(values))
+        return np.fromiter(found, np.int64, len(values))
 
     def features(self, values) -> np.ndarray:
         """Shape (n_rows, n_categories)."""
-        codes = _codes(values, self.categories)
+        codes = self.codes(values)
         indicators = np.zeros((len(codes), self.n_features))
         rows = np.flatnonzero(codes >= 0)
         indicators[rows, codes[rows]] = 1.0
@@ -94,75 +150,55 @@ class Categories:
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_categories)."""
-        codes = _codes(values, self.categories)
+        codes = self.codes(values)
         is_known = codes >= 0
         indptr = np.concatenate([[0], np.cumsum(is_known)]).astype(np.int32)
         arrays = np.ones(indptr[-1]), codes[is_known].astype(np.int32), indptr
         return sp.csr_array(arrays, shape=(len(codes), self.n_features))
 
 
-def kind_of_column(declared, title: str) -> Number | Categories:
-    """What a declaration says about the column ``title``.
+def kind_of_column(declared, title: str, is_date: bool = False) -> Number | Categories:
+    """What a declaration says about the column ``title``; ``is_date`` says that numbers are days since 1970.
 
     Raises
     ------
     TypeError, ValueError
         If it is neither a pair of bounds nor a list of categories.
     """
-    if isinstance(declared, tuple) and len(declared) == 2 and all(map(_is_number, declared)):
-        return _number(declared, title)
+    if isinstance(declared, tuple) and len(declared) in (2, 3) and declared[2:] in ((), (MISSING,)):
+        bounds = declared[:2]
+        if all(map(_is_number, bounds)):
+            return _number(bounds, title, is_date, len(declared) == 3)
+        if all(isinstance(bound, date | np.datetime64) and not is_missing(bound) for bound in bounds):
+            return _number(tuple(map(day_of, bounds)), title, True, len(declared) == 3)
     if isinstance(declared, list):
         return _categories(declared, title)
     raise TypeError(
-        f"Column {title} is declared as {declared!r}: write a tuple of two numbers, (low, high), for a numeric column, and a "
-        "list of categories, [...], for any other."
+        f"Column {title} is declared as {declared!r}: write a tuple of two numbers or dates, (low, high), for a numeric "
+        "column, and a list of categories, [...], for any other."
     )
 
 
 def _is_number(bound) -> bool:
-    return isinstance(bound, Real) and not isinstance(bound, bool | np.bool_)
+    return isinstance(bound, Real) and not isinstance(bound, bool | np.bool_ | np.timedelta64)
 
 
-def _number(pair: tuple, title: str) -> Number:
+def _number(pair: tuple, title: str, is_date: bool, has_missing: bool) -> Number:
     low, high = map(float, pair)
     if not (low < high and math.isfinite(high - low)):
         raise ValueError(f"The bounds of column {title} must be finite, with low < high, got {pair!r}.")
-    return Number(low, high)
+    return Number(low, high, is_date, has_missing)
 
 
 def _categories(values: list, title: str) -> Categories:
     if not values:
         raise TypeError(f"The categories of column {title} must be a list with at least one entry, got {values!r}.")
     for value in values:
-        if not isinstance(value, str | np.bool_) and not (isinstance(value, Real) and math.isfinite(value)):
+        if category_of(value) is None:
             raise ValueError(
                 f"The categories of column {title} must be strings or finite numbers, got {value!r}. Missing values have no "
-                'category: their indicators are all zero. To give them one, write a string such as "?" into the column.'
+                f'category: their indicators are all zero. To give them one, add the category "{MISSING}".'
             )
-    if len(set(values)) != len(values):
+    if len({category_of(value) for value in values}) != len(values):
         raise ValueError(f"The categories of column {title} hold a value twice.")
     return Categories(tuple(values))
-
-
-def _codes(values, categories: Sequence) -> np.ndarray:
-    """Position of each value among the categories, -1 if it is not there; shape (n_rows,)."""
-    position = {category: i for i, category in enumerate(categories)}
-
-    def code(value) -> int:
-        try:
-            return position.get(value, -1)
-        except Exception:  # a value can be anything: unhashable, or of a class whose comparison fails
-            return -1
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # python -b warns where bytes are compared with a string
-        with suppress(Exception):
-            return np.fromiter((code(value) for value in values), dtype=np.int64, count=len(values))
-        # iterating over a PyArrow column fails at a value that Python cannot represent; such a value has no category
-        return np.fromiter((code(_value(values, i)) for i in range(len(values))), dtype=np.int64, count=len(values))
-
-
-def _value(values, i: int):
-    with suppress(Exception):
-        return getattr(values, "iloc", values)[i]
-    return None

@@ -61,7 +61,6 @@ def released_texts(kinds: Mapping) -> tuple[str, ...]:
     names = {
         "bounds": [str(name) for name, kind in kinds.items() if kind in ("number", "date")],
         "categories": [str(name) for name, kind in kinds.items() if kind == "category"],
-        "whether values are missing": [str(name) for name, kind in kinds.items() if kind == "missing"],
     }
     return tuple(
         f"{what} of {len(columns)} column{'s' * (len(columns) > 1)} ({listed(columns)})"

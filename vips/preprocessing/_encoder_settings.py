@@ -1,9 +1,9 @@
-"""Settings of a private encoder, checked against public facts: names and dtypes of columns. No value is read."""
+"""Settings of an encoder, checked against public facts: names and dtypes of columns. No value is read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from vips.data import TextSource, as_source
 from vips.data._cell_values import kind_of
 from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
-from vips.preprocessing._table import TableEncoder, check_columns
+from vips.preprocessing._column_kinds import kind_of_column
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.budget import GAUSSIAN_SHARE, plan_of_one_release
 from vips.privacy.ledger.charge import delta_for_threshold
@@ -25,63 +25,66 @@ __all__ = [
     "check_quantiles",
     "checked_delta",
     "checked_plan",
+    "column_kind",
     "column_kinds",
-    "declared_as",
     "grouped_texts",
     "persons_of",
     "unit_of_persons",
     "unit_of_source",
 ]
 
-LEARNT_KINDS = ("number", "date", "category", "missing")
+LEARNT_KINDS = ("number", "date", "category")
 
 
-def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
-    """How each column of the features is treated: "declared", "number", "date", "category", or "missing" for declared bounds of
-    a column that may hold missing values, whose number is learnt. Reads no value.
+def column_kinds(columns: Mapping | Sequence | None, X) -> dict[object, str]:
+    """How each column of the features is treated, by name or place: "declared", "number", "date" or "category". Reads no value.
 
     Raises
     ------
     TypeError, ValueError
         From ``columns``, the container, and names and dtypes of its columns.
     """
-    if not is_frame(X) or as_source(X) is not None:
-        raise TypeError(
-            f"PrivateTableEncoder needs a pandas data frame in memory, got {type(X).__name__}: columns have "
-            "names and dtypes there, which are public."
-        )
+    if as_source(X) is not None:
+        raise TypeError(f"TableEncoder needs a table in memory, got {type(X).__name__}.")
     if columns is None:
-        kinds = dict.fromkeys(X.columns)
-    elif isinstance(columns, Mapping) and columns:
-        kinds = {name: _stated_kind(name, declaration) for name, declaration in columns.items()}
-    else:
-        raise TypeError(f"`columns` must be None or a mapping of column names, got {columns!r}.")
-    if not kinds:
-        raise ValueError("X has no columns.")
-    columns_of(X, kinds)
-    for name, kind in kinds.items():
-        dtype = column(X, name).dtype
-        by_dtype = kind_of(dtype)
-        if kind == "number" and by_dtype == "date":
-            raise TypeError(f'Column {name!r} is to be a number, but its dtype is {dtype}: write "date".')
-        if kind == "date" and by_dtype in ("number", "flag"):
-            raise TypeError(f'Column {name!r} is to be a date, but its dtype is {dtype}: write "number".')
-        if by_dtype is None:
-            raise TypeError(f"Column {name!r} has dtype {dtype}: convert it to numbers, strings or dates first.")
-        kinds[name] = kind or ("declared" if by_dtype == "flag" else by_dtype)
-        if kind == "declared" and isinstance(columns[name], tuple) and _may_be_missing(dtype):
-            kinds[name] = "missing"
-    declared = {name: declared_as(columns, name) for name, kind in kinds.items() if kind in ("declared", "missing")}
-    if all(kind == "declared" for kind in kinds.values()):
-        raise ValueError(
-            "Nothing is to be learnt: every column is declared, or boolean. Use TableEncoder, which costs nothing."
+        columns = dict.fromkeys(X.columns if is_frame(X) else range(X.shape[1]))
+    elif not isinstance(columns, Mapping | list) or not columns:
+        raise TypeError(
+            "`columns` must map column names to declarations, (low, high) or a list of categories, or be a list with one of "
+            f"these per column, got {columns!r}."
         )
-    if declared:  # bounds and lists; a date's or nullable number's values are converted by the encoder itself
-        TableEncoder(declared).in_column_units()
-        known = {name: declaration for name, declaration in declared.items() if kinds[name] == "declared"}
-        if known:
-            check_columns(known, X)
-    return kinds
+    named = columns if isinstance(columns, Mapping) else dict(enumerate(columns))
+    if not named:
+        raise ValueError("X has no columns.")
+    keys = columns_of(X, columns)
+    return {
+        key: column_kind(repr(place), declared, getattr(column(X, place), "dtype", None), is_frame(X))
+        for (key, declared), place in zip(named.items(), keys, strict=True)
+    }
+
+
+def column_kind(title: str, declared: object, dtype, in_frame: bool) -> str:
+    """How a column of that dtype is treated: see :func:`column_kinds`."""
+    by_dtype = kind_of(dtype)
+    if isinstance(declared, tuple | list):
+        kind_of_column(declared, title).check(dtype, title, f"X[{title}]" if in_frame else "X", in_frame)
+        return "declared"
+    if declared is not None and declared not in LEARNT_KINDS:
+        raise TypeError(
+            f"Column {title} is declared as {declared!r}: write (low, high) or a list to declare it, or one of {LEARNT_KINDS} "
+            "to learn its bounds or categories."
+        )
+    if not in_frame:
+        raise TypeError(
+            f"To learn column {title}, TableEncoder needs a data frame, whose columns have names and dtypes."
+        )
+    if declared == "number" and by_dtype == "date":
+        raise TypeError(f'Column {title} is to be a number, but its dtype is {dtype}: write "date".')
+    if declared == "date" and by_dtype in ("number", "flag"):
+        raise TypeError(f'Column {title} is to be a date, but its dtype is {dtype}: write "number".')
+    if by_dtype is None:
+        raise TypeError(f"Column {title} has dtype {dtype}: convert it to numbers, strings or dates first.")
+    return declared or ("declared" if by_dtype == "flag" else by_dtype)
 
 
 def checked_plan(privacy: object, n_learnt: int) -> PrivacyPlan:
@@ -155,24 +158,3 @@ def unit_of_source(source: TextSource, plan: PrivacyPlan, unit: str) -> str:
 def unit_of_persons(groups: object) -> str:
     """The unit of a fit with these ids, in words."""
     return unit_of_group(name_of(groups) or "group")
-
-
-def _may_be_missing(dtype) -> bool:
-    """Whether a column of numbers or dates of this dtype can hold missing values."""
-    return not (isinstance(dtype, np.dtype) and dtype.kind in "iub")
-
-
-def _stated_kind(name, stated) -> str:
-    if isinstance(stated, tuple | list):
-        return "declared"
-    if stated in LEARNT_KINDS[:3]:
-        return stated
-    raise TypeError(
-        f"Column {name!r} is declared as {stated!r}: write (low, high) or a list to declare it, or one of {LEARNT_KINDS[:3]} "
-        "to learn its bounds or categories."
-    )
-
-
-def declared_as(columns: Mapping | None, name) -> tuple | list:
-    """The declaration of a column; of a boolean one that is not named, both values."""
-    return [False, True] if columns is None else columns[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 __all__ = ["distinct", "names_of_columns"]
 
@@ -33,20 +33,20 @@ def distinct(names: Sequence[str], precise: Sequence[str]) -> list[str]:
     return result
 
 
-def names_of_columns(columns: Sequence[tuple[object, Sequence | None]], missing: Sequence = ()) -> list[str]:
-    """Names of the features of columns: ``age`` for a number, ``job_nurse`` for a category, ``age_missing`` for an indicator.
+def names_of_columns(columns: Iterable[tuple[object, object]]) -> list[str]:
+    """Names of the features of columns: ``age`` for a number, ``age_missing`` behind it, ``job_nurse`` for a category.
 
     Parameters
     ----------
-    columns : sequence of pairs
-        Name and categories; None for a number.
-    missing : sequence
-        Columns that have an indicator of missing values; these come last.
+    columns : pairs
+        Name and kind of each column: see ``_column_kinds.py``.
     """
     names, precise = [], []
-    for column, categories in columns:
-        names += [str(column)] if categories is None else [f"{column}_{category}" for category in categories]
-        precise += [str(column)] if categories is None else [f"{column}={category!r}" for category in categories]
-    names += [f"{column}_missing" for column in missing]
-    precise += [f"{column} is missing" for column in missing]
+    for column, kind in columns:
+        if kind.categories is None:
+            names += [str(column), f"{column}_missing"][: kind.n_features]
+            precise += [str(column), f"{column} is missing"][: kind.n_features]
+        else:
+            names += [f"{column}_{category}" for category in kind.categories]
+            precise += [f"{column}={category!r}" for category in kind.categories]
     return distinct(names, precise)

@@ -24,9 +24,9 @@ from vips.model import ConjugateExponentialModel
 from vips.persistence.checkpoint import check_place
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
-from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
-from vips.preprocessing._saved import checkpointed, restored_parts, save_pipeline
+from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, save_pipeline
+from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyBudget, PrivacyReport
 from vips.privacy.budget import Cost, check_privacy
 from vips.privacy.ledger.charge import delta_for_threshold
@@ -50,14 +50,15 @@ def _if_model_has(method: str):
 class PrivatePipeline(Pipeline):
     """A private encoder and a model, fitted together within one budget.
 
-    The budget is split by a public rule before the first release: the encoder gets ``encoder_share`` of the inverse noise
-    variance, and the threshold of categories, if any are learnt, a tenth of δ. The model takes all records in each
-    of ``n_steps`` steps. Encoder and fit are composed as one Gaussian mechanism.
+    The budget is split by a public rule before the first release: an encoder that learns something gets ``encoder_share`` of
+    the inverse noise variance, and the threshold of categories, if any are learnt, a tenth of δ. Where all columns are
+    declared, all of it is the model's. The model takes all records in each of ``n_steps`` steps. Encoder and fit are composed
+    as one Gaussian mechanism.
 
     Parameters
     ----------
     steps : list of (str, step)
-        A :class:`PrivateTableEncoder` or :class:`PrivateCountVectorizer`, and a vips model, both without a plan. ``fit``
+        A :class:`TableEncoder` or :class:`PrivateCountVectorizer`, and a vips model, both without a plan. ``fit``
         changes neither the list nor the steps: it fits copies.
     privacy : PrivacyBudget
         Of both together.
@@ -84,11 +85,11 @@ class PrivatePipeline(Pipeline):
     --------
     >>> import numpy as np, pandas as pd
     >>> from vips import BayesianLogisticRegression, PrivacyBudget
-    >>> from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+    >>> from vips.preprocessing import TableEncoder, make_private_pipeline
     >>> rng = np.random.default_rng(0)
     >>> table = pd.DataFrame({"age": rng.integers(18, 90, 20_000), "town": rng.choice(["A", "B"], 20_000)})
     >>> y = (table["age"] + 30 * (table["town"] == "A") + rng.normal(0, 20, 20_000) > 70).to_numpy()
-    >>> steps = PrivateTableEncoder(), BayesianLogisticRegression()
+    >>> steps = TableEncoder(), BayesianLogisticRegression()
     >>> pipeline = make_private_pipeline(*steps, privacy=PrivacyBudget(1.0, 1e-6)).fit(table, y)
     >>> pipeline.score(table, y) > 0.7
     True
@@ -163,8 +164,9 @@ class PrivatePipeline(Pipeline):
         if isinstance(X, TextSource):
             executors.resolve(executor)
             X, groups = _checked_source(X, y, encoder, groups), None
-        budget = self._budget(encoder.has_threshold(X))
-        encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
+        budget = self._budget(encoder.learns_columns(X), encoder.has_threshold(X))
+        if budget.encoder is not None:
+            encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
         encoder.unit = model.unit
         model.set_params(privacy=budget.fit)
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
@@ -186,7 +188,7 @@ class PrivatePipeline(Pipeline):
         if public:
             public["public_X"] = encoder.transform(from_arrow(public_X))
         model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups, **public)
-        model.privacy_ = model.privacy_.after(encoder.privacy_, encoder.learns)
+        model.privacy_ = behind_encoder(model.privacy_, encoder)
         self._keep([(encoder_name, encoder), (model_name, model)])
         return self
 
@@ -248,9 +250,9 @@ class PrivatePipeline(Pipeline):
         """``plot_coefficients`` of the model, in the same units."""
         return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
 
-    def _encoder_of_table(self) -> PrivateTableEncoder | None:
+    def _encoder_of_table(self) -> TableEncoder | None:
         encoder = self[0]
-        return encoder if isinstance(encoder, PrivateTableEncoder) else None
+        return encoder if isinstance(encoder, TableEncoder) else None
 
     @_if_model_has("top_words")
     def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False) -> Any:
@@ -352,12 +354,12 @@ class PrivatePipeline(Pipeline):
         steps = [step for _, step in self.steps]
         if (
             len(steps) != 2
-            or type(steps[0]) not in (PrivateTableEncoder, PrivateCountVectorizer)
+            or type(steps[0]) not in (TableEncoder, PrivateCountVectorizer)
             or not isinstance(steps[1], ConjugateExponentialModel)
         ):
             names = ", ".join(type(step).__name__ for step in steps)
             raise TypeError(
-                "A PrivatePipeline has two steps, a PrivateTableEncoder or PrivateCountVectorizer and a vips model, got "
+                "A PrivatePipeline has two steps, a TableEncoder or PrivateCountVectorizer and a vips model, got "
                 f"[{names}]. Another step could learn from all records. A function of each row alone: apply it to the table "
                 "first."
             )
@@ -372,8 +374,8 @@ class PrivatePipeline(Pipeline):
         """Further settings of the model, from released numbers."""
         return {}
 
-    def _budget(self, has_threshold: bool) -> Budget:
-        return split_budget(self.privacy, self.n_steps, self.encoder_share, has_threshold)
+    def _budget(self, learns: bool, has_threshold: bool) -> Budget:
+        return split_budget(self.privacy, self.n_steps, self.encoder_share if learns else 0.0, has_threshold)
 
     def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
@@ -384,6 +386,8 @@ class PrivatePipeline(Pipeline):
 
     def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups, executor):
         """The encoder after its release, or that of an interrupted fit."""
+        if budget.encoder is None:
+            return encoder.fit(X).set_output(transform="default")
         path = None if checkpoint is None else f"{os.fspath(checkpoint)}.encoder"
         is_source = isinstance(X, TextSource)
         unit = encoder.unit if groups is None else unit_of_persons(groups)
@@ -447,7 +451,8 @@ def restored_pipeline(header: dict, arrays: dict[str, np.ndarray], known: Mappin
     fitted, steps, settings = restored_parts(header, arrays, known)
     pipeline = PrivatePipeline(steps, **settings)
     pipeline._check_steps()
-    learnt, fit = fitted[0][1].privacy_.releases[0], fitted[-1][1].privacy_.releases[-1]
-    pipeline._budget(learnt.threshold_delta > 0.0).check_spent(learnt, fit)
+    *learnt, fit = fitted[-1][1].privacy_.releases
+    has_threshold = any(release.threshold_delta > 0.0 for release in learnt)
+    pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
     pipeline._keep(fitted)
     return pipeline

@@ -243,7 +243,7 @@ class _TopicsPipeline(PrivatePipeline):
         if self.n_documents is None:
             return
         self._check_steps()
-        budget = self._budget(self.steps[0][1].has_threshold([]))
+        budget = self._budget(True, self.steps[0][1].has_threshold([]))
         plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
         cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
         needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))

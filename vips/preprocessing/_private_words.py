@@ -212,6 +212,10 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         stated = self.threshold_delta
         return delta_for_threshold(self.privacy.delta_0, ledger) if stated is None else float(stated)
 
+    def learns_columns(self, X) -> bool:
+        """Words are always learnt."""
+        return True
+
     def has_threshold(self, X) -> bool:
         """Whether rare values are to be hidden: always; raises what ``fit`` would raise because of X."""
         as_documents(X)

@@ -13,14 +13,14 @@ from vips.exceptions import CheckpointError
 from vips.persistence.archive import restored_from, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._table import TableEncoder
+from vips.privacy import PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["checkpointed", "restored_encoder", "restored_parts", "save_pipeline"]
+__all__ = ["behind_encoder", "checkpointed", "restored_encoder", "restored_parts", "save_pipeline"]
 
-_ENCODERS = {cls.__name__: cls for cls in (TableEncoder, PrivateTableEncoder, PrivateCountVectorizer)}
+_ENCODERS = {cls.__name__: cls for cls in (TableEncoder, PrivateCountVectorizer)}
 _SETTINGS = ("privacy", "n_steps", "encoder_share")
 
 
@@ -41,10 +41,16 @@ def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[s
     if encoder.n_features_out != model.n_features_in_:
         raise ValueError("its encoder and its model have different numbers of features")
     fit = replace(model.privacy_.releases[-1], declared=model.describe().get("declared_public", ()))
-    model.privacy_ = replace(model.privacy_, releases=(fit,)).after(encoder.privacy_, encoder.learns)
+    model.privacy_ = behind_encoder(replace(model.privacy_, releases=(fit,)), encoder)
     steps = list(zip(map(str, header["names"]), (encoder, model), strict=True))
     plain = [(name, type(step)(**_without_plan(step))) for name, step in steps]
     return steps, plain, {name: decode(header[name]) for name in _SETTINGS}
+
+
+def behind_encoder(report: PrivacyReport, encoder) -> PrivacyReport:
+    """The report of a fit to encoded records, with what the encoder released, or what was declared to it."""
+    learnt = getattr(encoder, "privacy_", None)
+    return report.behind(encoder.declared_public) if learnt is None else report.after(learnt, encoder.learns)
 
 
 def restored_encoder(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type] | None = None):

@@ -1,8 +1,10 @@
-"""Encodes a table of numbers and categories as features of bounded norm.
+"""Encodes a table of numbers, dates and categories as features of bounded norm: columns are declared, or learnt privately.
 
-A row of k declared columns becomes (u_1, ..., u_k) / √k: u_j is a number in [-1, 1], or indicators with at most a single 1,
-so that every ‖u_j‖ ≤ 1. (In [0, 1] a number would vary half as much within the same norm, and share a direction with the
-intercept.)
+A row of k columns becomes (u_1, ..., u_k) / √k: u_j is a number in [-1, 1], or indicators with at most a single 1, so that
+every ‖u_j‖ ≤ 1. (In [0, 1] a number would vary half as much within the same norm, and share a direction with the intercept.)
+
+To learn, a record's vector holds, for every learnt column, the cell of its value: norm 1 a column, √k for k columns. All counts
+together are one release of a Gaussian mechanism.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
@@ -17,80 +20,155 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vips._fitted import forget_fit
 from vips._printable import listed
 from vips.data._columns import as_table, column, columns_of, is_frame
-from vips.preprocessing._column_kinds import Categories, Number, kind_of_column
+from vips.persistence.settings import decode, encode
+from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
+from vips.preprocessing._encoder_report import counted_cells, released_texts, report_of_encoder, saved_facts
+from vips.preprocessing._encoder_settings import (
+    LEARNT_KINDS,
+    check_quantiles,
+    checked_delta,
+    checked_plan,
+    column_kinds,
+    persons_of,
+)
 from vips.preprocessing._feature_names import distinct, names_of_columns
+from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
+from vips.preprocessing._learnt_columns import learn_column
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
+from vips.privacy.ledger.charge import charged, ledger_to_charge
+from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["TableEncoder", "check_columns", "features_of", "unit_scale"]
+__all__ = ["TableEncoder"]
 
 
 class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
-    """Features of a table whose columns are declared: bounds of numbers, lists of categories.
+    """Features of a table. Bounds and categories are declared, which costs nothing, or learnt privately.
 
     scikit-learn's scalers and encoders learn bounds and categories from the records, or fail at a record that has another one:
     both reveal something about a record.
 
     Parameters
     ----------
-    columns : mapping of str to (low, high) or list, or list of these
-        A tuple of two numbers for a numeric column, which is scaled to [-1, 1] between them; a list of categories (strings,
-        whole or finite numbers, booleans, each once) for any other. By name for data frames: the features come in this
-        order, and columns that are not named are left out. Or a list with one declaration per column. Take them from
-        documentation, or from the possible range of the quantity; not from the records.
+    columns : mapping of str to declaration, list of declarations, or None
+        By name for data frames: the features come in this order, and columns that are not named are left out. Or a list with
+        one declaration for each column. Take them from documentation, or from the possible range of the quantity; not from the
+        records. A declaration is
+
+        - ``(low, high)``, two numbers or two dates, for a numeric column, which is scaled to [-1, 1] between them;
+          ``(low, high, "(missing)")`` adds a feature that says that the number is missing;
+        - a list of categories (strings, whole or finite numbers, truth values, each once). "(other)" among them stands for all
+          other values, "(missing)" for missing ones;
+        - "number", "date" or "category", in a data frame: bounds, bounds in days since 1970, or categories are learnt.
+
+        None learns all columns of a data frame, each by its dtype; the categories of a boolean column are public.
+    privacy : PrivacyBudget, PrivacyPlan or None
+        Of the release, if something is learnt. A plan is one step, ``PrivacyPlan(..., sampling="full", n_steps=1)``, with
+        Gaussian noise and without ``clip_norm``.
+    threshold_delta : float or None
+        Beside a plan, where categories are learnt: probability, at most, that any category is released which a single record
+        has. It adds to the plan's δ. A budget holds its own.
+    quantiles : (float, float)
+        Shares of the records at which learnt bounds cut off.
     unit_norm : bool
-        Divide every row by the square root of the number of declared columns.
+        Divide every row by the square root of the number of columns.
     sparse_output : bool
         CSR instead of a dense array.
 
     Attributes
     ----------
+    columns_ : dict or list
+        Declared and learnt columns, as ``columns`` takes them. A learnt list of categories ends with "(other)", and "(missing)"
+        where missing values are frequent; so do learnt bounds.
+    privacy_ : PrivacyReport
+        If something was learnt.
     max_norm : float
-        No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of declared columns. Public.
+        No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of columns. Public.
     n_features_out : int
-        Number of features. Public, and known before ``fit``.
+        Number of features; known before ``fit`` where all columns are declared.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Privacy
+    -------
+    Where all columns are declared, nothing is learnt and nothing is charged. Unit: one row of X; with ``groups``, all rows of
+    one id. Released: noisy counts of a public grid's cells, of missing values, and of categories above the threshold; hence
+    ``columns_``. Guarantee: that of the plan, with ``threshold_delta`` added to δ; docs/guarantee.md has the proof. Public:
+    names and dtypes of columns, ``columns``, and the other arguments. Not covered: choosing these by looking at the records;
+    ``transform`` of the fitted records, whose rows are private.
 
     Guarantees
     ----------
-    - Nothing is learnt: ``fit`` reads no value, and row i of the result depends on row i of the input only.
-    - The L2 norm of every row that has no NaN is at most ``max_norm``, in exact arithmetic.
-    - A missing or undeclared category (a value of any type) gives zeros. A number that is NaN or infinite gives NaN: a private
-      fit then ignores the record.
-    - No value causes an error or a warning; errors come from declared settings, column names and dtypes.
-
-    Notes
-    -----
-    Categories are compared by equality: 1, 1.0 and True are the same one. For a pandas categorical, the values are compared;
-    its own list of categories is ignored.
+    - Everything is charged to the ledger before a value is read. No value causes an error or a warning; errors come from
+      declared settings, names and dtypes of columns.
+    - Row i of ``transform`` depends on row i and released values only. Its norm is at most ``max_norm``, in exact
+      arithmetic; it has no NaN.
+    - What a cell means depends on its column's declaration and on the cell alone. A missing number, or one that cannot be
+      read, becomes the middle of the bounds; a category that is missing or not declared becomes zeros.
 
     Examples
     --------
     >>> import numpy as np, pandas as pd
+    >>> from vips import PrivacyBudget
     >>> from vips.preprocessing import TableEncoder
     >>> encoder = TableEncoder({"colour": ["blue", "red"], "age": (0, 100)}, unit_norm=False)
-    >>> encoder.fit_transform(pd.DataFrame({"age": [25.0, 130.0], "colour": ["red", "green"]}))
+    >>> encoder.fit_transform(pd.DataFrame({"age": [25, 130], "colour": ["red", "green"]}))
     array([[ 0. ,  1. , -0.5],
            [ 0. ,  0. ,  1. ]])
     >>> encoder.get_feature_names_out().tolist()
     ['colour_blue', 'colour_red', 'age']
-    >>> TableEncoder([(0, 10), (0, 1)], unit_norm=False).fit_transform(np.array([[5.0, 0.0]]))
-    array([[ 0., -1.]])
+
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"income": rng.lognormal(8.0, 0.3, 20_000), "town": rng.choice(["A", "B"], 20_000)})
+    >>> encoder = TableEncoder(privacy=PrivacyBudget(0.2, 1e-7)).fit(table)
+    >>> encoder.columns_["town"]
+    ['A', 'B', '(other)']
+    >>> low, high = encoder.columns_["income"]
+    >>> low < 2_000 and 5_000 < high < 9_000
+    True
     """
 
-    def __init__(self, columns: Mapping | Sequence, *, unit_norm: bool = True, sparse_output: bool = False) -> None:
+    unit = "one row of X"
+    # In a pipeline of scikit-learn, what is charged or grouped is so for the encoder, too.
+    __metadata_request__fit = {"ledger": True, "groups": True}
+    # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
+    supplies = MappingProxyType({"max_norm": 1.0})
+    learns = ()
+
+    def __init__(
+        self,
+        columns: Mapping | Sequence | None = None,
+        *,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
+        threshold_delta: float | None = None,
+        quantiles: tuple[float, float] = (0.005, 0.995),
+        unit_norm: bool = True,
+        sparse_output: bool = False,
+    ) -> None:
         self.columns = columns
+        self.privacy = privacy
+        self.threshold_delta = threshold_delta
+        self.quantiles = quantiles
         self.unit_norm = unit_norm
         self.sparse_output = sparse_output
 
-    def fit(self, X, y=None) -> Self:
-        """Compare the declaration with public facts about ``X``. No value is read, nothing is learnt.
+    # -- fit ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None) -> Self:
+        """Compare the declaration with public facts about ``X``; learn the columns that are not declared, in one release.
 
         Parameters
         ----------
-        X : data frame, Arrow table or ndarray of shape (n_records, n_columns)
-            Zero rows are enough.
+        X : data frame, Arrow table or ndarray of shape (n_rows, n_columns)
+            Zero rows are enough where nothing is learnt.
         y : ignored
+        ledger : PrivacyLedger, optional
+            Charged before a value is read, if something is learnt. None is the ledger whose block encloses the call, if any.
+        groups : array, series or list of length n_rows, optional
+            Ids of persons: all rows with one id are then one record. Rows without an id are left out.
 
         Returns
         -------
@@ -99,47 +177,136 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         Raises
         ------
         TypeError, ValueError
-            From public facts only: the declaration, the container, names and number of columns, dtypes.
+            From public facts only: arguments, container, names and dtypes of columns.
+        LedgerError
+            If the rest of the budget is too small. Nothing is charged then.
         """
+        forget_fit(self)
         X = as_table(X)
-        check_columns(self.columns, X)
+        kinds = column_kinds(self.columns, X)
+        learnt_kinds = {key: kind for key, kind in kinds.items() if kind in LEARNT_KINDS}
+        if learnt_kinds:
+            plan = checked_plan(self.privacy, len(learnt_kinds))
+            ledger = ledger_to_charge(ledger, plan.sent_from)
+            delta = checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
+            check_quantiles(self.quantiles)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
+        learnt, statement = {}, None
+        if learnt_kinds:
+            numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
+            persons = Persons(numbers, plan.max_rows_per_group)
+            entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
+            statement = plan, delta, unit, entry
+        self._keep(kinds, {key: learnt.get(key) or self._declared(key) for key in kinds})
+        if statement is not None:
+            self.privacy_ = self._statement(*statement)
         return self
 
+    def _keep(self, kinds: dict, declarations: dict) -> None:
+        self._kinds = kinds
+        self.columns_ = list(declarations.values()) if isinstance(self.columns, list) else declarations
+
+    def _declared(self, key) -> tuple | list:
+        """The declaration of a column; of a boolean one that is not named, both values."""
+        return [False, True] if self.columns is None else self.columns[key]
+
+    def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
+        """What was released and what was declared follows from the settings and the kinds of columns."""
+        learnt = {key: kind for key, kind in self._kinds.items() if kind in LEARNT_KINDS}
+        facts = released_texts(learnt), self.declared_public, counted_cells(plan, delta), entry
+        return report_of_encoder(self, plan, delta, unit, *facts)
+
+    def _learnt(self, X, kinds, plan, delta, ledger, persons, of_persons, unit) -> tuple[dict | None, dict]:
+        """Charge, count, add noise; then declarations are computed from noisy counts alone."""
+        most = min(MOST_CATEGORIES, plan.max_rows_per_group or MOST_CATEGORIES) if of_persons else 1
+        n_categories = sum(kind == "category" for kind in kinds.values())
+        std = plan.noise_std()
+        cut = threshold(delta, std, most * n_categories) if n_categories else math.inf
+
+        def with_noise(totals: np.ndarray) -> np.ndarray:
+            return run.release_once(plan, {"counts": totals})["counts"]
+
+        what = f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
+        with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as run:
+            released = {
+                key: learn_column(
+                    column(X, key), kind, persons, with_noise, std, cut=cut, most=most if of_persons else None,
+                    quantiles=self.quantiles, n_columns=len(kinds),
+                )
+                for key, kind in kinds.items()
+            }  # fmt: skip
+        return run.entry, {key: learnt() for key, learnt in released.items()}
+
+    def learns_columns(self, X) -> bool:
+        """Whether something is to be learnt, a public fact; raises what ``fit`` would raise because of X."""
+        return not set(column_kinds(self.columns, as_table(X)).values()).isdisjoint(LEARNT_KINDS)
+
+    def has_threshold(self, X) -> bool:
+        """Whether categories are to be learnt, a public fact; raises what ``fit`` would raise because of X."""
+        return "category" in column_kinds(self.columns, as_table(X)).values()
+
+    # -- after fit ------------------------------------------------------------------------------------------------
+
     def transform(self, X) -> np.ndarray | sp.csr_array:
-        """Features of each row, from that row alone.
+        """Features of each row, from that row and released values alone.
 
         Parameters
         ----------
-        X : data frame, Arrow table or ndarray of shape (n_records, n_columns)
+        X : data frame, Arrow table or ndarray of shape (n_rows, n_columns)
+            Other columns of a frame than the fitted ones are ignored.
 
         Returns
         -------
-        ndarray or CSR of shape (n_records, n_features), float64
+        ndarray or CSR of shape (n_rows, n_features), float64
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "columns_")
         X = as_table(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        check_columns(self.columns, X)
-        features = features_of(self.columns, X, self.sparse_output)
+        kinds = self._resolved()
+        if not (is_frame(X) and isinstance(self.columns_, dict)):
+            validate_data(self, X, skip_check_array=True, reset=False)
+        keys = columns_of(X, self.columns_)
+        for key, kind in zip(keys, kinds.values(), strict=True):
+            dtype, in_frame = getattr(column(X, key), "dtype", None), is_frame(X)
+            kind.check(dtype, repr(key), f"X[{key!r}]" if in_frame else "X", in_frame)
+        if self.sparse_output:
+            parts = [kind.sparse_features(column(X, key)) for key, kind in zip(keys, kinds.values(), strict=True)]
+            features = sp.hstack(parts, format="csr")
+            features.sort_indices()
+        else:
+            features = np.hstack(
+                [kind.features(column(X, key)) for key, kind in zip(keys, kinds.values(), strict=True)]
+            )
         if self.unit_norm:
-            features *= unit_scale(len(self.columns))
+            features *= _unit_scale(len(kinds))
         return features
+
+    def _resolved(self) -> dict[object, Number | Categories]:
+        """What each column is; before ``fit``, if all of them are declared."""
+        if "columns_" not in vars(self) and not _is_declared(self.columns):
+            check_is_fitted(self, "columns_")
+        columns = vars(self).get("columns_", self.columns)
+        named = columns if isinstance(columns, Mapping) else dict(enumerate(columns))
+        kinds = vars(self).get("_kinds", {})
+        return {
+            key: kind_of_column(declared, repr(key), is_date=kinds.get(key) == "date")
+            for key, declared in named.items()
+        }
 
     @property
     def max_norm(self) -> float:
         """Bound on the L2 norm of every row."""
-        return 1.0 if self.unit_norm else math.sqrt(len(self.columns))
+        return 1.0 if self.unit_norm else math.sqrt(len(self._resolved()))
 
     @property
     def n_features_out(self) -> int:
         """Number of features."""
-        return sum(kind.n_features for kind in declared_kinds(self.columns).values())
+        return sum(kind.n_features for kind in self._resolved().values())
 
     @property
     def declared_public(self) -> tuple[str, ...]:
-        """Bounds and categories, in short strings for a privacy report."""
-        texts, kinds = [], declared_kinds(self.columns)
+        """Declared bounds and categories, in short strings for a privacy report."""
+        learnt = {key for key, kind in vars(self).get("_kinds", {}).items() if kind in LEARNT_KINDS}
+        texts, kinds = [], {key: kind for key, kind in self._resolved().items() if key not in learnt}
         for kind_of_text, what in (
             (Number, "bounds of {} numeric column{}"),
             (Categories, "categories of {} column{}"),
@@ -152,16 +319,18 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         return tuple(texts)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
-        """Names of numeric columns, ``column_category`` for indicators, ``column='category'`` where these would be the same;
-        shape (n_features,)."""
-        pairs = zip(self._names(input_features), declared_kinds(self.columns).values(), strict=True)
-        return np.array(names_of_columns([(name, kind.categories) for name, kind in pairs]), dtype=object)
+        """Names of numeric columns, ``column_missing`` behind them, ``column_category`` for indicators; shape (n_features,).
+
+        Where some would be the same, these read ``column='category'`` and ``column is missing``.
+        """
+        kinds = self._resolved()
+        return np.array(names_of_columns(zip(self._names(input_features), kinds.values(), strict=True)), dtype=object)
 
     def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
         """How coefficients of the features read in units of the columns; public.
 
-        A number's coefficient is per unit of its column. A category's is against the first one of its column; a column of a
-        single category has no other to stand against.
+        A number's coefficient is per unit of its column, or per day; a missing one stands against the middle of the bounds. A
+        category's is against the first one of its column; a column of a single category has no other to stand against.
 
         Returns
         -------
@@ -172,15 +341,15 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         shift : ndarray of shape (n_features,)
             The intercept becomes ``intercept + shift @ coef``.
         """
-        kinds = declared_kinds(self.columns)
-        scale = unit_scale(len(kinds)) if self.unit_norm else 1.0
+        kinds = self._resolved()
+        scale = _unit_scale(len(kinds)) if self.unit_norm else 1.0
         names, precise, rows, shift, start = [], [], [], np.zeros(self.n_features_out), 0
         for name, kind in zip(self._names(), kinds.values(), strict=True):
             if isinstance(kind, Number):
                 slope = 2.0 * scale / (kind.high - kind.low)
-                names.append(name)
-                precise.append(name)
-                rows.append({start: slope})
+                names += [name, f"{name}: missing"][: kind.n_features]
+                precise += [name, f"{name} is missing"][: kind.n_features]
+                rows += [{start: slope}, {start + 1: scale}][: kind.n_features]
                 shift[start] = -0.5 * (kind.low + kind.high) * slope
             elif kind.n_features == 1:
                 names.append(f"{name}: {kind.categories[0]}")
@@ -199,11 +368,12 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         return distinct(names, precise), matrix, shift
 
     def _names(self, input_features: Sequence[str] | None = None) -> list[str]:
-        """Names of the declared columns; columns declared by name are known before ``fit``."""
-        is_by_name = isinstance(self.columns, Mapping)
+        """Names of the columns; those declared by name are known before ``fit``."""
+        columns = vars(self).get("columns_", self.columns)
+        is_by_name = isinstance(columns, Mapping)
         if is_by_name and input_features is None:
-            return [str(name) for name in self.columns]
-        check_is_fitted(self)
+            return [str(name) for name in columns]
+        check_is_fitted(self, "columns_")
         known = getattr(self, "feature_names_in_", None)
         if input_features is not None:
             if known is not None and list(input_features) != list(known):
@@ -212,53 +382,52 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
                 raise ValueError(f"input_features should have length equal to {self.n_features_in_}.")
             known = input_features
         if is_by_name:
-            return [str(name) for name in self.columns]
+            return [str(name) for name in columns]
         return [f"x{i}" for i in range(self.n_features_in_)] if known is None else [str(name) for name in known]
 
+    # -- files ----------------------------------------------------------------------------------------------------
+
     def learnt_to_json(self) -> dict:
-        return names_to_json(self)
+        return {"columns": encode(self.columns_), "kinds": encode(list(self._kinds.values())), **names_to_json(self)}
 
     def restore_fit(self, values: dict) -> None:
-        declared_kinds(self.columns)  # raises for bounds or categories that are none
+        self.columns_, kinds = decode(values["columns"]), decode(values["kinds"])
         restore_names(self, values)
+        named = self.columns_ if isinstance(self.columns_, dict) else dict(enumerate(self.columns_))
+        self._kinds = dict(zip(named, kinds, strict=True))
+        if not all(self._has_form(key, known) for key, known in named.items()):
+            raise ValueError("its columns are not those that an encoder learns")
+        _ = self.declared_public  # raises for bounds or categories that are none
+        learnt = {key: kind for key, kind in self._kinds.items() if kind in LEARNT_KINDS}
+        if learnt:
+            plan = checked_plan(self.privacy, len(learnt))
+            delta = checked_delta(self.threshold_delta, learnt, self.privacy, None)
+            facts = saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
+            self.privacy_ = self._statement(plan, *facts)
+
+    def _has_form(self, key, known) -> bool:
+        """Whether a column's bounds or categories are such as its kind has."""
+        kind = self._kinds[key]
+        if kind == "declared":
+            return repr(known) == repr(self._declared(key))
+        if kind == "category":
+            return isinstance(known, list) and OTHER in known
+        return kind in LEARNT_KINDS and isinstance(known, tuple) and known[2:] in ((), (MISSING,))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        tags.non_deterministic = not _is_declared(self.columns)
         return tags
 
 
-def declared_kinds(columns: Mapping | Sequence) -> dict[object, Number | Categories]:
-    """What is declared, by name or position; raises for what is no declaration."""
-    if isinstance(columns, Mapping) and columns:
-        return {name: kind_of_column(declared, repr(name)) for name, declared in columns.items()}
-    if isinstance(columns, list) and columns:
-        return {place: kind_of_column(declared, str(place)) for place, declared in enumerate(columns)}
-    raise TypeError(
-        "`columns` must map column names to (low, high) or to lists of categories, or be a list with one of these per "
-        f"column, got {columns!r}."
-    )
+def _is_declared(columns: object) -> bool:
+    """Whether all columns are declared."""
+    declarations = columns.values() if isinstance(columns, Mapping) else columns if isinstance(columns, list) else [""]
+    return not any(isinstance(declared, str) for declared in declarations)
 
 
-def check_columns(columns: Mapping | Sequence, X) -> None:
-    """Compare a declaration with the columns of ``X`` and their dtypes; read no value."""
-    kinds, in_frame = declared_kinds(columns), is_frame(X)
-    for key, kind in zip(columns_of(X, columns), kinds.values(), strict=True):
-        dtype = getattr(column(X, key), "dtype", None)
-        kind.check(dtype, repr(key), f"X[{key!r}]" if in_frame else "X", in_frame)
-
-
-def features_of(columns: Mapping | Sequence, X, is_sparse: bool) -> np.ndarray | sp.csr_array:
-    """Features of each row, side by side; those of each column have at most norm 1."""
-    pairs = zip(declared_kinds(columns).values(), columns_of(X, columns), strict=True)
-    if not is_sparse:
-        return np.hstack([kind.features(column(X, key)) for kind, key in pairs])
-    table = sp.hstack([kind.sparse_features(column(X, key)) for kind, key in pairs], format="csr")
-    table.sort_indices()
-    return table
-
-
-def unit_scale(n_columns: int) -> float:
+def _unit_scale(n_columns: int) -> float:
     """1 / √n_columns, rounded down: n_columns entries of this size have norm at most 1, exactly."""
     scale = 1.0 / math.sqrt(n_columns)
     while n_columns * Fraction(scale) ** 2 > 1:

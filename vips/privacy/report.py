@@ -34,7 +34,8 @@ from vips.privacy.units import is_group
 __all__ = ["PrivacyReport", "Release"]
 
 _NOT_COVERED = (
-    "choices made by looking at these records (settings, number of components, which model to keep)",
+    "choices made by looking at these records, as vips.inspect shows them, say (declarations, settings, number of components, "
+    "which model to keep)",
     "scores computed on private records, private folds of a cross-validation included, and choices made from them",
     "predictions for the same people: they are computed from their records",
     "ordinary fits to the same records, without noise",
@@ -276,6 +277,13 @@ class PrivacyReport:
         fit = replace(fit, declared=tuple(fact for fact in fit.declared if fact not in learnt))
         preprocessing = "by what was learnt from the same records, privately; ε counts that release and the fit"
         return replace(self, releases=(*other.releases, fit), preprocessing=preprocessing)
+
+    def behind(self, declared: Sequence[str]) -> PrivacyReport:
+        """The report of this fit to records that were encoded by public declarations alone."""
+        fit = self.releases[-1]
+        fit = replace(fit, declared=(*declared, *fit.declared))
+        preprocessing = "by public declarations alone; nothing was learnt from the records"
+        return replace(self, releases=(*self.releases[:-1], fit), preprocessing=preprocessing)
 
     def to_dict(self) -> dict:
         """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None): all that

@@ -83,8 +83,8 @@ def _check_estimator(estimator: object) -> None:
     if not isinstance(estimator, ConjugateExponentialModel):
         raise TypeError(
             f"`estimator` must be a vips model, got {type(estimator).__name__}. Encode the records first, and search the model "
-            "with the result: TableEncoder learns nothing; an encoder that learns (PrivateTableEncoder, "
-            "PrivateCountVectorizer) has a budget of its own."
+            "with the result: a TableEncoder of declared columns learns nothing; an encoder that learns has a budget of its "
+            "own."
         )
 
 

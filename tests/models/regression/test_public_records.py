@@ -23,7 +23,7 @@ from vips import (
 from vips.exceptions import CheckpointError
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.models.regression import informed, known_steps
-from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+from vips.preprocessing import TableEncoder, make_private_pipeline
 
 N_FEATURES = 4
 SLOPES = np.array([4.0, -4.0, 2.0, 0.0])
@@ -315,7 +315,7 @@ def test_pipelines_encode_public_records():
     y = (frame["age"] + rng.normal(0.0, 10.0, 3000) > 55).to_numpy()
     arguments = {"public_X": frame[:500], "public_y": y[:500]}
     learnt = make_private_pipeline(
-        PrivateTableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(2.0, 1e-6), n_steps=5
+        TableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(2.0, 1e-6), n_steps=5
     )
     learnt.fit(frame[500:], y[500:], **arguments)
     assert learnt[-1].public_records_[0] == 500

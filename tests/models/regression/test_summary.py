@@ -18,7 +18,7 @@ from vips import (
 )
 from vips.models._coefficient_tables import signal_of
 from vips.models.regression.posterior import CoefficientPosterior
-from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline
+from vips.preprocessing import TableEncoder, make_private_pipeline
 
 COLUMNS = {"age": (10, 90), "ward": ["A", "B", "C"], "smoker": [True]}
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=20)
@@ -86,7 +86,7 @@ def test_deviations_of_differences_use_the_covariance():
 def test_a_private_encoder_has_names_and_units_too():
     frame, y = patients(30_000)
     pipeline = make_private_pipeline(
-        PrivateTableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(20.0, 1e-6)
+        TableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(20.0, 1e-6)
     ).fit(frame, y)
     mean = pipeline.summary()["mean"]
     assert mean["age"] == pytest.approx(0.04, abs=0.008)

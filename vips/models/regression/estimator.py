@@ -213,7 +213,7 @@ class PolyaGammaRegression(AugmentedRegression):
         ----------
         level : float
             Of the intervals.
-        features : fitted TableEncoder or PrivateTableEncoder, optional
+        features : fitted TableEncoder, optional
             The encoder of the features: rows are then in units of its columns, per year and not per unit of a scaled feature,
             and categories stand against the first one of their column. A pipeline's ``summary()`` passes its own.
 

@@ -260,7 +260,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         ----------
         level : float
             Of the intervals.
-        features : fitted TableEncoder or PrivateTableEncoder, optional
+        features : fitted TableEncoder, optional
             See :meth:`BayesianLogisticRegression.summary`.
 
         Returns

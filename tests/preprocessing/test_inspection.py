@@ -1,0 +1,81 @@
+"""What the holder of a table sees: counts of cells, compared with a plain reading."""
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import vips
+from vips.preprocessing import TableEncoder
+
+CRP = ["3.5", "<5", " 12 ", None, "1,000", "nan", "7e2", "-1"]
+
+
+def test_every_cell_is_counted_once():
+    table = pd.DataFrame({"crp": CRP, "ward": ["A", "B", "b", "A", None, "", "C", "C"]})
+    crp, ward = vips.inspect(table, {"crp": (0, 500), "ward": ["A", "B"]}).columns
+    assert (crp.n_read, crp.n_missing, crp.n_beyond) == (4, 1, 2)  # 700 and -1 are beyond
+    assert crp.unread == {"<5": 1, "1,000": 1, "nan": 1}
+    assert (ward.n_read, ward.n_missing, ward.unread) == (3, 1, {"b": 1, "": 1, "C": 2})
+    (other,) = vips.inspect(table, {"ward": ["A", "B", "(other)"]}).columns
+    assert (other.n_read, other.unread) == (7, {})
+    assert "4 count as (other): 'C' (2)" in other.says
+
+
+@pytest.mark.parametrize("container", [
+    lambda cells: pd.DataFrame({"x": pd.Series(cells, dtype=object)}),
+    lambda cells: pd.DataFrame({"x": pd.Series([cell and str(cell) for cell in cells], dtype="str")}),
+    lambda cells: pd.DataFrame({"x": pd.Series([np.nan if cell is None else float(cell) for cell in cells])}),
+    lambda cells: pd.DataFrame({"x": pd.Series([None if cell is None else float(cell) for cell in cells], dtype="Float64")}),
+    lambda cells: pd.DataFrame({"x": pd.Categorical(cells)}),
+    lambda cells: pa.table({"x": pa.array([cell and Decimal(str(cell)) for cell in cells], pa.decimal128(10, 2))}),
+    lambda cells: np.array([cells], dtype=object).T,
+    lambda cells: np.ma.masked_array([[0.0 if cell is None else float(cell)] for cell in cells], [[c is None] for c in cells]),
+])  # fmt: skip
+def test_containers_agree_with_a_plain_reading(container):
+    """The same cells, in all dtypes that hold them: what is read, and the features that an encoder makes."""
+    cells = [1.5, None, 2, Decimal("0.25"), 8]
+    table = container(cells)
+    declared = [(0, 4, "(missing)")] if isinstance(table, np.ndarray) else {"x": (0, 4, "(missing)")}
+    (reading,) = vips.inspect(table, declared).columns
+    assert (reading.n_read, reading.n_missing, reading.unread, reading.n_beyond) == (4, 1, {}, 1)
+    plain = [0.0 if cell is None else min(float(cell), 4.0) / 2.0 - 1.0 for cell in cells]
+    expected = np.column_stack([plain, [cell is None for cell in cells]])
+    np.testing.assert_array_equal(TableEncoder(declared, unit_norm=False).fit_transform(table), expected)
+
+
+@pytest.mark.parametrize("days", [
+    pd.to_datetime(pd.Series(["2020-01-01", None, "2020-12-31"])),
+    pd.Series(["2020-01-01", "31.12.2020", "2020-12-31"], dtype="str"),
+    pd.Series([datetime.date(2020, 1, 1), None, datetime.datetime(2020, 12, 31)], dtype=object),
+    pd.Series(pd.arrays.ArrowExtensionArray(pa.array([datetime.date(2020, 1, 1), None, datetime.date(2020, 12, 31)]))),
+], ids=["dates", "text", "objects", "arrow"])  # fmt: skip
+def test_dates_have_bounds_of_dates(days):
+    bounds = {"day": (datetime.date(2020, 1, 1), datetime.date(2020, 12, 31))}
+    encoder = TableEncoder(bounds, unit_norm=False)
+    np.testing.assert_array_equal(encoder.fit_transform(pd.DataFrame({"day": days}))[:, 0], [-1.0, 0.0, 1.0])
+    assert "2020-01-01 to 2020-12-31" in encoder.declared_public[0]
+    assert "a date from 2020-01-01 to 2020-12-31: 2 read" in str(vips.inspect(pd.DataFrame({"day": days}), bounds))
+
+
+def test_without_declarations_it_says_what_to_declare():
+    table = pd.DataFrame({"crp": CRP, "age": range(20, 28), "ward": list("ABABABAB"), "old": [True, False] * 4})
+    page = str(vips.inspect(table))
+    assert page.startswith("Not private: for your eyes.")
+    assert page.endswith("What you declare because of this page is not covered by ε.")
+    for words in ("crp (str), a number", "from 20 to 27: declare (low, high)", "Holds 'A', 'B': declare the list"):
+        assert words in page
+    assert page == str(vips.inspect(pa.Table.from_pandas(table))).replace("int64[pyarrow]", "int64").replace(
+        "bool[pyarrow]", "bool"
+    ).replace("large_string[pyarrow]", "str").replace("string[pyarrow]", "str")
+
+
+def test_a_declaration_that_an_encoder_refuses_is_refused():
+    table = pd.DataFrame({"day": pd.to_datetime(["2020-01-01"])})
+    with pytest.raises(TypeError, match="write two dates"):
+        vips.inspect(table, {"day": (0, 1)})
+    with pytest.raises(ValueError, match="0 columns of that name"):
+        vips.inspect(table, {"days": (0, 1)})

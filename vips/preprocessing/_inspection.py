@@ -1,0 +1,186 @@
+"""What the holder of a table sees before it is declared: how cells are read, and which are not. Not private."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips._printable import listed, printable
+from vips.data._cell_values import as_categories, as_numbers, category_of, each_cell, is_missing, kind_of
+from vips.data._columns import as_table, column, columns_of
+from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
+
+__all__ = ["ColumnReading", "Inspection", "inspect"]
+
+_MOST_EXAMPLES = 5
+_MOST_CATEGORIES = 12  # that are listed as a suggestion
+
+
+@dataclass(frozen=True)
+class ColumnReading:
+    """How the cells of a column are read.
+
+    Attributes
+    ----------
+    name : object
+    dtype : str
+    declared : str
+        What the column is taken as.
+    n_read, n_missing : int
+        Cells that are read, and those that are empty.
+    unread : dict of str to int
+        Cells that are neither, with how often they occur; they count as missing, or as no category.
+    n_beyond : int
+        Numbers beyond the bounds, which become the bound.
+    says : str
+        What to declare, or what to look at.
+    """
+
+    name: object
+    dtype: str
+    declared: str
+    n_read: int
+    n_missing: int
+    unread: dict[str, int]
+    n_beyond: int
+    says: str
+
+    def __str__(self) -> str:
+        parts = [f"{self.n_read:,} read", f"{self.n_missing:,} missing"]
+        if self.n_beyond:
+            parts.append(f"{self.n_beyond:,} beyond the bounds")
+        if self.unread:
+            parts.append(f"{sum(self.unread.values()):,} not read: {_examples(self.unread)}")
+        lines = [
+            f"{self.name} ({self.dtype}), {self.declared}: {'; '.join(parts)}",
+            *([self.says] if self.says else []),
+        ]
+        return "\n    ".join(map(printable, lines))
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Of a table, for its holder alone: see :func:`vips.inspect`."""
+
+    columns: tuple[ColumnReading, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([
+            "Not private: for your eyes.",
+            *map(str, self.columns),
+            "What you declare because of this page is not covered by ε.",
+        ])  # fmt: skip
+
+    __repr__ = __str__
+
+
+def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
+    """How the cells of a table are read by :class:`~vips.preprocessing.TableEncoder`, and which are not.
+
+    It reads all values, adds no noise and charges nothing: for the holder of the data, before a private fit, in which no error
+    may tell that a cell could not be read.
+
+    Parameters
+    ----------
+    X : data frame, Arrow table or ndarray of shape (n_rows, n_columns)
+    columns : mapping or list, optional
+        Declarations, as of ``TableEncoder``. None takes every column by its dtype.
+
+    Returns
+    -------
+    Inspection
+        Print it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a declaration or a dtype that an encoder would refuse, too.
+
+    Examples
+    --------
+    >>> import pandas as pd, vips
+    >>> table = pd.DataFrame({"crp": ["3.5", "<5", "12", None], "ward": ["A", "B", "b", "A"]})
+    >>> print(vips.inspect(table, {"crp": (0, 500), "ward": ["A", "B"]}))
+    Not private: for your eyes.
+    crp (str), a number from 0 to 500: 2 read; 1 missing; 1 not read: '<5' (1)
+    ward (str), one of 2 categories: 3 read; 0 missing; 1 not read: 'b' (1)
+    What you declare because of this page is not covered by ε.
+    """
+    X = as_table(X)
+    named = columns if isinstance(columns, Mapping) else columns and dict(enumerate(columns))
+    keys = columns_of(X, columns) if columns else columns_of(X, [None] * X.shape[1])
+    declared = list(named.values()) if columns else [None] * len(keys)
+    names = list(named) if columns else keys
+    return Inspection(tuple(
+        _reading(name, column(X, key), declaration) for name, key, declaration in zip(names, keys, declared, strict=True)
+    ))  # fmt: skip
+
+
+def _reading(name, values, declared) -> ColumnReading:
+    dtype = getattr(values, "dtype", None)
+    learnt = declared if isinstance(declared, str) else kind_of(dtype) if declared is None else None
+    if learnt == "category" and declared is None and _mostly_numbers(values):
+        learnt = "number"
+    if learnt in ("number", "date"):
+        return _of_numbers(name, values, learnt, None)
+    if learnt is not None or declared is None:
+        return _of_categories(name, values, None)
+    kind = kind_of_column(declared, repr(name))
+    kind.check(dtype, repr(name), f"X[{name!r}]", True)
+    if isinstance(kind, Number):
+        return _of_numbers(name, values, "date" if kind.is_date else "number", kind)
+    return _of_categories(name, values, kind)
+
+
+def _of_numbers(name, values, kind: str, bounds: Number | None) -> ColumnReading:
+    numbers = as_numbers(values, kind)
+    missing, unread = _not_read(values, np.isnan(numbers))
+    seen, what = numbers[~np.isnan(numbers)], "date" if kind == "date" else "number"
+    n_beyond, says, declared = 0, "", f"a {what}, by its cells"
+    if bounds is None and len(seen):
+        between = Number(float(seen.min()), float(seen.max()), kind == "date")
+        says = f"Holds {what}s from {between}: declare (low, high), the possible range and not that of these records."
+    elif bounds is not None:
+        n_beyond = int(np.sum((seen < bounds.low) | (seen > bounds.high)))
+        declared = f"a {what} from {bounds}"
+    return ColumnReading(name, str(getattr(values, "dtype", "")), declared, len(seen), missing, unread, n_beyond, says)
+
+
+def _of_categories(name, values, kind: Categories | None) -> ColumnReading:
+    categories = as_categories(values)
+    dtype = str(getattr(values, "dtype", ""))
+    missing, unread = _not_read(values, np.array([category is None for category in categories], dtype=bool))
+    known = Counter(category for category in categories if category is not None)
+    if kind is None:
+        common = listed([repr(category) for category, _ in known.most_common()], _MOST_CATEGORIES)
+        says = f"Holds {common}: declare the list of all possible ones."
+        return ColumnReading(name, dtype, "a category, by its dtype", known.total(), missing, unread, 0, says)
+    position, has_other = dict.fromkeys(map(category_of, kind.categories)), OTHER in kind.categories
+    others, says = {str(category): count for category, count in known.items() if category not in position}, ""
+    if not has_other:
+        unread |= others
+    elif others:
+        says = f"{sum(others.values()):,} count as {OTHER}: {_examples(others)}"
+    n_read, n_named = len(categories) - missing - sum(unread.values()), len(position.keys() - {OTHER, MISSING})
+    return ColumnReading(name, dtype, f"one of {n_named} categories", n_read, missing, unread, 0, says)
+
+
+def _examples(cells: dict[str, int]) -> str:
+    """The most frequent ones, with their numbers."""
+    common = sorted(cells.items(), key=lambda pair: -pair[1])
+    return listed([f"{cell!r} ({count:,})" for cell, count in common], _MOST_EXAMPLES)
+
+
+def _not_read(values, is_nothing: np.ndarray) -> tuple[int, dict[str, int]]:
+    """How many of the cells without a value are missing, and the others."""
+    cells = each_cell(values)
+    others = Counter(str(cells[i]) for i in np.flatnonzero(is_nothing) if not (is_missing(cells[i]) or cells[i] == ""))
+    return int(is_nothing.sum()) - others.total(), dict(others)
+
+
+def _mostly_numbers(values) -> bool:
+    cells = [cell for cell in each_cell(values) if not is_missing(cell)]
+    return len(cells) > 0 and float(np.mean(~np.isnan(as_numbers(np.array(cells, dtype=object), "number")))) > 0.5
