@@ -285,15 +285,19 @@ def test_predictions_keep_the_cells_as_they_are_written(table, capsys):
     assert new["P(yes)"].astype(float).between(0, 1).all()
 
 
-@pytest.mark.parametrize(("declared", "dtype"), [("1,2", int), ("1,2", float), ("1,2", "Int64"), ("False,True", bool)])
+@pytest.mark.parametrize(
+    ("declared", "dtype"), [("1,2", int), ("1,2", float), ("1,2", "Int64"), ("False,True", bool), (None, bool)]
+)
 def test_categories_that_parquet_holds_as_numbers(table, capsys, declared, dtype):
     rng = np.random.default_rng(2)
     stage = (table["again"] == "yes") ^ (rng.random(N) < 0.3)  # so log odds differ by 1.7 = 2 log(0.7 / 0.3)
     values = (stage if dtype is bool else stage + 1).astype(dtype)
-    table[["patient", "again"]].assign(stage=values, age=table["age"].astype(int)).to_parquet("t.parquet")
-    found = fitted(capsys, "--classes", "no,yes", "--column", f"stage={declared}", data="t.parquet")
-    first, second = declared.split(",")
+    table[["patient", "again"]].assign(stage=values).to_parquet("t.parquet")
+    stated = [] if declared is None else ["--column", f"stage={declared}"]
+    found = fitted(capsys, "--classes", "no,yes", *stated, data="t.parquet")
+    first, second = (declared or "False,True").split(",")
     check_coefficient(found, f"stage: {second} against {first}", 2 * np.log(0.7 / 0.3))
+    assert any("nothing was learnt from the records" in line for line in found)
 
 
 def test_events_of_any_name_and_a_catalogue_with_a_mark(table, capsys):
