@@ -117,7 +117,7 @@ class Reading:
             raise ValueError(
                 "--encoding: lines of UTF-16 and the like cannot be parsed alone. Save the table in UTF-8."
             )
-        head, *lines = file.removeprefix(codecs.BOM_UTF8).split(b"\n")
+        head, *lines = file.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").split(b"\n")
         names = self._names(head)
         if lines and not lines[-1]:  # the file ends with an end of line
             lines.pop()
@@ -146,11 +146,15 @@ class Reading:
         reader = csv.reader(single, delimiter=separator, strict=True)
         for line in lines:
             try:
-                single.text = text = line.decode(encoding).removesuffix("\r")
-                cells = next(reader) if '"' in text else text.split(separator)
+                text = line.decode(encoding)
+                if '"' in text:
+                    single.text = text
+                    cells = next(reader)
+                else:
+                    cells = text.split(separator)
             except Exception:  # a line can be any bytes
                 cells = defective
-            yield cells if n_cells in (None, len(cells)) else defective
+            yield cells if len(cells) == n_cells or n_cells is None else defective
 
 
 class _SingleLine:
