@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from vips.__main__ import main
-from vips._commands.files import read_features, read_table
+from vips._commands.files import as_declared, declarations_of, read_table
 from vips._commands.fit import _sequences
+from vips._commands.reading import Reading
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 pd = pytest.importorskip("pandas")
@@ -26,7 +27,7 @@ def visits(folder):
     table["again"] = np.where(rng.random(n) < 1 / (1 + np.exp(-0.1 * (age - 58))), "yes", "no")
     table.to_csv("visits.csv", index=False)
     line = "fit visits.csv --model logistic --target again --classes no,yes --unit patient"
-    return [*shlex.split(line), *SPENDS]
+    return [*shlex.split(line), "--column", "age=number", "--column", "ward=A,B", *SPENDS]
 
 
 def test_a_table_from_budget_to_predictions(visits, folder, capsys):
@@ -75,7 +76,12 @@ def test_a_target_of_numbers_needs_no_names(visits, folder, capsys, dtype, endin
     command = shlex.split(
         f"fit t.{ending} --model logistic --target again --unit patient --column age=0:110 --delta 1e-6 --epsilon 8"
     )
-    assert main([*command, "--save", "m.vips"] + (["--classes", "0,1"] if ending == "csv" else [])) == 0
+    assert (
+        main(
+            [*command, "--column", "ward=drop", "--save", "m.vips"] + (["--classes", "0,1"] if ending == "csv" else [])
+        )
+        == 0
+    )
     age = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("age"))
     assert float(age[1]) > 0.07
     assert main(["predict", "m.vips", f"t.{ending}", "--out", "new.csv"]) == 0
@@ -107,7 +113,9 @@ def test_pathways(folder, capsys):
     (folder / "catalogue.txt").write_text("\n".join(made.event_names))
     command = ["fit", "events.csv", "--model", "pathways", "--unit", "who", "--event", "what", "--order", "day"]
     assert main([*command, "--catalogue", "catalogue.txt", *SPENDS, "--save", "h.vips"]) == 0
-    assert "physiotherapy (" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "physiotherapy (" in out
+    assert "line breaks in a cell" in out  # a CSV file
     assert main(["predict", "h.vips", "events.csv", "--out", "states.csv"]) == 0
     found = pd.read_csv("states.csv")
     assert len(found) == len(made.day)
@@ -157,6 +165,7 @@ def test_texts_of_persons(folder, capsys):
         out = capsys.readouterr().out
         assert f"Unit: all rows of one {unit}." in out
         assert "harbour" in out
+        assert "line breaks in a cell" not in out
         assert main(["predict", "t.vips", data, "--out", "shares.csv"]) == 0
         found = pd.read_csv("shares.csv")
         assert len(found) == 3_000
@@ -206,7 +215,8 @@ def test_files_that_are_no_data(visits, folder, capsys):
 
 
 def _pathways_of(path, *names):
-    return _sequences(read_table(path, names), *names, ["0", "1"])[0]
+    needs = dict(zip(("unit", "event", "order"), names, strict=True), catalogue=["0", "1"])
+    return _sequences(read_table(path, Reading()), needs, Reading())[0]
 
 
 @pytest.mark.parametrize("name", ["code", "row", "unit"])
@@ -246,7 +256,7 @@ def test_one_column_is_not_two(folder, capsys):
 def test_an_odd_value_changes_no_other_pathway(folder, ending, column, odd):
     if ending == "parquet" and odd is not None:
         pytest.skip("columns of Parquet have types of their own")
-    n = 200_000 if odd == "X9" else 1_000  # pandas would take a long file in chunks
+    n = 200_000 if odd == "X9" else 1_000
     table = pd.DataFrame({"who": np.arange(n) % (n // 20), "day": np.arange(n) // 3, "event": np.arange(n) % 2})
     table["who"] += 2**60
     types = table.convert_dtypes()
@@ -274,7 +284,9 @@ def test_an_odd_value_changes_no_other_row_of_a_declared_column(folder, column, 
         if value is not None:
             table.loc[49, column] = value
         table.to_csv("t.csv", index=False)
-        found.append(read_features("t.csv", declared, ("id", "y")))
+        table = read_table("t.csv", Reading())
+        kinds = declarations_of(table, ["id=category", *declared, "y=category"], Reading())
+        found.append(as_declared(table, kinds, Reading()))
     assert (found[0].dtypes == found[1].dtypes).all()
     assert found[0][:49].equals(found[1][:49])
 
@@ -283,6 +295,6 @@ def test_a_missing_number_changes_no_dtype_of_parquet(folder):
     types = pd.DataFrame({"id": [2**60, 2**60 + 1], "y": [1, 1]}).convert_dtypes()
     types.loc[1] = [pd.NA, pd.NA]
     types.to_parquet("t.parquet")
-    found = read_features("t.parquet", [], ("id", "y"))
+    found = read_table("t.parquet", Reading())
     assert found["id"][0] == 2**60
     assert found["y"].astype(str)[0] == "1"

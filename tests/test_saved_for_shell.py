@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import vips
 from vips import CategoricalHMM, PrivacyPlan
 from vips.__main__ import main
+from vips._commands.reading import Reading
 from vips.persistence.archive import read_archive, write_archive
 
 pd = pytest.importorskip("pandas")
@@ -75,10 +77,13 @@ def test_a_model_that_python_saved_is_refused_in_words(folder, capsys):
     assert "was saved from Python" in capsys.readouterr().err
 
 
+READING = asdict(Reading())
 WRONG = [
     {"model": "pathways"}, {"model": "topics"}, {"model": ["logistic"]}, {"model": None}, {"columns": None}, {"columns": "age"},
     {"columns": [1]}, {"columns": ["nobody"]}, {"classes": ["yes"]}, {"classes": [0, 1]}, {"declared": {}},
-    {"declared": [None]}, {"more": 1},
+    {"declared": [None]}, {"declared": ["a:b"]}, {"declared": []}, {"more": 1}, {"reading": None}, {"reading": {}},
+    {"reading": READING | {"separator": 7}}, {"reading": READING | {"missing": [7]}},
+    {"reading": READING | {"encoding": "none"}}, {"reading": READING | {"decimal": "ab"}}, {"reading": READING | {"more": "a"}},
 ]  # fmt: skip
 
 

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import gzip
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from vips._commands.reading import Reading
+from vips._extras import imported
 from vips._files import refuse_endless
+from vips.data._cell_values import as_numbers, each_cell, is_missing, kind_of
+from vips.data._order import is_text_or_object, sortable
+from vips.data._texts import text_of
 
 __all__ = [
-    "as_columns",
-    "as_labels",
-    "as_numbers",
+    "as_declared",
     "column_of",
-    "read_features",
+    "declarations_of",
+    "in_order",
+    "meaning_of",
+    "named",
+    "places_of",
     "read_table",
     "read_texts",
 ]
 
-_KINDS = ("number", "category", "date")
+_KINDS = ("number", "category", "date", "drop")
 
 
-def read_table(path: str | Path, texts: Iterable[str | None] = ()):
-    """A data frame from a Parquet or CSV file, whose missing values decide no dtype.
-
-    Parameters
-    ----------
-    path : path
-    texts : iterable of str
-        Columns that are read from a CSV file as they are written there. What others are depends on all of their values.
+def read_table(path: str | Path, reading: Reading):
+    """A data frame from a Parquet file, whose types its schema says, or from a CSV file, whose cells are texts.
 
     Raises
     ------
@@ -40,7 +42,7 @@ def read_table(path: str | Path, texts: Iterable[str | None] = ()):
     OSError
         If it cannot be opened.
     """
-    pandas, path = _pandas(), Path(path)
+    pandas, path = imported("pandas", by="A table"), Path(path)
     if not path.name.endswith((".parquet", ".csv", ".csv.gz")):
         raise ValueError(f"A table is a .parquet, .csv or .csv.gz file, not {path.name!r}.")
     if not path.exists():
@@ -49,73 +51,27 @@ def read_table(path: str | Path, texts: Iterable[str | None] = ()):
     try:
         if path.suffix == ".parquet":
             return pandas.read_parquet(path, dtype_backend="pyarrow")
-        # in chunks, the number 5 would be another value than the text "5"
-        return pandas.read_csv(path, dtype={name: str for name in texts if name is not None}, low_memory=False)
+        file = path.read_bytes()
+        file = gzip.decompress(file) if path.suffix == ".gz" else file
     except ImportError:
         raise
     except Exception as error:
         problem, is_of_system = type(error).__name__, isinstance(error, OSError) and error.errno is not None
         if is_of_system:
             raise
+    else:
+        return reading.table(file)
     # outside of `except`, so that the original error, which may quote a record, is not attached
-    raise ValueError(
-        f"{str(path)!r} cannot be read as a table ({problem}). A CSV file is in UTF-8, its first line holds the names of "
-        "columns, and every other line has as many cells."
-    )
+    raise ValueError(f"{str(path)!r} cannot be read as a table ({problem}).")
 
 
-def read_features(path: str | Path, declared: Sequence[str], texts: Iterable[str | None] = ()):
-    """As :func:`read_table`, where every cell of a column that ``declared`` names is read by itself; see :func:`as_columns`."""
-    kinds = {name: what for name, _, what in (declaration.partition("=") for declaration in declared)}
-    named = [name for name, what in kinds.items() if what not in ("date", "drop")]
-    frame = read_table(path, (*named, *texts))
-    for name in named:
-        is_number = (kinds[name] == "number" or ":" in kinds[name]) and name not in texts
-        if is_number and name in frame and frame[name].dtype.kind == "O":
-            frame[name] = as_numbers(frame[name])
-    return frame
-
-
-def as_numbers(cells: Iterable[object]) -> np.ndarray:
-    """Parse each cell as a float; NaN if it is not a number."""
-    return np.fromiter(map(_number, cells), np.float64)
-
-
-def as_labels(cells, labels: Mapping[str, object]):
-    """Labels of the cells of a column, by their names. Each cell is read by itself; 1.0 is 1.
-
-    Parameters
-    ----------
-    cells : series
-    labels : mapping of names to labels
-        Labels are all texts, or all numbers.
-
-    Returns
-    -------
-    series
-        A cell with another name keeps its text, or is NaN where labels are numbers: a defective record.
-    """
-    texts, numbers = cells.astype(str).to_numpy(object), as_numbers(cells)
-    named = any(isinstance(label, str) for label in labels.values())
-    values = texts.copy() if named else np.full(len(texts), np.nan)
-    for name, label in labels.items():
-        values[(texts == name) | (numbers == _number(name))] = label
-    return _pandas().Series(values, index=cells.index, name=cells.name)
-
-
-def _number(cell: object) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return np.nan
-
-
-def read_texts(path: str | Path, text: str | None = None, unit: str | None = None) -> tuple:
+def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit: str | None = None) -> tuple:
     """The .txt files of a folder, in the order of their names, or a column of a table.
 
     Parameters
     ----------
     path : path
+    reading : Reading
     text : str
         Column of texts. A cell that holds none is an empty text.
     unit : str, optional
@@ -133,13 +89,13 @@ def read_texts(path: str | Path, text: str | None = None, unit: str | None = Non
     ValueError
         If there is no such column, folder or file.
     """
-    pandas, path = _pandas(), Path(path)
+    pandas, path = imported("pandas", by="A table"), Path(path)
     if not path.is_dir():
         if text is None:
             raise ValueError(
                 f"{str(path)!r} is not a folder of .txt files. For a table, --text names the column of texts."
             )
-        frame = read_table(path, (text, unit))
+        frame = read_table(path, reading)
         cells, groups = column_of(frame, text, "--text"), column_of(frame, unit, "--unit")
         return [cell if isinstance(cell, str) else "" for cell in cells], groups, frame.drop(columns=[text])
     if unit not in (None, "folder"):
@@ -152,7 +108,7 @@ def read_texts(path: str | Path, text: str | None = None, unit: str | None = Non
         raise ValueError(f"The folder {str(path)!r} has {what if unit is None else 'no folder with a .txt file'}.")
     names = [file.relative_to(path) for file in paths]
     groups = None if unit is None else pandas.Series([name.parts[0] for name in names], name=unit)
-    texts = [file.read_text(encoding="utf-8", errors="replace") for file in paths]
+    texts = [text_of(file.read_bytes(), reading.encoding) for file in paths]
     return texts, groups, pandas.DataFrame({"text": [name.as_posix() for name in names]})
 
 
@@ -168,61 +124,122 @@ def column_of(frame, name: str | None, option: str):
     if name is not None and name not in frame.columns:
         raise ValueError(
             f"{option}: the table has no column {name!r}. The first line of a CSV file holds names of columns, and this one "
-            "is not among them."
+            "is not among them. --separator and --encoding say how they are written."
         )
     return None if name is None else frame[name]
 
 
-def as_columns(frame, declared: Sequence[str]) -> dict:
-    """What each column is, for :class:`~vips.preprocessing.TableEncoder`.
+def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[str, str]:
+    """What each column is, as in ``--column NAME=WHAT``, by its name; those to drop are left out.
 
     Parameters
     ----------
     frame : DataFrame
-        Its dtypes, which are taken as public, say what is not declared: numbers, dates, and categories for all others.
+        Its types, which are public, say what is not declared: numbers, dates, and categories for all others.
     declared : sequence of str
         ``NAME=number``, ``NAME=date``, ``NAME=category``, ``NAME=LOW:HIGH``, ``NAME=A,B,C`` or ``NAME=drop``.
+    reading : Reading
 
     Raises
     ------
     ValueError
-        If a declaration cannot be read, or names no column.
+        If a declaration cannot be read, names no column, or is missing for a column of a CSV file, which has no types.
     """
-    pandas, columns = _pandas(), {}
-    for name in frame.columns:
-        kind, types = frame[name].dtype, pandas.api.types
-        if types.is_datetime64_any_dtype(kind):
-            columns[name] = "date"
-        else:
-            is_number = types.is_numeric_dtype(kind) and not types.is_bool_dtype(kind)
-            columns[name] = "number" if is_number else "category"
-    for declaration in declared:
-        name, equals, what = declaration.partition("=")
-        if not equals or not what or name not in columns:
-            raise ValueError(
-                f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
-                "NAME=drop, with a column of the table, which the first line of a CSV file names."
-            )
-        if what == "drop":
-            del columns[name]
-        else:
-            columns[name] = what if what in _KINDS else _declared(declaration, what)
-    return columns
+    stated = dict(_stated(declaration, frame, reading) for declaration in declared)
+    columns = {name: stated.get(name) or _kind_of_type(frame[name].dtype) for name in frame.columns}
+    unknown = [str(place) for place, what in enumerate(columns.values(), start=1) if what is None]
+    if unknown:  # not by their names: in a file without a line of names these are cells
+        raise ValueError(
+            "A CSV file does not say what its columns are: write --column NAME=WHAT for each but --target and --unit, or "
+            f"NAME=drop. Among these, it is missing for number {', '.join(unknown)} in the order of the first line."
+        )
+    return {name: what for name, what in columns.items() if what != "drop"}
 
 
-def _declared(declaration: str, what: str) -> tuple[float, float] | list[str]:
+def _stated(declaration: str, frame, reading: Reading) -> tuple[str, str]:
+    name, equals, what = declaration.partition("=")
+    if not equals or not what or name not in frame.columns:
+        raise ValueError(
+            f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
+            "NAME=drop, with a column of the table, which the first line of a CSV file names."
+        )
+    if what == "date" and is_text_or_object(frame[name].dtype) and not reading.date_format:
+        raise ValueError(
+            f"--column {declaration!r}: the column holds texts. --date-format says how its dates are written, as in "
+            "--date-format %d.%m.%Y or %Y-%m-%d"
+        )
+    meaning_of(name, what)
+    return name, what
+
+
+def _kind_of_type(dtype) -> str | None:
+    """What a column of this type is if nothing is declared; None for one of CSV, which are objects."""
+    by_type = {"number": "number", "date": "date", "flag": "False,True"}
+    return None if isinstance(dtype, np.dtype) and dtype.kind == "O" else by_type.get(kind_of(dtype), "category")
+
+
+def meaning_of(name: str, what: str) -> str | tuple[float, float] | list[str]:
+    """What ``--column NAME=WHAT`` declares, as :class:`~vips.preprocessing.TableEncoder` takes it."""
     low, colon, high = what.partition(":")
+    if what in _KINDS:
+        return what
     if not colon:
         return what.split(",")
     try:
         return float(low), float(high)
     except ValueError:
-        raise ValueError(f"--column {declaration!r}: the bounds must be numbers, as in age=0:110.") from None
+        raise ValueError(f"--column '{name}={what}': the bounds must be numbers, as in age=0:110.") from None
 
 
-def _pandas():
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError("Tables need pandas: pip install 'vips[tables]'.") from None
-    return pandas
+def as_declared(frame, declared: Mapping[str, str], reading: Reading):
+    """A data frame of the declared columns. Each text is read by itself, as what its column is."""
+    columns = {name: _read(frame[name], meaning_of(name, what), reading) for name, what in declared.items()}
+    return imported("pandas", by="A table").DataFrame(columns, index=frame.index)
+
+
+def _read(cells, meaning: str | tuple | list, reading: Reading):
+    if is_text_or_object(cells.dtype):
+        if meaning == "number" or isinstance(meaning, tuple):
+            return reading.numbers(cells)
+        return reading.dates(cells) if meaning == "date" else cells
+    is_number = kind_of(cells.dtype) in ("number", "flag")
+    return named(cells, meaning, reading) if isinstance(meaning, list) and is_number else cells
+
+
+def places_of(cells, names: Sequence[str], reading: Reading, *, by_number: bool = False) -> np.ndarray:
+    """The place of each cell among names, as a float; NaN if it is none of them. Each cell is read by itself.
+
+    Texts are the names themselves; with ``by_number`` 1.0 is 1, as it always is for cells that are numbers.
+    """
+    place, items, is_text = (
+        {name: float(i) for i, name in enumerate(names)},
+        each_cell(cells),
+        is_text_or_object(cells.dtype),
+    )
+    places = np.fromiter((place.get(_text(item), np.nan) for item in items), np.float64, len(items))
+    if by_number or not is_text:
+        numbers = reading.numbers(items) if is_text else as_numbers(cells, "number")
+        for number, i in zip(reading.numbers(names), place.values(), strict=True):
+            places[np.isnan(places) & (numbers == number)] = i
+    return places
+
+
+def _text(item: object) -> str | None:
+    return item if isinstance(item, str) else None if is_missing(item) else str(item)
+
+
+def named(cells, names: Sequence[str], reading: Reading, *, by_number: bool = False):
+    """The cells as a series of objects: names, where :func:`places_of` finds them, or texts."""
+    texts = np.array([*map(_text, each_cell(cells)), None], dtype=object)[:-1]
+    places = places_of(cells, names, reading, by_number=by_number)
+    for place, name in enumerate(names):
+        texts[places == place] = name
+    return imported("pandas", by="A table").Series(texts, index=cells.index, dtype=object)
+
+
+def in_order(cells, reading: Reading) -> np.ndarray:
+    """Rows by number or date; texts are numbers or ISO dates, or dates of a stated format. What is neither comes last."""
+    if not is_text_or_object(cells.dtype):
+        return np.lexsort(sortable(cells, len(cells))[0].T[::-1])
+    days = as_numbers(reading.dates(cells), "date")
+    return np.lexsort((days,) if reading.date_format else (days, reading.numbers(cells)))

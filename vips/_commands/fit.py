@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from vips._commands.files import (
-    as_columns,
-    as_labels,
-    as_numbers,
+    as_declared,
     column_of,
-    read_features,
+    declarations_of,
+    in_order,
+    meaning_of,
+    named,
+    places_of,
     read_table,
     read_texts,
 )
 from vips._commands.needs import checked_needs
 from vips._commands.outputs import check_outputs, write_table
+from vips._commands.reading import Reading, add_options, stated
 from vips._extras import imported
 from vips._printable import lines_of_table, printable
 from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["add_commands"]
+
+_LINES = "rows of a CSV file with line breaks in a cell: every line is a record of its own"
 
 
 def add_commands(commands) -> None:
@@ -62,6 +69,7 @@ def add_commands(commands) -> None:
     fit.add_argument("--save", metavar="FILE", help="the fitted model")
     fit.add_argument("--report", metavar="FILE", help="the certificate, as HTML")
     fit.add_argument("--purpose", default="", help="what the fit is for: in the ledger, and on the certificate")
+    add_options(fit)
     fit.set_defaults(run=_fit)
 
     predict = commands.add_parser(
@@ -72,6 +80,7 @@ def add_commands(commands) -> None:
     predict.add_argument("model", help="what `fit --save` wrote")
     predict.add_argument("data")
     predict.add_argument("--out", required=True, help="a .csv or .parquet table")
+    add_options(predict)
     predict.set_defaults(run=_predict)
 
 
@@ -81,13 +90,15 @@ def _fit(options: argparse.Namespace) -> None:
     if options.report is not None:
         imported("jinja2", by="--report")
     ledger = None if options.ledger is None else PrivacyLedger.open(options.ledger, purpose=options.purpose)
-    model, lines, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
-        options, ledger
-    )
+    reading = Reading(**stated(options))
+    fitted = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model]
+    model, lines, needs = fitted(options, reading, ledger)
+    if Path(options.data).name.endswith((".csv", ".csv.gz")):
+        _state(model, also_not_covered=(_LINES,))
     if options.save is not None:  # before anything is printed: a reader may have gone, and the fit is paid for
         from vips.saving import save_for_shell
 
-        save_for_shell(model, options.save, needs)
+        save_for_shell(model, options.save, {"model": options.model, "reading": asdict(reading), **needs})
     if options.report is not None:
         model.privacy_.to_html(
             options.report,
@@ -102,59 +113,72 @@ def _fit(options: argparse.Namespace) -> None:
         print("No ledger was given: nothing adds this fit to earlier ones of the same people.")
 
 
-def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+def _state(model, **facts) -> None:
+    """Add facts to the report of a fitted model, or of the model of a pipeline."""
+    fitted = getattr(model, "pipeline_", model)
+    last = fitted[-1] if hasattr(fitted, "steps_") else fitted
+    last.privacy_ = replace(last.privacy_, **facts)
 
+
+def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger | None) -> tuple:
     from vips.models import BayesianLogisticRegression
     from vips.preprocessing import TableEncoder, make_private_pipeline
 
     _need(options, "target")
-    frame = read_features(options.data, options.column, (options.unit, options.target))
-    groups = column_of(frame, options.unit, "--unit")
-    target = column_of(frame, options.target, "--target")
-    if groups is not None:
-        frame = frame.drop(columns=[options.unit])
-    frame = frame.drop(columns=[options.target])
-    if options.classes is None and not (is_numeric_dtype(target.dtype) or is_bool_dtype(target.dtype)):
-        raise ValueError("The target is a column of texts: name its two values, as in --classes no,yes.")
-    classes = (options.classes or "0,1").split(",")
-    if len(set(classes)) != 2:
-        raise ValueError("--classes names the two values of the target, as in --classes no,yes.")
-    in_order = classes if classes == sorted(classes) else (0.0, 1.0)  # models sort labels
-    labels = dict(zip(classes, in_order, strict=True))
-    columns = as_columns(frame, options.column)
-    encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=list(labels.values()))
+    table = read_table(options.data, reading)
+    groups = column_of(table, options.unit, "--unit")
+    target = column_of(table, options.target, "--target")
+    classes = _classes(options.classes, target)
+    others = table.drop(columns=[name for name in (options.unit, options.target) if name is not None])
+    declared = declarations_of(others, options.column, reading)
+    columns = {name: meaning_of(name, what) for name, what in declared.items()}
+    if classes == sorted(classes):  # as models sort labels
+        labels, y = classes, named(target, classes, reading, by_number=True)
+    else:
+        labels, y = [0.0, 1.0], places_of(target, classes, reading, by_number=True)
+    encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=labels)
     pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(options.epsilon, options.delta))
     arguments = {} if groups is None else {"groups": groups}
-    pipeline.fit(frame[list(columns)], as_labels(target, labels), ledger=ledger, **arguments)
-    needs = {"model": "logistic", "columns": list(columns), "classes": classes, "declared": options.column}
+    pipeline.fit(as_declared(others, declared, reading), y, ledger=ledger, **arguments)
+    needs = {"columns": list(declared), "declared": list(declared.values()), "classes": classes}
     return pipeline, lines_of_table(pipeline.summary()), needs
 
 
-def _topics(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
+def _classes(text: str | None, target) -> list[str]:
+    """The two values of the target, by their names."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    if text is None and not (is_numeric_dtype(target.dtype) or is_bool_dtype(target.dtype)):
+        raise ValueError("The target is a column of texts: name its two values, as in --classes no,yes.")
+    classes = (text or "0,1").split(",")
+    if len(set(classes)) != 2:
+        raise ValueError("--classes names the two values of the target, as in --classes no,yes.")
+    return classes
+
+
+def _topics(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger | None) -> tuple:
     from vips.preprocessing import PrivateTopics
 
-    texts, groups, _ = read_texts(options.data, options.text, options.unit)
+    texts, groups, _ = read_texts(options.data, reading, options.text, options.unit)
     topics = PrivateTopics(privacy=PrivacyBudget(options.epsilon, options.delta))
     topics.fit(texts, ledger=ledger, groups=groups)
     lines = [printable(f"topic {k}: {' '.join(words)}") for k, words in enumerate(topics.top_words(10))]
-    return topics, lines, {"model": "topics", "text": options.text, "unit": options.unit}
+    return topics, lines, {"text": options.text, "unit": options.unit}
 
 
-def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
+def _pathways(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger | None) -> tuple:
     import pandas as pd
 
     from vips.models import CategoricalHMM
 
     _need(options, "unit", "event", "order", "catalogue")
-    catalogue = _catalogue(options.catalogue)
-    names = options.unit, options.event, options.order
-    pathways, _ = _sequences(read_table(options.data, names), *names, catalogue)
+    catalogue = _catalogue(options.catalogue, reading)
+    needs = {name: getattr(options, name) for name in ("unit", "event", "order")} | {"catalogue": catalogue}
+    pathways, _ = _sequences(read_table(options.data, reading), needs, reading)
     budget = PrivacyBudget(options.epsilon, options.delta)
     persons = pd.Series(np.arange(len(pathways)), name=options.unit)  # one pathway each: the report says whose
     model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=budget)
     model.fit(pathways, ledger=ledger, groups=persons)
-    needs = {name: getattr(options, name) for name in ("model", "unit", "event", "order")} | {"catalogue": catalogue}
     return model, lines_of_table(model.summary(names=catalogue)), needs
 
 
@@ -163,61 +187,62 @@ def _predict(options: argparse.Namespace) -> None:
 
     check_outputs([options.out], (options.model, options.data))
     model, needs = load_for_shell(options.model)
-    needs = checked_needs(needs, model, options.model)
-    if needs["model"] == "topics":
-        unit = needs["unit"] if Path(options.data).is_dir() else None  # predictions need no ids
-        texts, _, predictions = read_texts(options.data, needs["text"], unit)
-        shares = np.asarray(model.transform(texts))
-        predictions = predictions.assign(**{f"topic {k}": share for k, share in enumerate(shares.T)})
-    elif needs["model"] == "pathways":
-        names = needs["unit"], needs["event"], needs["order"]
-        frame = read_table(options.data, names)
-        pathways, rows = _sequences(frame, *names, needs["catalogue"])
-        predictions = frame.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].copy()
-        predictions["state"] = model.predict(pathways)
-    else:
-        frame = read_features(options.data, needs["declared"])
-        missing = [name for name in needs["columns"] if name not in frame.columns]
-        if missing:
-            raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
-        predictions = frame.copy()
-        predictions[f"P({needs['classes'][1]})"] = model.predict_proba(frame[needs["columns"]])[:, 1]
+    needs, reading = checked_needs(needs, model, options.model)
+    predictions = _PREDICTIONS[needs["model"]](model, options.data, needs, replace(reading, **stated(options)))
     write_table(predictions, options.out)
     print(f"written: {options.out}")
 
 
-def _sequences(frame, unit: str, event: str, order: str, catalogue: list[str]) -> tuple:
+def _predicted_shares(model, path: str, needs: dict, reading: Reading):
+    unit = needs["unit"] if Path(path).is_dir() else None  # predictions need no ids
+    texts, _, table = read_texts(path, reading, needs["text"], unit)
+    return table.assign(**{f"topic {k}": share for k, share in enumerate(np.asarray(model.transform(texts)).T)})
+
+
+def _predicted_states(model, path: str, needs: dict, reading: Reading):
+    table = read_table(path, reading)
+    pathways, rows = _sequences(table, needs, reading)
+    return table.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].assign(state=model.predict(pathways))
+
+
+def _predicted_classes(model, path: str, needs: dict, reading: Reading):
+    table = read_table(path, reading)
+    missing = [name for name in needs["columns"] if name not in table.columns]
+    if missing:
+        raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
+    declared = dict(zip(needs["columns"], needs["declared"], strict=True))
+    probabilities = model.predict_proba(as_declared(table, declared, reading))[:, 1]
+    return table.assign(**{f"P({needs['classes'][1]})": probabilities})
+
+
+_PREDICTIONS = {"logistic": _predicted_classes, "topics": _predicted_shares, "pathways": _predicted_states}
+
+
+def _sequences(table, needs: dict, reading: Reading) -> tuple:
     """Pathways, and the rows of the table in their order."""
     import pandas as pd
 
     from vips.data import Sequences
 
-    for option, name in (("--unit", unit), ("--event", event), ("--order", order)):
-        column_of(frame, name, option)
-    if len({unit, event, order}) < 3:
+    names = [needs[name] for name in ("unit", "event", "order")]
+    unit, event, order = (
+        column_of(table, name, option) for name, option in zip(names, ("--unit", "--event", "--order"), strict=True)
+    )
+    if len(set(names)) < 3:
         raise ValueError("--unit, --event and --order name three different columns.")
-    codes = frame[event].astype(str).map({name: float(i) for i, name in enumerate(catalogue)}).to_numpy(np.float64)
-    rows = _in_order(frame[order])
+    rows = in_order(order, reading)
+    codes = places_of(event, needs["catalogue"], reading)
     # names of our own, whatever those of the table are
-    coded = pd.DataFrame({"unit": frame[unit].array, "code": codes, "row": np.arange(len(frame))}).iloc[rows]
+    coded = pd.DataFrame({"unit": unit.array, "code": codes, "row": np.arange(len(table))}).iloc[rows]
     both = Sequences.from_frame(coded, by="unit", columns=["code", "row"])
     return Sequences(both.values[:, 0], both.offsets), both.values[:, 1].astype(np.int64)
 
 
-def _in_order(when) -> np.ndarray:
-    """Rows by number, date or text. Texts that are numbers are in the order of these, before all others."""
-    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
-
-    from vips.data._order import sortable
-
-    if is_numeric_dtype(when.dtype) or is_datetime64_any_dtype(when.dtype):
-        return np.lexsort(sortable(when, len(when))[0].T[::-1])
-    texts = np.array([str(value) for value in when])
-    return np.lexsort((texts, as_numbers(texts)))
-
-
-def _catalogue(text: str) -> list[str]:
-    names = Path(text).read_text(encoding="utf-8").split("\n") if os.path.isfile(text) else text.split(",")
+def _catalogue(text: str, reading: Reading) -> list[str]:
+    if os.path.isfile(text):
+        names = Path(text).read_bytes().removeprefix(codecs.BOM_UTF8).decode(reading.encoding).split("\n")
+    else:
+        names = text.split(",")
     names = [name.strip() for name in names if name.strip()]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from vips._commands.files import meaning_of
+from vips._commands.reading import Reading
+
 __all__ = ["checked_needs"]
 
 # By kind of model: the method that predicts, and for each setting whether it is a name or a list of names. Texts may lack both.
@@ -13,8 +18,8 @@ _SETTINGS = {
 }
 
 
-def checked_needs(needs: object, model: object, path: str) -> dict:
-    """What a file holds, if it fits to its model.
+def checked_needs(needs: object, model: object, path: str) -> tuple[dict, Reading]:
+    """What a file holds, if it fits to its model; and how the fitted table was written.
 
     Raises
     ------
@@ -28,13 +33,26 @@ def checked_needs(needs: object, model: object, path: str) -> dict:
         )
     kind = needs.get("model") if isinstance(needs, dict) else None
     settings = _SETTINGS.get(kind) if isinstance(kind, str) else None
-    if settings is None or set(needs) != {"model", *settings} or not hasattr(model, _METHODS[kind]):
+    if settings is None or set(needs) != {"model", "reading", *settings} or not hasattr(model, _METHODS[kind]):
         raise ValueError(f"{path} was not written by `fit --save`: it names another kind of model.")
     for name, expected in settings.items():
         value = needs[name]
         is_right = isinstance(value, expected) or (kind == "topics" and value is None)
         if not is_right or (expected is list and not all(isinstance(text, str) for text in value)):
             raise ValueError(f"{path} was not written by `fit --save`: its {name!r} is no name, or no list of names.")
-    if kind == "logistic" and len(needs["classes"]) != 2:
-        raise ValueError(f"{path} was not written by `fit --save`: it does not name two classes.")
-    return needs
+    if kind == "logistic":
+        if len(needs["classes"]) != 2 or len(needs["columns"]) != len(needs["declared"]):
+            raise ValueError(
+                f"{path} was not written by `fit --save`: it does not name two classes, and what columns are."
+            )
+        for name, what in zip(needs["columns"], needs["declared"], strict=True):
+            meaning_of(name, what)
+    return needs, _checked_reading(needs["reading"], path)
+
+
+def _checked_reading(values: object, path: str) -> Reading:
+    if isinstance(values, dict) and set(values) == {field.name for field in fields(Reading)}:
+        texts, words = [value for name, value in values.items() if name != "missing"], values["missing"]
+        if isinstance(words, list | tuple) and all(isinstance(text, str) for text in (*texts, *words)):
+            return Reading(**{**values, "missing": tuple(words)})
+    raise ValueError(f"{path} was not written by `fit --save`: it does not say how the table was written.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,8 +26,13 @@ __all__ = [
     "TextSource",
     "bytes_of",
     "bytes_of_arrow",
+    "check_encoding",
     "documents_array",
+    "text_of",
 ]
+
+_OF_OTHER_THINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 class TextSource(PartitionedSource):
@@ -138,7 +144,10 @@ class DocumentsOfFunction(Partition):
 
 
 class TextFiles(TextSource):
-    """A folder of text files in UTF-8, one document a file. Files are read when their partition is computed.
+    """A folder of text files, one document a file. Files are read when their partition is computed.
+
+    A file that begins with the mark of UTF-8 or UTF-16 is in that encoding. A word with bytes that are none of the encoding is
+    left out.
 
     Memory: the documents of a partition, and about 100 bytes for the name of each file.
 
@@ -149,10 +158,15 @@ class TextFiles(TextSource):
         Pattern of the names of files in the folder; ``"**/*.txt"`` includes those of inner folders.
     partition_size : int
         Files of a partition, in the order of their names.
+    encoding : str
+        Of files without a mark.
     """
 
-    def __init__(self, folder: str | os.PathLike, *, pattern: str = "*.txt", partition_size: int = 1000) -> None:
+    def __init__(
+        self, folder: str | os.PathLike, *, pattern: str = "*.txt", partition_size: int = 1000, encoding: str = "utf-8"
+    ) -> None:
         check_integer("partition_size", partition_size)
+        check_encoding(encoding, "encoding")
         folder, size = Path(os.path.abspath(folder)), int(partition_size)
         if not folder.is_dir():
             raise SourceError(f"{folder} is not a folder.")
@@ -160,10 +174,11 @@ class TextFiles(TextSource):
         if not names:
             raise SourceError(f"{folder} holds no file {pattern}.")
         folder, parts = str(folder), [tuple(names[first : first + size]) for first in range(0, len(names), size)]
-        super().__init__(
-            (FilesOfFolder(f"{folder}, part {i}", folder, part, _stamp(folder, part)) for i, part in enumerate(parts)),
-            map(len, parts),
+        partitions = (
+            FilesOfFolder(f"{folder}, part {i}", folder, part, _stamp(folder, part), encoding)
+            for i, part in enumerate(parts)
         )
+        super().__init__(partitions, map(len, parts))
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,6 +189,7 @@ class FilesOfFolder(Partition):
     folder: str
     names: tuple[str, ...]
     stamp: tuple[int, int] | None
+    encoding: str
 
     def open(self) -> OpenPartition:
         if self.stamp is None or _stamp(self.folder, self.names) != self.stamp:
@@ -181,7 +197,7 @@ class FilesOfFolder(Partition):
         documents = np.empty(len(self.names), object)
         for i, name in enumerate(self.names):
             try:
-                documents[i] = Path(self.folder, name).read_bytes()
+                documents[i] = text_of(Path(self.folder, name).read_bytes(), self.encoding)
             except OSError as error:
                 problem = error.strerror
                 break
@@ -218,6 +234,30 @@ class PackedTexts(Ragged):
 
     def __iter__(self) -> Iterator[bytes]:
         return map(self.__getitem__, range(len(self)))
+
+
+def text_of(document: bytes, encoding: str) -> str:
+    """The text of a file, without words that hold bytes of another encoding: pieces of a name are no words.
+
+    A mark at its beginning says in which encoding a file is. No bytes raise.
+    """
+    for mark, marked in _MARKS.items():
+        if document.startswith(mark):
+            document, encoding = document[len(mark) :], marked
+    text = document.decode(encoding, "replace")
+    return " ".join(word for word in text.split() if "\ufffd" not in word) if "\ufffd" in text else text
+
+
+def check_encoding(encoding: str, name: str) -> None:
+    """Raise ValueError unless ``encoding`` is one of texts, with which no bytes raise or warn."""
+    try:
+        b"a".decode(encoding, "replace")
+        if codecs.lookup(encoding).name in _OF_OTHER_THINGS:
+            raise LookupError
+    except (LookupError, UnicodeError):
+        raise ValueError(
+            f"{name}: there is no encoding {encoding!r} of texts. Write utf-8, latin-1 or cp1252, say."
+        ) from None
 
 
 def bytes_of(document: object) -> bytes:

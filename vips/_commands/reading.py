@@ -1,0 +1,201 @@
+"""How the cells of a table are written, and CSV files: one physical line is one record, and is parsed alone."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import cache, partial
+from itertools import chain
+from typing import Self
+
+import numpy as np
+
+from vips._extras import imported
+from vips.data._cell_values import each_cell
+from vips.data._texts import check_encoding
+
+__all__ = ["Reading", "add_options", "stated"]
+
+_FIRST = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table is written: public, and declared.
+
+    Parameters
+    ----------
+    separator, decimal, thousands : str
+        One character each; no sign of thousands by default.
+    encoding : str
+    date_format : str
+        As for ``strptime``. Empty: ISO 8601.
+    missing : tuple of str
+        Words that mean a missing cell, as the empty one does.
+
+    Raises
+    ------
+    ValueError
+        If the settings contradict each other, or are none.
+
+    Guarantees
+    ----------
+    - What a cell becomes depends on the cell and these settings alone, and in a CSV file on its line. No line and no cell
+      raises or warns, whatever bytes it holds; the line of names may.
+    - A line that cannot be parsed is a record whose cells are all missing.
+    """
+
+    separator: str = ","
+    decimal: str = "."
+    thousands: str = ""
+    encoding: str = "utf-8"
+    date_format: str = ""
+    missing: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.separator) != 1 or self.separator in '"\r\n':
+            raise ValueError("--separator is one character, as in --separator ';', and no quote.")
+        signs = [self.decimal, self.thousands] if self.thousands else [self.decimal]
+        if len(set(signs)) < len(signs) or any(len(sign) != 1 or sign.isalnum() or sign in "+-" for sign in signs):
+            raise ValueError("--decimal and --thousands are two different signs, as in --decimal , --thousands .")
+        check_encoding(self.encoding, "--encoding")
+        if self.date_format and not _is_date_format(self.date_format):
+            raise ValueError("--date-format says how dates with a year are written, as in --date-format %d.%m.%Y")
+
+    # -- cells --------------------------------------------------------------------------------------------------------
+
+    def numbers(self, cells: Iterable[object]) -> np.ndarray:
+        """Parse each text as a finite float; NaN if it is not a number in these signs."""
+        cells = each_cell(cells)
+        return np.fromiter(map(partial(self._number, self._pattern()), cells), np.float64, len(cells))
+
+    def dates(self, cells):
+        """A series of objects with the date of each text, None if it is not written so; ISO texts stay as they are."""
+        if not self.date_format:
+            return cells
+
+        @cache
+        def date(cell: str) -> datetime | None:
+            try:
+                return datetime.strptime(cell, self.date_format)
+            except Exception:  # a cell can be any text
+                return None
+
+        dates = [date(cell) if isinstance(cell, str) else None for cell in each_cell(cells)]
+        return imported("pandas", by="A table").Series(dates, index=cells.index, name=cells.name, dtype=object)
+
+    def _pattern(self) -> re.Pattern:
+        decimal, thousands = re.escape(self.decimal), re.escape(self.thousands)
+        whole = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|[0-9]+" if thousands else "[0-9]+"
+        return re.compile(rf"[+-]?(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+    def _number(self, pattern: re.Pattern, cell: object) -> float:
+        text = cell.strip() if isinstance(cell, str) else ""
+        if not pattern.fullmatch(text):
+            return math.nan
+        number = float(text.replace(self.thousands, "").replace(self.decimal, "."))
+        return number if math.isfinite(number) else math.nan
+
+    # -- lines --------------------------------------------------------------------------------------------------------
+
+    def table(self, file: bytes):
+        """A data frame of objects, texts or None, with a row for each line of a CSV file after that of names.
+
+        Raises
+        ------
+        ValueError
+            For the encoding and the line of names, which are public.
+        """
+        is_wide = "\n".encode(self.encoding) not in (b"\n", codecs.BOM_UTF8 + b"\n")
+        if is_wide or file.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise ValueError(
+                "--encoding: lines of UTF-16 and the like cannot be parsed alone. Save the table in UTF-8."
+            )
+        head, *lines = file.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").split(b"\n")
+        names = self._names(head)
+        if lines and not lines[-1]:  # the file ends with an end of line
+            lines.pop()
+        shape = len(lines), len(names)
+        table = np.fromiter(chain.from_iterable(self._rows(lines, len(names))), object, math.prod(shape)).reshape(shape)
+        for word in ("", *self.missing):
+            table[table == word] = None
+        return imported("pandas", by="A table").DataFrame(table, columns=names, dtype=object)
+
+    def _names(self, line: bytes) -> list[str]:
+        (names,) = self._rows([line], None)
+        if not names:
+            raise ValueError(
+                "The first line, of names, cannot be read: --encoding and --separator say how it is written."
+            )
+        if len(names) == 1 and any(sign in names[0] for sign in ";\t|,"):
+            raise ValueError("The first line holds one name only: --separator says what separates names, as in ';'.")
+        if len(set(names)) < len(names):
+            raise ValueError("The first line names two columns alike: give each another name.")
+        return names
+
+    def _rows(self, lines: Iterable[bytes], n_cells: int | None) -> Iterator[list]:
+        """The cells of each line; as many missing ones if it is not text of the encoding, has others, or an open quote."""
+        encoding, separator, defective = self.encoding, self.separator, [None] * (n_cells or 0)
+        single = _SingleLine()
+        reader = csv.reader(single, delimiter=separator, strict=True)
+        for line in lines:
+            try:
+                text = line.decode(encoding)
+                if '"' in text:
+                    single.text = text
+                    cells = next(reader)
+                else:
+                    cells = text.split(separator)
+            except Exception:  # a line can be any bytes
+                cells = defective
+            yield cells if len(cells) == n_cells or n_cells is None else defective
+
+
+class _SingleLine:
+    """Ends after the line that is next, so that a reader never sees two."""
+
+    text: str | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        text, self.text = self.text, None
+        if text is None:
+            raise StopIteration
+        return text
+
+
+def _is_date_format(text: str) -> bool:
+    try:
+        return datetime.strptime(_FIRST.strftime(text), text).date() == _FIRST.date()
+    except ValueError:
+        return False
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each setting of a :class:`Reading`."""
+    add = parser.add_argument_group("how tables are written").add_argument
+    add("--separator", metavar="SIGN", type=_or_tab, help="of a CSV file, \\t for a tab; default: a comma")
+    add("--decimal", metavar="SIGN", help="in numbers that are text; default: a point")
+    add("--thousands", metavar="SIGN", help="in numbers that are text; default: none")
+    add("--encoding", help="of a CSV file, or of .txt files; default: utf-8")
+    add("--date-format", metavar="FORMAT", help="of dates that are text, as in %%d.%%m.%%Y")
+    add("--missing", metavar="WORD", action="append", help="a cell of a CSV file that means missing; may be repeated")
+
+
+def _or_tab(sign: str) -> str:
+    return "\t" if sign == r"\t" else sign
+
+
+def stated(options: argparse.Namespace) -> dict[str, object]:
+    """The settings of a :class:`Reading` that the command line states."""
+    values = {field.name: getattr(options, field.name) for field in fields(Reading)}
+    values["missing"] = None if values["missing"] is None else tuple(values["missing"])
+    return {name: value for name, value in values.items() if value is not None}
