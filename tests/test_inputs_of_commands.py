@@ -92,3 +92,28 @@ def test_a_long_catalogue_is_no_file_name(folder, capsys):
     command = shlex.split("fit e.csv --model pathways --unit who --event what --order day --epsilon 1 --delta 1e-6")
     assert main([*command, "--catalogue", ",".join(f"event {i}" for i in range(60))]) == 0
     assert "event" in capsys.readouterr().out
+
+
+def test_inspect_counts_every_line_and_cell(folder, capsys):
+    """For the holder's eyes: what a private fit must not say. The numbers are those of a reading by hand."""
+    (folder / "t.csv").write_text('age;crp;ward;left\n30;1,5;A;x\n40;<5;b;\n;2,25;A;\n50;"3,0;B;\n60;1\n70;12,0;B;\n')
+    options = [
+        str(folder / "t.csv"),
+        "--separator",
+        ";",
+        "--decimal",
+        ",",
+        "--column",
+        "age=0:65",
+        "--column",
+        "left=drop",
+    ]
+    assert main(["inspect", *options, "--column", "ward=A,B"]) == 0
+    page = capsys.readouterr().out.splitlines()
+    assert page[0].startswith("2 lines hold no cell")
+    assert page[1] == "Not private: for your eyes."
+    assert page[2].startswith("age (object), a number from 0 to 65: 3 read; 3 missing; 1 beyond the bounds")
+    assert page[3].startswith("crp (object), a number, by its cells: 3 read; 2 missing; 1 not read: '<5' (1)")
+    assert "Holds numbers from 1.5 to 12" in page[4]
+    assert page[5].startswith("ward (object), one of 2 categories: 3 read; 2 missing; 1 not read: 'b' (1)")
+    assert page[6:] == ["What you declare because of this page is not covered by ε."]

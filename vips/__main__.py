@@ -8,6 +8,7 @@ import warnings
 
 from vips._commands.certificate import add_certificate
 from vips._commands.fit import add_commands
+from vips._commands.inspect import add_inspect
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.admitted import Run
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     add_commands(commands)
+    add_inspect(commands)
     add_certificate(commands)
     plan = commands.add_parser(
         "plan",

@@ -160,6 +160,16 @@ def test_text_has_no_order_without_a_format(dtype, cells):
         Sequences.from_frame(frame, by="who", order="when", columns="code")
 
 
+@pytest.mark.parametrize(
+    "odd", ["2020-01-01 +0500", "1066-10-14 00:00:00.000000001 +0000", "today +0000", "x", None, "9999-12-31 +0000"]
+)
+def test_one_date_does_not_change_the_order_of_others(odd):
+    when = ["1500-01-02 +0000", "1500-01-01 +0000", "2020-06-01 +0200", "2020-05-31 +0000"]
+    frame = pd.DataFrame({"who": [1, 1, 2, 2, 3], "when": pd.Series([*when, odd], dtype=object), "code": range(5)})
+    found = Sequences.from_frame(frame, by="who", order="when", columns="code", date_format="%Y-%m-%d %z")
+    assert sorted(steps.tolist() for steps in found)[:2] == [[[1.0], [0.0]], [[3.0], [2.0]]]
+
+
 @pytest.mark.parametrize("dtype", ["str", object])
 def test_text_of_dates_is_read_by_a_format(dtype):
     when = pd.Series(["28.01.2020", "05.02.2020", "2020-01-01", None, "01.01.2020", "31.02.2020"], dtype=dtype)

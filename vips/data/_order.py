@@ -6,10 +6,13 @@ number is two doubles that hold either exactly, and files whose columns differ i
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import datetime
 from decimal import Decimal
 
 import numpy as np
 
+from vips.data._cell_values import day_of, each_cell
 from vips.data._groups import arrow_values
 from vips.data._tables import is_nullable_number
 
@@ -48,13 +51,20 @@ def is_text_or_object(dtype) -> bool:
 
 
 def dates_of(values, date_format: str) -> np.ndarray:
-    """Dates of a series of text, one by one: what is not written like that is missing."""
-    import pandas as pd
+    """Days since 1970 of a series of text, cell by cell; NaN for what is not written like that.
 
+    Reading all of them at once, a cell with a time zone or nanoseconds of its own would change what others become.
+    """
     if not is_text_or_object(values.dtype):
         raise TypeError(f"`date_format` is for a column of text, got dtype {values.dtype}: leave it out.")
-    texts = pd.Series([value if isinstance(value, str) else None for value in values], dtype=object)
-    return pd.to_datetime(texts, format=date_format, errors="coerce").to_numpy()
+    return np.fromiter((_date(value, date_format) for value in each_cell(values)), np.float64, len(values))
+
+
+def _date(value: object, date_format: str) -> float:
+    with suppress(Exception):
+        if isinstance(value, str):
+            return day_of(datetime.strptime(value, date_format))
+    return np.nan
 
 
 def _keys(values: object) -> tuple[np.ndarray, str | None]:
