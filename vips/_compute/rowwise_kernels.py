@@ -5,14 +5,15 @@ Every entry of the result takes the same operations in the same order, each roun
 
 from __future__ import annotations
 
-# numba looks for changes in this file only, and not in what it inlines of lanes.py: version 788cabae
 import numba
 
+# numba looks for changes in this file only, and not in what it inlines of lanes.py: version 788cabae
+from vips._compute.compiled import compiled
 from vips._compute.lanes import load, multiply_add_once, spread, store, zeros
 
 TILE = 4
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 
 
 @numba.njit(nogil=True, error_model="numpy", inline="always")

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Self
 
-import numba
 import numpy as np
 
+from vips._compute.compiled import compiled
 from vips._compute.threads import run_ranges
 
 __all__ = ["Ragged", "divides", "gathered", "offsets_of", "places", "range_of_rows", "some_rows"]
@@ -167,7 +167,7 @@ def gathered(storage: np.ndarray, begins: np.ndarray, offsets: np.ndarray) -> np
     return copies
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _copy_rows(source, begins, offsets, first, last, target):
     for i in range(first, last):
         row = target[offsets[i] : offsets[i + 1]]

@@ -6,10 +6,10 @@ same length; lanes whose sequence has ended are computed on, and left out.
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
-import numba
 import numpy as np
 
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
+from vips._compute.compiled import compiled
 from vips._compute.lanes import WIDTH, divide, load, multiply_add_once, spread, store, zeros
 from vips._compute.threads import run_ranges
 
@@ -19,7 +19,7 @@ _TINY = {np.float64: 1e-290, np.float32: 1e-36}  # of a probability given the st
 _LEAST_SINGLE = 1e-18  # the product of two of them is a number in single precision
 _LEAST_STEPS = 2_000  # below it, one thread
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 
 
 def inferred(

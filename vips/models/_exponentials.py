@@ -12,10 +12,11 @@ M(u)      ``mills``                Mills' ratio (1 - Φ(u))/φ(u)
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.special import erfcx
+
+from vips._compute.compiled import compiled
 
 __all__ = ["MEANS", "WORDS_AT_A_TIME", "components", "fill_means", "fitted_shares", "some_cells", "totals_and_noise"]
 
@@ -26,9 +27,9 @@ _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word
 _MIDDLE, _NEAR, _DEGREE = 5.0, 1.25, 14  # of the approximation of Mills' ratio
 _TERMS = 256  # of a sum in single precision
 
-_SETTINGS = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract", "reassoc"}}
-_jit = numba.njit(**_SETTINGS)
-_inline = numba.njit(**_SETTINGS, inline="always")  # see models/topics/digamma.py
+_SETTINGS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc"}}
+_jit = compiled(**_SETTINGS)
+_inline = compiled(**_SETTINGS, inline="always")  # see models/topics/digamma.py
 
 
 def _polynomials() -> tuple[np.ndarray, np.ndarray]:

@@ -14,10 +14,10 @@ Records are handled in tiles of ``TILE``, column by column, so that one instruct
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
-import numba
 import numpy as np
 
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
+from vips._compute.compiled import compiled
 from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, total, zeros
 
 __all__ = ["NOTHING", "TILE", "add_moments", "images", "responsibilities", "squares_of"]
@@ -28,7 +28,7 @@ TILE = 4 * _PIECE
 NOTHING = 1e-10  # smaller responsibilities are 0
 _FAR = -40.0  # logarithm of what is certainly nothing
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 
 
 @_jit

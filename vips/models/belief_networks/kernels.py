@@ -5,9 +5,11 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from vips._compute.compiled import compiled
+
 __all__ = ["add_rounded_outer", "packed_times", "residuals", "sweep", "unpack"]
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 
 
 @numba.njit(inline="always", error_model="numpy")

@@ -11,8 +11,9 @@ m0 (K,), P0 (K, K)   first state: N(m0, P0)
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from vips._compute.compiled import compiled
 
 __all__ = [
     "filter_forward",
@@ -24,7 +25,7 @@ __all__ = [
     "smooth_backward",
 ]
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 _LOG_TWO_PI = float(np.log(2.0 * np.pi))
 
 

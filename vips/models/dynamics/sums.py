@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from vips._compute.compiled import compiled
 
 __all__ = ["add_covariances", "add_lagged", "add_regimes", "add_states"]
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 
 
 @_jit

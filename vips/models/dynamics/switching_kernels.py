@@ -10,14 +10,14 @@ Regimes govern the moves from the second step on. Shares begin at those of the c
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from vips._compute.compiled import compiled
 from vips.models.dynamics.kernels import multiply, multiply_back
 
 __all__ = ["infer"]
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 _LOG_TWO_PI = float(np.log(2.0 * np.pi))
 
 

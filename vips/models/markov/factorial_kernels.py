@@ -5,12 +5,13 @@ The indicators of M chains with K states each form one vector s of M K numbers: 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from vips._compute.compiled import compiled
 
 __all__ = ["add_sums", "fill_evidence", "fill_expected_log", "fill_steps"]
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 
 
 @_jit

@@ -6,8 +6,9 @@ at step t in state k, and is 1 for a missing step.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from vips._compute.compiled import compiled
 
 __all__ = [
     "add_by_symbol",
@@ -25,7 +26,7 @@ __all__ = [
     "neighbours",
 ]
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 
 
 @_jit

@@ -5,12 +5,13 @@ A row's results are a function of that row alone, to the last bit. BLAS does not
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from vips._compute.compiled import compiled
 
 __all__ = ["add_outer", "copy_rows", "count_stored", "fill_rows", "finish_rows", "quadratic_forms", "row_sums"]
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_jit = compiled(nogil=True, error_model="numpy")
 
 
 @_jit

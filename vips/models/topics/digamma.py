@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from vips._compute.compiled import compiled
 
 # Products may be fused and sums reordered; NaN and inf keep their meaning, because bad records rely on it.
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -12,8 +13,8 @@ _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 # whether a private fit raises must not depend on a record.
 # A kernel calls only what is inlined into it: calls to another compiled function are optimised in one way when both are
 # compiled and in another when one comes from the cache on disk, and sums are then reordered differently.
-jit = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH, error_model="numpy")
-inline = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH, error_model="numpy", inline="always")
+jit = compiled(nogil=True, fastmath=_FASTMATH, error_model="numpy")
+inline = compiled(nogil=True, fastmath=_FASTMATH, error_model="numpy", inline="always")
 
 
 @inline

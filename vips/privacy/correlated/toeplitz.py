@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numba
 import numpy as np
 from scipy.optimize import minimize
 from scipy.signal import lfilter
 from scipy.special import expit, softmax
 
+from vips._compute.compiled import compiled
 from vips.privacy.correlated.strategy import Strategy, sensitivity_of_toeplitz
 
 __all__ = ["BufferedToeplitz", "SquareRoot", "fitted_toeplitz"]
@@ -102,7 +102,7 @@ class BufferedToeplitz(Strategy):
         return np.sqrt(np.cumsum(np.square(inverse)))
 
 
-@numba.njit(cache=True)
+@compiled()
 def _inverse(n, theta, omega):
     """Coefficients of C⁻¹: what the mechanism makes of one unit draw."""
     coefficients, buffers = np.empty(n), np.zeros(len(theta))

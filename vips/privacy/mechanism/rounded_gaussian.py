@@ -42,9 +42,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 
-import numba
 import numpy as np
 from randomgen import AESCounter
+
+from vips._compute.compiled import compiled
 
 __all__ = ["Uniform", "rounded_gaussian"]
 
@@ -135,7 +136,7 @@ def _one_round(n_attempts: int, exponent: int, bits: AESCounter) -> tuple[np.nda
 # The fast path ---------------------------------------------------------------------------------------------------------
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _attempts(words, exponent, margin, thresholds, values, states):
     """Attempts on the rows of ``words``, shape (n, 3), uint64; fills the last two arguments.
 
