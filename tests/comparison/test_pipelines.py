@@ -108,6 +108,14 @@ def test_pipelines_whose_steps_may_learn_are_refused():
     model = BayesianLogisticRegression(privacy=PLAN, max_norm=1.0)
     with pytest.raises(TypeError, match="does not say what StandardScaler learnt"):
         compare(*(make_pipeline(StandardScaler(), clone(model)).fit(X, y) for _ in range(2)))
+    frame, plan = pd.DataFrame(X, columns=["a", "b"]), PrivacyPlan(noise_multiplier=9.0, sampling="full", n_steps=1)
+    for columns, learns in (({"a": (-3, 3), "b": (-3, 3)}, False), ({"a": (-3, 3), "b": "number"}, True)):
+        fits = [make_pipeline(TableEncoder(columns, privacy=plan), clone(model)).fit(frame, y) for _ in range(2)]
+        if learns:  # a release of its own, which the model's statement does not count
+            with pytest.raises(TypeError, match="does not say what TableEncoder learnt"):
+                compare(*fits)
+        else:
+            compare(*fits)
 
 
 def test_topics_of_texts_with_the_same_words_are_compared():

@@ -28,14 +28,19 @@ def opened(fitted):
     """
     fitted = getattr(fitted, "pipeline_", fitted)
     if isinstance(fitted, Pipeline) and not isinstance(fitted, PrivatePipeline):
-        others = [type(step).__name__ for step in _steps(fitted) if not isinstance(step, TableEncoder)]
+        others = [type(step).__name__ for step in _steps(fitted) if not _is_declared(step)]
         if others:
             raise TypeError(
                 f"A pipeline of scikit-learn does not say what {', '.join(others)} learnt from the records. Compare pipelines "
-                "whose steps before the model are a TableEncoder, private pipelines, or the models themselves with rows that "
-                "are transformed."
+                "whose steps before the model are a TableEncoder of declared columns, private pipelines, or the models "
+                "themselves with rows that are transformed."
             )
     return fitted
+
+
+def _is_declared(step) -> bool:
+    """Whether this is an encoder that learnt nothing."""
+    return isinstance(step, TableEncoder) and not hasattr(step, "privacy_")
 
 
 def common_steps(private, baseline) -> Pipeline | None:
