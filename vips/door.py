@@ -15,7 +15,7 @@ from vips.data import DataSource, InMemoryData, SequenceSource, as_source, check
 from vips.data._checks import refuse_dates
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
 from vips.data._labels import one_for_each_row
-from vips.data._tables import from_arrow
+from vips.data._tables import from_arrow, without_mask
 from vips.data._texts import TextSource
 
 __all__ = ["check_persons", "persons_of", "rows_of", "table_of", "validated"]
@@ -85,7 +85,7 @@ def validated(model: Contract, X, *y, **settings):
             f"After the fit {type(model).__name__} takes records in memory, got {type(X).__name__}. Take a partition at a "
             "time: [model.transform(partition.open().X) for partition in source.partitions], say."
         )
-    X, *y = map(from_arrow, (X, *y))
+    X, *y = (without_mask(from_arrow(values)) for values in (X, *y))
     refuse_dates(X)
     return validate_data(model, whole_csr(X), *y, accept_sparse="csr", dtype=_NUMBERS, **settings)
 

@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 
@@ -714,3 +715,18 @@ def test_a_clip_that_may_bind_for_persons_is_warned_of():
     assert "any number of rows" in warned(clip_norm=largest)[0]
     assert f"clip_norm=r * {largest:.3g}" in warned(clip_norm=largest, max_rows_per_group=4)[0]
     assert not warned(clip_norm=4 * largest, max_rows_per_group=4)
+
+
+def test_masks_of_tables_and_labels_hide_what_they_hold():
+    """As NaN does, in fits of both kinds; an ordinary one refuses it."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), rng.integers(0, 2, 300).astype(float)
+    hidden = rng.random(X.shape) < 0.1
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3, reproducible_noise=True)
+    masked, missing = np.ma.masked_array(np.where(hidden, 1e6, X), hidden), np.where(hidden, np.nan, X)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=3.0, random_state=0)
+    np.testing.assert_array_equal(clone(model).fit(masked, y).coef_, clone(model).fit(missing, y).coef_)
+    unknown = np.ma.masked_array(y, rng.random(300) < 0.1)
+    np.testing.assert_array_equal(clone(model).fit(X, unknown).coef_, clone(model).fit(X, unknown.filled(np.nan)).coef_)
+    with pytest.raises(ValueError, match="NaN"):
+        BayesianLogisticRegression(max_norm=3.0).fit(masked, y)

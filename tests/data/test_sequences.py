@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -193,3 +194,18 @@ def test_masks_hide_steps_below_each_other():
     for found in (Sequences(X, np.array([0, 3])), Sequences.from_lengths(X, [3])):
         np.testing.assert_array_equal(found.values[:, 0], [1.0, np.nan, 3.0])
     assert GaussianHMM(1, means_prior=[0.0], beta_prior=1e-9).fit(X, [3]).means_[0, 0] == pytest.approx(2.0)
+
+
+def test_no_cell_warns():
+    """A warning would tell of a record."""
+    odd = [
+        list(np.ma.array([0, 1, 1], mask=[0, 1, 0])),
+        np.ma.array([np.longdouble("1e4000")], mask=[True]),
+        ["1e400", "nan"],
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = Sequences.from_list([*odd, [2.0]], 1)
+    np.testing.assert_array_equal(found.values[:, 0], [0, np.nan, 1, np.nan, np.nan, np.nan, 2])
+    hidden = np.ma.masked_array(np.array(["x", 1.0, 2.0], dtype=object), [True, False, False])
+    assert GaussianHMM(1).fit([hidden, [3.0]]).means_[0, 0] == pytest.approx(2.0)

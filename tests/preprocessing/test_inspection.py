@@ -79,3 +79,21 @@ def test_a_declaration_that_an_encoder_refuses_is_refused():
         vips.inspect(table, {"day": (0, 1)})
     with pytest.raises(ValueError, match="0 columns of that name"):
         vips.inspect(table, {"days": (0, 1)})
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [np.array([1, 2]), pd.Series([1, 2]), 10**5000, object(), [None]],
+    ids=["array", "series", "whole", "object", "list"],
+)
+def test_any_cell_can_be_shown(cell):
+    cells = np.empty(2, dtype=object)
+    cells[:] = [1.5, cell]
+    (reading,) = vips.inspect(pd.DataFrame({"x": cells}), {"x": (0, 4)}).columns
+    assert (reading.n_read, sum(reading.unread.values())) == (1, 1)
+    assert len(str(reading)) < 200
+
+
+def test_a_word_that_is_no_kind_is_refused():
+    with pytest.raises(TypeError, match="'nubmer'"):
+        vips.inspect(pd.DataFrame({"x": [1.0]}), {"x": "nubmer"})

@@ -341,3 +341,29 @@ def test_the_certificate_counts_the_encoder_too(tmp_path):
         assert f"ε = {report.epsilon():.4g}" in page
         # a threshold of categories has a δ of its own: only without one is all of it a single Gaussian mechanism
         assert ("-Gaussian differential privacy" in page) == (kinds is not None)
+
+
+def test_a_fit_that_goes_on_has_the_declarations_with_which_it_began(tmp_path):
+    """Else its first steps would be those of other features, which nobody would know."""
+    X, y = table(300)
+    X, place = X[["income", "town"]], tmp_path / "fit.vips"
+
+    def fit(high):
+        encoder = TableEncoder({"income": (0, high), "town": ["A", "B"]})
+        return make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(2.0, 1e-4)).fit(
+            X, y, checkpoint=place
+        )
+
+    fit(10_000)
+    fit(10_000)
+    with pytest.raises(CheckpointError, match="other settings"):
+        fit(500)
+
+
+def test_what_cannot_work_is_refused_before_the_encoder_is_charged(tmp_path):
+    X, y = table(300)
+    ledger = PrivacyLedger(tmp_path / "ledger", 4.0, 1e-4, "visits")
+    for arguments in ({"executor": "bogus"}, {"public_X": X.drop(columns="town"), "public_y": y}):
+        with pytest.raises((TypeError, ValueError)):
+            pipeline().fit(X, y, ledger=ledger, **arguments)
+    assert not ledger.runs()

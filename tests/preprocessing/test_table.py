@@ -293,3 +293,40 @@ def test_matrices_are_read_as_plain_arrays_and_masks_hide_cells():
             np.testing.assert_array_equal(TableEncoder(columns).fit_transform(container), expected)
             alone = TableEncoder(columns).fit(container[:0]).transform(container[:1])
             np.testing.assert_array_equal(alone, expected[:1])
+
+
+def test_a_long_text_is_read_in_time_that_grows_with_its_length():
+    """A pattern that tries every way to divide the digits would take hours."""
+    cells = np.array([["1" * 300_000 + "x"], ["1" * 300_000], ["3"]], dtype=object)
+    np.testing.assert_array_equal(TableEncoder([(0, 4)], unit_norm=False).fit_transform(cells), [[0.0], [0.0], [0.5]])
+
+
+@pytest.mark.parametrize("cells", [
+    pd.Categorical([1, 2]), pd.Categorical(pd.to_datetime(["2020-01-01"] * 2)), pd.cut([1, 5], 2),
+])  # fmt: skip
+def test_what_a_categorical_holds_decides_whether_it_is_read(cells):
+    with pytest.raises(TypeError, match=r"dtype|holds numbers"):
+        TableEncoder({"a": ["x", "y"]}).fit(pd.DataFrame({"a": cells}))
+
+
+def test_numbers_of_all_kinds_are_equal_categories():
+    cells = np.array(
+        [[Decimal(1)], [Decimal("2.0")], [1.0], [True], [np.int8(2)], ["1"], [Decimal("sNaN")]], dtype=object
+    )
+    found = TableEncoder([[1, 2]], unit_norm=False).fit_transform(cells)
+    np.testing.assert_array_equal(found, [[1, 0], [0, 1], [1, 0], [1, 0], [0, 1], [0, 0], [0, 0]])
+
+
+def test_masks_hide_dates():
+    days = np.ma.masked_array(np.array([["2020-01-01"], ["1999-01-01"]], dtype="M8[ns]"), [[False], [True]])
+    bounds = datetime.date(2020, 1, 1), datetime.date(2021, 1, 1), "(missing)"
+    np.testing.assert_array_equal(TableEncoder([bounds], unit_norm=False).fit_transform(days), [[-1, 0], [0, 1]])
+    with pytest.raises(TypeError, match="write two dates"):
+        TableEncoder([(0, 1)]).fit(days)
+
+
+def test_the_largest_norm_is_one_in_exact_arithmetic():
+    for k in range(1, 40):
+        encoder = TableEncoder([(0, 1)] * k, unit_norm=False)
+        row = encoder.fit_transform(np.ones((1, k)))[0]
+        assert sum(Fraction(value) ** 2 for value in row) <= Fraction(encoder.max_norm) ** 2

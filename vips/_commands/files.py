@@ -97,7 +97,7 @@ def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit
             )
         frame = read_table(path, reading)
         cells, groups = column_of(frame, text, "--text"), column_of(frame, unit, "--unit")
-        return [cell if isinstance(cell, str) else "" for cell in cells], groups, frame.drop(columns=[text])
+        return [cell if isinstance(cell, str) else "" for cell in each_cell(cells)], groups, frame.drop(columns=[text])
     if unit not in (None, "folder"):
         raise ValueError(
             "A folder has no columns: write --unit folder, and keep the texts of each person in a folder of their own."

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 
-import numpy as np
-
-from vips._commands.files import declarations_of, meaning_of, read_table
+from vips._commands.files import as_declared, declarations_of, meaning_of, read_table
 from vips._commands.reading import Reading, add_options, stated
+from vips._extras import imported
+from vips.data._cell_values import each_cell, is_missing
 from vips.data._order import is_text_or_object
 
 __all__ = ["add_inspect"]
@@ -51,16 +52,31 @@ def _inspect(options: argparse.Namespace) -> None:
     print(Inspection(tuple(columns)))
 
 
+@dataclass(frozen=True)
+class _Unread:
+    """A text that is not what its column holds."""
+
+    text: object
+
+    def __str__(self) -> str:
+        return str(self.text)
+
+
 def _cells(column, reading: Reading, what: str | None = None):
-    """A table of one column, with numbers and dates in place of texts that are read as such."""
+    """A table of one column, as ``fit`` reads it, with the texts that cannot be read."""
     (name,) = column.columns
-    cells = column[name]
+    cells, meaning = column[name], None if what is None else meaning_of(name, what)
     if not is_text_or_object(cells.dtype):
+        return column if what is None else as_declared(column, {name: what}, reading)
+    if isinstance(meaning, list) or meaning == "category":
         return column
-    meaning = None if what is None else meaning_of(name, what)
-    if what is None or meaning == "number" or isinstance(meaning, tuple):
-        read = reading.numbers(cells).astype(object)
-        read = np.where(np.isnan(read.astype(float)), cells, read)
-        is_number = meaning is not None or sum(isinstance(cell, float) for cell in read) > 0.5 * cells.notna().sum()
-        return column.assign(**{name: read}) if is_number else column
-    return column.assign(**{name: reading.dates(cells).where(cells.notna())}) if meaning == "date" else column
+    texts = each_cell(cells)
+    read = each_cell(reading.dates(cells)) if meaning == "date" else reading.numbers(cells)
+    read = [
+        text if is_missing(text) else _Unread(text) if is_missing(cell) else cell
+        for cell, text in zip(read, texts, strict=True)
+    ]
+    n_read = sum(not isinstance(cell, _Unread) and not is_missing(cell) for cell in read)
+    if what is None and n_read <= 0.5 * sum(not is_missing(text) for text in texts):
+        return column
+    return column.assign(**{name: imported("pandas", by="A table").Series(read, index=column.index, dtype=object)})

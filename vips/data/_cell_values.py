@@ -41,13 +41,15 @@ _KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date"}
 # Dtypes of pandas and Arrow whose cells are texts or objects; those of "null" are all missing.
 _OF_CELLS = ("str", "string", "large_string", "string_view", "category", "dictionary", "null")
 _LARGEST = 2**64
-_TEXT_OF_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+_TEXT_OF_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def kind_of(dtype) -> str | None:
     """The kind of a column of that dtype, of NumPy, pandas or Arrow; None if no kind fits."""
     name = str(dtype)
+    if hasattr(dtype, "categories"):
+        return None if kind_of(dtype.categories.dtype) is None else "category"
     if (
         is_text(dtype)
         or (isinstance(dtype, np.dtype) and dtype.kind == "O")
@@ -121,7 +123,8 @@ def number_of(value: object) -> float:
     """A cell as a number; NaN for what is none. A text like " -12.5e3 " is a number, one like "<5", "1,000" or "nan" is not."""
     with suppress(Exception):
         if isinstance(value, str):
-            return float(value) if _TEXT_OF_NUMBER.fullmatch(str.__str__(value)) else math.nan
+            text = str.__str__(value)  # of a subclass, too, whose own methods stay unused
+            return float(text) if _TEXT_OF_NUMBER.fullmatch(text) else math.nan
         if isinstance(value, Real | Decimal | np.bool_):
             return float(value)
     return math.nan
@@ -157,7 +160,7 @@ def category_of(value: object) -> str | int | float | None:
                 not isinstance(value, np.timedelta64) and abs(int(value)) < _LARGEST
             )  # others do not fit a column
             return int(value) if is_whole else None
-        if isinstance(value, Real) and math.isfinite(value):
+        if isinstance(value, Real | Decimal) and math.isfinite(value):
             number = float(value)
             return int(number) if number.is_integer() else number
     return None

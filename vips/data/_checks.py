@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from vips.data._arrays import InMemoryData
 from vips.data._records import OpenPartition
 from vips.data._sequences import Sequences
-from vips.data._tables import from_arrow, is_nullable_number, suggestion_for, with_numpy_numbers
+from vips.data._tables import from_arrow, is_nullable_number, suggestion_for, with_numpy_numbers, without_mask
 from vips.exceptions import SourceError
 
 __all__ = [
@@ -62,6 +62,7 @@ def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
 
 def _checked(X, y) -> tuple:
     # A plain array: a matrix or masked array would index and compare differently, for some records only.
+    X, y = without_mask(X), without_mask(y)
     X = checked_csr(X) if sp.issparse(X) else np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
     check_dtype(X, "X")
     if X.ndim != 2:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data._tables import from_arrow
+from vips.data._tables import from_arrow, without_mask
 
 __all__ = ["as_table", "column", "columns_of", "is_frame"]
 
@@ -67,7 +67,4 @@ def as_table(X):
         raise ValueError(
             f"Expected 2D array, got {X.ndim}D array instead: X has one row per record. Reshape your data."
         )
-    if np.ma.isMA(X):  # what a mask hides is missing
-        missing = np.ma.getmaskarray(X)
-        return np.where(missing, np.nan if X.dtype.kind in "biuf" else None, X.data)
-    return np.asarray(X)
+    return np.asarray(without_mask(X))

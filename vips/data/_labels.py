@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
 from vips._validation import levels_to_user
-from vips.data._cell_values import each_cell
+from vips.data._cell_values import each_cell, kind_of
 from vips.data._checks import check_container
 
 __all__ = ["label_codes", "one_for_each_row"]
@@ -69,7 +69,8 @@ def label_codes(y, classes: Sequence[str]) -> np.ndarray:
         For a container or a dtype that holds no strings: public facts.
     """
     check_container(y, "y")
-    if getattr(y.dtype, "kind", "O") not in "OUT":
+    dtype = y.dtype.categories.dtype if hasattr(y.dtype, "categories") else y.dtype
+    if kind_of(dtype) != "category":
         raise TypeError(f"`classes` are strings, but y has dtype {y.dtype}. Declare the labels as they are in y.")
     position = {str(label): float(code) for code, label in enumerate(classes)}
     return np.fromiter((_code(value, position) for value in each_cell(y)), np.float64, len(y))
@@ -78,5 +79,5 @@ def label_codes(y, classes: Sequence[str]) -> np.ndarray:
 def _code(value, position: dict[str, float]) -> float:
     with suppress(Exception):
         if isinstance(value, str):
-            return position.get(value, math.nan)
+            return position.get(str.__str__(value), math.nan)
     return math.nan

@@ -6,6 +6,7 @@ hides are missing; everything else is unreadable, and missing, too.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -25,7 +26,8 @@ def numbers_of(values: object) -> np.ndarray | None:
     ndarray of shape (n_steps,) or (n_steps, n_columns), or None
         None for what is no table of cells, such as rows of different lengths. Arrays of numbers keep their dtype.
     """
-    with suppress(Exception):
+    with suppress(Exception), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
         values = from_arrow(values)
         if hasattr(values, "iloc"):
             columns = [values] if values.ndim == 1 else [values.iloc[:, j] for j in range(values.shape[1])]
@@ -50,7 +52,7 @@ def check_readable(sequences: Sequence[object]) -> None:
             )
         if not np.isnan(numbers).any() or (isinstance(values, np.ndarray) and values.dtype.kind in "biuf"):
             continue
-        cells = _cells(np.asarray(from_arrow(values))) if hasattr(values, "dtype") else _cells(_array(values))
+        cells = _cells(_array(from_arrow(values)))
         for place in np.argwhere(np.isnan(numbers)):
             if not is_missing(cells[tuple(place)]) and cells[tuple(place)] not in (np.inf, -np.inf):
                 raise ValueError(

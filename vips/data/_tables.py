@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 
-__all__ = ["from_arrow", "is_nullable_number", "suggestion_for", "with_numpy_numbers"]
+__all__ = ["from_arrow", "is_nullable_number", "suggestion_for", "with_numpy_numbers", "without_mask"]
 
 
 def from_arrow(values):
@@ -52,6 +52,16 @@ def _check_polars(values) -> None:
                 f"Column {name!r} has polars' dtype Object: convert it to strings or numbers first, e.g. by "
                 "map_elements(str, return_dtype=polars.String)."
             )
+
+
+def without_mask(values):
+    """A masked array as a plain one, in which hidden values are missing: NaN, NaT or None. Anything else as it is."""
+    if not np.ma.isMA(values):
+        return values
+    hidden, kind = np.ma.getmaskarray(values), values.dtype.kind
+    if kind in "mM":
+        return np.where(hidden, np.array("NaT", dtype=values.dtype), values.data)
+    return np.where(hidden, np.nan if kind in "biuf" else None, values.data)
 
 
 def with_numpy_numbers(values):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +13,11 @@ from vips._printable import listed, printable
 from vips.data._cell_values import as_categories, as_numbers, category_of, each_cell, is_missing, kind_of
 from vips.data._columns import as_table, column, columns_of
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
+from vips.preprocessing._encoder_settings import column_kind
 
 __all__ = ["ColumnReading", "Inspection", "inspect"]
 
-_MOST_EXAMPLES = 5
+_MOST_EXAMPLES, _LONGEST = 5, 60  # characters
 _MOST_CATEGORIES = 12  # that are listed as a suggestion
 
 
@@ -121,6 +123,8 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
 
 def _reading(name, values, declared) -> ColumnReading:
     dtype = getattr(values, "dtype", None)
+    if declared is not None:
+        column_kind(repr(name), declared, dtype, in_frame=True)  # raises what an encoder would
     learnt = declared if isinstance(declared, str) else kind_of(dtype) if declared is None else None
     if learnt == "category" and declared is None and _mostly_numbers(values):
         learnt = "number"
@@ -129,7 +133,6 @@ def _reading(name, values, declared) -> ColumnReading:
     if learnt is not None or declared is None:
         return _of_categories(name, values, None)
     kind = kind_of_column(declared, repr(name))
-    kind.check(dtype, repr(name), f"X[{name!r}]", True)
     if isinstance(kind, Number):
         return _of_numbers(name, values, "date" if kind.is_date else "number", kind)
     return _of_categories(name, values, kind)
@@ -177,8 +180,16 @@ def _examples(cells: dict[str, int]) -> str:
 def _not_read(values, is_nothing: np.ndarray) -> tuple[int, dict[str, int]]:
     """How many of the cells without a value are missing, and the others."""
     cells = each_cell(values)
-    others = Counter(str(cells[i]) for i in np.flatnonzero(is_nothing) if not (is_missing(cells[i]) or cells[i] == ""))
+    nothing = (cells[i] for i in np.flatnonzero(is_nothing))
+    others = Counter(_shown(cell) for cell in nothing if not (is_missing(cell) or (isinstance(cell, str) and not cell)))
     return int(is_nothing.sum()) - others.total(), dict(others)
+
+
+def _shown(cell: object) -> str:
+    with suppress(Exception):  # a cell can be anything
+        text = str(cell)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return f"<{type(cell).__name__}>"
 
 
 def _mostly_numbers(values) -> bool:

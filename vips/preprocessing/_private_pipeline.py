@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._fitted import forget_fit
 from vips._validation import check_integer, check_number
 from vips.data import TextSource
+from vips.data._columns import columns_of
 from vips.data._tables import from_arrow
 from vips.exceptions import CheckpointError, PrivacyBudgetError
 from vips.execution import resolve as executors
@@ -161,8 +162,8 @@ class PrivatePipeline(Pipeline):
         self._check_steps()
         X = from_arrow(X)
         (encoder_name, encoder), (model_name, model) = clone(self.steps, safe=False)
+        executors.resolve(executor)
         if isinstance(X, TextSource):
-            executors.resolve(executor)
             X, groups = _checked_source(X, y, encoder, groups), None
         budget = self._budget(encoder.learns_columns(X), encoder.has_threshold(X))
         if budget.encoder is not None:
@@ -175,6 +176,7 @@ class PrivatePipeline(Pipeline):
         public = {} if public_X is None and public_y is None else {"public_X": public_X, "public_y": public_y}
         if public:
             _check_public(stand_in, public)
+            _check_columns(encoder, X, from_arrow(public_X))
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
         encoder = self._fitted_encoder(encoder, X, budget, ledger, checkpoint, groups, executor)
@@ -386,8 +388,6 @@ class PrivatePipeline(Pipeline):
 
     def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups, executor):
         """The encoder after its release, or that of an interrupted fit."""
-        if budget.encoder is None:
-            return encoder.fit(X).set_output(transform="default")
         path = None if checkpoint is None else f"{os.fspath(checkpoint)}.encoder"
         is_source = isinstance(X, TextSource)
         unit = encoder.unit if groups is None else unit_of_persons(groups)
@@ -406,7 +406,7 @@ class PrivatePipeline(Pipeline):
                 "another release of the encoder has made, which nothing here would count. Neither file was touched: bring the "
                 "second one back, or begin another fit."
             )
-        if ledger is not None:
+        if ledger is not None and budget.encoder is not None:
             _check_room(ledger, budget)
         of_source = {"executor": executor} if is_source else {}
         encoder.fit(X, ledger=ledger, groups=groups, **of_source).set_output(transform="default")
@@ -428,6 +428,13 @@ def _check_public(model, public: dict) -> None:
     if not hasattr(model, "checked_public"):
         raise TypeError(f"{type(model).__name__} takes no `public_X`: regressions do.")
     model.checked_public(public["public_X"], public["public_y"])
+
+
+def _check_columns(encoder, X, public_X) -> None:
+    """Raise an error, before anything is released, if public records have not the columns that are encoded."""
+    encoder.learns_columns(public_X)
+    if getattr(encoder, "columns", ()) is None:  # all columns of X
+        columns_of(public_X, dict.fromkeys(X.columns))
 
 
 def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:

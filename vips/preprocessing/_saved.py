@@ -74,9 +74,12 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
         raise CheckpointError(str(error)) from error
     # of the budget, a ledger may have had another δ for the threshold then
     ours, theirs = (step.to_json()["parameters"] | {"threshold_delta": None} for step in (encoder, saved))
-    if type(encoder) is not type(saved) or ours != theirs or saved.privacy_.unit != unit:
+    report = getattr(saved, "privacy_", None)
+    if type(encoder) is not type(saved) or ours != theirs or (report is not None and report.unit != unit):
         raise CheckpointError(f"{path} is of a fit with other settings or another unit. It was not touched.")
-    entry = saved.privacy_.ledger
+    if report is None:  # nothing was learnt or charged
+        return saved
+    entry = report.ledger
     if (entry is None) != (ledger is None) or (entry and not _has_run(ledger, entry["run"])):
         raise CheckpointError(f"{path} was begun with another ledger, or without one: go on in the same way.")
     return saved

@@ -296,7 +296,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     @property
     def max_norm(self) -> float:
         """Bound on the L2 norm of every row."""
-        return 1.0 if self.unit_norm else math.sqrt(len(self._resolved()))
+        return 1.0 if self.unit_norm else _root_above(len(self._resolved()))
 
     @property
     def n_features_out(self) -> int:
@@ -433,6 +433,12 @@ def _is_declared(columns: object) -> bool:
     """Whether all columns are declared."""
     declarations = columns.values() if isinstance(columns, Mapping) else columns if isinstance(columns, list) else [""]
     return not any(isinstance(declared, str) for declared in declarations)
+
+
+def _root_above(n_columns: int) -> float:
+    """√n_columns, rounded up."""
+    root = math.sqrt(n_columns)
+    return root if Fraction(root) ** 2 >= n_columns else math.nextafter(root, math.inf)
 
 
 def _unit_scale(n_columns: int) -> float:
