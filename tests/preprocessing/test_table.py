@@ -188,7 +188,7 @@ def test_table_features_come_in_the_declared_order():
         np.testing.assert_array_equal(dense(encoder.fit_transform(frame)), [[1, 0, 1, 0.0]])
         assert encoder.get_feature_names_out().tolist() == ["c", "a_x", "a_y", "b"]
         assert encoder.n_features_out == 4
-        assert encoder.max_norm == np.sqrt(3)
+        assert encoder.max_norm == pytest.approx(np.sqrt(3))
         unit = TableEncoder(columns, sparse_output=sparse)
         np.testing.assert_allclose(dense(unit.fit_transform(frame)), np.array([[1, 0, 1, 0.0]]) / np.sqrt(3))
         assert unit.max_norm == 1.0
