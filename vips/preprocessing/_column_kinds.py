@@ -67,8 +67,7 @@ class Number:
         """Raise TypeError or ValueError for a dtype that cannot hold such numbers."""
         dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # what a categorical column holds
         kind, what = kind_of(dtype), "dates" if self.is_date else "numbers"
-        if getattr(dtype, "kind", "O") == "c":
-            raise ValueError(f"Complex data not supported: column {title} has bounds, but its dtype is {dtype}.")
+        _refuse_complex(dtype, title)
         if kind in (("number", "flag") if self.is_date else ("date",)):
             other = (
                 "two numbers, e.g. (0, 100)"
@@ -117,7 +116,8 @@ class Categories:
         return str(len(self.categories))
 
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
-        """Raise TypeError if no value of a column of this dtype could match."""
+        """Raise TypeError or ValueError if no value of a column of this dtype could match."""
+        _refuse_complex(dtype, title)
         dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
         named = [category for category in self.categories if category not in (OTHER, MISSING)]
         whole = isinstance(dtype, np.dtype) or is_nullable_number(dtype)
@@ -157,6 +157,11 @@ class Categories:
         indptr = np.concatenate([[0], np.cumsum(is_known)]).astype(np.int32)
         arrays = np.ones(indptr[-1]), codes[is_known].astype(np.int32), indptr
         return sp.csr_array(arrays, shape=(len(codes), self.n_features))
+
+
+def _refuse_complex(dtype, title: str) -> None:
+    if getattr(dtype, "kind", "O") == "c":
+        raise ValueError(f"Complex data not supported: column {title} has dtype {dtype}.")
 
 
 def kind_of_column(declared, title: str, is_date: bool = False) -> Number | Categories:
