@@ -301,14 +301,6 @@ def test_a_long_text_is_read_in_time_that_grows_with_its_length():
     np.testing.assert_array_equal(TableEncoder([(0, 4)], unit_norm=False).fit_transform(cells), [[0.0], [0.0], [0.5]])
 
 
-@pytest.mark.parametrize("cells", [
-    pd.Categorical([1, 2]), pd.Categorical(pd.to_datetime(["2020-01-01"] * 2)), pd.cut([1, 5], 2),
-])  # fmt: skip
-def test_what_a_categorical_holds_decides_whether_it_is_read(cells):
-    with pytest.raises(TypeError, match=r"dtype|holds numbers"):
-        TableEncoder({"a": ["x", "y"]}).fit(pd.DataFrame({"a": cells}))
-
-
 def test_numbers_of_all_kinds_are_equal_categories():
     cells = np.array(
         [[Decimal(1)], [Decimal("2.0")], [1.0], [True], [np.int8(2)], ["1"], [Decimal("sNaN")]], dtype=object

@@ -48,8 +48,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def kind_of(dtype) -> str | None:
     """The kind of a column of that dtype, of NumPy, pandas or Arrow; None if no kind fits."""
     name = str(dtype)
-    if hasattr(dtype, "categories"):
-        return None if kind_of(dtype.categories.dtype) is None else "category"
     if (
         is_text(dtype)
         or (isinstance(dtype, np.dtype) and dtype.kind == "O")

@@ -69,8 +69,7 @@ def label_codes(y, classes: Sequence[str]) -> np.ndarray:
         For a container or a dtype that holds no strings: public facts.
     """
     check_container(y, "y")
-    dtype = y.dtype.categories.dtype if hasattr(y.dtype, "categories") else y.dtype
-    if kind_of(dtype) != "category":
+    if kind_of(y.dtype) != "category":
         raise TypeError(f"`classes` are strings, but y has dtype {y.dtype}. Declare the labels as they are in y.")
     position = {str(label): float(code) for code, label in enumerate(classes)}
     return np.fromiter((_code(value, position) for value in each_cell(y)), np.float64, len(y))
@@ -79,5 +78,5 @@ def label_codes(y, classes: Sequence[str]) -> np.ndarray:
 def _code(value, position: dict[str, float]) -> float:
     with suppress(Exception):
         if isinstance(value, str):
-            return position.get(str.__str__(value), math.nan)
+            return position.get(value, math.nan)
     return math.nan

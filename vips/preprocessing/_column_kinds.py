@@ -65,7 +65,6 @@ class Number:
 
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
         """Raise TypeError or ValueError for a dtype that cannot hold such numbers."""
-        dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # what a categorical column holds
         kind, what = kind_of(dtype), "dates" if self.is_date else "numbers"
         _refuse_complex(dtype, title)
         if kind in (("number", "flag") if self.is_date else ("date",)):
@@ -118,7 +117,6 @@ class Categories:
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
         """Raise TypeError or ValueError if no value of a column of this dtype could match."""
         _refuse_complex(dtype, title)
-        dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
         named = [category for category in self.categories if category not in (OTHER, MISSING)]
         whole = isinstance(dtype, np.dtype) or is_nullable_number(dtype)
         whole = whole and dtype.kind in "biu"  # not floats: readers use them for missing values
