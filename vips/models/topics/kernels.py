@@ -25,7 +25,7 @@ keeps the words of a tile in registers (``vips._compute.lanes``) meanwhile.
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version d8ed1574
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 15dad907
 import numpy as np
 
 from vips._compute.lanes import WIDTH, add_products, divide, load, multiply_add, spread, store, total, widen, zeros

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of digamma.py: version d8b07b81
+# numba's cache notices changes of this file only, not of the inlined functions of digamma.py: version 22059781
 import numpy as np
 
 from vips.models.topics.digamma import inline, jit
