@@ -117,3 +117,12 @@ def test_inspect_counts_every_line_and_cell(folder, capsys):
     assert "Holds numbers from 1.5 to 12" in page[4]
     assert page[5].startswith("ward (object), one of 2 categories: 3 read; 2 missing; 1 not read: 'b' (1)")
     assert page[6:] == ["What you declare because of this page is not covered by ε."]
+
+
+def test_a_text_of_arrow_that_is_no_text_is_an_empty_one(folder):
+    """Its bytes are not of UTF-8: one record, which must neither stop a fit nor show in an error."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    buffers = pa.array([b"red sea", b"\xff", b"blue sky"]).buffers()
+    texts = pa.StringArray.from_buffers(3, buffers[1], buffers[2])
+    parquet.write_table(pa.table({"letter": texts}), folder / "letters.parquet")
+    assert read_texts(folder / "letters.parquet", Reading(), "letter")[0] == ["red sea", "", "blue sky"]

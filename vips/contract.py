@@ -268,6 +268,7 @@ class Contract(ABC):
         return 1.0 / self.privacy.weight(t) if isinstance(self.privacy, StreamPlan) else self.step_size(t)
 
     def plan_of_fit(self) -> PrivacyPlan:
+        """The plan of the fit that is running, or of the one that ``fit`` would begin."""
         plan = self._fitting_plan or self.stated_plan()
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 

@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vips import engine
+from vips._fitted import forget_fit
 from vips._validation import levels_to_user
 from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, Records
@@ -332,6 +333,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         return table_of(self, X, y)
 
     def read_rows(self, X, *y, **settings):
+        """Rows for an ordinary fit, or for the fitted model, as arrays of numbers: see ``door.py``."""
         return validated(self, X, *y, **settings)
 
     def forget_computed(self) -> None:
@@ -340,8 +342,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def _forget(self) -> None:
         self.forget_computed()
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
+        vars(self).pop("names_of_columns", None)  # of the encoder before the last fit
+        forget_fit(self)
 
 
 def _names_of_contract(cls: type) -> set[str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 
 from vips.data._cell_values import as_numbers, is_missing
-from vips.data._tables import from_arrow
+from vips.data._tables import from_arrow, without_mask
 
 __all__ = ["check_readable", "numbers_of"]
 
@@ -35,9 +35,9 @@ def numbers_of(values: object) -> np.ndarray | None:
             return numbers[0] if values.ndim == 1 else np.stack(numbers, axis=1)
         array = _array(values)
         if array.ndim in (1, 2) and array.dtype.kind in "biuf":
-            return np.where(array.mask, np.nan, array.data.astype(np.float64)) if np.ma.isMA(array) else array
+            return array
         if array.ndim in (1, 2) and array.dtype.kind in "OUST":
-            return as_numbers(_cells(array).ravel(), "number").reshape(array.shape)
+            return as_numbers(array.astype(object).ravel(), "number").reshape(array.shape)
     return None
 
 
@@ -52,7 +52,7 @@ def check_readable(sequences: Sequence[object]) -> None:
             )
         if not np.isnan(numbers).any() or (isinstance(values, np.ndarray) and values.dtype.kind in "biuf"):
             continue
-        cells = _cells(_array(from_arrow(values)))
+        cells = np.asarray(_array(from_arrow(values)), dtype=object)
         for place in np.argwhere(np.isnan(numbers)):
             if not is_missing(cells[tuple(place)]) and cells[tuple(place)] not in (np.inf, -np.inf):
                 raise ValueError(
@@ -61,17 +61,10 @@ def check_readable(sequences: Sequence[object]) -> None:
                 )
 
 
-def _cells(array: np.ndarray) -> np.ndarray:
-    """An array of text or objects as one of objects, without what a mask hides."""
-    cells = np.array(array, dtype=object)
-    cells[np.ma.getmaskarray(array)] = None
-    return cells
-
-
 def _array(values: object) -> np.ndarray:
-    """An array of cells; of a list of rows, one that is missing is a row of missing cells."""
+    """An array of cells, without what a mask hides; of a list of rows, one that is missing is a row of missing cells."""
     if isinstance(values, np.ndarray):
-        return values
+        return without_mask(values)
     try:
         array = np.asarray(values)
     except ValueError:  # not all rows are of one length

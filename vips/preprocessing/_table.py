@@ -265,18 +265,15 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         kinds = self._resolved()
         if not (is_frame(X) and isinstance(self.columns_, dict)):
             validate_data(self, X, skip_check_array=True, reset=False)
-        keys = columns_of(X, self.columns_)
-        for key, kind in zip(keys, kinds.values(), strict=True):
-            dtype, in_frame = getattr(column(X, key), "dtype", None), is_frame(X)
-            kind.check(dtype, repr(key), f"X[{key!r}]" if in_frame else "X", in_frame)
+        keys, in_frame = columns_of(X, self.columns_), is_frame(X)
+        columns = [(kind, column(X, key)) for key, kind in zip(keys, kinds.values(), strict=True)]
+        for key, (kind, values) in zip(keys, columns, strict=True):
+            kind.check(getattr(values, "dtype", None), repr(key), f"X[{key!r}]" if in_frame else "X", in_frame)
         if self.sparse_output:
-            parts = [kind.sparse_features(column(X, key)) for key, kind in zip(keys, kinds.values(), strict=True)]
-            features = sp.hstack(parts, format="csr")
+            features = sp.hstack([kind.sparse_features(values) for kind, values in columns], format="csr")
             features.sort_indices()
         else:
-            features = np.hstack(
-                [kind.features(column(X, key)) for key, kind in zip(keys, kinds.values(), strict=True)]
-            )
+            features = np.hstack([kind.features(values) for kind, values in columns])
         if self.unit_norm:
             features *= _unit_scale(len(kinds))
         return features
