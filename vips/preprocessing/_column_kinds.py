@@ -1,17 +1,4 @@
-"""What a column of a table is, and what its cells mean: the one table of declarations × dtypes.
-
-=========================  ==========================================  =====================================================
-declaration                dtypes that are read                        a cell
-=========================  ==========================================  =====================================================
-``(low, high)``, numbers   booleans, numbers, decimals, text, objects  a number, also of a text like "12.5"
-``(low, high)``, dates     dates, times, text, objects                 a date, also of a text in ISO 8601
-``[...]``, categories      all but dates; text needs text or           equal to one of them; 1, 1.0 and True are equal
-                           objects, numbers need no text
-=========================  ==========================================  =====================================================
-
-A column of another dtype is refused, by its dtype alone. A cell that cannot be read is missing, like None, NA, NaN and what a
-mask hides. Each cell is read alone: no other cell, and no other record, changes what it means.
-"""
+"""What a column is declared to be, and the features of its cells. For how these are read see ``data/_declared_dtypes.py``."""
 
 from __future__ import annotations
 
@@ -23,8 +10,8 @@ from numbers import Real
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data._cell_values import as_categories, as_numbers, category_of, day_of, is_missing, is_text, kind_of
-from vips.data._tables import is_nullable_number, suggestion_for
+from vips.data._cell_values import as_categories, as_numbers, category_of, day_of, is_missing
+from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
 
 __all__ = ["MISSING", "OTHER", "Categories", "Number", "kind_of_column"]
 
@@ -65,19 +52,7 @@ class Number:
 
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
         """Raise TypeError or ValueError for a dtype that cannot hold such numbers."""
-        kind, what = kind_of(dtype), "dates" if self.is_date else "numbers"
-        _refuse_complex(dtype, title)
-        if kind in (("number", "flag") if self.is_date else ("date",)):
-            other = (
-                "two numbers, e.g. (0, 100)"
-                if self.is_date
-                else "two dates, e.g. (datetime.date(2020, 1, 1), datetime.date(2029, 12, 31))"
-            )
-            raise TypeError(f"Column {title} has bounds that are {what}, but its dtype is {dtype}: write {other}.")
-        if kind is None:
-            raise TypeError(
-                f"Column {title} has bounds, but its dtype is {dtype}. {suggestion_for(dtype, where, in_frame)}"
-            )
+        check_holds_numbers(dtype, title, where, in_frame, self.is_date)
 
     def features(self, values) -> np.ndarray:
         """Shape (n_rows, n_features)."""
@@ -116,22 +91,8 @@ class Categories:
 
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
         """Raise TypeError or ValueError if no value of a column of this dtype could match."""
-        _refuse_complex(dtype, title)
         named = [category for category in self.categories if category not in (OTHER, MISSING)]
-        whole = isinstance(dtype, np.dtype) or is_nullable_number(dtype)
-        whole = whole and dtype.kind in "biu"  # not floats: readers use them for missing values
-        if whole and named and all(isinstance(category, str) for category in named):
-            raise TypeError(
-                f"Column {title} holds numbers ({dtype}), but its categories are strings, so that no value would match. "
-                "Declare numbers, or convert the column to strings."
-            )
-        if is_text(dtype) and named and not any(isinstance(category, str) for category in named):
-            raise TypeError(
-                f"Column {title} holds text ({dtype}), but its categories are numbers, so that no value would match. "
-                f"Declare strings, such as {str(named[0])!r}."
-            )
-        if kind_of(dtype) in (None, "date"):
-            raise TypeError(f"Column {title} has categories, but its dtype is {dtype}: convert it to strings first.")
+        check_holds_categories(dtype, title, named)
 
     def codes(self, values) -> np.ndarray:
         """Position of each value among the categories, -1 if it has none; shape (n_rows,)."""
@@ -155,11 +116,6 @@ class Categories:
         indptr = np.concatenate([[0], np.cumsum(is_known)]).astype(np.int32)
         arrays = np.ones(indptr[-1]), codes[is_known].astype(np.int32), indptr
         return sp.csr_array(arrays, shape=(len(codes), self.n_features))
-
-
-def _refuse_complex(dtype, title: str) -> None:
-    if getattr(dtype, "kind", "O") == "c":
-        raise ValueError(f"Complex data not supported: column {title} has dtype {dtype}.")
 
 
 def kind_of_column(declared, title: str, is_date: bool = False) -> Number | Categories:

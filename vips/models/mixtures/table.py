@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vips._extras import imported
-from vips.data._cell_values import as_categories, as_numbers
+from vips.data._cell_values import as_categories, as_numbers, each_cell, is_missing
 from vips.data._columns import column, columns_of
+from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
 from vips.models.components.categories import Categories
 from vips.models.components.component import Component
 from vips.models.components.counts import Counts
@@ -25,6 +26,7 @@ __all__ = [
     "Column",
     "as_array",
     "as_frame",
+    "check_cells",
     "check_dtypes",
     "check_order_of",
     "codes_of",
@@ -40,7 +42,6 @@ __all__ = [
 ]
 
 _LARGEST = 100_000  # categories of a column
-_NO_CATEGORIES = ("interval", "period", "decimal", "list", "struct", "binary")  # dtypes of pandas and Arrow
 
 
 class Column(NamedTuple):
@@ -145,23 +146,12 @@ def check_dtypes(X, names: Sequence, columns: Sequence[Column]) -> None:
     TypeError
         From the dtypes and the declared columns alone, not from values.
     """
-    for name, (_, values) in zip(names, columns, strict=True):
-        dtype = column(X, name).dtype
-        inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a categorical column
-        kind = getattr(inner, "kind", "O")
-        of_words = kind in "UT" or "string" in str(inner) or str(inner) == "str"
-        if kind in "SMmcV" or str(inner).startswith(_NO_CATEGORIES):
-            raise TypeError(
-                f"Column {name!r} has dtype {inner}, whose values are no numbers and no categories: categories are strings and "
-                "numbers. Convert it, or cut it into public groups with names: pandas.cut(column, bounds, "
-                'labels=["low", "high"]).'
-            )
-        n_words = 0 if isinstance(values, range) else sum(isinstance(value, str) for value in values)
-        if (kind in "biuf" and n_words == len(values)) or (of_words and kind != "b" and not n_words):
-            raise TypeError(
-                f"Column {name!r} has dtype {inner}, but is declared to hold {'strings' if n_words else 'numbers'}, such as "
-                f"{values[0]!r}: no value would be one of them. Declare its values, or convert the column."
-            )
+    for name, (kind, values) in zip(names, columns, strict=True):
+        dtype, title = column(X, name).dtype, repr(name)
+        if kind is Categories:
+            check_holds_categories(dtype, title, values)
+        else:
+            check_holds_numbers(dtype, title, f"X[{title}]", in_frame=True)
 
 
 def is_range(categories: Sequence) -> bool:
@@ -227,6 +217,36 @@ def values_of(X, names: Sequence, columns: Sequence[Column]) -> np.ndarray:
         codes_of(column(X, name), values) if kind is Categories else as_numbers(column(X, name), "number")
         for name, (kind, values) in zip(names, columns, strict=True)
     ])  # fmt: skip
+
+
+def check_cells(X, names: Sequence, columns: Sequence[Column], values: np.ndarray) -> None:
+    """Of an ordinary fit, in which a number that cannot be read, or a column without any of its categories, is a mistake.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        What :func:`values_of` gives.
+
+    Raises
+    ------
+    ValueError
+        It names the column and a cell.
+    """
+    for name, (kind, declared), read in zip(names, columns, values.T, strict=True):
+        is_read = read >= 0 if kind is Categories else ~np.isnan(read)
+        if kind is Categories and is_read.any():
+            continue
+        cells = list(each_cell(column(X, name)))
+        unread = [cell for cell, known in zip(cells, is_read, strict=True) if not (known or is_missing(cell))]
+        if unread and kind is Categories:
+            raise ValueError(
+                f"Column {name!r} holds none of its categories, such as {declared[0]!r}, but {unread[0]!r}."
+            )
+        if unread:
+            raise ValueError(
+                f"Column {name!r} is declared to hold numbers, and holds {unread[0]!r}: write a number, or None or NaN if "
+                "it is missing."
+            )
 
 
 def codes_of(answers, categories: Sequence) -> np.ndarray:
