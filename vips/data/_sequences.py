@@ -93,10 +93,6 @@ class Sequences(Ragged):
         """With steps of another dtype."""
         return self._of_frame(Sequences(self.values.astype(dtype), self.offsets), self.index_of_steps)
 
-    def without_ids(self) -> Sequences:
-        """The same steps, of nobody: what a fit reads."""
-        return self.of_rows(*self._stored, self.lengths)
-
     def __getitem__(self, index: slice | np.ndarray | Sequence[int]) -> Sequences:
         """Some of the sequences, as NumPy indexes them."""
         steps = self.index_of_steps
