@@ -8,6 +8,7 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 import pytest
+from dask import delayed
 
 from vips import (
     CategoricalHMM,
@@ -18,7 +19,7 @@ from vips import (
     PrivacyPlan,
     SwitchingLinearDynamicalSystem,
 )
-from vips.data import InMemoryData, Sequences
+from vips.data import InMemoryData, Sequences, SequenceSource
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({
@@ -142,6 +143,8 @@ def test_a_fit_reads_no_ids():
     model, sequences = MODELS["gaussian"][0]
     assert InMemoryData(sequences).arrays[0].ids is None
     assert model.records_of(sequences, None).arrays[0].ids is None
+    part = SequenceSource.from_dask([delayed(sequences)], n_features=2).partitions[0]
+    assert part.open().X.ids is None
 
 
 @pytest.mark.parametrize("name", MODELS)
