@@ -206,17 +206,14 @@ class Sequences(Ragged):
         if distance is not None:
             is_whole = is_whole and distance.is_integer()
             keys[~np.isfinite(keys).all(axis=1)] = np.nan
-        sorted_rows = np.lexsort(keys.T[::-1])
-        rows, offsets = runs_of_rows(ids_and_numbers(frame[by].iloc[sorted_rows], len(frame))[1])
-        rows = sorted_rows if rows is None else sorted_rows[rows]
+        rows, offsets = _rows_of_persons(frame[by], keys)
         values, keys = np.column_stack([as_numbers(frame[name], "number") for name in columns])[rows], keys[rows]
-        ids = index_of_ids(frame[by], rows[offsets[:-1]])
+        ids, names = index_of_ids(frame[by], rows[offsets[:-1]]), (by, "step" if order is None else order)
         if order is None:
             keys[:, 1] = places(np.diff(offsets))
         if distance is not None:
             values, keys, offsets = spaced(values, keys, offsets, distance, units_of(kind), max_length)
         sequences, times = cls(values, offsets), Ragged(keys, None, np.diff(offsets))
-        names = by, "step" if order is None else order
         return cls._of_frame(sequences, StepIndex(ids, times, kind, is_whole, names, columns, distance))
 
     @classmethod
@@ -251,6 +248,13 @@ def _check_columns(frame, by: str, order: str | None, columns: list[str]) -> Non
                 f"Column {name!r} has dtype {dtype}: whether its values are numbers would depend on the records. Encode it "
                 f"first, e.g. frame[{name!r}].map(codes), or convert it by pandas.to_numeric(..., errors='coerce')."
             )
+
+
+def _rows_of_persons(ids, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows by person, those of one person in the order of their keys, and where each person begins; without rows of nobody."""
+    by_time = np.lexsort(keys.T[::-1])
+    rows, offsets = runs_of_rows(ids_and_numbers(ids.iloc[by_time], len(ids))[1])
+    return by_time if rows is None else by_time[rows], offsets
 
 
 def _times(column, date_format: str | None) -> tuple[np.ndarray, str | None]:

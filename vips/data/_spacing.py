@@ -20,7 +20,10 @@ def distance_of(every: object, kind: str | None) -> float:
     """The distance of two steps as a number, or in seconds where times have a unit: ``kind`` is that of ``sortable``."""
     is_number = isinstance(every, Real | np.bool_) and not isinstance(every, np.timedelta64)  # which is an integer, too
     if kind in ("numbers", None):
-        is_usable, example = is_number and not isinstance(every, bool | np.bool_), "as 1 or 0.5, where `order` holds numbers"
+        is_usable, example = (
+            is_number and not isinstance(every, bool | np.bool_),
+            "as 1 or 0.5, where `order` holds numbers",
+        )
         distance = float(every) if is_usable else math.nan
     else:
         distance = math.nan if is_number else _seconds(every)
