@@ -143,7 +143,7 @@ def test_forged_files_raise_value_errors(fitted, place, value, tmp_path):
     for name in place[:-1]:
         inner = inner[name]
     inner[place[-1]] = value
-    names = ("names", "privacy", "n_steps", "encoder_share", "encoder", "model")
+    names = ("class", "names", "parameters", "encoder", "model")
     write_archive(tmp_path / "forged.vips", "pipeline", {name: header[name] for name in names}, arrays)
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")
@@ -163,7 +163,19 @@ def test_forged_files_raise_value_errors(fitted, place, value, tmp_path):
 def test_forged_settings_that_the_plans_did_not_spend_are_refused(fitted, name, value, tmp_path):
     fitted.save(tmp_path / "topics.vips")
     header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
-    names = ("names", "privacy", "n_steps", "encoder_share", "encoder", "model")
-    write_archive(tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | {name: value}, arrays)
+    names, forged = ("class", "names", "encoder", "model"), {"parameters": header["parameters"] | {name: value}}
+    write_archive(tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | forged, arrays)
+    with pytest.raises(ValueError, match=r"forged\.vips"):
+        vips.load(tmp_path / "forged.vips")
+
+
+@pytest.mark.parametrize("name", ["PrivateTopics", "Pipeline", 3])
+def test_a_file_is_of_the_class_whose_steps_it_holds(fitted, name, tmp_path):
+    fitted.save(tmp_path / "topics.vips")
+    header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
+    names = ("names", "parameters", "encoder", "model")
+    write_archive(
+        tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | {"class": name}, arrays
+    )
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")

@@ -61,7 +61,7 @@ def test_everything_is_within_the_budget(fitted, tmp_path):
 
 def test_a_declared_number_of_documents_is_not_bought():
     found = PrivateTopics(2, **BUDGET, n_documents=3000, n_steps=2).fit(letters())
-    assert found.pipeline_[0].n_records_ is None
+    assert found[0].n_records_ is None
     assert "the number of records" not in str(found.privacy_)
 
 
@@ -91,8 +91,8 @@ def test_where_noise_wins_there_is_one_topic_and_it_says_so():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivateCountVectorizer, "known_words", lambda *_: 1e-3)
         hidden = PrivateTopics(**BUDGET, n_steps=3).fit(letters())
-    assert hidden.components_.shape == (1, 15)
-    assert "which hides topics" in str(hidden.advice_)
+        assert hidden.components_.shape == (1, 15)
+        assert "which hides topics" in str(hidden.advice_)
 
 
 def test_it_is_an_estimator(fitted, tmp_path):
@@ -102,9 +102,12 @@ def test_it_is_an_estimator(fitted, tmp_path):
     with pytest.raises(NotFittedError):
         _ = clone(fitted).privacy_
     fitted.save(tmp_path / "topics.vips")
-    np.testing.assert_array_equal(
-        vips.load(tmp_path / "topics.vips").transform(letters(4)), fitted.transform(letters(4))
-    )
+    again = vips.load(tmp_path / "topics.vips")
+    assert isinstance(again, PrivateTopics)
+    assert again.get_params() == fitted.get_params()
+    assert again.advice_ == fitted.advice_
+    assert again.vocabulary_ == fitted.vocabulary_
+    np.testing.assert_array_equal(again.transform(letters(4)), fitted.transform(letters(4)))
 
 
 def test_writers_are_protected():

@@ -487,7 +487,7 @@ def test_topics_of_a_source_are_computed_a_partition_at_a_time():
     with pytest.raises(TypeError, match="Take a partition at a time") as caught:
         topics.transform(source)
     suggestion = str(caught.value).partition("time: ")[2].removesuffix(", say.")
-    words, model = topics.pipeline_[0], topics.pipeline_[-1]
+    words, model = topics[0], topics[-1]
     found = eval(suggestion, {"model": model, "source": words.transform(source)})
     np.testing.assert_allclose(np.vstack(found), topics.transform(COMMON * 4))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,7 +26,7 @@ from vips.persistence.checkpoint import check_place
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
 from vips.preprocessing._private_words import PrivateCountVectorizer
-from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, save_pipeline
+from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, save_pipeline, without_plans
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyBudget, PrivacyReport
 from vips.privacy.budget import Cost, check_privacy
@@ -453,11 +453,16 @@ def make_private_pipeline(*steps, privacy: PrivacyBudget, **settings) -> Private
     return PrivatePipeline(make_pipeline(*steps).steps, privacy=privacy, **settings)
 
 
-def restored_pipeline(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> PrivatePipeline:
-    """The pipeline that ``save`` wrote; ``known`` classes of models, by name."""
-    fitted, steps, settings = restored_parts(header, arrays, known)
-    pipeline = PrivatePipeline(steps, **settings)
+def restored_pipeline(
+    kinds: Iterable[type[PrivatePipeline]], header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]
+) -> PrivatePipeline:
+    """The pipeline that ``save`` wrote, of one of these classes; ``known`` classes of models, by name."""
+    kind = {kind.__name__: kind for kind in kinds}[header["class"]]
+    fitted, settings = restored_parts(header, arrays, known)
+    pipeline = kind(**({"steps": without_plans(fitted)} if kind is PrivatePipeline else {}), **settings)
     pipeline._check_steps()
+    if [(name, type(step)) for name, step in fitted] != [(name, type(step)) for name, step in pipeline.steps]:
+        raise ValueError(f"its steps are not those of a {kind.__name__}")
     *learnt, fit = fitted[-1][1].privacy_.releases
     has_threshold = any(release.threshold_delta > 0.0 for release in learnt)
     pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
