@@ -134,7 +134,7 @@ def test_one_cell_changes_nothing_for_others(odd, row):
     for name, cell in odd.items():
         changed.at[row, name] = cell
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
-    for order, settings_of_time in (("number", {"every": 2}), ("when", {"every": "2D", "date_format": "%d.%m.%Y"})):
+    for order, settings_of_time in (("number", {"every": 0.5}), ("when", {"every": "2D", "date_format": "%d.%m.%Y"})):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             both = [
@@ -170,3 +170,9 @@ def test_columns_with_one_name_are_named(name):
     frame = pd.DataFrame([[1, 0, 2, 3]], columns=["who", "when", "x", name])
     with pytest.raises(ValueError, match=f"several columns '{name}'"):
         Sequences.from_frame(frame, **NAMES, columns="x")
+
+
+@pytest.mark.parametrize("odd", [-np.inf, np.inf, np.nan])
+def test_rows_without_a_time_have_no_slot(odd):
+    frame = pd.DataFrame({"who": 1, "when": [3.0, odd, 1.0], "x": [1, 2, 3], "y": [4, 5, 6]})
+    np.testing.assert_array_equal(spaced(frame, every=1).values, [[3, 6], [np.nan, np.nan], [1, 4]])
