@@ -18,7 +18,15 @@ from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["behind_encoder", "checkpointed", "restored_encoder", "restored_parts", "save_pipeline", "without_plans"]
+__all__ = [
+    "behind_encoder",
+    "checkpointed",
+    "restored_encoder",
+    "restored_parts",
+    "run_of",
+    "save_pipeline",
+    "without_plans",
+]
 
 _ENCODERS = {cls.__name__: cls for cls in (TableEncoder, PrivateCountVectorizer)}
 
@@ -82,15 +90,20 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
         raise CheckpointError(str(error)) from error
     # of the budget, a ledger may have had another δ for the threshold then
     ours, theirs = (step.to_json()["parameters"] | {"threshold_delta": None} for step in (encoder, saved))
-    report = getattr(saved, "privacy_", None)
+    report, run = getattr(saved, "privacy_", None), run_of(saved)
     if type(encoder) is not type(saved) or ours != theirs or (report is not None and report.unit != unit):
         raise CheckpointError(f"{path} is of a fit with other settings or another unit. It was not touched.")
     if report is None:  # nothing was learnt or charged
         return saved
-    entry = report.ledger
-    if (entry is None) != (ledger is None) or (entry and not _has_run(ledger, entry["run"])):
+    if (run is None) != (ledger is None) or (run and not _has_run(ledger, run)):
         raise CheckpointError(f"{path} was begun with another ledger, or without one: go on in the same way.")
     return saved
+
+
+def run_of(encoder) -> str | None:
+    """The run of a ledger that has paid for what an encoder learnt, if any."""
+    report = getattr(encoder, "privacy_", None)
+    return None if report is None or report.ledger is None else report.ledger["run"]
 
 
 def _has_run(ledger: PrivacyLedger, run: str) -> bool:
