@@ -49,12 +49,24 @@ def test_data_frames_name_their_columns():
 def test_chunks_hold_whole_rows():
     with pytest.raises(ValueError, match="whole rows"):
         DaskSource(da.from_array(X, chunks=(20, 2)))
-    with pytest.raises(ValueError, match="same chunks"):
-        DaskSource(da.from_array(X, chunks=(20, 3)), da.from_array(Y, chunks=30))
+    x, y = da.from_array(X, chunks=(20, 3)), da.from_array(Y, chunks=30)
+    with pytest.raises(ValueError, match=r"same chunks .* write y\.rechunk\(X\.chunks\[0\]\)"):
+        DaskSource(x, y)
+    assert DaskSource(x, y.rechunk(x.chunks[0])).sizes == (20, 20, 20)
     with pytest.raises(ValueError, match="requires y"):
         regression().fit(da.from_array(X, chunks=(20, 3)))
     with pytest.raises(TypeError, match="y must be a Dask array"):
         regression().fit(da.from_array(X, chunks=(20, 3)), Y)
+
+
+def test_labels_of_a_frame_in_other_partitions():
+    """What the words suggest brings labels to their rows."""
+    frame, labels = dd.from_pandas(pd.DataFrame(X), npartitions=4), dd.from_pandas(pd.Series(X[:, 0]), npartitions=3)
+    with pytest.raises(ValueError, match=r"write y\.repartition\(divisions=X\.divisions\)"):
+        DaskSource(frame, labels)
+    source = DaskSource(frame, labels.repartition(divisions=frame.divisions))
+    for opened in (partition.open() for partition in source.partitions):
+        np.testing.assert_array_equal(opened.X[:, 0], opened.y)
 
 
 def from_parts(parts, dtype, name="v"):

@@ -67,7 +67,8 @@ class InMemoryData(RangesOfRecords):
     is_checked = True
 
     def __init__(self, X, y: np.ndarray | None = None, partition_size: int = PARTITION_SIZE) -> None:
-        self._X, self._y, self._starts, self._partition_size = X, y, None, partition_size
+        self._X = X.without_ids() if isinstance(X, Ragged) else X
+        self._y, self._starts, self._partition_size = y, None, partition_size
         self.n_features, self.has_labels = X.shape[1], y is not None
 
     @property

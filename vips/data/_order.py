@@ -7,16 +7,16 @@ number is two doubles that hold either exactly, and files whose columns differ i
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import numpy as np
 
-from vips.data._cell_values import day_of, each_cell
+from vips.data._cell_values import each_cell
 from vips.data._groups import arrow_values
 from vips.data._tables import is_nullable_number
 
-__all__ = ["dates_of", "is_text_or_object", "sortable"]
+__all__ = ["dates_of", "is_text_or_object", "sortable", "units_of", "values_of"]
 
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
 _SECONDS_PER_UNIT = {"m": 60, "h": 3600, "D": 86_400, "W": 604_800}
@@ -43,6 +43,33 @@ def sortable(values: object, n_rows: int) -> tuple[np.ndarray, str | None]:
     return keys, kind
 
 
+def values_of(keys: np.ndarray, kind: str | None, is_whole: bool):
+    """What the keys of :func:`sortable` stand for, to the microsecond; dates with a time zone in UTC. ``is_whole``: as int64,
+    if none is missing."""
+    highs, lows = keys.T
+    is_missing = np.isnan(keys).any(axis=1)
+    if kind in ("numbers", None):
+        return _joined(highs, lows, 2**32) if is_whole and not is_missing.any() else highs * units_of(kind) + lows
+    with np.errstate(invalid="ignore"):
+        microseconds = _joined(highs, np.rint(lows * 1e6), 10**6)
+    microseconds[is_missing] = np.iinfo(np.int64).min  # NaT
+    values = microseconds.view("m8[us]" if kind == "times" else "M8[us]")
+    if kind != "dates with a time zone":
+        return values
+    import pandas as pd
+
+    return pd.DatetimeIndex(values, tz="UTC")
+
+
+def units_of(kind: str | None) -> float:
+    """What 1 in the first column of the keys is in units of the second."""
+    return 2.0**32 if kind in ("numbers", None) else 1.0
+
+
+def _joined(highs: np.ndarray, lows: np.ndarray, unit: int) -> np.ndarray:
+    return highs.astype(np.int64) * unit + lows.astype(np.int64)
+
+
 def is_text_or_object(dtype) -> bool:
     """Whether a column of that dtype holds texts, or anything."""
     from pandas.api.types import is_object_dtype, is_string_dtype
@@ -51,20 +78,21 @@ def is_text_or_object(dtype) -> bool:
 
 
 def dates_of(values, date_format: str) -> np.ndarray:
-    """Days since 1970 of a series of text, cell by cell; NaN for what is not written like that.
+    """The dates of a series of text, in UTC, cell by cell; NaT for what is not written like that.
 
     Reading all of them at once, a cell with a time zone or nanoseconds of its own would change what others become.
     """
     if not is_text_or_object(values.dtype):
         raise TypeError(f"`date_format` is for a column of text, got dtype {values.dtype}: leave it out.")
-    return np.fromiter((_date(value, date_format) for value in each_cell(values)), np.float64, len(values))
+    return np.array([_date(value, date_format) for value in each_cell(values)], dtype="M8[us]")
 
 
-def _date(value: object, date_format: str) -> float:
+def _date(value: object, date_format: str) -> np.datetime64:
     with suppress(Exception):
         if isinstance(value, str):
-            return day_of(datetime.strptime(value, date_format))
-    return np.nan
+            when = datetime.strptime(value, date_format)
+            return np.datetime64(when if when.tzinfo is None else when.astimezone(UTC).replace(tzinfo=None), "us")
+    return np.datetime64("NaT", "us")
 
 
 def _keys(values: object) -> tuple[np.ndarray, str | None]:

@@ -118,6 +118,10 @@ class Ragged:
             return self
         return self.of_rows(self.storage, self.begins, np.minimum(self.lengths, n_values))
 
+    def without_ids(self) -> Self:
+        """The same rows, of nobody: what a fit reads."""
+        return self.of_rows(*self._stored, self.lengths)
+
     def copy(self) -> Self:
         """With arrays of its own."""
         return self.of_rows(self.packed().storage.copy(), None, self.lengths.copy())

@@ -250,7 +250,7 @@ def _delayed(function: Callable) -> Callable:
 def _computed(part, n_features: int):
     """What a part of Dask computes to, as sequences."""
     if isinstance(part, Sequences):
-        return part.astype(np.float64)  # whose dtype may be one sequence's
+        return part.without_ids().astype(np.float64)  # whose dtype may be one sequence's
     if isinstance(part, list | tuple) or hasattr(part, "__next__"):
         return Sequences.from_list(list(part), n_features)
     raise SourceError(

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vips._validation import check_integer
 from vips.data._arrow_lists import steps_and_offsets
 from vips.data._cell_values import as_numbers
 from vips.data._columns import is_frame
 from vips.data._groups import ids_and_numbers, runs_of_rows
-from vips.data._order import dates_of, is_text_or_object, sortable
-from vips.data._ragged import Ragged, divides, offsets_of
+from vips.data._order import dates_of, is_text_or_object, sortable, units_of
+from vips.data._ragged import Ragged, divides, offsets_of, places
+from vips.data._spacing import distance_of, spaced
+from vips.data._step_index import StepIndex, index_of_ids
 from vips.data._steps import numbers_of
 from vips.data._tables import from_arrow
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Sequences"]
 
@@ -36,6 +43,8 @@ class Sequences(Ragged):
     lengths : ndarray of int64, shape (n_sequences,)
     shape : tuple
         (n_sequences, n_features).
+    ids : pandas.Index of length n_sequences, or None
+        Where the sequences are from a data frame.
 
     Raises
     ------
@@ -57,6 +66,8 @@ class Sequences(Ragged):
     array([2.])
     """
 
+    index_of_steps: StepIndex | None = None
+
     def __init__(self, values: np.ndarray, offsets: np.ndarray) -> None:
         values, offsets = np.asarray(numbers_of(values) if np.ma.isMA(values) else values), np.asarray(offsets)
         values = values[:, None] if values.ndim == 1 else values
@@ -73,9 +84,38 @@ class Sequences(Ragged):
             raise ValueError("`offsets` must ascend from 0 to the number of steps.")
         super().__init__(values, None, np.diff(offsets.astype(np.int64)))
 
+    @property
+    def ids(self) -> pd.Index | None:
+        """Ids of the sequences of a data frame, shape (n_sequences,)."""
+        return None if self.index_of_steps is None else self.index_of_steps.ids
+
     def astype(self, dtype) -> Sequences:
         """With steps of another dtype."""
-        return Sequences(self.values.astype(dtype), self.offsets)
+        return self._of_frame(Sequences(self.values.astype(dtype), self.offsets), self.index_of_steps)
+
+    def __getitem__(self, index: slice | np.ndarray | Sequence[int]) -> Sequences:
+        """Some of the sequences, as NumPy indexes them."""
+        steps = self.index_of_steps
+        chosen = index if steps is None or isinstance(index, slice) else np.arange(len(self))[index]
+        return self._of_frame(super().__getitem__(chosen), None if steps is None else steps[chosen])
+
+    def first(self, n_values: int | None) -> Sequences:
+        """At most the first ``n_values`` steps of each sequence; None: all."""
+        steps = self.index_of_steps
+        return self._of_frame(super().first(n_values), None if steps is None else steps.first(n_values))
+
+    def copy(self) -> Sequences:
+        """With arrays of its own."""
+        return self._of_frame(super().copy(), self.index_of_steps)
+
+    def __getstate__(self) -> dict:
+        """What a pickle holds: these sequences, and no others of their storage."""
+        return super().__getstate__() | {"index_of_steps": self.index_of_steps}
+
+    @staticmethod
+    def _of_frame(sequences: Sequences, steps: StepIndex | None) -> Sequences:
+        sequences.index_of_steps = steps
+        return sequences
 
     def __repr__(self) -> str:
         return f"<Sequences of {self.shape[1]} columns, {self.dtype}>"  # their number is private
@@ -119,9 +159,20 @@ class Sequences(Ragged):
 
     @classmethod
     def from_frame(
-        cls, frame, *, by: str, order: str | None = None, columns: str | Sequence[str], date_format: str | None = None
+        cls,
+        frame,
+        *,
+        by: str,
+        order: str | None = None,
+        columns: str | Sequence[str],
+        date_format: str | None = None,
+        every: object = None,
+        max_length: int = 1000,
     ) -> Sequences:
         """Rows of a data frame or Arrow table, one sequence for each id.
+
+        Models take the steps of a sequence as equally spaced, whatever their times are. ``every`` makes them so. The sequences
+        keep ids and times: states and forecasts of a model come back as data frames with both in the index.
 
         Parameters
         ----------
@@ -135,42 +186,35 @@ class Sequences(Ragged):
             Columns of numbers. Encode categories first, e.g. ``frame["event"].map(codes)``; what is missing is a missing step.
         date_format : str, optional
             How dates are written where ``order`` is a column of text or objects, as for ``strptime``: "%d.%m.%Y", say.
+        every : number, timedelta or str, optional
+            Distance of two steps in ``order``, a public one: a number for numbers; for dates a timedelta, or words that pandas
+            reads, such as "7D". Slots of time are counted from the first row of each sequence, and a row falls into the
+            nearest one. A slot without a row is a missing step. If several rows fall into one, each column has its last number
+            there. Rows without a time are left out.
+        max_length : int
+            With ``every`` the most slots of a sequence, a public number: rows beyond are left out. Not less than the
+            ``max_length`` of the model, which is 1000 by default, too.
         """
-        from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-        frame = from_arrow(frame)
-        if not is_frame(frame):
-            raise TypeError(f"`frame` must be a data frame or an Arrow table, got {type(frame).__name__}.")
-        columns = [columns] if isinstance(columns, str) else list(columns)
-        for name in (by, *([] if order is None else [order]), *columns):
-            if not isinstance(name, Hashable):
-                raise TypeError(
-                    f"`by`, `order` and `columns` name columns of the frame, got a {type(name).__name__}. For ids in an array "
-                    'of their own, write frame.assign(patient=ids) and by="patient".'
-                )
-            if name not in frame.columns:
-                raise ValueError(f"The frame has no column {name!r}.")
-        for name in columns:
-            if not (
-                is_numeric_dtype(frame[name].dtype) or is_bool_dtype(frame[name].dtype) or frame[name].dtype == object
-            ):
-                raise TypeError(
-                    f"Column {name!r} has dtype {frame[name].dtype}: whether its values are numbers would depend on the "
-                    f"records. Encode it first, e.g. frame[{name!r}].map(codes), or convert it by "
-                    "pandas.to_numeric(..., errors='coerce')."
-                )
-        if order is not None:
-            if date_format is None and is_text_or_object(frame[order].dtype):
-                raise TypeError(
-                    f"Column {order!r} has dtype {frame[order].dtype}, and dates sort otherwise than their texts. Say how they "
-                    'are written, date_format="%d.%m.%Y", say; or convert numbers by '
-                    f"pandas.to_numeric(frame[{order!r}], errors='coerce')."
-                )
-            keys, _ = sortable(frame[order] if date_format is None else dates_of(frame[order], date_format), len(frame))
-            frame = frame.iloc[np.lexsort(keys.T[::-1])]
-        rows, starts = runs_of_rows(ids_and_numbers(frame[by], len(frame))[1])
-        values = np.column_stack([as_numbers(frame[name], "number") for name in columns])
-        return cls(values if rows is None else values[rows], starts)
+        frame, columns = from_arrow(frame), [columns] if isinstance(columns, str) else list(columns)
+        _check_columns(frame, by, order, columns)
+        check_integer("max_length", max_length)
+        if order is None and every is not None:
+            raise ValueError("`every` is a distance in time: pass the column of times as `order`.")
+        keys, kind = (np.zeros((len(frame), 2)), "numbers") if order is None else _times(frame[order], date_format)
+        is_whole = order is None or getattr(frame[order].dtype, "kind", "O") in "biu"
+        distance = None if every is None else distance_of(every, kind)
+        if distance is not None:
+            is_whole = is_whole and distance.is_integer()
+            keys[~np.isfinite(keys).all(axis=1)] = np.nan
+        rows, offsets = _rows_of_persons(frame[by], keys)
+        values, keys = np.column_stack([as_numbers(frame[name], "number") for name in columns])[rows], keys[rows]
+        ids, names = index_of_ids(frame[by], rows[offsets[:-1]]), (by, "step" if order is None else order)
+        if order is None:
+            keys[:, 1] = places(np.diff(offsets))
+        if distance is not None:
+            values, keys, offsets = spaced(values, keys, offsets, distance, units_of(kind), max_length)
+        sequences, times = cls(values, offsets), Ragged(keys, None, np.diff(offsets))
+        return cls._of_frame(sequences, StepIndex(ids, times, kind, is_whole, names, columns, distance))
 
     @classmethod
     def from_arrow(cls, lists) -> Sequences:
@@ -179,3 +223,46 @@ class Sequences(Ragged):
         A null in a list is a missing step, a null list is empty.
         """
         return cls(*steps_and_offsets([lists]))
+
+
+def _check_columns(frame, by: str, order: str | None, columns: list[str]) -> None:
+    """Raise TypeError or ValueError unless the frame has these columns, once, of dtypes that can hold numbers."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype, is_object_dtype
+
+    if not is_frame(frame):
+        raise TypeError(f"`frame` must be a data frame or an Arrow table, got {type(frame).__name__}.")
+    for name in (by, *([] if order is None else [order]), *columns):
+        if not isinstance(name, Hashable):
+            raise TypeError(
+                f"`by`, `order` and `columns` name columns of the frame, got a {type(name).__name__}. For ids in an array "
+                'of their own, write frame.assign(patient=ids) and by="patient".'
+            )
+        if name not in frame.columns:
+            raise ValueError(f"The frame has no column {name!r}.")
+        if list(frame.columns).count(name) > 1:
+            raise ValueError(f"The frame has several columns {name!r}: give each another name.")
+    for name in columns:
+        dtype = frame[name].dtype
+        if not (is_numeric_dtype(dtype) or is_bool_dtype(dtype) or is_object_dtype(dtype)):
+            raise TypeError(
+                f"Column {name!r} has dtype {dtype}: whether its values are numbers would depend on the records. Encode it "
+                f"first, e.g. frame[{name!r}].map(codes), or convert it by pandas.to_numeric(..., errors='coerce')."
+            )
+
+
+def _rows_of_persons(ids, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows by person, those of one person in the order of their keys, and where each person begins; without rows of nobody."""
+    by_time = np.lexsort(keys.T[::-1])
+    rows, offsets = runs_of_rows(ids_and_numbers(ids.iloc[by_time], len(ids))[1])
+    return by_time if rows is None else by_time[rows], offsets
+
+
+def _times(column, date_format: str | None) -> tuple[np.ndarray, str | None]:
+    """Keys of a column of times that sort as these do, and of what kind they are."""
+    if date_format is None and is_text_or_object(column.dtype):
+        raise TypeError(
+            f"Column {column.name!r} has dtype {column.dtype}, and dates sort otherwise than their texts. Say how they are "
+            'written, date_format="%d.%m.%Y", say; or convert numbers by '
+            f"pandas.to_numeric(frame[{column.name!r}], errors='coerce')."
+        )
+    return sortable(column if date_format is None else dates_of(column, date_format), len(column))

@@ -26,12 +26,19 @@ _LEAST = 1e-300
 
 
 class SequenceModel(ConjugateExponentialModel):
-    """A model whose record is a whole sequence. A subclass has ``max_length``, a public number, and ``n_features``."""
+    """A model whose record is a whole sequence. A subclass has ``max_length``, a public number, and ``n_features``.
+
+    Steps are taken as equally spaced in time: a gap is one where missing steps fill it, as ``every`` of
+    :meth:`vips.data.Sequences.from_frame` does. States and forecasts of ``Sequences`` of a data frame are data frames, with id
+    and time in their index; those of other containers are arrays.
+    """
 
     ignores_labels = True
     n_features: int | None = None  # columns of every sequence, where they are declared
     name_of_score = "log likelihood per step"
-    _unlisted = ("n_features", "sequences_of")
+    n_components: int
+    max_length: int
+    _unlisted = ("declared_of_steps", "n_features", "sequences_of", "state_names")
 
     def fit(
         self,
@@ -63,6 +70,14 @@ class SequenceModel(ConjugateExponentialModel):
         self
         """
         return super().fit(X, lengths, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+
+    def declared_of_steps(self) -> str:
+        """What a fit takes for granted about steps."""
+        return f"sequences of at most {self.max_length} steps, which are taken as equally spaced in time"
+
+    def state_names(self) -> list[str]:
+        """Names of the states, in their order."""
+        return [f"state {k}" for k in range(self.n_components)]
 
     def valid_records(self, records: Sequences) -> np.ndarray:
         """All of them: what is no observation is a missing one."""
@@ -110,7 +125,7 @@ class SequenceModel(ConjugateExponentialModel):
         if isinstance(X, Sequences):
             if lengths is not None:
                 raise TypeError("Sequences have their lengths: pass them without `lengths`.")
-            sequences = X
+            sequences = X.without_ids()
         elif isinstance(X, DataSource):
             raise TypeError(
                 f"{type(X).__name__} is read by `fit` alone: take the sequences of a source some at a time, e.g. "

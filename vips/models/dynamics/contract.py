@@ -169,7 +169,7 @@ class DynamicsModel(SequenceModel):
             "released": self.released("hence the posterior"),
             "declared_public": (
                 f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
-                f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+                f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
                 "n_components and all other constructor arguments",
             ),
         }

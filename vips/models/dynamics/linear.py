@@ -14,6 +14,7 @@ from vips._extras import imported
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer, check_level
 from vips.data import Sequences
+from vips.data._step_index import forecast_frame, step_frame
 from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -175,29 +176,29 @@ class LinearDynamicalSystem(DynamicsModel):
 
     # -- states and forecasts -----------------------------------------------------------------------------------
 
-    def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
-        """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
+    def smooth(self, X, lengths=None) -> tuple[np.ndarray | pd.DataFrame, np.ndarray]:
+        """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K), an array."""
         states, _ = smoothed_whole(self._read(X, lengths), self._system())
-        return states.mean, states.cov
+        return step_frame(X, states.mean, self.state_names()), states.cov
 
-    def filter(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
-        """States given the steps up to each one: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
+    def filter(self, X, lengths=None) -> tuple[np.ndarray | pd.DataFrame, np.ndarray]:
+        """States given the steps so far: means, shape (n_steps, K), and covariances, shape (n_steps, K, K), an array."""
         states = filtered(self._read(X, lengths), self._system())
-        return states.mean, states.cov
+        return step_frame(X, states.mean, self.state_names()), states.cov
 
-    def transform(self, X, lengths=None) -> np.ndarray:
+    def transform(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Means of the states given whole sequences, shape (n_steps, K)."""
-        records = self._read(X, lengths)
-        return smoothed(records, DynamicsPosterior(self._system())).mean
+        states = smoothed(self._read(X, lengths), DynamicsPosterior(self._system()))
+        return step_frame(X, states.mean, self.state_names())
 
-    def predict(self, X, lengths=None) -> np.ndarray:
+    def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Each step as the steps before predict it, shape (n_steps, n_features)."""
         of = self._system()
-        return filtered(self._read(X, lengths), of).ahead @ of.loadings.T + of.offset
+        return step_frame(X, filtered(self._read(X, lengths), of).ahead @ of.loadings.T + of.offset)
 
     def forecast(
         self, X, lengths=None, *, n_steps: int = 1, level: float = 0.95
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray | pd.DataFrame, ...]:
         """The steps after the end of each sequence.
 
         Parameters
@@ -211,10 +212,13 @@ class LinearDynamicalSystem(DynamicsModel):
         Returns
         -------
         mean, lower, upper : ndarray of shape (n_sequences, n_steps, n_features)
+            Of sequences of a data frame three data frames, with a row for each id and step. Times go on by ``every`` if they
+            were given a distance, else steps ahead count from 1.
         """
         check_integer("n_steps", n_steps)
         check_level(level)
-        return forecasts(self._read(X, lengths), self._system(), n_steps, level)
+        means_and_ends = forecasts(self._read(X, lengths), self._system(), n_steps, level)
+        return tuple(forecast_frame(X, values) for values in means_and_ends)
 
     # -- likelihood and synthetic sequences -----------------------------------------------------------------------
 
@@ -323,7 +327,7 @@ class LinearDynamicalSystem(DynamicsModel):
         if not isinstance(posterior, DynamicsPosterior):
             return super().posterior_parts(posterior)
         of, (p, K) = posterior.dynamics.canonical(), posterior.dynamics.loadings.shape
-        n, states = max(posterior.n_steps, 1.0), [f"state {k}" for k in range(K)]
+        n, states = max(posterior.n_steps, 1.0), self.state_names()
         columns = self.column_names()
         seen = np.vstack([of.loadings.T, of.offset, np.log(of.noise_variance)])
         variances = np.vstack([np.tile(of.noise_variance, (K + 1, 1)), np.full((1, p), 2.0)]) / n

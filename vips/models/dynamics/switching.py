@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
 from vips.data import Sequences
+from vips.data._step_index import step_frame
 from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -33,6 +34,7 @@ from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = ["SwitchingLinearDynamicalSystem"]
@@ -185,13 +187,13 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     # -- users --------------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X, lengths=None) -> np.ndarray:
+    def predict_proba(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Probabilities of the regimes at each step, shape (n_steps, n_regimes)."""
-        return self._inferred(X, lengths).shares
+        return step_frame(X, self._inferred(X, lengths).shares, self._regime_names())
 
-    def predict(self, X, lengths=None) -> np.ndarray:
+    def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """The most probable regime of each step, shape (n_steps,)."""
-        return self.predict_proba(X, lengths).argmax(axis=1)
+        return step_frame(X, self._inferred(X, lengths).shares.argmax(axis=1), ["regime"])
 
     def plot_sequences(self, X, lengths=None, ax: Axes | None = None) -> Axes:
         """A picture of these sequences, coloured by their most probable regimes. It shows these records, and is not private.
@@ -202,16 +204,16 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         """
         from vips.models._sequence_plot import plot_sequences
 
-        return plot_sequences(self, X, lengths, [f"regime {k}" for k in range(self.n_regimes)], ax)
+        return plot_sequences(self, X, lengths, self._regime_names(), ax)
 
-    def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
-        """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
+    def smooth(self, X, lengths=None) -> tuple[np.ndarray | pd.DataFrame, np.ndarray]:
+        """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K), an array."""
         states = self._inferred(X, lengths)
-        return states.mean, states.cov
+        return step_frame(X, states.mean, self.state_names()), states.cov
 
-    def transform(self, X, lengths=None) -> np.ndarray:
+    def transform(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Means of the states given whole sequences, shape (n_steps, K)."""
-        return self._inferred(X, lengths).mean
+        return self.smooth(X, lengths)[0]
 
     def score(self, X, lengths=None) -> float:
         """Mean of :meth:`score_samples`."""
@@ -244,6 +246,9 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
                 states[here] = moved + np.einsum("nij,nj->ni", roots[now], draws)
         noise = rng.standard_normal((len(states), len(shared.offset))) * np.sqrt(shared.noise_variance)
         return Sequences(states @ shared.loadings.T + shared.offset + noise, offsets), states, regimes
+
+    def _regime_names(self) -> list[str]:
+        return [f"regime {k}" for k in range(self.n_regimes)]
 
     @property
     def transition_matrices_(self) -> np.ndarray:

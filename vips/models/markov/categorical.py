@@ -316,7 +316,7 @@ class CategoricalHMM(HiddenMarkovModel):
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))
 
     def declared(self) -> tuple[str, ...]:
-        return (f"{self.n_symbols} symbols, sequences of at most {self.max_length} steps",)
+        return (f"{self.n_symbols} symbols, {self.declared_of_steps()}",)
 
     def divergence_of_emissions(self, posterior: SymbolPosterior) -> float:
         prior = Dirichlet(np.full(posterior.emissions.concentration.shape, self._emission_prior()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
 from vips.data import Sequences
+from vips.data._step_index import step_frame
 from vips.expfam import Dirichlet
 from vips.models.markov import kernels
 from vips.models.markov.factorial_contract import FactorialChainModel
@@ -19,6 +21,9 @@ from vips.models.markov.factorial_inference import Inferred, inferred_chains
 from vips.models.markov.factorial_posterior import FactorialPosterior
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyBudget, PrivacyPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["FactorialHMM"]
 
@@ -139,12 +144,13 @@ class FactorialHMM(FactorialChainModel):
 
     # -- users --------------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X, lengths=None) -> np.ndarray:
-        """Probabilities of the states of each chain at each step, shape (n_steps, M, K)."""
+    def predict_proba(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
+        """Probabilities of the states of each chain at each step, shape (n_steps, M, K); in a data frame M * K columns."""
         shares = self._inferred(X, lengths).shares
-        return shares.reshape(len(shares), self.n_chains, self.n_components)
+        names = [f"chain {m}, {state}" for m in range(self.n_chains) for state in self.state_names()]
+        return step_frame(X, shares.reshape(len(shares), self.n_chains, self.n_components), names)
 
-    def predict(self, X, lengths=None) -> np.ndarray:
+    def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """The most probable path of each chain (Viterbi) given the others' expected states, shape (n_steps, M)."""
         records, K = self._read(X, lengths), self.n_components
         posterior = self._at_means()
@@ -156,7 +162,7 @@ class FactorialHMM(FactorialChainModel):
             log_likely = np.ascontiguousarray(inference.log_likely[:, m * K : (m + 1) * K])
             kernels.best_paths(records.offsets, logs[0][m], logs[1][m], log_likely, path, log_probability)
             states[:, m] = path
-        return states
+        return step_frame(X, states, [f"chain {m}" for m in range(self.n_chains)])
 
     def score(self, X, lengths=None) -> float:
         """Mean of :meth:`score_samples`."""
@@ -225,7 +231,7 @@ class FactorialHMM(FactorialChainModel):
             "released": self.released("hence the posterior of all of them"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
-                f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+                f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
                 "n_chains, n_components, priors and all other constructor arguments",
             ),
         }
@@ -236,7 +242,7 @@ class FactorialHMM(FactorialChainModel):
         """First states and moves of the chains, whose states ascend in the column that their chain moves most."""
         if not isinstance(posterior, FactorialPosterior):
             return super().posterior_parts(posterior)
-        effects, states = self._effects(posterior), [f"state {k}" for k in range(self.n_components)]
+        effects, states = self._effects(posterior), self.state_names()
         order = np.array([effect[:, np.ptp(effect, axis=0).argmax()].argsort() for effect in effects])
         start = np.take_along_axis(posterior.start.concentration, order, axis=1)
         moves = np.take_along_axis(posterior.moves.concentration, order[:, :, None], axis=1)

@@ -349,7 +349,7 @@ class GaussianHMM(HiddenMarkovModel):
     def declared(self) -> tuple[str, ...]:
         return (
             f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
-            f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
         )
 
     def divergence_of_emissions(self, posterior: GaussianChainPosterior) -> float:

@@ -14,6 +14,7 @@ from vips._printable import printable
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import Sequences
+from vips.data._step_index import step_frame
 from vips.models._chains import inferred
 from vips.models._sequences import SequenceModel
 from vips.models.markov import kernels
@@ -158,14 +159,15 @@ class HiddenMarkovModel(SequenceModel):
         """Log likelihood of each sequence at the posterior's means, in nats, shape (n_sequences,)."""
         return self._log_likelihood(self.sequences_of(X, lengths))
 
-    def predict_proba(self, X, lengths=None) -> np.ndarray:
+    def predict_proba(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Probabilities of the states at each step, shape (n_steps, K)."""
         check_is_fitted(self, "posterior_")
-        return self.inferred(self.sequences_of(X, lengths), self.at_means(self.posterior_))[0]
+        shares = self.inferred(self.sequences_of(X, lengths), self.at_means(self.posterior_))[0]
+        return step_frame(X, shares, self.state_names())
 
-    def predict(self, X, lengths=None) -> np.ndarray:
+    def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """The most probable states of each sequence (Viterbi), shape (n_steps,), as in hmmlearn."""
-        return self.decode(X, lengths)[1]
+        return step_frame(X, self.decode(X, lengths)[1], ["state"])
 
     def decode(self, X, lengths=None) -> tuple[float, np.ndarray]:
         """The most probable states of each sequence.
@@ -268,7 +270,7 @@ class HiddenMarkovModel(SequenceModel):
             "steps of a stay": np.minimum(stays, float(self.max_length)),
             "then": after,
         }
-        return pd.DataFrame(table | self._seen(names, n_typical), index=pd.Index(self._state_names()))
+        return pd.DataFrame(table | self._seen(names, n_typical), index=pd.Index(self.state_names()))
 
     def plot_transitions(self, ax: Axes | None = None) -> Axes:
         """A picture of the moves: states as large as their shares of the steps, arrows as wide as moves are probable.
@@ -283,7 +285,7 @@ class HiddenMarkovModel(SequenceModel):
         """
         from vips.models.markov.plot import plot_transitions
 
-        return plot_transitions(self.transmat_, self.shares_, self.startprob_, self._state_names(), ax)
+        return plot_transitions(self.transmat_, self.shares_, self.startprob_, self.state_names(), ax)
 
     def plot_emissions(self, *, names: Sequence[str] | None = None, n_rows: int = 40, ax: Axes | None = None) -> Axes:
         """A picture of what is seen in each state.
@@ -303,7 +305,7 @@ class HiddenMarkovModel(SequenceModel):
         from vips.models.markov.plot import plot_emissions
 
         values, rows, label = self._emissions(names, n_rows)
-        return plot_emissions(values, rows, self._state_names(), label, ax)
+        return plot_emissions(values, rows, self.state_names(), label, ax)
 
     def plot_sequences(self, X, lengths=None, ax: Axes | None = None) -> Axes:
         """A picture of these sequences, coloured by their most probable states. It shows these records, and is not private.
@@ -314,10 +316,7 @@ class HiddenMarkovModel(SequenceModel):
         """
         from vips.models._sequence_plot import plot_sequences
 
-        return plot_sequences(self, X, lengths, self._state_names(), ax)
-
-    def _state_names(self) -> list[str]:
-        return [f"state {k}" for k in range(self.n_components)]
+        return plot_sequences(self, X, lengths, self.state_names(), ax)
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 

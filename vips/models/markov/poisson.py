@@ -321,7 +321,7 @@ class PoissonHMM(HiddenMarkovModel):
     def declared(self) -> tuple[str, ...]:
         return (
             f"max_count = {self.max_count}: larger counts are cut to it",
-            f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
         )
 
     def divergence_of_emissions(self, posterior: PoissonPosterior) -> float:
