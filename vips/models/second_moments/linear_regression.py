@@ -19,7 +19,7 @@ from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
-from vips.parts import Part, Score
+from vips.parts import STANDS_OUT, FeatureTotals, Part, Score
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 
 if TYPE_CHECKING:
@@ -290,6 +290,17 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         information = posterior.information + np.eye(len(prior)) * 1e-12 * max(np.trace(posterior.information), 1e-300)
         likelihood = Gaussian(np.linalg.solve(information, posterior.linear), information)
         return signal_of(likelihood, [prior], d)
+
+    def feature_totals(self) -> FeatureTotals | None:
+        """From the second moments; None without noise."""
+        if not hasattr(self, "noisy_totals_"):
+            return None
+        d, noisy = self.n_features_in_, self.noisy_totals_
+        moments = SecondMoments.of(noisy.average["second"], noisy.noise_std["second"])
+        count, means = moments.matrix[d, d], np.zeros(d)
+        if count > STANDS_OUT * moments.noise_std:
+            means = moments.matrix[:d, d] * self._constant() / count
+        return FeatureTotals(np.diagonal(moments.matrix)[:d], moments.noise_std, means)
 
     # -- comparisons and searches -------------------------------------------------------------------------------
 
