@@ -276,7 +276,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self._read_posterior(), level, units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
-        warn_of_nothing(signal)
+        warn_of_nothing(self, signal)
         return table
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
