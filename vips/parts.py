@@ -121,7 +121,9 @@ class SelfDescription:
     unit = "one record"
     needs_labels = False
     settings_of_meaning: tuple[str, ...] = ("n_components",)
-    names_of_columns: Sequence[str] | None = None  # of a model behind an encoder
+    # of a model behind an encoder
+    names_of_columns: Sequence[str] | None = None
+    units_of_columns: tuple | None = None
 
     def column_names(self) -> list[str]:
         """Words or feature names, or x0, x1, … where there are none."""

@@ -90,6 +90,8 @@ def named(model, pipeline: Pipeline):
         )
     model = copy.copy(model)
     model.names_of_columns = names
+    encoder = pipeline[:-1][0] if len(pipeline.steps) == 2 else None
+    model.units_of_columns = encoder.in_column_units() if isinstance(encoder, TableEncoder) else None
     return model
 
 

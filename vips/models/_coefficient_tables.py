@@ -21,7 +21,9 @@ __all__ = [
     "coefficient_draws",
     "coefficient_table",
     "forest_plot",
+    "in_units",
     "meaning_of_coefficients",
+    "names_of_coefficients",
     "signal_of",
     "target_of",
     "warn_of_nothing",
@@ -92,10 +94,10 @@ def coefficient_table(model, posterior, level: float, units=None):
     pd = imported("pandas", "summary()")
 
     check_level(level)
-    names, classes = _names(model, units), _classes(model)
+    names, classes = names_of_coefficients(model, units), _classes(model)
     frames = []
+    posterior = in_units(posterior, units, model.fit_intercept)
     for mean, cov in zip(np.atleast_2d(posterior.mean), _covariances(posterior), strict=True):
-        mean, cov = _in_units(mean, cov, units, model.fit_intercept)
         marginal = Gaussian(mean[:, None], 1.0 / np.maximum(np.diagonal(cov), 1e-300)[:, None, None])
         lower, upper = (side[:, 0] for side in marginal.interval(level))
         ratio = model.name_of_ratio
@@ -171,19 +173,30 @@ def _covariances(posterior) -> Iterable[np.ndarray]:
     return [np.diag(variance) for variance in np.atleast_2d(posterior.var)]
 
 
-def _in_units(mean: np.ndarray, cov: np.ndarray, units, has_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the coefficients of the original columns, and of the intercept, which absorbs their origins."""
+def in_units(posterior, units, has_intercept: bool):
+    """The posterior of the coefficients of the original columns, and of the intercept, which absorbs their origins.
+
+    Parameters
+    ----------
+    posterior : Gaussian or DiagonalGaussian
+        Of the coefficients of features, and of the intercept in the last place if there is one.
+    units : tuple or None
+        See :meth:`vips.preprocessing.TableEncoder.in_column_units`; None for features that are columns.
+    """
     if units is None:
-        return mean, cov
+        return posterior
     _, matrix, shift = units
-    full = np.zeros((len(matrix) + has_intercept, len(mean)))
+    full = np.zeros((len(matrix) + has_intercept, posterior.mean.shape[-1]))
     full[: len(matrix), : matrix.shape[1]] = matrix
     if has_intercept:
         full[-1] = np.append(shift, 1.0)
-    return full @ mean, full @ cov @ full.T
+    mean = posterior.mean @ full.T
+    covs = np.stack([full @ cov @ full.T for cov in _covariances(posterior)])
+    return Gaussian.from_covariance(mean, covs.reshape(*mean.shape, -1))
 
 
-def _names(model, units) -> list[str]:
+def names_of_coefficients(model, units) -> list[str]:
+    """Names of these, in their order."""
     names = model.column_names() if units is None else list(units[0])
     return [*names, "intercept"] if model.fit_intercept else names
 

@@ -306,7 +306,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Coefficients by name."""
-        return coefficient_parts(self, posterior, self.column_names())
+        return coefficient_parts(self, posterior)
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Root mean squared error, and R²."""
