@@ -62,7 +62,7 @@ def test_a_classifier_averages_too(columns):
     table, ill = visits()
     classifier = PrivateClassifier(columns, privacy=BUDGET).fit(table, ill)
     for rows in unknown(table):
-        assert classifier.predict_proba(rows)[:, 1].mean() == pytest.approx(ill.mean(), abs=0.03)
+        assert classifier.predict_proba(rows)[:, 1].mean() == pytest.approx(ill.mean(), abs=0.05)
 
 
 def test_a_linear_regression_averages_too():

@@ -57,14 +57,16 @@ def _centred_log_odds(table: ClassTable, k: int, class_counts: np.ndarray, std: 
         parts = [(slice(0, -1), table.cells.positions(share[:-1])), (slice(-1, None), None)]
     for part, positions in parts:
         log_odds[part] = posterior_log_odds(of_class[part], of_others[part], stds, total, n_records, positions)
-    centred = np.clip(log_odds - (log_odds * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
-    return np.where(_says_something(table, std), centred, 0.0)
+    log_odds[~_says_something(table, std)] = 0.0
+    return np.clip(log_odds - (log_odds * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
 
 
 def _says_something(table: ClassTable, std: float) -> np.ndarray:
-    """Whether a cell is one of values, or has records that noise does not hide: shape (n_cells + 1,). Others are averages."""
-    counts = table.counts.sum(axis=0)
-    is_seen = counts > STANDS_OUT * std * math.sqrt(len(table.counts))  # not where these are NaN
+    """Whether a cell is one of values, or has records that noise does not hide: shape (n_cells + 1,).
+
+    In others the log odds are those of all records.
+    """
+    is_seen = table.counts.sum(axis=0) > STANDS_OUT * std * math.sqrt(len(table.counts))  # not where these are NaN
     is_seen[: -2 if table.cells.kind == "category" else -1] = True
     return is_seen
 
