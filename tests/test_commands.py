@@ -61,7 +61,7 @@ def test_the_second_class_is_yes(visits, folder, capsys, classes):
     out = capsys.readouterr().out
     age = next(line.split() for line in out.splitlines() if line.startswith("age"))
     assert float(age[1]) * (1 if second == "yes" else -1) > 0.07
-    assert f"again = '{second}'" in out  # what the coefficients are about
+    assert f"log odds of again = '{second}' " in out
     assert main(["predict", "m.vips", "visits.csv", "--out", "new.csv"]) == 0
     found = pd.read_csv("new.csv")
     mean = found.groupby("again")[f"P({second})"].mean()

@@ -145,7 +145,8 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     arguments = {} if groups is None else {"groups": groups}
     pipeline.fit(as_declared(others, declared, reading), y, ledger=ledger, **arguments)
     needs = {"columns": list(declared), "declared": list(declared.values()), "classes": classes}
-    return pipeline, lines_of_table(pipeline.summary()), needs
+    table = pipeline.summary().rename_axis(printable(f"log odds of {options.target} = {classes[1]!r}"))
+    return pipeline, lines_of_table(table), needs
 
 
 def _classes(text: str | None, target) -> list[str]:
