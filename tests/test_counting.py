@@ -259,7 +259,7 @@ def test_a_plan_counts_on_fewer_records_than_the_noisy_count():
 def test_topics_count_on_fewer_documents_than_the_noisy_count():
     texts = ["ship sea storm", "rye barley field"] * 1500
     fits = [PrivateTopics(privacy=PrivacyBudget(8.0, 1e-6), n_steps=2, n_documents=n).fit(texts) for n in (None, 3000)]
-    words = fits[0].pipeline_[0]
+    words = fits[0][0]
     ratios = [fit.advice_.signal_to_noise for fit in fits]
     cautious = (words.n_records_ - 1.645 * words.n_records_std) / 3000
     assert ratios[0] == pytest.approx(ratios[1] * cautious, rel=0.02)

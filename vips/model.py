@@ -24,10 +24,10 @@ from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model
 from vips.privacy import PrivacyPlan, PrivacyReport, Release, StreamPlan
 from vips.privacy.fingerprint import fingerprint_of
-from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
+from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.units import unit_of_group
 from vips.settling import Settling
@@ -296,8 +296,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def ledger_of_fit(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, if any, after a check that this fit can be charged."""
-        if ledger is None and open_ledger.takes_prepaid(self.privacy):
-            return None  # a trial of a search, which was charged whole
+        if isinstance(ledger, LedgerRun):  # of a larger charge
+            if not ledger.pays_for(self.privacy):
+                raise LedgerError("This charge has paid for another fit.")
+            return ledger
         ledger = ledger_to_charge(ledger, self.sent_from, getattr(self.privacy, "sent_from", None))
         if ledger is not None and not self.is_private:
             raise LedgerError(

@@ -13,7 +13,7 @@ from vips.classification.saved import restored_classifier
 from vips.model import ConjugateExponentialModel
 from vips.persistence.archive import restored_from
 from vips.persistence.fitted import restored, save_model
-from vips.preprocessing import PrivatePipeline
+from vips.preprocessing import PrivatePipeline, PrivateTopics
 from vips.preprocessing._private_pipeline import restored_pipeline
 from vips.preprocessing._saved import restored_encoder, save_pipeline
 
@@ -22,7 +22,7 @@ __all__ = ["load"]
 _READERS = {
     "model": restored,
     "encoder": restored_encoder,
-    "pipeline": restored_pipeline,
+    "pipeline": partial(restored_pipeline, (PrivatePipeline, PrivateTopics)),
     "classifier": partial(restored_classifier, PrivateClassifier),
 }
 
@@ -61,9 +61,8 @@ def load_for_shell(path: str | os.PathLike) -> tuple[Any, object]:
 
 def save_for_shell(model, path: str | os.PathLike, needs: dict) -> None:
     """As ``model.save``, in one file with what predictions need besides."""
-    fitted = getattr(model, "pipeline_", model)
-    save = save_pipeline if isinstance(fitted, PrivatePipeline) else save_model
-    save(fitted, path, shell=needs)
+    save = save_pipeline if isinstance(model, PrivatePipeline) else save_model
+    save(model, path, shell=needs)
 
 
 def _loaded(path: str | os.PathLike, known: Mapping[str, type]) -> tuple[Any, object]:

@@ -66,7 +66,7 @@ def as_texts(counts, words: list[str]) -> list[str]:
 
 def perplexity(topics: PrivateTopics, learnt: np.ndarray, test) -> float:
     """By document completion over all words."""
-    model: LatentDirichletAllocation = topics.pipeline_[-1]
+    model: LatentDirichletAllocation = topics[-1]
     seen, held = split_words(test.astype(np.int64), np.random.default_rng(0))
     shares = model.transform(seen[:, learnt])
     known = model.components_ / model.components_.sum(axis=1, keepdims=True)

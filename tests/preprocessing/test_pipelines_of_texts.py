@@ -50,7 +50,7 @@ def test_the_statement_counts_the_vocabulary_and_does_not_call_it_public(fitted)
     assert "two rounds" in str(report)
 
 
-def test_a_ledger_is_charged_twice_and_a_checkpoint_keeps_the_words(tmp_path, monkeypatch):
+def test_a_ledger_is_charged_once_and_a_checkpoint_keeps_the_words(tmp_path, monkeypatch):
     ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters")
     fit = LatentDirichletAllocation.fit
     monkeypatch.setattr(LatentDirichletAllocation, "fit", lambda *_, **__: 1 / 0)
@@ -59,7 +59,7 @@ def test_a_ledger_is_charged_twice_and_a_checkpoint_keeps_the_words(tmp_path, mo
     spent = ledger.spent()
     monkeypatch.setattr(LatentDirichletAllocation, "fit", fit)
     resumed = pipeline().fit(LETTERS, ledger=ledger, checkpoint=tmp_path / "fit")
-    assert len(ledger.runs()) == 2
+    assert [run.state for run in ledger.runs()] == ["complete"]
     assert ledger.spent() > spent
     assert resumed[-1].vocabulary == resumed[0].vocabulary
     other = PrivateCountVectorizer(stop_words=["the"])
@@ -109,7 +109,7 @@ def test_without_a_word_the_fit_stops_and_says_what_to_do(tmp_path):
     ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters")
     with pytest.raises(ValueError, match="no word stood out"):
         pipeline().fit(["a rare word"], ledger=ledger)
-    assert ledger.runs()[-1].state == "complete"
+    assert ledger.runs()[-1].state == "closed at 1"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_forged_files_raise_value_errors(fitted, place, value, tmp_path):
     for name in place[:-1]:
         inner = inner[name]
     inner[place[-1]] = value
-    names = ("names", "privacy", "n_steps", "encoder_share", "encoder", "model")
+    names = ("class", "names", "parameters", "encoder", "model")
     write_archive(tmp_path / "forged.vips", "pipeline", {name: header[name] for name in names}, arrays)
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")
@@ -163,7 +163,19 @@ def test_forged_files_raise_value_errors(fitted, place, value, tmp_path):
 def test_forged_settings_that_the_plans_did_not_spend_are_refused(fitted, name, value, tmp_path):
     fitted.save(tmp_path / "topics.vips")
     header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
-    names = ("names", "privacy", "n_steps", "encoder_share", "encoder", "model")
-    write_archive(tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | {name: value}, arrays)
+    names, forged = ("class", "names", "encoder", "model"), {"parameters": header["parameters"] | {name: value}}
+    write_archive(tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | forged, arrays)
+    with pytest.raises(ValueError, match=r"forged\.vips"):
+        vips.load(tmp_path / "forged.vips")
+
+
+@pytest.mark.parametrize("name", ["PrivateTopics", "Pipeline", 3])
+def test_a_file_is_of_the_class_whose_steps_it_holds(fitted, name, tmp_path):
+    fitted.save(tmp_path / "topics.vips")
+    header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
+    names = ("names", "parameters", "encoder", "model")
+    write_archive(
+        tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | {"class": name}, arrays
+    )
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")

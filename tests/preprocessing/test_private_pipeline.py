@@ -22,6 +22,7 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
 )
+from vips.persistence import checkpoint
 from vips.persistence.archive import read_archive, write_archive
 from vips.preprocessing import TableEncoder, _budget, _private_pipeline, make_private_pipeline
 from vips.preprocessing._budget import split_budget
@@ -136,8 +137,14 @@ def test_a_ledger_is_charged_for_both_or_for_neither(tmp_path):
     ledger = PrivacyLedger(tmp_path / "budget", 6.0, 1e-5, "letters", **terms)
     with ledger:
         fitted = pipeline(epsilon=2.0).fit(X, y)
-    assert [run.state for run in ledger.runs()] == ["complete", "complete"]
-    assert {fitted[0].privacy_.ledger["run"], fitted[-1].privacy_.ledger["run"]} == {run.run for run in ledger.runs()}
+    (run,) = ledger.runs()
+    assert (run.state, run.steps) == ("complete", 1 + pipeline().n_steps)
+    assert fitted[0].privacy_.ledger["run"] == fitted[-1].privacy_.ledger["run"] == run.run
+    plans = [release.plan for release in fitted.privacy_.releases]
+    mu2 = sum(plan.n_steps / plan.noise_multiplier**2 for plan in plans)
+    assert run.cost().mu2 == pytest.approx(mu2, rel=1e-9)
+    assert run.cost().mu2 >= mu2
+    assert run.cost().delta_0 == fitted.privacy_.releases[0].threshold_delta > 0.0
     left = ledger.remaining()
     with pytest.raises(PrivacyBudgetError, match="Nothing was charged"):
         pipeline(epsilon=6.5).fit(X, y, ledger=ledger)
@@ -157,17 +164,54 @@ def test_an_interrupted_fit_goes_on_with_what_the_encoder_has_learnt(tmp_path, m
         patch.setattr(BayesianLogisticRegression, "fit", lambda *_, **__: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
             pipeline().fit(X, y, ledger=ledger, checkpoint=path)
-    first = ledger.runs()
+    (first,) = ledger.runs()
+    assert first.state == "closed at 1"  # the model's steps are given back
+    assert first.cost().delta_0 > 0.0
+    expected = pipeline()._budget(True, True).encoder.noise_multiplier ** -2
+    assert first.cost().mu2 == pytest.approx(expected, rel=1e-9)
     fitted = pipeline().fit(X, y, ledger=ledger, checkpoint=path)
-    assert len(first) == 1
-    assert len(ledger.runs()) == 2
-    assert fitted[0].privacy_.ledger["run"] == first[0].run
+    (run,) = ledger.runs()
+    assert (run.state, run.run) == ("complete", first.run)
+    assert fitted[0].privacy_.ledger["run"] == fitted[-1].privacy_.ledger["run"] == run.run
+    assert run.cost().mu2 == pytest.approx(run.whole.mu2, rel=1e-9)
+    assert run.cost().delta_0 == first.cost().delta_0
     with pytest.raises(CheckpointError, match="other settings"):
         pipeline(epsilon=3.0).fit(X, y, ledger=ledger, checkpoint=path)
     with pytest.raises(CheckpointError, match="another unit"):
         pipeline().fit(X, y, ledger=ledger, checkpoint=path, groups=np.arange(3000))
     with pytest.raises(CheckpointError, match="another ledger"):
         pipeline().fit(X, y, checkpoint=path)
+
+
+def test_a_fit_that_is_interrupted_between_steps_goes_on_under_its_charge(tmp_path, monkeypatch):
+    X, y = table()
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
+    path, commit = tmp_path / "fit.vips", checkpoint.Journal.commit
+
+    def interrupted(journal, step, *state):
+        commit(journal, step, *state)
+        if step == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Journal, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    (stopped,) = ledger.runs()
+    assert stopped.state == "closed at 4"
+    fitted = pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    (run,) = ledger.runs()
+    assert (run.state, run.released) == ("complete", 6)
+    assert run.cost().mu2 == pytest.approx(run.whole.mu2)
+    assert fitted.privacy_.releases[-1].repeated_steps == 0
+    other = PrivacyLedger(tmp_path / "other", 9.0, 1e-5, "letters")
+    pipeline().fit(X, y, ledger=other, checkpoint=tmp_path / "other.vips")
+    path.write_bytes((tmp_path / "other.vips").read_bytes())
+    with pytest.raises(CheckpointError, match="under another charge"):
+        pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    path.unlink()
+    with pytest.raises(LedgerError, match="charged for another plan"):
+        pipeline(n_steps=6).fit(X, y, ledger=ledger, checkpoint=path)
 
 
 def test_a_model_s_checkpoint_is_not_continued_with_what_another_encoder_learns(tmp_path):

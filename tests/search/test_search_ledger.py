@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextvars
 import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tests.search.cases import VOTES, votes
 from vips import DirichletMultinomial, LedgerError, PrivacyBudget, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting.domination import mu_of_pure
 from vips.privacy.budget import Cost
-from vips.privacy.ledger import open_ledger as open_ledger_module
+from vips.privacy.ledger.run import LedgerRun
 from vips.search import one_trial, private_search
 
 SPARE = PrivacyPlan(noise_multiplier=50.0, sampling="full", n_steps=1)
@@ -193,26 +193,37 @@ def test_only_the_trials_are_paid_for(tmp_path):
 
 
 class FitsAgain(DirichletMultinomial):
-    """Fits a model of its own with its own plan during a fit, and keeps the context."""
+    """Fits a model of its own with its own plan during a fit."""
 
-    kept = []
+    has_fitted = False
 
     def to_posterior(self, *arguments):
-        if not self.kept:
-            self.kept.append((contextvars.copy_context(), self.privacy))
+        if not FitsAgain.has_fitted:
+            FitsAgain.has_fitted = True
             DirichletMultinomial(privacy=self.privacy).fit(VOTES)
         return super().to_posterior(*arguments)
 
 
-def check_a_trial_pays_for_one_fit(tmp_path):
+def test_a_fit_inside_of_a_trial_is_charged(tmp_path):
     ledger = open_ledger(tmp_path, epsilon=500.0)
-    FitsAgain.kept.clear()
     with ledger:
         votes(estimator=FitsAgain()).fit(VOTES)
-        assert len(ledger.runs()) == 2, "a fit inside of a trial's fit was not charged"
-        context, plan = FitsAgain.kept[0]
-        context.run(DirichletMultinomial(privacy=plan).fit, VOTES)
-        assert len(ledger.runs()) == 3, "a fit in the context of a trial was not charged"
+    assert len(ledger.runs()) == 2
+
+
+class FitsTwice(DirichletMultinomial):
+    """Passes on, twice, what has paid for its fit."""
+
+    def fit(self, X, y=None, **arguments):
+        super().fit(X, y, **arguments)
+        return super().fit(X, y, **arguments)
+
+
+def check_a_trial_pays_for_one_fit(tmp_path):
+    with open_ledger(tmp_path, epsilon=500.0) as ledger:
+        with pytest.raises(LedgerError, match="has paid for another fit"):
+            votes(estimator=FitsTwice()).fit(VOTES)
+        assert not ledger.runs()
 
 
 def test_a_trial_pays_for_one_fit(tmp_path):
@@ -220,13 +231,15 @@ def test_a_trial_pays_for_one_fit(tmp_path):
 
 
 def test_a_charge_that_pays_for_every_fit_of_a_trial_is_noticed(monkeypatch, tmp_path):
-    def is_prepaid(plan):
-        unused = open_ledger_module._prepaid.get()
-        return bool(unused) and unused[0] is plan
-
-    monkeypatch.setattr(open_ledger_module, "takes_prepaid", is_prepaid)
-    with pytest.raises(AssertionError, match="inside of a trial's fit"):
+    monkeypatch.setattr(LedgerRun, "pays_for", lambda self, plan: self._pays_for is plan)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         check_a_trial_pays_for_one_fit(tmp_path)
+
+
+@pytest.mark.parametrize("paid", [LedgerRun(None), LedgerRun.prepaid(SPARE)])
+def test_what_has_paid_for_another_fit_pays_for_none(paid):
+    with pytest.raises(LedgerError, match="has paid for another fit"):
+        DirichletMultinomial(privacy=replace(SPARE, n_steps=7)).fit(VOTES, ledger=paid)
 
 
 def test_a_search_that_was_sent_from_a_block_belongs_to_its_ledger(tmp_path):
@@ -266,9 +279,7 @@ def only_a_trial_is_charged(patch):
 
 def trials_are_charged_one_by_one(patch):
     patch.setattr(private_search, "_charged", lambda *arguments: None)
-    from contextlib import nullcontext
-
-    patch.setattr(one_trial, "prepaid", lambda plan: nullcontext())
+    patch.setattr(LedgerRun, "prepaid", lambda plan: None)
 
 
 def the_charge_is_a_fit_that_can_be_closed(patch):
@@ -282,9 +293,7 @@ def whole_searches_are_prepaid(patch):
     original = one_trial.OneTrial.__call__
 
     def call(self):
-        from vips.privacy.ledger import open_ledger
-
-        patch.setattr(open_ledger, "takes_prepaid", lambda plan: True)
+        patch.setattr(DirichletMultinomial, "ledger_of_fit", lambda self, ledger: None)
         return original(self)
 
     patch.setattr(one_trial.OneTrial, "__call__", call)

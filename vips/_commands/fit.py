@@ -116,8 +116,7 @@ def _fit(options: argparse.Namespace) -> None:
 
 def _state(model, **facts) -> None:
     """Add facts to the report of a fitted model, or of the model of a pipeline."""
-    fitted = getattr(model, "pipeline_", model)
-    last = fitted[-1] if hasattr(fitted, "steps_") else fitted
+    last = model[-1] if hasattr(model, "steps_") else model
     last.privacy_ = replace(last.privacy_, **facts)
 
 

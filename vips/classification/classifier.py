@@ -28,8 +28,8 @@ from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release
 from vips.privacy.ledger.charge import charged, delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.open_ledger import prepaid
 from vips.privacy.ledger.origin import RemembersItsLedger
+from vips.privacy.ledger.run import LedgerRun
 
 __all__ = ["PrivateClassifier"]
 
@@ -165,8 +165,8 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         with charged(ledger, what, unit, **cost) as run:
             self._release(X, labels, stated, budget, persons, groups is not None, run.release_once)
             self.log_odds_ = log_odds_of_tables(self.tables_, self.class_counts_, self.table_std_)
-            with prepaid(model.privacy):
-                self.model_ = model.fit(self._features(X), y, groups=groups)
+            paid = {} if plan is None else {"ledger": LedgerRun.prepaid(plan)}
+            self.model_ = model.fit(self._features(X), y, groups=groups, **paid)
         self.classes_ = self.model_.classes_
         if budget is not None:
             facts = stated, budget, self.model_.privacy_, run.entry, tables_fingerprint(self)

@@ -11,7 +11,7 @@ from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences
 from vips.comparison.movement import Movement, match, parts_of
-from vips.comparison.pipelines import common_pipeline, encoded, named, opened
+from vips.comparison.pipelines import check_steps, common_pipeline, encoded, named
 from vips.comparison.rows import (
     Sources,
     alignment_rows,
@@ -100,7 +100,8 @@ def compare(
     >>> comparison.source, comparison["log-loss (lower is better)"].private_source
     ('private data', 'X_test: not protected')
     """
-    private, baseline = opened(private), opened(baseline)
+    for fitted in (private, baseline):
+        check_steps(fitted)
     pipeline = common_pipeline(private, baseline)
     private, baseline = check_models(model_of(private), model_of(baseline))
     check_scores(private, X_test, y_test, n_bootstrap, level)

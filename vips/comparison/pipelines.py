@@ -12,21 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips.preprocessing import PrivatePipeline, TableEncoder
 
-__all__ = ["common_pipeline", "encoded", "named", "opened"]
+__all__ = ["check_steps", "common_pipeline", "encoded", "named"]
 
 # Attributes of a step that do not decide what it does to a row.
 _IGNORED = {"privacy", "privacy_", "threshold_delta", "unit", "round_totals_", "n_records_", "count_records"}
 
 
-def opened(fitted):
-    """The pipeline inside an estimator that has one, such as ``PrivateTopics``; anything else as it is.
-
-    Raises
-    ------
-    TypeError
-        For a pipeline of scikit-learn with a step that may have learnt from the records without saying so.
-    """
-    fitted = getattr(fitted, "pipeline_", fitted)
+def check_steps(fitted) -> None:
+    """Raise TypeError for a pipeline of scikit-learn with a step that may have learnt from the records without saying so."""
     if isinstance(fitted, Pipeline) and not isinstance(fitted, PrivatePipeline):
         others = [type(step).__name__ for step in _steps(fitted) if not _is_declared(step)]
         if others:
@@ -35,7 +28,6 @@ def opened(fitted):
                 "whose steps before the model are a TableEncoder of declared columns, private pipelines, or the models "
                 "themselves with rows that are transformed."
             )
-    return fitted
 
 
 def _is_declared(step) -> bool:
@@ -90,7 +82,7 @@ def named(model, pipeline: Pipeline):
         )
     model = copy.copy(model)
     model.names_of_columns = names
-    encoder = pipeline[:-1][0] if len(pipeline.steps) == 2 else None
+    encoder = pipeline[0] if len(pipeline.steps) == 2 else None
     model.units_of_columns = encoder.in_column_units() if isinstance(encoder, TableEncoder) else None
     return model
 

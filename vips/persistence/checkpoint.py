@@ -85,11 +85,11 @@ class Journal:
         self,
         model,
         plan: PrivacyPlan,
-        ledger: PrivacyLedger | None,
+        ledger: PrivacyLedger | LedgerRun | None,
         checkpoint: str | os.PathLike | None,
         unit: str | None = None,
     ) -> None:
-        """Charge the fit, or continue the one in the checkpoint. Looks at public facts only.
+        """Charge the fit unless it is paid for, or continue the one in the checkpoint. Looks at public facts only.
 
         ``unit`` is what the fit protects, if it is not what the model calls a record.
 
@@ -108,12 +108,12 @@ class Journal:
         self._path, header = Path(os.path.realpath(checkpoint)), identity(model, plan, unit)
         check_place(checkpoint)
         saved, arrays = self._saved(model, plan, ledger, header) if self._path.exists() else (None, {})
-        if saved is not None and ledger is not None:
-            self.run = LedgerRun(ledger, saved["run"])
+        if saved is not None and saved["run"] is not None:
+            self.run = ledger if isinstance(ledger, LedgerRun) else LedgerRun(ledger, saved["run"])
             self.run.resume(saved["step"], plan)
         else:
             self._charge(model, plan, ledger, unit)
-        self._header = header | {"run": None if ledger is None else self.run.run}
+        self._header = header | {"run": None if self.run.ledger is None else self.run.run}
         self._count_interrupted_step(plan, saved, arrays)
         if saved is None or saved["step"] == 0:
             return
@@ -141,7 +141,10 @@ class Journal:
             ) from None
 
     def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, unit: str | None) -> None:
-        if ledger is not None:
+        if isinstance(ledger, LedgerRun):
+            self.run = ledger
+            self.run.begin()
+        elif ledger is not None:
             self.run = LedgerRun(ledger)
             self.run.charge(of_plan(plan, ledger.relation), type(model).__name__, unit or model.describe()["unit"])
 
@@ -150,10 +153,11 @@ class Journal:
         path = self._path
         saved, arrays = _read(path)
         _check_same(saved, header, plan, path)
-        if (saved["run"] is None) != (ledger is None):
+        run = ledger if isinstance(ledger, LedgerRun) else LedgerRun(ledger, saved["run"])
+        if saved["run"] != (None if run.ledger is None else run.run):
             raise CheckpointError(
-                f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
-                "every released step is counted once."
+                f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger, or under another charge: go on in "
+                "the same way, so that every released step is counted once."
             )
         _check_numbers(arrays, path)
         shapes = {name: block.shape for name, block in model.blocks().items()} if saved["step"] else {}

@@ -7,10 +7,11 @@ composition, although the fit's features depend on what the encoder released: th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vips.privacy import PrivacyPlan, Release
 from vips.privacy.budget import GAUSSIAN_SHARE, PrivacyBudget
+from vips.privacy.phases import Phase
 
 __all__ = ["Budget", "split_budget"]
 
@@ -22,6 +23,15 @@ class Budget:
     encoder: PrivacyPlan | None
     fit: PrivacyPlan
     threshold_delta: float | None
+
+    def whole(self, fit: PrivacyPlan) -> PrivacyPlan:
+        """Encoder and fit as one plan, whose first step is the encoder's; ``fit`` has the weights of the model's phases."""
+        inverse = 1.0 / self.encoder.noise_multiplier**2 + fit.n_steps / fit.noise_multiplier**2
+        noise = math.sqrt((1 + fit.n_steps) / inverse)
+        weights = (noise / self.encoder.noise_multiplier) ** 2, (noise / fit.noise_multiplier) ** 2
+        phases = [Phase(p.n_steps, p.weight * weights[1]) for p in fit.phases or (Phase(fit.n_steps),)]
+        phases = Phase(1, weights[0]), *phases
+        return replace(fit, noise_multiplier=noise, n_steps=1 + fit.n_steps, phases=phases, clip_norm=None)
 
     def check_spent(self, encoder: Release | None, fit: Release) -> None:
         """Raise ValueError unless these releases spent it: a file may be forged. A ledger may have had less for a threshold."""

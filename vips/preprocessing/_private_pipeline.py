@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,19 +19,21 @@ from vips._validation import check_integer, check_number
 from vips.data import TextSource
 from vips.data._columns import columns_of
 from vips.data._tables import from_arrow
-from vips.exceptions import CheckpointError, PrivacyBudgetError
+from vips.exceptions import CheckpointError
 from vips.execution import resolve as executors
 from vips.model import ConjugateExponentialModel
 from vips.persistence.checkpoint import check_place
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
 from vips.preprocessing._private_words import PrivateCountVectorizer
-from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, save_pipeline
+from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, run_of, save_pipeline, without_plans
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyBudget, PrivacyReport
-from vips.privacy.budget import Cost, check_privacy
+from vips.privacy.budget import check_privacy
 from vips.privacy.ledger.charge import delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.pricing import of_plan
+from vips.privacy.ledger.run import LedgerRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,8 +137,7 @@ class PrivatePipeline(Pipeline):
         y : array of shape (n_rows,), optional
             A source holds its own labels.
         ledger : PrivacyLedger, optional
-            Its filter is charged twice, for the encoder and for the fit. None is the ledger whose block encloses the call, if
-            any.
+            Charged once, with encoder and fit. None is the ledger whose block encloses the call, if any.
         checkpoint : path, optional
             As for models. A second file, with ".encoder" after this name, keeps what the encoder learnt: if it exists, it is
             used, and nothing is learnt or charged again.
@@ -179,17 +180,33 @@ class PrivatePipeline(Pipeline):
             _check_columns(encoder, X, from_arrow(public_X))
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
-        encoder = self._fitted_encoder(encoder, X, budget, ledger, checkpoint, groups, executor)
-        features = encoder.transform(X)
-        if not encoder.n_features_out:
-            raise ValueError(
-                "The encoder has learnt no feature: no word stood out from the noise. Its release stays charged. A larger ε, a "
-                "larger `encoder_share`, or more documents would show more; or declare the words."
-            )
-        model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
-        if public:
-            public["public_X"] = encoder.transform(from_arrow(public_X))
-        model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups, **public)
+        whole = budget.encoder and budget.whole(stand_in.completed_plan(budget.fit))
+        unit = encoder.unit if groups is None else unit_of_persons(groups)
+        unit = unit_of_source(X, budget.encoder, encoder.unit) if isinstance(X, TextSource) else unit
+        saved = _saved_encoder(encoder, checkpoint, ledger, unit)
+        run = LedgerRun(ledger, None if saved is None else run_of(saved))
+        try:
+            if saved is None:
+                if ledger is not None and whole is not None:
+                    what = f"{type(self).__name__}: {type(encoder).__name__} and {type(model).__name__}"
+                    run.charge(of_plan(whole, ledger.relation, encoder.threshold_delta or 0.0), what, unit)
+                _fit_encoder(encoder, X, run, checkpoint, groups, executor)
+            else:
+                encoder = saved
+            features = encoder.transform(X)
+            if not encoder.n_features_out:
+                raise ValueError(
+                    "The encoder has learnt no feature: no word stood out from the noise. Its release stays charged. A larger "
+                    "ε, a larger `encoder_share`, or more documents would show more; or declare the words."
+                )
+            model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
+            if public:
+                public["public_X"] = encoder.transform(from_arrow(public_X))
+            paid = ledger if whole is None else run.rest(budget.fit, whole)
+            model.fit(features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups, **public)
+        except BaseException:
+            run.close()
+            raise
         model.privacy_ = behind_encoder(model.privacy_, encoder)
         self._keep([(encoder_name, encoder), (model_name, model)])
         return self
@@ -397,33 +414,37 @@ class PrivatePipeline(Pipeline):
         model.records_of(np.zeros((0 if is_source else len(X), 1)), np.zeros(0) if is_source and X.has_labels else y)
         return model.ledger_of_fit(ledger)
 
-    def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups, executor):
-        """The encoder after its release, or that of an interrupted fit."""
-        path = None if checkpoint is None else f"{os.fspath(checkpoint)}.encoder"
-        is_source = isinstance(X, TextSource)
-        unit = encoder.unit if groups is None else unit_of_persons(groups)
-        unit = unit_of_source(X, budget.encoder, encoder.unit) if is_source else unit
-        if path is not None:
-            encoder.to_json()  # raises for a setting that cannot be saved
-            check_place(checkpoint)
-            check_place(path)
-        saved = None if path is None else checkpointed(encoder, path, ledger, unit)
-        if saved is not None:
-            saved.unit = encoder.unit
-            return saved
-        if path is not None and os.path.exists(checkpoint):
-            raise CheckpointError(
-                f"{os.fspath(checkpoint)} is there, but {path} is not. The fit's first steps would be those of features that "
-                "another release of the encoder has made, which nothing here would count. Neither file was touched: bring the "
-                "second one back, or begin another fit."
-            )
-        if ledger is not None and budget.encoder is not None:
-            _check_room(ledger, budget)
-        of_source = {"executor": executor} if is_source else {}
-        encoder.fit(X, ledger=ledger, groups=groups, **of_source).set_output(transform="default")
-        if path is not None:
-            encoder.save(path)
-        return encoder
+
+def _saved_encoder(encoder, checkpoint: str | os.PathLike | None, ledger: PrivacyLedger | None, unit: str):
+    """The encoder of an interrupted fit, if any, after checks of the places that a checkpoint takes."""
+    if checkpoint is None:
+        return None
+    path = _beside(checkpoint)
+    encoder.to_json()  # raises for a setting that cannot be saved
+    check_place(checkpoint)
+    check_place(path)
+    saved = checkpointed(encoder, path, ledger, unit)
+    if saved is None and os.path.exists(checkpoint):
+        raise CheckpointError(
+            f"{os.fspath(checkpoint)} is there, but {path} is not. The fit's first steps would be those of features that "
+            "another release of the encoder has made, which nothing here would count. Neither file was touched: bring the "
+            "second one back, or begin another fit."
+        )
+    if saved is not None:
+        saved.unit = encoder.unit
+    return saved
+
+
+def _fit_encoder(encoder, X, run: LedgerRun, checkpoint: str | os.PathLike | None, groups: object, executor) -> None:
+    """Release what the encoder learns, and write it to a file of the checkpoint, if there is one."""
+    of_source = {"executor": executor} if isinstance(X, TextSource) else {}
+    encoder.fit(X, ledger=run, groups=groups, **of_source).set_output(transform="default")
+    if checkpoint is not None:
+        encoder.save(_beside(checkpoint))
+
+
+def _beside(checkpoint: str | os.PathLike) -> str:
+    return f"{os.fspath(checkpoint)}.encoder"
 
 
 def _checked_source(source: TextSource, y, encoder, groups: object) -> TextSource:
@@ -448,27 +469,21 @@ def _check_columns(encoder, X, public_X) -> None:
         columns_of(public_X, dict.fromkeys(X.columns))
 
 
-def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:
-    """Raise PrivacyBudgetError unless the ledger has room for encoder and fit."""
-    left = ledger.remaining()
-    needed = Cost(sum(plan.gdp_mu() ** 2 for plan in (budget.encoder, budget.fit)))
-    if needed.mu2 > left.mu2:
-        raise PrivacyBudgetError(
-            f"The privacy budget of {ledger.dataset!r} has no room for this pipeline: alone it shows as ε = "
-            f"{needed.epsilon(ledger.delta):.4g}, and what is left shows as ε = {left.epsilon:.4g}. Nothing was charged."
-        )
-
-
 def make_private_pipeline(*steps, privacy: PrivacyBudget, **settings) -> PrivatePipeline:
     """A :class:`PrivatePipeline` that names its steps by their classes, as ``sklearn.pipeline.make_pipeline`` does."""
     return PrivatePipeline(make_pipeline(*steps).steps, privacy=privacy, **settings)
 
 
-def restored_pipeline(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> PrivatePipeline:
-    """The pipeline that ``save`` wrote; ``known`` classes of models, by name."""
-    fitted, steps, settings = restored_parts(header, arrays, known)
-    pipeline = PrivatePipeline(steps, **settings)
+def restored_pipeline(
+    kinds: Iterable[type[PrivatePipeline]], header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]
+) -> PrivatePipeline:
+    """The pipeline that ``save`` wrote, of one of these classes; ``known`` classes of models, by name."""
+    kind = {kind.__name__: kind for kind in kinds}[header["class"]]
+    fitted, settings = restored_parts(header, arrays, known)
+    pipeline = kind(**({"steps": without_plans(fitted)} if kind is PrivatePipeline else {}), **settings)
     pipeline._check_steps()
+    if [(name, type(step)) for name, step in fitted] != [(name, type(step)) for name, step in pipeline.steps]:
+        raise ValueError(f"its steps are not those of a {kind.__name__}")
     *learnt, fit = fitted[-1][1].privacy_.releases
     has_threshold = any(release.threshold_delta > 0.0 for release in learnt)
     pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)

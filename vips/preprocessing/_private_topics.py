@@ -7,11 +7,10 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator
 
 from vips._fitted import forget_fit
 from vips._validation import check_integer
@@ -20,28 +19,25 @@ from vips.models import LatentDirichletAllocation
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
-from vips.privacy import PrivacyBudget, PrivacyReport
+from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from vips.models.topics.evidence import TopicEvidence
+    from vips.models.topics.planning import TopicsAdvice
 
 __all__ = ["PrivateTopics"]
 
-_STEPS = ("words", "topics")
 _MANY = 0.2  # of the documents hold a frequent word
 _CAUTION = 1.645  # standard deviations: of a normal variable, 95 % is above -1.645
 
 
-class PrivateTopics(TransformerMixin, RemembersItsLedger):
+class PrivateTopics(RemembersItsLedger, PrivatePipeline):
     """Topics of raw texts: words, number of documents and topics are learnt within one budget.
 
-    A :class:`PrivateCountVectorizer` learns the words, and a :class:`LatentDirichletAllocation` is fitted to their counts. The
-    number of topics follows from the noise, by a public rule: where noise hides topics, the fit is the frequencies of
-    words, the best that the budget allows.
+    A :class:`PrivatePipeline` in which a :class:`PrivateCountVectorizer` learns the words, and a
+    :class:`LatentDirichletAllocation` is fitted to their counts. The number of topics follows from the noise, by a public
+    rule: where noise hides topics, the fit is the frequencies of words, the best that the budget allows.
 
     Parameters
     ----------
@@ -69,7 +65,7 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
     vocabulary_ : list of str
     components_ : ndarray of shape (n_components, n_words)
         See :class:`LatentDirichletAllocation`.
-    pipeline_ : PrivatePipeline
+    steps_ : list of (str, step)
         The fitted words and topics.
     privacy_ : PrivacyReport
 
@@ -140,30 +136,12 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         self
         """
         forget_fit(self)
-        for name in ("n_components", "n_documents"):
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name))
-        check_integer("document_length", self.document_length)
-        pipeline = _TopicsPipeline(self._steps(), **self._budget())
-        pipeline.n_documents, pipeline.document_length = self.n_documents, self.document_length
-        pipeline.chooses = self.n_components is None
-        pipeline.check_that_words_can_be_found()
-        pipeline.fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
-        self.pipeline_ = PrivatePipeline(self._steps(), **self._budget())
-        self.pipeline_.steps_, self.advice_ = pipeline.steps_, pipeline.advice
-        return self
-
-    def transform(self, X) -> np.ndarray:
-        """Expected topic shares of documents, shape (n_documents, n_components); rows sum to 1."""
-        return self._fitted().transform(X)
+        self._check_that_words_can_be_found()
+        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
 
     def perplexity(self, X) -> float:
         """Perplexity per released word of documents that were not fitted; see :meth:`LatentDirichletAllocation.perplexity`."""
-        return self._fitted()[-1].perplexity(self.pipeline_[:-1].transform(X))
-
-    def score(self, X, y=None) -> float:
-        """See :meth:`LatentDirichletAllocation.score`."""
-        return self._fitted()[-1].score(self.pipeline_[:-1].transform(X))
+        return self._fitted()[-1].perplexity(self[:-1].transform(X))
 
     @property
     def components_(self) -> np.ndarray:
@@ -176,53 +154,28 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         return self._fitted()[0].vocabulary
 
     @property
-    def privacy_(self) -> PrivacyReport:
-        """The report of words and topics together."""
-        return self._fitted().privacy_
+    def advice_(self) -> TopicsAdvice:
+        """Why so many topics."""
+        return self._advice(*self._fitted())
 
-    @overload
-    def top_words(
-        self, n: int = 10, *, relevance: float = 1.0, as_frame: Literal[False] = False
-    ) -> list[list[str]]: ...
-    @overload
-    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: Literal[True]) -> pd.DataFrame: ...
-    def top_words(
-        self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False
-    ) -> list[list[str]] | pd.DataFrame:
-        """See :meth:`LatentDirichletAllocation.top_words`."""
-        return self._fitted().top_words(n, relevance=relevance, as_frame=as_frame)
+    def get_params(self, deep: bool = True) -> dict:
+        """The arguments; steps have none of their own."""
+        return BaseEstimator.get_params(self, deep)
 
-    def evidence(self) -> TopicEvidence | None:
-        """Which topics are real, doubtful or noise; see :meth:`LatentDirichletAllocation.evidence`."""
-        return self._fitted().evidence()
+    def set_params(self, **params) -> Self:
+        """Set arguments."""
+        return BaseEstimator.set_params(self, **params)
 
-    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None) -> np.ndarray:
-        """See :meth:`LatentDirichletAllocation.plot_topics`."""
-        return self._fitted().plot_topics(n_words, topics=topics, relevance=relevance, axes=axes)
-
-    def to_html(self, path: str | os.PathLike, *, baseline=None, n_words: int = 30) -> None:
-        """One page of topics, with the guarantee of everything together; see :meth:`LatentDirichletAllocation.to_html`."""
-        self._fitted().to_html(path, baseline=baseline, n_words=n_words)
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the pipeline of words and topics, without pickle; ``vips.load`` reads it as a :class:`PrivatePipeline`."""
-        self._fitted().save(path)
-
-    def _fitted(self) -> PrivatePipeline:
-        check_is_fitted(self, "pipeline_")
-        return self.pipeline_
-
-    def _steps(self) -> list[tuple[str, object]]:
+    @property
+    def steps(self) -> list[tuple[str, object]]:
+        """What ``fit`` fits copies of."""
         words = PrivateCountVectorizer(
             stop_words=self.stop_words, ngram_range=self.ngram_range, max_features=self.max_features,
             count_records=self.n_documents is None,
         )  # fmt: skip
         topics = LatentDirichletAllocation(self.n_components or 2, random_state=self.random_state)
         topics.sent_from = self.sent_from  # of the ledger to charge
-        return list(zip(_STEPS, (words, topics), strict=True))
-
-    def _budget(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in ("privacy", "n_steps", "encoder_share")}
+        return [("words", words), ("topics", topics)]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -230,19 +183,20 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         tags.non_deterministic = True
         return tags
 
+    # -- in the fit -----------------------------------------------------------------------------------------------
 
-class _TopicsPipeline(PrivatePipeline):
-    """Chooses the number of topics between the two releases, from released and declared numbers."""
+    def _check_steps(self) -> None:
+        for name in ("n_components", "n_documents"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
+        check_integer("document_length", self.document_length)
+        super()._check_steps()
 
-    n_documents: int | None
-    document_length: int
-    chooses: bool  # the number of topics
-
-    def check_that_words_can_be_found(self) -> None:
+    def _check_that_words_can_be_found(self) -> None:
         """Raise ValueError, or warn, if a declared number of documents is too small; before any budget is spent."""
+        self._check_steps()
         if self.n_documents is None:
             return
-        self._check_steps()
         budget = self._budget(True, self.steps[0][1].has_threshold([]))
         plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
         cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
@@ -262,10 +216,14 @@ class _TopicsPipeline(PrivatePipeline):
             )
 
     def _chosen(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> dict[str, object]:
+        model.set_params(vocabulary=encoder.vocabulary)
+        return {"n_components": self._advice(encoder, model).n_components} if self.n_components is None else {}
+
+    def _advice(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> TopicsAdvice:
+        """From released and declared numbers."""
         plan = replace(model.privacy, clip_norm=model.default_clip())
         n_documents = self.n_documents or encoder.n_records_
         known = encoder.known_words(n_documents, self.document_length)
         if self.n_documents is None:  # a number that most probably is not too large
             n_documents = max(1.0, n_documents - _CAUTION * encoder.n_records_std)
-        self.advice = model.set_params(vocabulary=encoder.vocabulary).advice(plan, n_documents, known)
-        return {"n_components": self.advice.n_components} if self.chooses else {}
+        return model.advice(plan, n_documents, known)

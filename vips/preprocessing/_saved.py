@@ -18,10 +18,17 @@ from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["behind_encoder", "checkpointed", "restored_encoder", "restored_parts", "save_pipeline"]
+__all__ = [
+    "behind_encoder",
+    "checkpointed",
+    "restored_encoder",
+    "restored_parts",
+    "run_of",
+    "save_pipeline",
+    "without_plans",
+]
 
 _ENCODERS = {cls.__name__: cls for cls in (TableEncoder, PrivateCountVectorizer)}
-_SETTINGS = ("privacy", "n_steps", "encoder_share")
 
 
 def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
@@ -29,22 +36,31 @@ def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
     check_is_fitted(pipeline)
     (encoder_name, encoder), (model_name, model) = pipeline.steps_
     header, arrays = contents(model)
-    settings = {name: encode(getattr(pipeline, name)) for name in _SETTINGS}
-    names = [encoder_name, model_name]
-    header = {"names": names, **settings, "encoder": encoder.to_json() | encoder.fit_to_json(), "model": header}
+    settings = {name: encode(value) for name, value in pipeline.get_params(deep=False).items() if name != "steps"}
+    header = {
+        "class": type(pipeline).__name__,
+        "names": [encoder_name, model_name],
+        "parameters": settings,
+        "encoder": encoder.to_json() | encoder.fit_to_json(),
+        "model": header,
+    }
     write_archive(path, "pipeline", header | besides, arrays)
 
 
-def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> tuple[list, list, dict]:
-    """Fitted steps of a file's header and arrays, the same steps before the fit, and the settings of the pipeline."""
+def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> tuple[list, dict]:
+    """Fitted steps of a file's header and arrays, and the arguments of the pipeline."""
     encoder, model = _from_json(header["encoder"]), restored(header["model"], arrays, known)
     if encoder.n_features_out != model.n_features_in_:
         raise ValueError("its encoder and its model have different numbers of features")
     fit = replace(model.privacy_.releases[-1], declared=model.describe().get("declared_public", ()))
     model.privacy_ = behind_encoder(replace(model.privacy_, releases=(fit,)), encoder)
     steps = list(zip(map(str, header["names"]), (encoder, model), strict=True))
-    plain = [(name, type(step)(**_without_plan(step))) for name, step in steps]
-    return steps, plain, {name: decode(header[name]) for name in _SETTINGS}
+    return steps, {name: decode(value) for name, value in header["parameters"].items()}
+
+
+def without_plans(steps: list) -> list:
+    """The same steps before a fit, as the arguments of a pipeline."""
+    return [(name, type(step)(**_without_plan(step))) for name, step in steps]
 
 
 def behind_encoder(report: PrivacyReport, encoder) -> PrivacyReport:
@@ -74,15 +90,20 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
         raise CheckpointError(str(error)) from error
     # of the budget, a ledger may have had another δ for the threshold then
     ours, theirs = (step.to_json()["parameters"] | {"threshold_delta": None} for step in (encoder, saved))
-    report = getattr(saved, "privacy_", None)
+    report, run = getattr(saved, "privacy_", None), run_of(saved)
     if type(encoder) is not type(saved) or ours != theirs or (report is not None and report.unit != unit):
         raise CheckpointError(f"{path} is of a fit with other settings or another unit. It was not touched.")
     if report is None:  # nothing was learnt or charged
         return saved
-    entry = report.ledger
-    if (entry is None) != (ledger is None) or (entry and not _has_run(ledger, entry["run"])):
+    if (run is None) != (ledger is None) or (run and not _has_run(ledger, run)):
         raise CheckpointError(f"{path} was begun with another ledger, or without one: go on in the same way.")
     return saved
+
+
+def run_of(encoder) -> str | None:
+    """The run of a ledger that has paid for what an encoder learnt, if any."""
+    report = getattr(encoder, "privacy_", None)
+    return None if report is None or report.ledger is None else report.ledger["run"]
 
 
 def _has_run(ledger: PrivacyLedger, run: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vips._secret_bits import secret_below
 from vips.privacy import PrivacyPlan
-from vips.privacy.ledger.open_ledger import prepaid
+from vips.privacy.ledger.run import LedgerRun
 from vips.search.candidates import Candidate
 from vips.search.scores import noisy_score, values_of_persons
 from vips.search.split import Split, rows_of
@@ -43,6 +43,5 @@ class OneTrial:
 
 def fit_prepaid(candidate: Candidate, X, y, persons):
     """A fitted copy of the candidate; the charge of the search has paid for it."""
-    copy = candidate.with_plan(candidate.plan).model
-    with prepaid(candidate.plan):
-        return copy.fit(X, y) if persons is None else copy.fit(X, y, groups=persons)
+    copy, paid = candidate.with_plan(candidate.plan).model, {"ledger": LedgerRun.prepaid(candidate.plan)}
+    return copy.fit(X, y, **paid) if persons is None else copy.fit(X, y, groups=persons, **paid)

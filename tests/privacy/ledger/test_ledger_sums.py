@@ -5,7 +5,9 @@ import math
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 
 import dp_accounting
 import numpy as np
@@ -13,10 +15,16 @@ import pytest
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as losses_of
 
+from tests.mutants import check_notices
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.budget import PrivacyBudget
 from vips.privacy.ledger import LedgerError, chain_file
+from vips.privacy.ledger.admitted import Run
+from vips.privacy.ledger.book import Book
+from vips.privacy.ledger.pricing import of_plan
+from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.phases import Phase
 
 EPSILON, DELTA, GRID = 4.0, 1e-4, 1e-3
 STATED = {"unit": "one letter", "relation": "add_or_remove"}
@@ -271,3 +279,66 @@ def test_plans_of_hardly_any_noise_are_refused_in_words(ledger):
     assert ledger.affordable(plan) < 20
     with pytest.raises(PrivacyBudgetError, match="has no room for 400 steps"):
         ledger.charge(plan)
+
+
+def check_a_threshold_in_a_first_step_is_charged_with_it(path):
+    """δ₀ is spent while the first step can be released, and for ever once it is; only an unreleased one is given back."""
+    ledger = PrivacyLedger(path / "budget", 4.0, 1e-5, "letters")
+    plan, delta = PrivacyPlan(noise_multiplier=20.0, sampling="full", n_steps=4, phases=(Phase(1, 2.0), Phase(3))), 6e-7
+    statement = of_plan(plan, ledger.relation, delta)
+
+    def run_of(steps):
+        run = LedgerRun(ledger)
+        run.charge(statement, "a pipeline", "any")
+        for step in range(1, 1 + steps):
+            run.record(step)
+        run.close()
+        return run.run
+
+    unreleased = run_of(0)
+    assert ledger.remaining().delta_0 == pytest.approx(1e-6), "δ₀ of an unreleased step is kept"
+    begun = run_of(1)
+    assert ledger.run(begun).cost().delta_0 == delta, "δ₀ of a released step is given back"
+    assert ledger.run(begun).cost().mu2 == pytest.approx(plan.phases[0].weight / 400.0)
+    with pytest.raises(LedgerError, match="is released once"):
+        ledger.resume(begun, 0, plan)
+    with suppress(PrivacyBudgetError):  # 4e-7 is left
+        ledger.resume(unreleased, 0, plan)
+    assert ledger.run(unreleased).closed, "δ₀ that was given back is not charged again"
+    ledger.resume(begun, 1, plan).record(2)
+    assert ledger.run(begun).cost().delta_0 == delta
+    assert ledger.run(begun).cost().mu2 == pytest.approx(4.0 / 400.0)
+    assert PrivacyLedger.open(path / "budget").remaining() == ledger.remaining()
+
+
+def test_a_threshold_in_a_first_step_is_charged_with_it(tmp_path):
+    check_a_threshold_in_a_first_step_is_charged_with_it(tmp_path)
+
+
+def the_threshold_is_free(patch):
+    patch.setattr(Run, "spent", lambda self, spent=Run.spent: (spent(self)[0], Fraction(0), Fraction(0)))
+
+
+def the_threshold_is_given_back(patch):
+    def spent(self, original=Run.spent):
+        mu2, delta_0, pure = original(self)
+        return mu2, Fraction(0) if self.closed else delta_0, pure
+
+    patch.setattr(Run, "spent", spent)
+
+
+def the_threshold_of_a_reopened_run_is_free(patch):
+    original = Book._cost_of_repeated
+    patch.setattr(Book, "_cost_of_repeated", lambda *arguments: replace(original(*arguments), delta_0=0.0))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "says"),
+    [
+        (the_threshold_is_free, "given back"),
+        (the_threshold_is_given_back, "given back"),
+        (the_threshold_of_a_reopened_run_is_free, "charged again"),
+    ],
+)
+def test_a_threshold_that_costs_nothing_is_noticed(mutant, says, monkeypatch, tmp_path):
+    check_notices(lambda: check_a_threshold_in_a_first_step_is_charged_with_it(tmp_path), mutant, monkeypatch, says)

@@ -75,7 +75,8 @@ class Run:
     whole : Cost
         Of all steps.
     is_gaussian : bool
-        Whether each step is a Gaussian mechanism of its own, with μ²/T: only such steps are given back one by one.
+        Whether each step is a Gaussian mechanism of its own, with μ²/T: only such steps are given back one by one. Their δ₀
+        is of a threshold in the first one, which is released once.
     charges : tuple of Cost
         What is charged, if not step by step: of the whole, then of repeated steps.
     phases : tuple of Phase
@@ -119,11 +120,7 @@ class Run:
         unit, steps, whole = body["unit"], count(body["steps"]), _cost(body["cost"])
         if unit is not None:
             text(unit)
-        if (
-            type(body["is_gaussian"]) is not bool
-            or (body["is_gaussian"] and (whole.delta_0 or whole.pure))
-            or not steps
-        ):
+        if type(body["is_gaussian"]) is not bool or (body["is_gaussian"] and whole.pure) or not steps:
             raise ValueError("not a charge")
         purpose, time = checked_purpose(body["purpose"]), text(body["time"])
         named = text(body["run"]), text(body["what"]), unit, purpose, time, dict(body["statement"])
@@ -166,7 +163,8 @@ class Run:
     def spent(self) -> tuple[Fraction, Fraction, Fraction]:
         """μ², δ₀ and ε₀ that are charged now, exactly."""
         if self.is_gaussian:
-            return Fraction(self.whole.mu2) * self.charged / self.weight_after(0), Fraction(0), Fraction(0)
+            delta_0 = Fraction(self.whole.delta_0 if self.used or not self.closed else 0)
+            return Fraction(self.whole.mu2) * self.charged / self.weight_after(0), delta_0, Fraction(0)
         mu2, delta_0, pure = (
             zip(*(charge.exactly() for charge in self.charges), strict=True) if self.charges else [[]] * 3
         )

@@ -179,6 +179,8 @@ class Book:
                 f"The checkpoint is at step {step}, but the ledger knows of {run.last_step} released steps of run {name}: the "
                 "ledger is older than the checkpoint, or was replaced."
             )
+        if step == 0 and run.used and run.is_gaussian and run.whole.delta_0:
+            raise LedgerError(f"The first step of run {name} has a threshold, and is released once: begin another fit.")
         further = rounded_up(max(Fraction(0), run.weight_after(step) - (run.charged - run.used)))
         cost = self._cost_of_repeated(run, plan, further) if further else Cost()
         self.admit(
@@ -189,7 +191,8 @@ class Book:
 
     def _cost_of_repeated(self, run: Run, plan: PrivacyPlan, weight: float) -> Cost:
         if run.is_gaussian:
-            return Cost(rounded_up(Fraction(run.whole.mu2) * Fraction(weight) / run.weight_after(0)))
+            delta_0 = run.whole.delta_0 if run.closed and not run.used else 0.0  # given back with its step
+            return Cost(rounded_up(Fraction(run.whole.mu2) * Fraction(weight) / run.weight_after(0)), delta_0)
         return of_plan(plan.with_n_steps(int(weight)), self.terms["relation"]).price(self.left())
 
     def releasing(self, name: str, attempt: int, step: int) -> list[dict]:

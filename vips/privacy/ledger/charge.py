@@ -15,14 +15,17 @@ THRESHOLD_SHARE = 1.0 / 10.0
 _LEAST_DELTA = 1e-100
 
 
-def ledger_to_charge(ledger: PrivacyLedger | None, *sent: object) -> PrivacyLedger | None:
-    """``ledger``, or that of the scope that encloses the call, if any; ``sent`` as for :func:`current_ledger`.
+def ledger_to_charge(ledger: PrivacyLedger | LedgerRun | None, *sent: object) -> PrivacyLedger | LedgerRun | None:
+    """``ledger``, or that of the scope that encloses the call, if any; ``sent`` as for :func:`current_ledger`. What is charged
+    already stays so.
 
     Raises
     ------
     TypeError, LedgerError
         If ``ledger`` is none, or another one than the scope's.
     """
+    if isinstance(ledger, LedgerRun):
+        return ledger
     if ledger is not None and not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
     enclosing = current_ledger(*sent)
@@ -52,20 +55,20 @@ def delta_for_threshold(delta_0: float, ledger: PrivacyLedger | None) -> float:
 
 @contextmanager
 def charged(
-    ledger: PrivacyLedger | None, what: str, unit: str, relation: str = "add_or_remove", **statement
+    ledger: PrivacyLedger | LedgerRun | None, what: str, unit: str, relation: str = "add_or_remove", **statement
 ) -> Iterator[LedgerRun]:
     """Charge a release before the block, which releases by :meth:`LedgerRun.release_once`; an error before that gives all back.
 
     Parameters
     ----------
-    ledger : PrivacyLedger or None
-        None charges nothing.
+    ledger : PrivacyLedger, LedgerRun or None
+        None charges nothing. Of a run that is charged already, this is the first step.
     what, unit, relation, **statement
         Arguments of :meth:`PrivacyLedger.begin_event`.
     """
-    run = LedgerRun(None)
+    run = ledger if isinstance(ledger, LedgerRun) else LedgerRun(None)
     try:
-        if ledger is not None:
+        if isinstance(ledger, PrivacyLedger):
             run = ledger.begin_event(what, unit=unit, relation=relation, **statement)
         yield run
         run.finish()

@@ -12,7 +12,7 @@ import mmap
 import os
 import platform
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -31,9 +31,7 @@ __all__ = [
     "is_open_here",
     "leave",
     "paying",
-    "prepaid",
     "sent_from",
-    "takes_prepaid",
 ]
 
 # `sent_from` of what was pickled outside of every scope.
@@ -134,7 +132,6 @@ class _Process:
 
 _process = _Process()
 _call: ContextVar[Scope | None] = ContextVar("vips_call_inside", default=None)
-_prepaid: ContextVar[list | None] = ContextVar("vips_prepaid", default=None)
 
 
 def _after_fork_in_child() -> None:
@@ -178,31 +175,6 @@ def call_inside(scope: Scope) -> Iterator[None]:
     finally:
         process.calls.close(key)
         _call.reset(before)
-
-
-@contextmanager
-def prepaid(plan: object) -> Iterator[None]:
-    """Around a fit that a larger charge has paid for: the first one with this very plan object, in this thread, costs nothing.
-
-    Only the first one, and only inside: code that runs in that fit may fit again, or keep its context for later.
-    """
-    unused = [plan]
-    before = _prepaid.set(unused)
-    try:
-        yield
-    finally:
-        unused.clear()
-        _prepaid.reset(before)
-
-
-def takes_prepaid(plan: object) -> bool:
-    """Whether a larger charge has paid for a fit with this plan object, here and now; then it is used up."""
-    unused = _prepaid.get()
-    if plan is None or not unused or unused[0] is not plan:
-        return False
-    with suppress(IndexError):  # if another thread with this context was faster
-        return unused.pop() is plan
-    return False
 
 
 def is_open_here(scope: Scope) -> bool:

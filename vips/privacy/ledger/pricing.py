@@ -3,7 +3,7 @@
 ==============================  ==================================================  ============================
 stated                          μ²                                                  δ₀
 ==============================  ==================================================  ============================
-a plan of full batches          T ÷ (noise ÷ sensitivity)², exactly                 0
+a plan of full batches          T ÷ (noise ÷ sensitivity)², exactly                 0; δ of a threshold in its first step
 a sampled plan                  the smallest that dominates it beside δ₀            a twentieth of what is left
 an event of dp_accounting       the same of its Gaussian parts, sampled or not      the same
 (ε, δ), or a search at its δ₀   0 and ε₀ = ε, if so much is left of ``pure``;       δ
@@ -79,11 +79,12 @@ def check_plan(plan: PrivacyPlan, relation: str) -> None:
         raise LedgerError(f"The ledger counts under {relation!r}, the plan under {plan.relation!r}.")
 
 
-def of_plan(plan: PrivacyPlan, relation: str) -> Statement:
-    """The statement of a fit with this plan, for a ledger of this relation."""
+def of_plan(plan: PrivacyPlan, relation: str, delta: float = 0.0) -> Statement:
+    """The statement of a fit with this plan, for a ledger of this relation; ``delta`` is of a threshold in its first step."""
     check_plan(plan, relation)
+    what = {"plan": fields_of(plan)} | ({"delta": delta} if delta else {})
     is_gaussian = plan.sampling_rate == 1.0
-    return Statement({"plan": fields_of(plan)}, lambda left: cost_of_plan(plan, left), plan.n_steps, is_gaussian)
+    return Statement(what, lambda left: _beside(cost_of_plan(plan, left), delta), plan.n_steps, is_gaussian)
 
 
 def cost_of_plan(plan: PrivacyPlan, left: PrivacyBudget) -> Cost:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -42,6 +42,31 @@ class LedgerRun:
         self.ledger, self.run = ledger, run or uuid.uuid4().hex
         self._attempt: int | None = None  # until this object has charged or resumed the run
         self._is_finished = False
+        self._pays_for: PrivacyPlan | None = None
+        self._before, self._whole = 0, None
+
+    @classmethod
+    def prepaid(cls, plan: PrivacyPlan) -> Self:
+        """For one fit with this very plan object, which a larger charge has paid for."""
+        run = cls(None)
+        run._pays_for = plan
+        return run
+
+    def rest(self, plan: PrivacyPlan, whole: PrivacyPlan) -> Self:
+        """Its steps after the first one, for one fit with this very plan object; ``whole`` is the plan that was charged."""
+        rest = type(self)(self.ledger, self.run)
+        rest._attempt, rest._pays_for, rest._before, rest._whole = self._attempt, plan, 1, whole
+        return rest
+
+    def pays_for(self, plan: object) -> bool:
+        """Whether a fit with this plan object is paid for; then it is used up: code in the fit may fit again."""
+        pays_for, self._pays_for = self._pays_for, None
+        return pays_for is not None and pays_for is plan
+
+    def begin(self) -> None:
+        """Go on with the first step of a fit that is paid for."""
+        if self.ledger is not None and self._attempt is None:
+            self.resume(0, self._whole)
 
     @property
     def entry(self) -> dict | None:
@@ -58,7 +83,8 @@ class LedgerRun:
 
     def resume(self, step: int, plan: PrivacyPlan) -> None:
         """See :meth:`PrivacyLedger.resume`."""
-        append_entries(self.ledger, lambda book: book.resuming(self.run, step, plan), self._admitted)
+        whole = self._whole or plan
+        append_entries(self.ledger, lambda book: book.resuming(self.run, self._before + step, whole), self._admitted)
 
     def release(self, mechanism: Mechanism, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
         """The total of one step of a fit, with the noise of ``mechanism``."""
@@ -79,7 +105,7 @@ class LedgerRun:
     def record(self, step: int) -> None:
         """See :meth:`PrivacyLedger.release`."""
         if self.ledger is not None:
-            self.ledger.release(self.run, self._attempt, step)
+            self.ledger.release(self.run, self._attempt, self._before + step)
 
     def close(self) -> None:
         """Give back unreleased steps, unless the run was never charged, or has been resumed elsewhere since."""
