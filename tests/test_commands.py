@@ -58,8 +58,10 @@ def test_a_table_from_budget_to_predictions(visits, folder, capsys):
 def test_the_second_class_is_yes(visits, folder, capsys, classes):
     second = classes.split(",")[1]
     assert main([*visits, "--classes", classes, "--column", "age=0:110", "--epsilon", "8", "--save", "m.vips"]) == 0
-    age = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("age"))
+    out = capsys.readouterr().out
+    age = next(line.split() for line in out.splitlines() if line.startswith("age"))
     assert float(age[1]) * (1 if second == "yes" else -1) > 0.07
+    assert f"log odds of again = '{second}' " in out
     assert main(["predict", "m.vips", "visits.csv", "--out", "new.csv"]) == 0
     found = pd.read_csv("new.csv")
     mean = found.groupby("again")[f"P({second})"].mean()
@@ -188,7 +190,7 @@ def test_texts_of_persons(folder, capsys):
         (["--target", "none"], "--target: the table has no column 'none'"),
         (["--unit", "nobody"], "--unit: the table has no column 'nobody'"),
         (["--classes", "yes"], "--classes names the two values"),
-        (["--column", "age=old:young"], "must be numbers"),
+        (["--column", "age=old:young"], "must be two numbers or two dates"),
         (["--column", "colour=number"], "with a column of the table"),
         (["--save", "no/such/folder.vips"], "There is no folder"),
         (["--epsilon", "-1"], "epsilon"),

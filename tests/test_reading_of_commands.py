@@ -242,7 +242,8 @@ def test_a_ward_or_a_class_of_any_name(table, capsys, name):
     check_coefficient(fitted(capsys, "--classes", f"{name},yes", *declared), "ward: B against A", 1.3)
 
 
-def test_all_options_are_saved_with_the_model(table, capsys):
+@pytest.mark.parametrize("dates", ["date", "2024-06-01:2027-06-01"])
+def test_all_options_are_saved_with_the_model(table, capsys, dates):
     """A table as a German spreadsheet writes it; predictions are those for the same table in plain form."""
     rng = np.random.default_rng(1)
     days, income = rng.integers(0, 700, N), rng.integers(1_000, 9_000, N)
@@ -259,7 +260,7 @@ def test_all_options_are_saved_with_the_model(table, capsys):
         "--separator ; --decimal , --thousands . --encoding cp1252 --date-format %d.%m.%Y --missing ?"
     )
     declared = shlex.split(
-        "--classes no,yes --column age=0:110 --column ward=A,B,S\xfcd --column income=0:10000 --column day=date"
+        f"--classes no,yes --column age=0:110 --column ward=A,B,S\xfcd --column income=0:10000 --column day={dates}"
     )
     found = fitted(capsys, *declared, *written_so, "--save", "m.vips", data="g.csv")
     check_coefficient(found, "day", 1 / 100)
@@ -359,6 +360,8 @@ def test_texts_in_another_encoding(table, tmp_path):
         ("patient,age,again,\xfcber", "", "--encoding"),
         ("patient,age,again", "", "--column NAME=WHAT"),
         ("patient,age,again", "--column age=date", "--date-format"),
+        ("patient,age,again", "--column age=2019-01-01:2021-12-31", "--date-format"),
+        ("patient,age,again", "--column age=2019-01-01:9", "two numbers or two dates"),
         ("patient,age,again", "--decimal ab", "--decimal and --thousands"),
         ("patient,age,again", "--thousands .", "two different signs"),
         ("patient,age,again", "--separator ab", "--separator is one character"),

@@ -25,7 +25,8 @@ _NUMBERS = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.ui
 
 
 def rows_of(model: Contract, X, y) -> DataSource:
-    """The rows of a table, or a source of rows, with the labels that the model takes; sets ``n_features_in_``.
+    """The rows of a table, or a source of rows, with the labels that the model takes; sets ``n_features_in_``, and
+    ``target_name_`` to the name of a series of labels.
 
     Raises
     ------
@@ -42,6 +43,8 @@ def rows_of(model: Contract, X, y) -> DataSource:
         X, y = source.arrays
         return model.table_of(X, None if model.ignores_labels else y).divided_like(source)
     if source is None:
+        if model.needs_labels and (name := name_of(y)) is not None:
+            model.target_name_ = name
         return model.table_of(X, y)
     if isinstance(source, TextSource):
         raise TypeError(

@@ -22,6 +22,8 @@ from vips.privacy.units import is_group
 
 __all__ = [
     "NO_DIVERGENCE",
+    "STANDS_OUT",
+    "FeatureTotals",
     "Part",
     "Score",
     "SelfDescription",
@@ -32,6 +34,9 @@ __all__ = [
     "last_of",
     "warn_of_binding_clip",
 ]
+
+# Standard deviations of noise above which a count is taken for one of records; missing values then get an indicator, say.
+STANDS_OUT = 3.0
 
 # Distributions with means and variances, but no divergence in closed form.
 NO_DIVERGENCE = (Draws, ScaledDirichlet)
@@ -76,6 +81,30 @@ class Score:
     of_counts: Callable[[np.ndarray], np.ndarray]
 
 
+@dataclass(frozen=True)
+class FeatureTotals:
+    """What a fit has released about its columns.
+
+    Attributes
+    ----------
+    squares : ndarray of shape (n_features,)
+        Sums of squares over the records; of indicators, how many records have them, in a unit that they share.
+    noise_std : float
+        Of the noise in each.
+    means : ndarray of shape (n_features,)
+        Averages over the records; 0 where noise hides them.
+    """
+
+    squares: np.ndarray
+    noise_std: float
+    means: np.ndarray
+
+    @property
+    def stand_out(self) -> np.ndarray:
+        """Whether the records of a column can be told from noise."""
+        return self.squares > STANDS_OUT * self.noise_std
+
+
 class SelfDescription:
     """The part of a model's contract that fits do not need.
 
@@ -92,7 +121,9 @@ class SelfDescription:
     unit = "one record"
     needs_labels = False
     settings_of_meaning: tuple[str, ...] = ("n_components",)
-    names_of_columns: Sequence[str] | None = None  # of a model behind an encoder
+    # of a model behind an encoder
+    names_of_columns: Sequence[str] | None = None
+    units_of_columns: tuple | None = None
 
     def column_names(self) -> list[str]:
         """Words or feature names, or x0, x1, … where there are none."""
@@ -151,6 +182,11 @@ class SelfDescription:
 
     def predictions(self, X) -> np.ndarray | None:
         """Predictions for each record, shape (n_records, ...): probabilities, expected values, or log likelihoods."""
+        return None
+
+    def feature_totals(self) -> FeatureTotals | None:
+        """What the fit has released about the columns, by which a pipeline averages over a cell that is not known. None by
+        default."""
         return None
 
     def findings(self) -> dict[str, float]:

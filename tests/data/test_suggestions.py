@@ -151,12 +151,12 @@ def test_labels_of_minus_one_and_one_are_declared():
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 2))
     y = np.where(X[:, 0] > 0, 1, -1)
     model = logistic().fit(X, y)
-    assert 'classes: 0 and 1 (the last one is "yes"; none were declared)' in model.privacy_.declared_public
+    assert 'classes of y: 0 and 1 (the last one is "yes"; none were declared)' in model.privacy_.declared_public
     with pytest.raises(ValueError, match=r"e\.g\. classes=\[-1, 1\], and fit again"):
         model.score(X, y)
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
     model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=[-1, 1]).fit(X, y)
-    assert 'classes: -1 and 1 (the last one is "yes")' in model.privacy_.declared_public
+    assert 'classes of y: -1 and 1 (the last one is "yes")' in model.privacy_.declared_public
     assert model.score(X, pa.array(y)) > 0.9
     assert BayesianLogisticRegression(prior=1.0).fit(X, y).score(X, y) > 0.9
 

@@ -17,6 +17,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
+from vips import load
 from vips.preprocessing import TableEncoder
 
 
@@ -322,3 +323,22 @@ def test_the_largest_norm_is_one_in_exact_arithmetic():
         encoder = TableEncoder([(0, 1)] * k, unit_norm=False)
         row = encoder.fit_transform(np.ones((1, k)))[0]
         assert sum(Fraction(value) ** 2 for value in row) <= Fraction(encoder.max_norm) ** 2
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)),
+        (datetime.datetime(2020, 1, 1, 6, tzinfo=datetime.UTC), datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)),
+        (np.datetime64("2020-01-01", "ns"), np.datetime64("2021-01-01", "ns")),
+        (pd.Timestamp("2020-01-01"), pd.Timestamp("2021-01-01")),
+    ],
+    ids=["date", "time", "datetime64", "timestamp"],
+)
+def test_bounds_of_dates_are_saved(bounds, tmp_path):
+    frame = pd.DataFrame({"day": pd.date_range("2019-12-01", periods=9, freq="60D")})
+    encoder = TableEncoder({"day": bounds}).fit(frame)
+    encoder.save(tmp_path / "encoder.vips")
+    loaded = load(tmp_path / "encoder.vips")
+    np.testing.assert_array_equal(loaded.transform(frame), encoder.transform(frame))
+    assert loaded.declared_public == encoder.declared_public

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ __all__ = [
     "column_of",
     "declarations_of",
     "in_order",
+    "is_of_dates",
     "meaning_of",
     "named",
     "places_of",
@@ -137,7 +140,8 @@ def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[st
     frame : DataFrame
         Its types, which are public, say what is not declared: numbers, dates, and categories for all others.
     declared : sequence of str
-        ``NAME=number``, ``NAME=date``, ``NAME=category``, ``NAME=LOW:HIGH``, ``NAME=A,B,C`` or ``NAME=drop``.
+        ``NAME=number``, ``NAME=date``, ``NAME=category``, ``NAME=LOW:HIGH`` of numbers or ISO dates, ``NAME=A,B,C`` or
+        ``NAME=drop``.
     reading : Reading
 
     Raises
@@ -163,12 +167,12 @@ def _stated(declaration: str, frame, reading: Reading) -> tuple[str, str]:
             f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
             "NAME=drop, with a column of the table, which the first line of a CSV file names."
         )
-    if what == "date" and is_text_or_object(frame[name].dtype) and not reading.date_format:
+    meaning = meaning_of(name, what)
+    if is_of_dates(meaning) and is_text_or_object(frame[name].dtype) and not reading.date_format:
         raise ValueError(
             f"--column {declaration!r}: the column holds texts. --date-format says how its dates are written, as in "
             "--date-format %d.%m.%Y or %Y-%m-%d"
         )
-    meaning_of(name, what)
     return name, what
 
 
@@ -178,17 +182,20 @@ def _kind_of_type(dtype) -> str | None:
     return None if isinstance(dtype, np.dtype) and dtype.kind == "O" else by_type.get(kind_of(dtype), "category")
 
 
-def meaning_of(name: str, what: str) -> str | tuple[float, float] | list[str]:
+def meaning_of(name: str, what: str) -> str | tuple[float, float] | tuple[date, date] | list[str]:
     """What ``--column NAME=WHAT`` declares, as :class:`~vips.preprocessing.TableEncoder` takes it."""
     low, colon, high = what.partition(":")
     if what in _KINDS:
         return what
     if not colon:
         return what.split(",")
-    try:
-        return float(low), float(high)
-    except ValueError:
-        raise ValueError(f"--column '{name}={what}': the bounds must be numbers, as in age=0:110.") from None
+    for bound in (float, date.fromisoformat):
+        with suppress(ValueError):
+            return bound(low), bound(high)
+    raise ValueError(
+        f"--column '{name}={what}': the bounds must be two numbers or two dates, as in age=0:110 or "
+        "visit=2019-01-01:2021-12-31."
+    )
 
 
 def as_declared(frame, declared: Mapping[str, str], reading: Reading):
@@ -197,11 +204,16 @@ def as_declared(frame, declared: Mapping[str, str], reading: Reading):
     return imported("pandas", by="A table").DataFrame(columns, index=frame.index)
 
 
+def is_of_dates(meaning: str | tuple | list | None) -> bool:
+    """Whether cells of such a column are dates."""
+    return meaning == "date" or (isinstance(meaning, tuple) and isinstance(meaning[0], date))
+
+
 def _read(cells, meaning: str | tuple | list, reading: Reading):
     if is_text_or_object(cells.dtype):
-        if meaning == "number" or isinstance(meaning, tuple):
-            return reading.numbers(cells)
-        return reading.dates(cells) if meaning == "date" else cells
+        if is_of_dates(meaning):
+            return reading.dates(cells)
+        return reading.numbers(cells) if meaning == "number" or isinstance(meaning, tuple) else cells
     is_number = kind_of(cells.dtype) in ("number", "flag")
     return named(cells, meaning, reading) if isinstance(meaning, list) and is_number else cells
 

@@ -56,7 +56,8 @@ def add_commands(commands) -> None:
     )  # fmt: skip
     fit.add_argument(
         "--column", action="append", default=[], metavar="NAME=WHAT",
-        help="logistic: number, date, category, LOW:HIGH, A,B,C or drop; may be repeated. What is declared costs nothing",
+        help="logistic: number, date, category, LOW:HIGH (of numbers or dates), A,B,C or drop; may be repeated. What is "
+        "declared costs nothing",
     )  # fmt: skip
     fit.add_argument("--text", metavar="COLUMN", help="topics: texts, in a table")
     fit.add_argument("--event", metavar="COLUMN", help="pathways: what happened")
@@ -120,6 +121,8 @@ def _state(model, **facts) -> None:
 
 
 def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger | None) -> tuple:
+    import pandas
+
     from vips.models import BayesianLogisticRegression
     from vips.preprocessing import TableEncoder, make_private_pipeline
 
@@ -132,15 +135,17 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     declared = declarations_of(others, options.column, reading)
     columns = {name: meaning_of(name, what) for name, what in declared.items()}
     if classes == sorted(classes):  # as models sort labels
-        labels, y = classes, named(target, classes, reading, by_number=True)
+        labels, y = classes, named(target, classes, reading, by_number=True).rename(options.target)
     else:
-        labels, y = [0.0, 1.0], places_of(target, classes, reading, by_number=True)
+        places = places_of(target, classes, reading, by_number=True)
+        labels, y = [False, True], pandas.Series(places, name=f"({options.target} = {classes[1]!r})")
     encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=labels)
     pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(options.epsilon, options.delta))
     arguments = {} if groups is None else {"groups": groups}
     pipeline.fit(as_declared(others, declared, reading), y, ledger=ledger, **arguments)
     needs = {"columns": list(declared), "declared": list(declared.values()), "classes": classes}
-    return pipeline, lines_of_table(pipeline.summary()), needs
+    table = pipeline.summary().rename_axis(printable(f"log odds of {options.target} = {classes[1]!r}"))
+    return pipeline, lines_of_table(table), needs
 
 
 def _classes(text: str | None, target) -> list[str]:

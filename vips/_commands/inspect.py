@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from vips._commands.files import as_declared, declarations_of, meaning_of, read_table
+from vips._commands.files import as_declared, declarations_of, is_of_dates, meaning_of, read_table
 from vips._commands.reading import Reading, add_options, stated
 from vips._extras import imported
 from vips.data._cell_values import each_cell, is_missing
@@ -71,7 +71,7 @@ def _cells(column, reading: Reading, what: str | None = None):
     if isinstance(meaning, list) or meaning == "category":
         return column
     texts = each_cell(cells)
-    read = each_cell(reading.dates(cells)) if meaning == "date" else reading.numbers(cells)
+    read = each_cell(reading.dates(cells)) if is_of_dates(meaning) else reading.numbers(cells)
     read = [
         text if is_missing(text) else _Unread(text) if is_missing(cell) else cell
         for cell, text in zip(read, texts, strict=True)

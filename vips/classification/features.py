@@ -9,6 +9,7 @@ import numpy as np
 
 from vips.classification.log_odds import MOST_LOG_ODDS, posterior_log_odds, total_log_odds
 from vips.classification.tables import ClassTable
+from vips.parts import STANDS_OUT
 
 __all__ = ["log_odds_of_tables", "scale_of_rows"]
 
@@ -56,8 +57,18 @@ def _centred_log_odds(table: ClassTable, k: int, class_counts: np.ndarray, std: 
         parts = [(slice(0, -1), table.cells.positions(share[:-1])), (slice(-1, None), None)]
     for part, positions in parts:
         log_odds[part] = posterior_log_odds(of_class[part], of_others[part], stds, total, n_records, positions)
-    centred = np.clip(log_odds - (log_odds * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
-    return np.where(np.isfinite(of_class), centred, 0.0)
+    log_odds[~_says_something(table, std)] = 0.0
+    return np.clip(log_odds - (log_odds * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
+
+
+def _says_something(table: ClassTable, std: float) -> np.ndarray:
+    """Whether a cell is one of values, or has records that noise does not hide: shape (n_cells + 1,).
+
+    In others the log odds are those of all records.
+    """
+    is_seen = table.counts.sum(axis=0) > STANDS_OUT * std * math.sqrt(len(table.counts))  # not where these are NaN
+    is_seen[: -2 if table.cells.kind == "category" else -1] = True
+    return is_seen
 
 
 def _shares(table: ClassTable) -> np.ndarray:

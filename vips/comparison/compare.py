@@ -11,7 +11,7 @@ from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences
 from vips.comparison.movement import Movement, match, parts_of
-from vips.comparison.pipelines import check_steps, common_steps, named
+from vips.comparison.pipelines import check_steps, common_pipeline, encoded, named
 from vips.comparison.rows import (
     Sources,
     alignment_rows,
@@ -102,14 +102,15 @@ def compare(
     """
     for fitted in (private, baseline):
         check_steps(fitted)
-    steps = common_steps(private, baseline)
+    pipeline = common_pipeline(private, baseline)
     private, baseline = check_models(model_of(private), model_of(baseline))
     check_scores(private, X_test, y_test, n_bootstrap, level)
     check_private_data(private, X, y, may_use_private_data)
     reports = private.privacy_, baseline.privacy_
-    if steps is not None:
-        private, baseline = named(private, steps), named(baseline, steps)
-        X_test, X = (None if rows is None else steps.transform(rows) for rows in (X_test, X))
+    if pipeline is not None:
+        private, baseline = named(private, pipeline), named(baseline, pipeline)
+        X_test = None if X_test is None else encoded(pipeline, X_test)
+        X = None if X is None else pipeline[:-1].transform(X)
     alignment = match(private, private.posterior_, baseline.posterior_)
     order = None if alignment is None else alignment.order
     pairs = _pairs(parts_of(private, private.posterior_), parts_of(baseline, baseline.posterior_, order))

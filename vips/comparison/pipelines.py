@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips.preprocessing import PrivatePipeline, TableEncoder
 
-__all__ = ["check_steps", "common_steps", "named"]
+__all__ = ["check_steps", "common_pipeline", "encoded", "named"]
 
 # Attributes of a step that do not decide what it does to a row.
 _IGNORED = {"privacy", "privacy_", "threshold_delta", "unit", "round_totals_", "n_records_", "count_records"}
@@ -35,8 +35,8 @@ def _is_declared(step) -> bool:
     return isinstance(step, TableEncoder) and not hasattr(step, "privacy_")
 
 
-def common_steps(private, baseline) -> Pipeline | None:
-    """The steps before the models; None without pipelines.
+def common_pipeline(private, baseline) -> Pipeline | None:
+    """The pipeline whose steps come before both models; None without pipelines.
 
     Raises
     ------
@@ -54,11 +54,16 @@ def common_steps(private, baseline) -> Pipeline | None:
             "that their coefficients cannot be compared one by one. Fit the baseline to what the private pipeline makes: "
             "baseline.fit(pipeline[:-1].transform(X), y), and pass that model."
         )
-    return pipelines[0][:-1] if pipelines and len(pipelines[0].steps) > 1 else None
+    return pipelines[0] if pipelines and len(pipelines[0].steps) > 1 else None
 
 
-def named(model, steps: Pipeline):
-    """The model with the names of the columns that the steps make; itself, if the steps name none.
+def encoded(pipeline: Pipeline, X):
+    """Rows as the model of the pipeline predicts them."""
+    return pipeline.encoded(X) if isinstance(pipeline, PrivatePipeline) else pipeline[:-1].transform(X)
+
+
+def named(model, pipeline: Pipeline):
+    """The model with the names of the columns that a pipeline makes, and their units after an encoder of tables.
 
     Raises
     ------
@@ -66,7 +71,7 @@ def named(model, steps: Pipeline):
         If the model was fitted to columns of other names.
     """
     try:
-        names = steps.get_feature_names_out()
+        names = pipeline[:-1].get_feature_names_out()
     except AttributeError:
         return model
     known = getattr(model, "feature_names_in_", None)
@@ -77,6 +82,8 @@ def named(model, steps: Pipeline):
         )
     model = copy.copy(model)
     model.names_of_columns = names
+    encoder = pipeline[0] if len(pipeline.steps) == 2 else None
+    model.units_of_columns = encoder.in_column_units() if isinstance(encoder, TableEncoder) else None
     return model
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vips._printable import printable
+from vips.comparison.movement import largest
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison, Row
@@ -47,18 +48,19 @@ def combined(*sources: str) -> str:
 
 def paragraph(comparison: Comparison) -> str:
     """A paragraph that a reader can quote, which also says what must not be published."""
-    largest = comparison.movers(1)[0]
-    n_parameters = sum(len(movement.difference) for movement in comparison.movements)
+    movements = comparison.aware_movements or comparison.movements  # as `summary()` of a model reads its posterior
+    (movement, place), n_parameters = largest(movements, 1)[0], sum(len(movement.difference) for movement in movements)
+    after, before = (means[place] for means in movement.means)
     says = [f"{comparison.model}: {comparison.private} against {comparison.baseline}."]
     if comparison.alignment is not None:
         n, distances = len(comparison.alignment.order), comparison.alignment.distances
         says.append(f"{n} components were matched, at distances of {distances.mean():.2g} on average.")
-    if largest.difference == 0.0:
+    if after == before:
         says.append(f"None of the {n_parameters:,} posterior means differs.")
     else:
         says.append(
-            f"Of {n_parameters:,} posterior means, the one that moved most is {largest.name}, from {largest.baseline:.3g} to "
-            f"{largest.private:.3g}, by {abs(largest.standardized):.2g} pooled posterior standard deviations."
+            f"Of {n_parameters:,} posterior means, the one that moved most is {movement.name(place)}, from {before:.3g} to "
+            f"{after:.3g}, by {abs(movement.standardized[place]):.2g} pooled posterior standard deviations."
         )
     says += [_score(row, comparison.level) for row in comparison.rows if _is_score(row)]
     says += [

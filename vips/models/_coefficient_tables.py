@@ -16,7 +16,18 @@ from vips._validation import check_level
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
 
-__all__ = ["Signal", "coefficient_draws", "coefficient_table", "forest_plot", "signal_of", "warn_of_nothing"]
+__all__ = [
+    "Signal",
+    "coefficient_draws",
+    "coefficient_table",
+    "forest_plot",
+    "in_units",
+    "meaning_of_coefficients",
+    "names_of_coefficients",
+    "signal_of",
+    "target_of",
+    "warn_of_nothing",
+]
 
 # A fit whose coefficients would be as large with this probability if no feature had an effect shows nothing.
 _NOTHING = 0.05
@@ -83,10 +94,10 @@ def coefficient_table(model, posterior, level: float, units=None):
     pd = imported("pandas", "summary()")
 
     check_level(level)
-    names, classes = _names(model, units), _classes(model)
+    names, classes = names_of_coefficients(model, units), _classes(model)
     frames = []
+    posterior = in_units(posterior, units, model.fit_intercept)
     for mean, cov in zip(np.atleast_2d(posterior.mean), _covariances(posterior), strict=True):
-        mean, cov = _in_units(mean, cov, units, model.fit_intercept)
         marginal = Gaussian(mean[:, None], 1.0 / np.maximum(np.diagonal(cov), 1e-300)[:, None, None])
         lower, upper = (side[:, 0] for side in marginal.interval(level))
         ratio = model.name_of_ratio
@@ -108,21 +119,23 @@ def coefficient_table(model, posterior, level: float, units=None):
                         f"{ratio}, upper": np.exp(upper),
                     }
                 ),
-                index=pd.Index(strings_for_pandas(names), name=_meaning(model)),
+                index=pd.Index(strings_for_pandas(names), name=meaning_of_coefficients(model)),
             )
         )
-    table = pd.concat(frames, keys=classes, names=["class"]) if len(frames) > 1 else frames[0]
+    table = pd.concat(frames, keys=classes, names=[target_of(model)]) if len(frames) > 1 else frames[0]
     table.attrs["level"] = level
     return table
 
 
-def warn_of_nothing(signal: Signal) -> None:
+def warn_of_nothing(model, signal: Signal) -> None:
     """Warn that the coefficients are those of noise."""
     if signal.is_nothing:
+        classes = np.asarray(getattr(model, "classes_", ())).tolist() if model.is_private else []
+        undeclared = f" Or perhaps no label is one of {classes}, the declared classes." if classes else ""
         warnings.warn(
             f"No coefficient stands out: a fit to labels that depend on no column would show as much with probability "
             f"{signal.p_value:.2g}. Read the intervals as what is left open, not the means as effects. A larger ε, more "
-            "records or fewer columns would show more.",
+            f"records or fewer columns would show more.{undeclared}",
             PrivacyWarning,
             stacklevel=4,
         )
@@ -133,7 +146,7 @@ def forest_plot(table, ax=None):
     plt = imported("matplotlib.pyplot", "plot_coefficients()")
 
     rows = table[[str(name if isinstance(name, str) else name[-1]) != "intercept" for name in table.index]]
-    names = [name if isinstance(name, str) else f"class {name[0]}: {name[1]}" for name in rows.index]
+    names = [name if isinstance(name, str) else f"{rows.index.names[0]} = {name[0]}: {name[1]}" for name in rows.index]
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 0.9 + 0.3 * len(rows)), layout="constrained")
     place = np.arange(len(rows))[::-1]
@@ -160,27 +173,45 @@ def _covariances(posterior) -> Iterable[np.ndarray]:
     return [np.diag(variance) for variance in np.atleast_2d(posterior.var)]
 
 
-def _in_units(mean: np.ndarray, cov: np.ndarray, units, has_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the coefficients of the original columns, and of the intercept, which absorbs their origins."""
+def in_units(posterior, units, has_intercept: bool):
+    """The posterior of the coefficients of the original columns, and of the intercept, which absorbs their origins.
+
+    Parameters
+    ----------
+    posterior : Gaussian or DiagonalGaussian
+        Of the coefficients of features, and of the intercept in the last place if there is one.
+    units : tuple or None
+        See :meth:`vips.preprocessing.TableEncoder.in_column_units`; None for features that are columns.
+    """
     if units is None:
-        return mean, cov
+        return posterior
     _, matrix, shift = units
-    full = np.zeros((len(matrix) + has_intercept, len(mean)))
+    full = np.zeros((len(matrix) + has_intercept, posterior.mean.shape[-1]))
     full[: len(matrix), : matrix.shape[1]] = matrix
     if has_intercept:
         full[-1] = np.append(shift, 1.0)
-    return full @ mean, full @ cov @ full.T
+    mean = posterior.mean @ full.T
+    covs = np.stack([full @ cov @ full.T for cov in _covariances(posterior)])
+    return Gaussian.from_covariance(mean, covs.reshape(*mean.shape, -1))
 
 
-def _names(model, units) -> list[str]:
+def names_of_coefficients(model, units) -> list[str]:
+    """Names of these, in their order."""
     names = model.column_names() if units is None else list(units[0])
     return [*names, "intercept"] if model.fit_intercept else names
 
 
-def _meaning(model) -> str:
+def meaning_of_coefficients(model) -> str:
     """What a coefficient is; of two classes, the last one is "yes"."""
-    classes = getattr(model, "classes_", ())
-    return printable(f"log-odds of {classes[-1]}") if len(classes) == 2 else "coefficient"
+    classes, target = np.asarray(getattr(model, "classes_", ())).tolist(), target_of(model)
+    if len(classes) != 2:
+        return "log odds against later classes" if classes else "coefficient"
+    return printable(f"log odds of {target} = {classes[-1]!r}")
+
+
+def target_of(model) -> str:
+    """The name of what is predicted."""
+    return printable(str(getattr(model, "target_name_", "y")))
 
 
 def _classes(model) -> list:

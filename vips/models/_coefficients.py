@@ -9,22 +9,25 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from vips.expfam import Gamma
+from vips.models._coefficient_tables import in_units, names_of_coefficients
 from vips.parts import Part, Score, average, divided, indexed, last_of
 
 __all__ = ["classification_scores", "coefficient_parts", "count_scores"]
 
 
-def coefficient_parts(model, posterior, columns: list[str]) -> list[Part]:
-    """Coefficients, and their prior precision if it is learnt."""
-    parts = [Part("coefficients", posterior, _coefficient_label(model, columns), columns)]
+def coefficient_parts(model, posterior) -> list[Part]:
+    """Coefficients, in units of the columns if these are known, and their prior precision if it is learnt."""
+    units, columns = model.units_of_columns, model.column_names()
+    name = "coefficients" if units is None else "coefficients in units of the columns"
+    names = names_of_coefficients(model, units)
+    parts = [Part(name, in_units(posterior, units, model.fit_intercept), _coefficient_label(model, names), names)]
     if isinstance(getattr(model, "prior", 0.0), Gamma | None):
         alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
         parts.append(Part("prior precision", alpha, partial(indexed, "α"), columns, False))
     return parts
 
 
-def _coefficient_label(model, columns: list[str]) -> Callable[[tuple[int, ...]], str]:
-    names = [*columns, "intercept"] if model.fit_intercept else columns
+def _coefficient_label(model, names: list[str]) -> Callable[[tuple[int, ...]], str]:
     classes = getattr(model, "classes_", ())
     if len(classes) > 2:
         return partial(_of_class, list(classes), names)

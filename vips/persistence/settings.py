@@ -1,9 +1,10 @@
-"""Public settings of a model as JSON and back: numbers, words, arrays, types, plans and step sizes. Nothing is executed."""
+"""Public settings of a model as JSON and back: numbers, dates, words, arrays, types, plans, step sizes. Nothing is executed."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import fields
+from datetime import date, datetime
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,12 +33,16 @@ def encode(value: object) -> object:
     TypeError
         For anything that cannot be read back without running code, such as a function.
     """
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
     if isinstance(value, np.generic) and not isinstance(value, np.void):
         value = value.item()
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
+    if isinstance(value, date):
+        return {_TAG: "time" if isinstance(value, datetime) else "date", "value": value.isoformat()}
     if isinstance(value, list | tuple):
         return {_TAG: type(value).__name__, "value": [encode(item) for item in value]}
     if isinstance(value, range):
@@ -61,8 +66,8 @@ def encode(value: object) -> object:
         if isinstance(value, family):
             return {_TAG: name, "value": [encode(value.mean), encode(value.precision)]}
     raise TypeError(
-        f"{value!r} cannot be saved: only numbers, words, lists, ranges, mappings, arrays, dtypes, distributions, plans and "
-        "step sizes can."
+        f"{value!r} cannot be saved: only numbers, dates, words, lists, ranges, mappings, arrays, dtypes, distributions, plans "
+        "and step sizes can."
     )
 
 
@@ -73,6 +78,8 @@ def decode(value: object) -> object:
     kind, content = value.get(_TAG), value.get("value")
     if kind == "float":
         return float(content)
+    if kind in ("time", "date"):
+        return (datetime if kind == "time" else date).fromisoformat(content)
     if kind in ("list", "tuple"):
         items = [decode(item) for item in content]
         return items if kind == "list" else tuple(items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from numbers import Real
 
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from vips.data._cell_values import as_categories, as_numbers, category_of, day_of, is_missing
 from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
+from vips.parts import FeatureTotals
 
 __all__ = ["MISSING", "OTHER", "Categories", "Number", "kind_of_column"]
 
@@ -30,12 +31,15 @@ class Number:
         Whether it counts days since 1970-01-01.
     has_missing : bool
         Whether a second feature says that the number is missing. One of the two is 0.
+    average : float, optional
+        What a missing number becomes, if the second feature is not to say so.
     """
 
     low: float
     high: float
     is_date: bool = False
     has_missing: bool = False
+    average: float | None = None
 
     categories = None
 
@@ -60,10 +64,16 @@ class Number:
         missing, features = np.isnan(numbers), np.zeros((len(numbers), self.n_features))
         with np.errstate(all="ignore"):
             shares = (np.clip(numbers, self.low, self.high) - self.low) / (self.high - self.low)
-            features[:, 0] = np.where(missing, 0.0, 2.0 * shares - 1.0)
-        if self.has_missing:
+            features[:, 0] = np.where(missing, self.average or 0.0, 2.0 * shares - 1.0)
+        if self.has_missing and self.average is None:
             features[:, 1] = missing
         return features
+
+    def averaged(self, totals: FeatureTotals) -> Number:
+        """The same column, where a missing number becomes the records' average, unless a feature learnt what missing means."""
+        if self.has_missing and totals.stand_out[1]:
+            return self
+        return replace(self, average=float(np.clip(totals.means[0], -1.0, 1.0)))
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_features)."""
@@ -78,9 +88,15 @@ class Categories:
     ----------
     categories : tuple
         Strings, numbers, truth values. ``OTHER`` and ``MISSING`` among them stand for all other values and for missing ones.
+    average : tuple of float
+        What a value that is none of them becomes; empty for zeros.
+    empty : tuple
+        ``OTHER`` or ``MISSING``, if values of theirs are to become that, too.
     """
 
     categories: tuple
+    average: tuple[float, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -97,25 +113,32 @@ class Categories:
     def codes(self, values) -> np.ndarray:
         """Position of each value among the categories, -1 if it has none; shape (n_rows,)."""
         position = {category_of(category): i for i, category in enumerate(self.categories)}
+        position |= dict.fromkeys(self.empty, -1)
         other, missing = position.pop(OTHER, -1), position.pop(MISSING, -1)
         found = (missing if value is None else position.get(value, other) for value in as_categories(values))
         return np.fromiter(found, np.int64, len(values))
 
     def features(self, values) -> np.ndarray:
         """Shape (n_rows, n_categories)."""
-        codes = self.codes(values)
-        indicators = np.zeros((len(codes), self.n_features))
-        rows = np.flatnonzero(codes >= 0)
-        indicators[rows, codes[rows]] = 1.0
-        return indicators
+        return self.sparse_features(values).toarray()
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_categories)."""
-        codes = self.codes(values)
-        is_known = codes >= 0
-        indptr = np.concatenate([[0], np.cumsum(is_known)]).astype(np.int32)
-        arrays = np.ones(indptr[-1]), codes[is_known].astype(np.int32), indptr
-        return sp.csr_array(arrays, shape=(len(codes), self.n_features))
+        average = sp.csr_array(np.atleast_2d(self.average or np.zeros(self.n_features)))
+        return sp.vstack([sp.eye_array(self.n_features), average], format="csr")[self.codes(values)]
+
+    def averaged(self, totals: FeatureTotals) -> Categories:
+        """The same column, where a value that says nothing becomes the average of the categories, by their records.
+
+        Such are values that are none of the categories, and those of ``OTHER`` and ``MISSING`` where no records can be told
+        from noise: there, noise alone has made the coefficient.
+        """
+        is_rest = np.array([category in (OTHER, MISSING) for category in self.categories])
+        is_seen = totals.stand_out
+        records = np.where(is_seen, totals.squares, 0.0) if is_seen.any() else np.where(is_rest, 0.0, 1.0)
+        shares = records / (records.sum() or 1.0)
+        empty = tuple(np.array(self.categories, dtype=object)[is_rest & ~is_seen])
+        return replace(self, average=tuple(shares.tolist()), empty=empty)
 
 
 def kind_of_column(declared, title: str, is_date: bool = False) -> Number | Categories:

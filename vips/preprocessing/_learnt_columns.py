@@ -16,13 +16,12 @@ from collections.abc import Callable
 import numpy as np
 
 from vips.data._cell_values import as_categories, as_numbers
+from vips.parts import STANDS_OUT
 from vips.preprocessing._column_kinds import MISSING, OTHER
 from vips.preprocessing._grids import DAYS, NUMBERS, Grid, bounds_from_counts
 from vips.preprocessing._histograms import Persons, cells_that_get_noise
 
 __all__ = ["cells_of_categories", "is_text", "learn_column"]
-
-_PRESENT = 3.0  # standard deviations of noise above which missing values get an indicator
 
 
 def learn_column(
@@ -69,14 +68,14 @@ def learn_column(
 
 def _learnt_numbers(noisy: np.ndarray, std: float, grid: Grid, quantiles: tuple[float, float], n_columns: int) -> tuple:
     bounds = tuple(bounds_from_counts(noisy[:-1], std, grid, quantiles, n_columns))
-    return (*bounds, MISSING) if noisy[-1] > _PRESENT * std else bounds
+    return (*bounds, MISSING) if noisy[-1] > STANDS_OUT * std else bounds
 
 
 def _learnt_categories(released: list, missing: float, std: float) -> list:
     numbers = sorted(category for category in released if not isinstance(category, str))
     strings = (category for category in released if isinstance(category, str))
     words = sorted(string for string in strings if string not in (OTHER, MISSING) and is_text(string))
-    return [*numbers, *words, OTHER, *([MISSING] if missing > _PRESENT * std else [])]
+    return [*numbers, *words, OTHER, *([MISSING] if missing > STANDS_OUT * std else [])]
 
 
 def is_text(word: str) -> bool:

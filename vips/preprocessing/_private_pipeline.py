@@ -293,40 +293,51 @@ class PrivatePipeline(Pipeline):
         """``to_html`` of the model."""
         self._fitted()[-1].to_html(path, baseline=baseline, n_words=n_words)
 
+    def encoded(self, X) -> Any:
+        """Rows as predictions take them: cells that are not known become averages of the fitted records, from released values.
+
+        What ``pipeline[0].transform`` gives is what the fit has seen: there, such cells are zeros.
+        """
+        encoder, model = (step for _, step in self._fitted().steps)
+        totals = model.feature_totals() if isinstance(encoder, TableEncoder) else None
+        return encoder.transform(from_arrow(X)) if totals is None else encoder.averaged(from_arrow(X), totals)
+
     @_if_steps_have("predict")
     def predict(self, X, **params) -> Any:
-        """``predict`` of the model, for encoded rows."""
-        return self._fitted().predict(from_arrow(X), **params)
+        """``predict`` of the model, for :meth:`encoded` rows."""
+        return self[-1].predict(self.encoded(X), **params)
 
     @_if_steps_have("predict_proba")
     def predict_proba(self, X, **params) -> np.ndarray:
-        """``predict_proba`` of the model, for encoded rows."""
-        return self._fitted().predict_proba(from_arrow(X), **params)
+        """``predict_proba`` of the model, for :meth:`encoded` rows."""
+        return self[-1].predict_proba(self.encoded(X), **params)
 
     @_if_steps_have("predict_log_proba")
     def predict_log_proba(self, X, **params) -> np.ndarray:
-        """``predict_log_proba`` of the model, for encoded rows."""
-        return self._fitted().predict_log_proba(from_arrow(X), **params)
+        """``predict_log_proba`` of the model, for :meth:`encoded` rows."""
+        return self[-1].predict_log_proba(self.encoded(X), **params)
 
     @_if_steps_have("decision_function")
     def decision_function(self, X, **params) -> np.ndarray:
-        """``decision_function`` of the model, for encoded rows."""
-        return self._fitted().decision_function(from_arrow(X), **params)
+        """``decision_function`` of the model, for :meth:`encoded` rows."""
+        return self[-1].decision_function(self.encoded(X), **params)
 
     @_if_steps_have("score_samples")
     def score_samples(self, X) -> np.ndarray:
-        """``score_samples`` of the model, for encoded rows."""
-        return self._fitted().score_samples(from_arrow(X))
+        """``score_samples`` of the model, for :meth:`encoded` rows."""
+        return self[-1].score_samples(self.encoded(X))
 
     @_if_steps_have("score")
     def score(self, X, y=None, sample_weight=None, **params) -> float:
-        """``score`` of the model, for encoded rows."""
-        return self._fitted().score(from_arrow(X), from_arrow(y), sample_weight=sample_weight, **params)
+        """``score`` of the model, for :meth:`encoded` rows."""
+        if sample_weight is not None:
+            params["sample_weight"] = sample_weight
+        return self[-1].score(self.encoded(X), from_arrow(y), **params)
 
     @_if_steps_have("transform")
     def transform(self, X, **params) -> Any:
         """``transform`` of the encoder, then of the model."""
-        return self._fitted().transform(from_arrow(X), **params)
+        return self[-1].transform(self.encoded(X), **params)
 
     @_if_steps_have("transform")
     def fit_transform(self, X, y=None, **params) -> Any:

@@ -24,6 +24,7 @@ from vips._fitted import forget_fit
 from vips._printable import listed
 from vips.data import as_source
 from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.parts import FeatureTotals
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
@@ -261,8 +262,24 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         ndarray or CSR of shape (n_rows, n_features), float64
         """
         check_is_fitted(self, "columns_")
+        return self._features(X, self._resolved())
+
+    def averaged(self, X, totals: FeatureTotals) -> np.ndarray | sp.csr_array:
+        """Features of rows to predict, after a fit with these ``totals``.
+
+        As :meth:`transform`; but a cell that is missing, cannot be read or has an unknown category becomes the average of the
+        fitted records in its column. So does "(other)" or "(missing)", where no such records can be told from noise.
+        """
+        check_is_fitted(self, "columns_")
+        kinds, scale, first, averaged = self._resolved(), self._scale(), 0, {}
+        for key, kind in kinds.items():
+            place = slice(first, first + kind.n_features)
+            of_column = FeatureTotals(totals.squares[place], totals.noise_std, totals.means[place] / scale)
+            averaged[key], first = kind.averaged(of_column), place.stop
+        return self._features(X, averaged)
+
+    def _features(self, X, kinds: dict[object, Number | Categories]) -> np.ndarray | sp.csr_array:
         X = _in_memory(X)
-        kinds = self._resolved()
         if not (is_frame(X) and isinstance(self.columns_, dict)):
             validate_data(self, X, skip_check_array=True, reset=False)
         keys, in_frame = columns_of(X, self.columns_), is_frame(X)
@@ -274,9 +291,12 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             features.sort_indices()
         else:
             features = np.hstack([kind.features(values) for kind, values in columns])
-        if self.unit_norm:
-            features *= _unit_scale(len(kinds))
+        features *= self._scale()
         return features
+
+    def _scale(self) -> float:
+        """Of all features."""
+        return _unit_scale(len(self._resolved())) if self.unit_norm else 1.0
 
     def _resolved(self) -> dict[object, Number | Categories]:
         """What each column is; before ``fit``, if all of them are declared."""
@@ -340,7 +360,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             The intercept becomes ``intercept + shift @ coef``.
         """
         kinds = self._resolved()
-        scale = _unit_scale(len(kinds)) if self.unit_norm else 1.0
+        scale = self._scale()
         names, precise, rows, shift, start = [], [], [], np.zeros(self.n_features_out), 0
         for name, kind in zip(self._names(), kinds.values(), strict=True):
             if isinstance(kind, Number):

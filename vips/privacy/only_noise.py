@@ -14,7 +14,9 @@ from scipy.special import chdtrc, ndtr
 
 __all__ = ["LEVEL", "NO_SIGNAL", "blocks_of_noise", "entries_of_noise", "is_only_noise"]
 
-NO_SIGNAL = "no signal: nothing but noise was released"
+NO_SIGNAL = (
+    "no signal: nothing but noise was released; perhaps no record is as declared: no label is a declared class, say"
+)
 LEVEL = 1e-3
 
 

@@ -446,7 +446,7 @@ def test_the_report_names_what_was_declared():
     X, y = logistic_data(50, [1.0])
     report = str(BayesianLogisticRegression(privacy=private(), max_norm=2.5).fit(X, y).privacy_)
     assert "max_norm = 2.5" in report
-    assert "classes: 0 and 1" in report
+    assert "classes of y: 0 and 1" in report
     assert "noisy sums of products of the columns with the target and with each other, in every step" in report
 
 

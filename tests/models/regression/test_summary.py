@@ -15,6 +15,7 @@ from vips import (
     PrivacyBudget,
     PrivacyPlan,
     PrivacyWarning,
+    load,
 )
 from vips.models._coefficient_tables import signal_of
 from vips.models.regression.posterior import CoefficientPosterior
@@ -50,7 +51,7 @@ def test_a_model_reads_in_units_of_the_columns():
     model = fitted_to(frame, y, encoder, privacy=PLAN)
     table = model.summary(features=encoder)
     assert table.index.tolist() == NAMES
-    assert table.index.name == "log-odds of 1"
+    assert table.index.name == "log odds of y = 1"
     np.testing.assert_array_less(np.abs(table["mean"] - TRUTH), 4.5 * table["std"])
     assert (table["std"] < [0.002, 0.15, 0.15, 0.15, 0.2]).all()
     np.testing.assert_allclose(table["odds ratio"], np.exp(table["mean"]))
@@ -137,7 +138,7 @@ def test_several_classes_and_counts():
     X = rng.uniform(-0.5, 0.5, (900, 2))
     classes = BayesianLogisticRegression(max_norm=1.0).fit(X, rng.choice(["a", "b", "c"], 900))
     table = classes.summary()
-    assert table.index.names == ["class", "coefficient"]
+    assert table.index.names == ["y", "log odds against later classes"]
     assert table.index.tolist() == [(own, name) for own in "ab" for name in ("x0", "x1", "intercept")]
     np.testing.assert_array_equal(table["mean"], classes.posterior_.mean.ravel())
     counts = BayesianNegativeBinomialRegression(fit_intercept=False).fit(X, rng.poisson(2.0, 900)).summary()
@@ -152,7 +153,7 @@ def test_a_forest_plot_has_a_line_for_each_coefficient():
     encoder = TableEncoder(COLUMNS)
     axes = fitted_to(frame, y, encoder).plot_coefficients(features=encoder)
     assert [label.get_text() for label in axes.get_yticklabels()] == NAMES[:-1]
-    assert axes.get_xlabel() == "log-odds of 1, with its 95 % interval"
+    assert axes.get_xlabel() == "log odds of y = 1, with its 95 % interval"
     matplotlib.pyplot.close(axes.figure)
 
 
@@ -170,3 +171,41 @@ def test_draws_for_arviz(monkeypatch):
     assert given["coords"] == {"feature": ["x0", "x1"], "class": [0, 1]}
     mean, std = given["posterior"]["coef"][0].mean(axis=0), model.posterior_.std[:, :2]
     np.testing.assert_allclose(mean, model.posterior_.mean[:, :2], atol=0.1 * std.max())
+
+
+def test_tables_plots_and_reports_name_the_class(tmp_path):
+    """By its column, in a pipeline and in a file, too."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    frame, y = patients(4000)
+    readmitted = pd.Series(np.where(y, "<30", "NO"), name="readmitted")
+    model = BayesianLogisticRegression(classes=["NO", "<30"])
+    pipeline = make_private_pipeline(TableEncoder(COLUMNS), model, privacy=PrivacyBudget(5.0, 1e-6)).fit(
+        frame, readmitted
+    )
+    pipeline.save(tmp_path / "p.vips")
+    for fitted in (pipeline, load(tmp_path / "p.vips")):
+        table = fitted.summary()
+        assert table.index.name == "log odds of readmitted = 'NO'"  # the last one in the order of sorting
+        assert table.loc["age", "mean"] < 0.0
+        axes = fitted.plot_coefficients()
+        assert axes.get_xlabel().startswith("log odds of readmitted = 'NO', ")
+        matplotlib.pyplot.close(axes.figure)
+        assert 'classes of readmitted: <30 and NO (the last one is "yes")' in str(fitted.privacy_)
+    fitted = BayesianLogisticRegression(max_norm=1.0).fit(np.eye(3), np.arange(3))
+    assert fitted.fit(np.eye(3), readmitted[:3]).summary().index.name.endswith("'NO'")
+    assert fitted.fit(np.eye(3), np.arange(3)).summary().index.names[0] == "y"  # of this fit
+
+
+@pytest.mark.parametrize("labels", [lambda y: np.where(y, "yes", "no"), lambda y: np.where(y, 2, 7)])
+def test_labels_that_are_no_class_are_called_possible(labels):
+    """Nothing exact is said of them: the words follow from released totals."""
+    frame, y = patients(4000)
+    labels = labels(y)
+    classes = ["No", "Yes"] if labels.dtype.kind == "U" else [0, 1]
+    model = BayesianLogisticRegression(classes=classes)
+    pipeline = make_private_pipeline(TableEncoder(COLUMNS), model, privacy=PrivacyBudget(1.0, 1e-6)).fit(frame, labels)
+    assert pipeline.privacy_.only_noise
+    assert "perhaps no record is as declared: no label is a declared class, say" in str(pipeline.privacy_)
+    with pytest.warns(PrivacyWarning, match=r"Or perhaps no label is one of \[.*\], the declared classes"):
+        pipeline.summary()

@@ -346,7 +346,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Coefficients by name, and their prior precision if it is learnt."""
         if not (hasattr(posterior, "alpha_shape") and isinstance(posterior, Gaussian | DiagonalGaussian)):
             return super().posterior_parts(posterior)
-        return coefficient_parts(self, posterior, self.column_names())
+        return coefficient_parts(self, posterior)
 
     def describe(self) -> dict:
         return {

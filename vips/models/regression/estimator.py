@@ -34,7 +34,7 @@ from vips.models.regression.noise_aware import (
 )
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
-from vips.parts import Score, warn_of_binding_clip
+from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class PolyaGammaRegression(AugmentedRegression):
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self._read_posterior(), level, units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
-        warn_of_nothing(signal)
+        warn_of_nothing(self, signal)
         return table
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
@@ -355,6 +355,22 @@ class PolyaGammaRegression(AugmentedRegression):
         """Weight of the public records in the prior, from 0 to 1, shape (n_outputs,): learnt from released totals."""
         check_is_fitted(self, "public_posterior_")
         return self.posterior_.public[0]
+
+    def feature_totals(self) -> FeatureTotals | None:
+        """From the precision, all records of which the first output sees; None without noise."""
+        if not hasattr(self, "noisy_totals_"):
+            return None
+        average, std = self.noisy_totals_.average, self.noisy_totals_.noise_std["precision"]
+        average = {name: value if self.n_outputs == 1 else value[0] for name, value in average.items()}
+        d, squares = self.n_features_in_, average["precision"]
+        means, constant = np.zeros(d), self._intercept_constant()
+        if self.covariance == "full":
+            if self.fit_intercept and squares[d, d] > STANDS_OUT * std:
+                means = squares[:d, d] * constant / squares[d, d]
+            squares = np.diagonal(squares)
+        elif average["weight"] > STANDS_OUT * self.noisy_totals_.noise_std["weight"]:
+            means = average["cross"][:d] / average["weight"]
+        return FeatureTotals(squares[:d], float(std), means)
 
     def findings(self) -> dict[str, float]:
         """The weight of public records."""

@@ -30,6 +30,7 @@ from vips.data._labels import label_codes
 from vips.data._tables import from_arrow
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
+from vips.models._coefficient_tables import target_of
 from vips.models._coefficients import classification_scores
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Classes
@@ -83,6 +84,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Gaussian posterior of the coefficients, and the intercept in the last place: ``mean`` of shape (d,) or
         (n_classes - 1, d), ``cov``, ``std``, ``sample``, ``interval``.
     classes_ : ndarray of shape (n_classes,)
+    target_name_ : str
+        The name of y, if it is a series with one: ``summary`` speaks of it.
     coef_ : ndarray of shape (1, n_features) or (n_classes - 1, n_features)
     intercept_ : ndarray of shape (1,) or (n_classes - 1,)
     alpha_ : float or ndarray of shape (n_classes - 1,)
@@ -271,7 +274,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def _declared(self) -> tuple[str, ...]:
         *others, last = map(str, self.likelihood.labels)
         default = "; none were declared" if self.classes is None else ""
-        return (f'classes: {", ".join(others)} and {last} (the last one is "yes"{default})',)
+        return (f'classes of {target_of(self)}: {", ".join(others)} and {last} (the last one is "yes"{default})',)
 
 
 def _check_classes(classes) -> None:

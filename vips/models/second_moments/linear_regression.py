@@ -19,7 +19,7 @@ from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
-from vips.parts import Part, Score
+from vips.parts import STANDS_OUT, FeatureTotals, Part, Score
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self._read_posterior(), level, units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
-        warn_of_nothing(signal)
+        warn_of_nothing(self, signal)
         return table
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
@@ -291,11 +291,22 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         likelihood = Gaussian(np.linalg.solve(information, posterior.linear), information)
         return signal_of(likelihood, [prior], d)
 
+    def feature_totals(self) -> FeatureTotals | None:
+        """From the second moments; None without noise."""
+        if not hasattr(self, "noisy_totals_"):
+            return None
+        d, noisy = self.n_features_in_, self.noisy_totals_
+        moments = SecondMoments.of(noisy.average["second"], noisy.noise_std["second"])
+        count, means = moments.matrix[d, d], np.zeros(d)
+        if count > STANDS_OUT * moments.noise_std:
+            means = moments.matrix[:d, d] * self._constant() / count
+        return FeatureTotals(np.diagonal(moments.matrix)[:d], moments.noise_std, means)
+
     # -- comparisons and searches -------------------------------------------------------------------------------
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Coefficients by name."""
-        return coefficient_parts(self, posterior, self.column_names())
+        return coefficient_parts(self, posterior)
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Root mean squared error, and R²."""
