@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips._printable import listed, printable
-from vips.data._cell_values import as_categories, as_numbers, category_of, each_cell, is_missing, kind_of
+from vips.data._cell_values import (
+    are_unread,
+    as_categories,
+    as_numbers,
+    category_of,
+    each_cell,
+    is_missing,
+    kind_of,
+)
 from vips.data._columns import as_table, column, columns_of
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
 from vips.preprocessing._encoder_settings import column_kind
@@ -180,8 +188,7 @@ def _examples(cells: dict[str, int]) -> str:
 def _not_read(values, is_nothing: np.ndarray) -> tuple[int, dict[str, int]]:
     """How many of the cells without a value are missing, and the others."""
     cells = each_cell(values)
-    nothing = (cells[i] for i in np.flatnonzero(is_nothing))
-    others = Counter(_shown(cell) for cell in nothing if not (is_missing(cell) or (isinstance(cell, str) and not cell)))
+    others = Counter(_shown(cells[i]) for i in np.flatnonzero(are_unread(values, is_nothing)))
     return int(is_nothing.sum()) - others.total(), dict(others)
 
 
