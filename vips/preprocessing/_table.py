@@ -101,9 +101,9 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     -------
     Where all columns are declared, nothing is learnt and nothing is charged. Unit: one row of X; with ``groups``, all rows of
     one id. Released: noisy counts of a public grid's cells, of missing and of unreadable values, and of categories above the
-    threshold; hence ``columns_`` and ``unread_``. Guarantee: that of the plan, with ``threshold_delta`` added to δ; docs/guarantee.md has the proof. Public:
-    names and dtypes of columns, ``columns``, and the other arguments. Not covered: choosing these by looking at the records;
-    ``transform`` of the fitted records, whose rows are private.
+    threshold; hence ``columns_`` and ``unread_``. Guarantee: that of the plan, with ``threshold_delta`` added to δ;
+    docs/guarantee.md has the proof. Public: names and dtypes of columns, ``columns``, and the other arguments. Not covered:
+    choosing these by looking at the records; ``transform`` of the fitted records, whose rows are private.
 
     Guarantees
     ----------
