@@ -170,9 +170,12 @@ def _of_categories(name, values, kind: Categories | None) -> ColumnReading:
         says = f"Holds {common}: declare the list of all possible ones."
         return ColumnReading(name, dtype, "a category, by its dtype", known.total(), missing, unread, 0, says)
     position, has_other = dict.fromkeys(map(category_of, kind.categories)), OTHER in kind.categories
-    others, says = {str(category): count for category, count in known.items() if category not in position}, ""
+    others, says = Counter(), ""
+    for category, count in known.items():
+        others[str(category)] += 0 if category in position else count
+    others = +others
     if not has_other:
-        unread |= others
+        unread = Counter(unread) + others
     elif others:
         says = f"{sum(others.values()):,} count as {OTHER}: {_examples(others)}"
     n_read, n_named = len(categories) - missing - sum(unread.values()), len(position.keys() - {OTHER, MISSING})
