@@ -8,7 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
@@ -32,6 +32,7 @@ from vips.privacy import PrivacyBudget, PrivacyReport
 from vips.privacy.budget import check_privacy
 from vips.privacy.ledger.charge import delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.run import LedgerRun
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PrivatePipeline", "make_private_pipeline", "restored_pipeline"]
+__all__ = ["MadePipeline", "PrivatePipeline", "make_private_pipeline", "restored_pipeline"]
 
 
 def _if_steps_have(method: str):
@@ -99,6 +100,10 @@ class PrivatePipeline(Pipeline):
     >>> round(pipeline.privacy_.epsilon(), 3)
     1.0
     """
+
+    # Classes of the first step, and of `privacy`.
+    encoders: tuple[type, ...] = (TableEncoder, PrivateCountVectorizer)
+    budgets: tuple[type | None, ...] = (PrivacyBudget,)
 
     # Settings of scikit-learn's pipeline that this one does not have.
     transform_input, memory, verbose = None, None, False
@@ -190,7 +195,7 @@ class PrivatePipeline(Pipeline):
                 if ledger is not None and whole is not None:
                     what = f"{type(self).__name__}: {type(encoder).__name__} and {type(model).__name__}"
                     run.charge(of_plan(whole, ledger.relation, encoder.threshold_delta or 0.0), what, unit)
-                _fit_encoder(encoder, X, run, checkpoint, groups, executor)
+                _fit_encoder(encoder, X, y, run, checkpoint, groups, executor)
             else:
                 encoder = saved
             features = encoder.transform(X)
@@ -378,13 +383,13 @@ class PrivatePipeline(Pipeline):
     # -- in the fit -----------------------------------------------------------------------------------------------
 
     def _check_steps(self) -> None:
-        check_privacy(self.privacy, PrivacyBudget)
+        check_privacy(self.privacy, *self.budgets)
         check_integer("n_steps", self.n_steps)
         check_number("encoder_share", self.encoder_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
         steps = [step for _, step in self.steps]
         if (
             len(steps) != 2
-            or type(steps[0]) not in (TableEncoder, PrivateCountVectorizer)
+            or type(steps[0]) not in self.encoders
             or not isinstance(steps[1], ConjugateExponentialModel)
         ):
             names = ", ".join(type(step).__name__ for step in steps)
@@ -405,6 +410,8 @@ class PrivatePipeline(Pipeline):
         return {}
 
     def _budget(self, learns: bool, has_threshold: bool) -> Budget:
+        if self.privacy is None:
+            return Budget(None, None, None)
         return split_budget(self.privacy, self.n_steps, self.encoder_share if learns else 0.0, has_threshold)
 
     def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
@@ -413,6 +420,23 @@ class PrivatePipeline(Pipeline):
         model.check_arguments()
         model.records_of(np.zeros((0 if is_source else len(X), 1)), np.zeros(0) if is_source and X.has_labels else y)
         return model.ledger_of_fit(ledger)
+
+
+class MadePipeline(RemembersItsLedger, PrivatePipeline):
+    """Base of pipelines that make their ``steps`` from arguments of their own."""
+
+    def get_params(self, deep: bool = True) -> dict:
+        """The arguments; steps have none of their own."""
+        return BaseEstimator.get_params(self, deep)
+
+    def set_params(self, **params) -> Self:
+        """Set arguments."""
+        return BaseEstimator.set_params(self, **params)
+
+    def sent(self, model: ConjugateExponentialModel) -> ConjugateExponentialModel:
+        """The model, which is charged to the ledger that this pipeline is charged to."""
+        model.sent_from = self.sent_from
+        return model
 
 
 def _saved_encoder(encoder, checkpoint: str | os.PathLike | None, ledger: PrivacyLedger | None, unit: str):
@@ -435,10 +459,10 @@ def _saved_encoder(encoder, checkpoint: str | os.PathLike | None, ledger: Privac
     return saved
 
 
-def _fit_encoder(encoder, X, run: LedgerRun, checkpoint: str | os.PathLike | None, groups: object, executor) -> None:
+def _fit_encoder(encoder, X, y, run: LedgerRun, checkpoint: str | os.PathLike | None, groups: object, executor) -> None:
     """Release what the encoder learns, and write it to a file of the checkpoint, if there is one."""
     of_source = {"executor": executor} if isinstance(X, TextSource) else {}
-    encoder.fit(X, ledger=run, groups=groups, **of_source).set_output(transform="default")
+    encoder.fit(X, y, ledger=run, groups=groups, **of_source).set_output(transform="default")
     if checkpoint is not None:
         encoder.save(_beside(checkpoint))
 
@@ -479,13 +503,16 @@ def restored_pipeline(
 ) -> PrivatePipeline:
     """The pipeline that ``save`` wrote, of one of these classes; ``known`` classes of models, by name."""
     kind = {kind.__name__: kind for kind in kinds}[header["class"]]
-    fitted, settings = restored_parts(header, arrays, known)
+    fitted, settings = restored_parts(header, arrays, known, kind.encoders)
     pipeline = kind(**({"steps": without_plans(fitted)} if kind is PrivatePipeline else {}), **settings)
     pipeline._check_steps()
     if [(name, type(step)) for name, step in fitted] != [(name, type(step)) for name, step in pipeline.steps]:
         raise ValueError(f"its steps are not those of a {kind.__name__}")
     *learnt, fit = fitted[-1][1].privacy_.releases
     has_threshold = any(release.threshold_delta > 0.0 for release in learnt)
-    pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
+    if pipeline.privacy is None and fit.plan.has_guarantee:
+        raise ValueError("its settings are not those of its plans")
+    if pipeline.privacy is not None:
+        pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
     pipeline._keep(fitted)
     return pipeline
