@@ -431,7 +431,7 @@ def test_forged_files_raise_value_errors(tmp_path, forge):
     [
         ({"privacy": 1.0}, None, None, r"a PrivacyBudget or None, got float: write PrivacyBudget\(epsilon, delta\)"),
         ({"privacy": PrivacyPlan(noise_multiplier=1.0, n_steps=1, sampling="full")}, None, None, "got PrivacyPlan"),
-        ({"encoder_share": 1.0}, None, None, "between 0 and 1"),
+        ({"encoder_share": 1.0}, None, None, "between 0.001 and 0.999"),
         ({"columns": {"nowhere": (0, 1)}}, None, None, "0 columns of that name"),
         ({"columns": {"age": "integer"}}, None, None, "write \\(low, high\\)"),
         ({"columns": {"age": (1, 0)}}, None, None, "low < high"),

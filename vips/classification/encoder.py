@@ -80,14 +80,16 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         forget_fit(self)
         X = as_frame(X)
         stated = columns_stated(self.columns, X)
-        plan, delta = self._plan(stated, ledger := ledger_to_charge(ledger, getattr(self.privacy, "sent_from", None)))
+        sent = getattr(self.privacy, "sent_from", None)
+        ledger = None if self.privacy is None else ledger_to_charge(ledger, sent, plan=self.privacy)
+        plan, delta = self._plan(stated, ledger)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         place, n_classes = self._places(X, y)
         numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
         arguments = Persons(numbers), plan, delta, groups is not None
         what = f"{type(self).__name__}: tables of {len(stated)} columns"
         statement = {} if plan is None else {"relation": plan.relation, "event": plan, "delta": delta}
-        with charged(ledger if plan is not None else None, what, unit, **statement) as run:
+        with charged(ledger, what, unit, **statement) as run:
             self._release(X, stated, place, n_classes, *arguments, run.release_once)
         self.log_odds_ = log_odds_of_tables(self.tables_, self.class_counts_, self.table_std)
         if plan is not None:

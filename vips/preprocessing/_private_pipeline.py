@@ -28,7 +28,7 @@ from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons,
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, run_of, save_pipeline, without_plans
 from vips.preprocessing._table import TableEncoder
-from vips.privacy import PrivacyBudget, PrivacyReport
+from vips.privacy import PrivacyBudget, PrivacyReport, Release
 from vips.privacy.budget import check_privacy
 from vips.privacy.ledger.charge import delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -69,7 +69,7 @@ class PrivatePipeline(Pipeline):
     n_steps : int
         Steps of the model's fit.
     encoder_share : float
-        Between 0 and 1, without these. docs/preprocessing.md says how the default was chosen.
+        Between 0.001 and 0.999. docs/preprocessing.md says how the default was chosen.
 
     Attributes
     ----------
@@ -195,7 +195,8 @@ class PrivatePipeline(Pipeline):
                 if ledger is not None and whole is not None:
                     what = f"{type(self).__name__}: {type(encoder).__name__} and {type(model).__name__}"
                     run.charge(of_plan(whole, ledger.relation, encoder.threshold_delta or 0.0), what, unit)
-                _fit_encoder(encoder, X, y, run, checkpoint, groups, executor)
+                paid = run if whole is None else run.part(budget.encoder, whole)
+                _fit_encoder(encoder, X, y, paid, checkpoint, groups, executor)
             else:
                 encoder = saved
             features = encoder.transform(X)
@@ -207,7 +208,7 @@ class PrivatePipeline(Pipeline):
             model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
             if public:
                 public["public_X"] = encoder.transform(from_arrow(public_X))
-            paid = ledger if whole is None else run.rest(budget.fit, whole)
+            paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
             model.fit(features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups, **public)
         except BaseException:
             run.close()
@@ -385,7 +386,7 @@ class PrivatePipeline(Pipeline):
     def _check_steps(self) -> None:
         check_privacy(self.privacy, *self.budgets)
         check_integer("n_steps", self.n_steps)
-        check_number("encoder_share", self.encoder_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
+        check_number("encoder_share", self.encoder_share, 0.001, 0.999, "between 0.001 and 0.999")
         steps = [step for _, step in self.steps]
         if (
             len(steps) != 2
@@ -493,6 +494,13 @@ def _check_columns(encoder, X, public_X) -> None:
         columns_of(public_X, dict.fromkeys(X.columns))
 
 
+def _check_plan(stated: object, fit: Release) -> None:
+    """Raise ValueError unless the plan among the model's settings is the one that was spent."""
+    names = "n_steps", "noise_multiplier", "relation", "sampling"
+    if any(getattr(stated, name, None) != getattr(fit.plan, name) for name in names):
+        raise ValueError("its settings are not those of its plans")
+
+
 def make_private_pipeline(*steps, privacy: PrivacyBudget, **settings) -> PrivatePipeline:
     """A :class:`PrivatePipeline` that names its steps by their classes, as ``sklearn.pipeline.make_pipeline`` does."""
     return PrivatePipeline(make_pipeline(*steps).steps, privacy=privacy, **settings)
@@ -513,6 +521,7 @@ def restored_pipeline(
     if pipeline.privacy is None and fit.plan.has_guarantee:
         raise ValueError("its settings are not those of its plans")
     if pipeline.privacy is not None:
+        _check_plan(fitted[-1][1].privacy, fit)
         pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
     pipeline._keep(fitted)
     return pipeline

@@ -152,11 +152,6 @@ class PrivateTopics(MadePipeline):
         return self._fitted()[0].vocabulary
 
     @property
-    def advice_(self) -> TopicsAdvice:
-        """Why so many topics."""
-        return self._advice(*self._fitted())
-
-    @property
     def steps(self) -> list[tuple[str, object]]:
         """What ``fit`` fits copies of."""
         words = PrivateCountVectorizer(
@@ -203,6 +198,10 @@ class PrivateTopics(MadePipeline):
                 PrivacyWarning,
                 stacklevel=3,
             )
+
+    def _keep(self, steps: list[tuple[str, object]]) -> None:
+        super()._keep(steps)
+        self.advice_ = self._advice(*(step for _, step in steps))
 
     def _chosen(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> dict[str, object]:
         model.set_params(vocabulary=encoder.vocabulary)

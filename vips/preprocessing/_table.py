@@ -192,7 +192,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         learnt_kinds = {key: kind for key, kind in kinds.items() if kind in LEARNT_KINDS}
         if learnt_kinds:
             plan = checked_plan(self.privacy, len(learnt_kinds))
-            ledger = ledger_to_charge(ledger, plan.sent_from)
+            ledger = ledger_to_charge(ledger, plan.sent_from, plan=self.privacy)
             delta = checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
             check_quantiles(self.quantiles)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
