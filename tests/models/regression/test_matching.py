@@ -78,7 +78,7 @@ def test_intervals_hold_the_truth_where_naive_ones_do_not(n_records, epsilon, sa
 
 # -- the law of rows ----------------------------------------------------------------------------------------------
 
-LAW = RowLaw(10_000.0, np.array([0.3, -0.2, 0.25]), np.diag([0.2, 0.1, 0.0]) + 0.05 * np.outer([1, 1, 0], [1, 1, 0]))
+LAW = RowLaw(1000.0, np.array([0.3, -0.2, 0.25]), np.diag([0.2, 0.1, 0.0]) + 0.05 * np.outer([1, 1, 0], [1, 1, 0]))
 POINT = np.array([2.0, -1.5, -3.0])
 
 
@@ -127,7 +127,7 @@ FLAT = Prior(1e-9 * np.eye(3), np.zeros(3))
 def steps_of(points, totals, **settings):
     k = len(points)
     given = {"counts": np.ones(k), "weights": np.ones(k), "noise_std": 0.0, "sampling_rate": 1.0, "law": LAW,
-             "left": np.zeros((3, 3)), "precision_trace": 500.0}  # fmt: skip
+             "left": np.zeros((3, 3)), "precision_trace": 50.0}  # fmt: skip
     return ReleasedSteps(points, totals, **(given | settings))
 
 
@@ -135,25 +135,37 @@ def _covariance_is_that_of_draws(s=0.0, q=1.0, error=0.0, spread=0.1):
     """True coefficients drawn from the prior, and totals of their law: with noise, samples, or an error of the curvature."""
     rng, k, off = np.random.default_rng(2), 5, []
     prior = Prior(np.diag([4.0, 4.0, 1.0]), np.diag([4.0, 4.0, 1.0]) @ POINT)
-    counts, weights = np.array([1.0, 2.0, 5.0, 10.0, 10.0]), np.array([2.0, 1.5, 1.0, 1.0, 1.0])
     for _ in range(800):
         w = POINT + rng.normal(size=3) / np.sqrt(np.diagonal(prior.precision))
         points = POINT + spread * rng.normal(size=(k, 3))
         curvature = LAW.curvature(w)
         root = np.linalg.cholesky(curvature)
         exact = np.array([LAW.total(w) - LAW.total(point) for point in points]) + root @ rng.normal(size=3)
-        exact += np.sqrt((1.0 / q - 1.0) / counts)[:, None] * (rng.normal(size=(k, 3)) @ root.T)
+        exact += np.sqrt((1.0 / q - 1.0) / COUNTS)[:, None] * (rng.normal(size=(k, 3)) @ root.T)
         exact += (w - points) @ (error * rng.normal(size=(3, 3)))
-        totals = weights[:, None] * exact + s / np.sqrt(counts)[:, None] * rng.normal(size=(k, 3))
+        totals = WEIGHTS[:, None] * exact + s / np.sqrt(COUNTS)[:, None] * rng.normal(size=(k, 3))
         given = {"left": error**2 * np.ones((3, 3)), "precision_trace": np.trace(curvature)}
-        steps = steps_of(points, totals, counts=counts, weights=weights, noise_std=s, sampling_rate=q, **given)
+        steps = steps_of(points, totals, counts=COUNTS, weights=WEIGHTS, noise_std=s, sampling_rate=q, **given)
         mean, precision = matched(steps, prior, POINT, 1.0 / np.diagonal(prior.precision), 20)
         off.append((mean - w) @ np.linalg.cholesky(precision))
     off = np.array(off)
     np.testing.assert_allclose(off.T @ off / len(off), np.eye(3), atol=0.25)
 
 
-WITH = {"noise": {"s": 600.0, "spread": 0.8}, "samples": {"q": 0.02}, "error": {"error": 60.0}}
+COUNTS, WEIGHTS = np.array([1.0, 2.0, 5.0, 10.0, 10.0]), np.array([2.0, 1.5, 1.0, 1.0, 1.0])
+
+
+def _weighted_totals_have_the_noise_of_their_average():
+    """Of totals r_t (F(μ) - F(b_t)), y is F(μ), with the noise s²/Σ n_t r_t²."""
+    points = POINT + np.random.default_rng(6).normal(size=(5, 3))
+    totals = WEIGHTS[:, None] * np.array([LAW.total(POINT) - LAW.total(point) for point in points])
+    loud, quiet = (steps_of(points, totals, counts=COUNTS, weights=WEIGHTS, noise_std=s) for s in (3.0, 0.0))
+    np.testing.assert_allclose(loud.match()[0], LAW.total(POINT))
+    varies = (steps.variance_of_match(LAW.curvature(POINT), np.zeros(3)) for steps in (loud, quiet))
+    np.testing.assert_allclose(next(varies) - next(varies), 9.0 / 33.5 * np.eye(3), atol=1e-9)
+
+
+WITH = {"noise": {"s": 60.0, "spread": 0.8}, "samples": {"q": 0.02}, "error": {"error": 10.0}}
 
 
 def test_moments_are_those_of_rows():
@@ -166,6 +178,10 @@ def test_the_law_is_read_off_weighted_rows():
 
 def test_coefficients_without_noise_are_the_root():
     _coefficients_without_noise_are_the_root()
+
+
+def test_weighted_totals_have_the_noise_of_their_average():
+    _weighted_totals_have_the_noise_of_their_average()
 
 
 @pytest.mark.parametrize("what", WITH)
@@ -186,18 +202,19 @@ def without_a_term(name):
             patch.setattr(RowLaw, "curvature", lambda law, b: original(law, b) + 20.0 * np.outer(along, along))
         if name == "law":
             patch.setattr(RowLaw, "unweighted", lambda law, point: replace(law, count=law.count / 0.18))
-        if name in ("noise_std", "left"):
-            original = ReleasedSteps.variance_of_match
+        if name in ("noise_std", "left", "counts", "weights", "sampling_rate"):
+            original, value = ReleasedSteps.variance_of_match, 0.0 if name in ("noise_std", "left") else 1.0
             patch.setattr(
                 ReleasedSteps,
                 "variance_of_match",
-                lambda steps, *others: original(replace(steps, **{name: 0.0 * getattr(steps, name)}), *others),
+                lambda steps, *others: original(replace(steps, **{name: 0.0 * getattr(steps, name) + value}), *others),
             )
-        if name in ("counts", "weights", "sampling_rate"):
-            original = matched
+        if name == "totals are not divided":
+            original_match = ReleasedSteps.match
             patch.setattr(
-                "tests.models.regression.test_matching.matched",
-                lambda steps, *others: original(replace(steps, **{name: 0.0 * getattr(steps, name) + 1.0}), *others),
+                ReleasedSteps,
+                "match",
+                lambda steps: original_match(replace(steps, totals=steps.totals * steps.weights[:, None])),
             )
 
     return mutant
@@ -212,8 +229,9 @@ def without_a_term(name):
         ("total", _coefficients_without_noise_are_the_root),
         ("noise_std", partial(_covariance_is_that_of_draws, **WITH["noise"])),
         ("left", partial(_covariance_is_that_of_draws, **WITH["error"])),
-        ("counts", partial(_covariance_is_that_of_draws, **WITH["noise"])),
-        ("weights", partial(_covariance_is_that_of_draws, **WITH["noise"])),
+        ("totals are not divided", _weighted_totals_have_the_noise_of_their_average),
+        ("counts", _weighted_totals_have_the_noise_of_their_average),
+        ("weights", _weighted_totals_have_the_noise_of_their_average),
         ("sampling_rate", partial(_covariance_is_that_of_draws, **WITH["samples"])),
     ],
 )
@@ -222,7 +240,7 @@ def test_mutant_is_noticed(name, check, monkeypatch):
 
 
 def test_noise_in_the_precision_is_shrunk_but_not_the_means():
-    rng, s = np.random.default_rng(3), 300.0
+    rng, s = np.random.default_rng(3), 30.0
     upper = np.triu(rng.normal(size=(3, 3)), 1) / np.sqrt(2.0)
     exact = LAW.count * (LAW.cov + np.outer(LAW.mean, LAW.mean))
     noisy = exact + s * (upper + upper.T + np.diag(rng.normal(size=3)))
@@ -231,7 +249,7 @@ def test_noise_in_the_precision_is_shrunk_but_not_the_means():
     np.testing.assert_allclose(law.mean, 0.25 * noisy[2] / noisy[2, 2])
     assert np.linalg.eigvalsh(law.cov[:2, :2]).min() > 0.0
     assert (left <= s**2).all()
-    hidden, _ = weighted_law(noisy, 1e7, 0.25)
+    hidden, _ = weighted_law(noisy, 1e6, 0.25)
     assert abs(hidden.cov[0, 1]) < 1e-3 * hidden.cov[0, 0]
     clear, none_left = weighted_law(exact, 0.0, 0.25)
     np.testing.assert_allclose(clear.cov, LAW.cov, atol=1e-12)
