@@ -189,7 +189,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 released=facts["released"],
                 declared=facts.get("declared_public", ()),
                 on_invalid=self.on_invalid,
-                repeated_steps=journal.repeated_steps(),
+                repeated_steps=journal.repeated_steps(plan),
                 ledger=journal.run.entry,
                 sha256=fingerprint_of(lambda: released_arrays(self)),
             )
@@ -296,11 +296,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def ledger_of_fit(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, if any, after a check that this fit can be charged."""
-        if isinstance(ledger, LedgerRun):  # of a larger charge
-            if not ledger.pays_for(self.privacy):
-                raise LedgerError("This charge has paid for another fit.")
+        sent = self.sent_from, getattr(self.privacy, "sent_from", None)
+        ledger = ledger_to_charge(ledger, *sent, plan=self.privacy)
+        if isinstance(ledger, LedgerRun):
             return ledger
-        ledger = ledger_to_charge(ledger, self.sent_from, getattr(self.privacy, "sent_from", None))
         if ledger is not None and not self.is_private:
             raise LedgerError(
                 "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, overload
 
 from vips import models
 from vips.classification.classifier import PrivateClassifier
-from vips.classification.saved import restored_classifier
 from vips.model import ConjugateExponentialModel
 from vips.persistence.archive import restored_from
 from vips.persistence.fitted import restored, save_model
@@ -22,8 +21,7 @@ __all__ = ["load"]
 _READERS = {
     "model": restored,
     "encoder": restored_encoder,
-    "pipeline": partial(restored_pipeline, (PrivatePipeline, PrivateTopics)),
-    "classifier": partial(restored_classifier, PrivateClassifier),
+    "pipeline": partial(restored_pipeline, (PrivatePipeline, PrivateTopics, PrivateClassifier)),
 }
 
 

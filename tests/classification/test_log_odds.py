@@ -107,7 +107,7 @@ def test_without_noise_it_is_naive_bayes_and_logistic_regression():
         odds, shares = log_p[1] - log_p[0], np.bincount(X[name]) / n
         expected = odds - shares @ odds
         np.testing.assert_allclose(fitted.log_odds_[name][0, : len(odds)], expected, atol=0.01)
-    features = fitted.features(X)
+    features = fitted[:-1].transform(X)
     reference = LogisticRegression(C=1e6).fit(features, y)
     np.testing.assert_allclose(fitted.predict_proba(X), reference.predict_proba(features), atol=0.005)
 

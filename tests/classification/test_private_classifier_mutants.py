@@ -10,23 +10,17 @@ import pytest
 
 from tests.classification import test_private_classifier as tests
 from tests.mutants import check_notices
-from tests.preprocessing.test_private_table_mutants import (
-    fits_are_charged_at_the_end,
-    rows_of_a_person_are_counted_one_by_one,
-)
-from vips import PrivacyPlan, PrivateClassifier
-from vips.classification import classifier, tables
-from vips.preprocessing import _budget
+from tests.preprocessing.test_private_table_mutants import rows_of_a_person_are_counted_one_by_one
+from vips import PrivacyPlan
+from vips.classification import encoder, tables
+from vips.classification.encoder import ClassTables
+from vips.preprocessing import _budget, _private_pipeline
+from vips.privacy.ledger.run import LedgerRun
 
 
 def the_norm_forgets_how_many_columns_there_are(patch):
-    original = classifier.budget_of
-
-    def budget_of(model, stated):
-        budget = original(model, stated)
-        return replace(budget, encoder=replace(budget.encoder, clip_norm=1.0))
-
-    patch.setattr(classifier, "budget_of", budget_of)
+    original = encoder.checked_plan
+    patch.setattr(encoder, "checked_plan", lambda privacy, n: original(privacy, 1))
 
 
 def one_cell_has_no_noise(patch):
@@ -61,28 +55,28 @@ def log_odds_are_those_of_exact_tables(patch):
     def release_table(X, name, stated, place, n_classes, persons, add_noise, *rest):
         return original(X, name, stated, place, n_classes, persons, np.asarray, *rest)
 
-    patch.setattr(classifier, "release_table", release_table)
+    patch.setattr(encoder, "release_table", release_table)
 
 
 def the_scale_is_that_of_the_rows(patch):
-    original = PrivateClassifier._features
+    original = ClassTables.transform
 
     def features(self, X):
         features = original(self, X)
         longest = max(1e-9, float(np.linalg.norm(features, axis=1).max(initial=0.0)))
         return features / vars(self).setdefault("longest_", longest)  # that of the fitted rows
 
-    patch.setattr(PrivateClassifier, "_features", features)
+    patch.setattr(ClassTables, "transform", features)
 
 
 def the_number_of_rows_is_kept(patch):
-    original = PrivateClassifier._checked
+    original = ClassTables._places
 
-    def checked(self, model, X, *rest):
+    def places(self, X, y):
         self.class_counts_seen_ = len(X)
-        return original(self, model, X, *rest)
+        return original(self, X, y)
 
-    patch.setattr(PrivateClassifier, "_checked", checked)
+    patch.setattr(ClassTables, "_places", places)
 
 
 def labels_that_are_no_class_are_counted(patch):
@@ -91,7 +85,7 @@ def labels_that_are_no_class_are_counted(patch):
     def class_counts(codes, n_cells, place, n_classes, *rest):
         return original(codes, n_cells, np.minimum(place, n_classes - 1), n_classes, *rest)
 
-    for module in (tables, classifier):
+    for module in (tables, encoder):
         patch.setattr(module, "class_counts", class_counts)
 
 
@@ -108,17 +102,17 @@ def classes_of_a_person_are_counted_one_by_one(patch):
             each.append(original(codes, n_cells, place, n_classes, part, *rest))
         return np.sum(each, axis=0)
 
-    for module in (tables, classifier):
+    for module in (tables, encoder):
         patch.setattr(module, "class_counts", class_counts)
 
 
 def the_threshold_forgets_its_delta(patch):
-    patch.setattr(classifier, "threshold", lambda delta, std, n_new: 1.0)
+    patch.setattr(encoder, "threshold", lambda delta, std, n_new: 1.0)
 
 
 def the_threshold_forgets_that_a_person_has_several_categories(patch):
-    original = classifier.threshold
-    patch.setattr(classifier, "threshold", lambda delta, std, n_new: original(delta, std, max(1, n_new // 32)))
+    original = encoder.threshold
+    patch.setattr(encoder, "threshold", lambda delta, std, n_new: original(delta, std, max(1, n_new // 32)))
 
 
 def the_fit_takes_the_whole_budget(patch):
@@ -128,11 +122,29 @@ def the_fit_takes_the_whole_budget(patch):
         both, alone = (original(whole, n_steps, part, learns) for part in (share, 1e-9))
         return replace(both, fit=alone.fit)
 
-    patch.setattr(tables, "split_budget", split_budget)
+    patch.setattr(_private_pipeline, "split_budget", split_budget)
 
 
-def only_the_tables_are_charged(patch):
-    patch.setattr(classifier, "_as_one", lambda budget: replace(budget.encoder, clip_norm=None))
+def fits_are_charged_at_the_end(patch):
+    charge, record, late = LedgerRun.charge, LedgerRun.record, {}
+
+    def recorded(self, step):
+        if self.run in late:
+            charge(self, *late.pop(self.run))
+        record(self, step)
+
+    patch.setattr(LedgerRun, "charge", lambda self, *arguments: late.update({self.run: arguments}))
+    patch.setattr(LedgerRun, "record", recorded)
+
+
+def hardly_anything_is_charged(patch):
+    original = _budget.Budget.whole
+
+    def whole(self, fit):
+        plan = original(self, fit)
+        return replace(plan, noise_multiplier=1e3 * plan.noise_multiplier)
+
+    patch.setattr(_budget.Budget, "whole", whole)
 
 
 @pytest.mark.thorough
@@ -165,7 +177,7 @@ def test_mutants_are_noticed(mutant, check, says, monkeypatch):
 
 @pytest.mark.parametrize(
     ("mutant", "says"),
-    [(fits_are_charged_at_the_end, "before the charge"), (only_the_tables_are_charged, "not that of both parts")],
+    [(fits_are_charged_at_the_end, "before the charge"), (hardly_anything_is_charged, "not that of both parts")],
 )
 def test_charges_that_are_late_or_too_small_are_noticed(mutant, says, monkeypatch, tmp_path):
     check_notices(lambda: tests.check_a_fit_is_charged_once_before_a_value_is_read(tmp_path), mutant, monkeypatch, says)

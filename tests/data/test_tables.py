@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 from sklearn.pipeline import make_pipeline
@@ -255,7 +256,6 @@ def test_objects_of_polars_are_read_one_by_one_or_refused():
 
 
 def test_frames_of_polars_themselves():
-    polars = pytest.importorskip("polars", reason="polars is not needed by vips; the other tests stand in for it")
     rng = np.random.default_rng(0)
     columns = {"age": rng.integers(18, 90, 300), "town": rng.choice(["A", "B"], 300), "x": rng.normal(size=300)}
     frame, y, ids = polars.DataFrame(columns), polars.Series("ill", rng.random(300) < 0.5), rng.integers(0, 99, 300)

@@ -25,6 +25,7 @@ from vips import (
 )
 from vips.exceptions import StreamError
 from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.settings import encode
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=0.5, n_steps=2)
 X = np.eye(3)[np.arange(60) % 3]
@@ -206,11 +207,12 @@ def test_a_small_forged_classifier_takes_little_memory(tmp_path, kind):
     """Cells by the ten thousand, in a file of 300 kB."""
     path, n, place = tmp_path / "c", 10_000, ["numbers", "categories"].index(kind)
     make_classifier().save(path)
-    header, arrays = read_archive(path, "classifier")
-    cells = header["tables"][place][1]["value"]
+    header, arrays = read_archive(path, "pipeline")
+    cells = header["encoder"]["tables"][place][1]["value"]
     cells[1 + place]["value"] = [float(i) for i in range(n + 1)] if kind == "numbers" else list(range(n - 1))
     forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
-    write_archive(path, "classifier", forged, arrays | {f"tables/{place}": np.ones((2, n + 1))})
+    header["encoder"]["counts"][place] = encode(np.ones((2, n + 1)))
+    write_archive(path, "pipeline", forged, arrays)
 
     def load():
         if kind == "numbers":

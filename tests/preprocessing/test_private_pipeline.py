@@ -21,12 +21,15 @@ from vips import (
     PrivacyBudgetError,
     PrivacyLedger,
     PrivacyPlan,
+    PrivateClassifier,
+    count_records,
 )
 from vips.persistence import checkpoint
 from vips.persistence.archive import read_archive, write_archive
-from vips.preprocessing import TableEncoder, _budget, _private_pipeline, make_private_pipeline
+from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _budget, _private_pipeline, make_private_pipeline
 from vips.preprocessing._budget import split_budget
-from vips.privacy.accounting.gaussian import gaussian_log_delta
+from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
+from vips.privacy.certificate.check import findings
 
 
 def table(n=3000, seed=0):
@@ -214,6 +217,72 @@ def test_a_fit_that_is_interrupted_between_steps_goes_on_under_its_charge(tmp_pa
         pipeline(n_steps=6).fit(X, y, ledger=ledger, checkpoint=path)
 
 
+@pytest.mark.parametrize("share", [0.15, 0.5])
+@pytest.mark.parametrize("columns", [None, {"age": "number", "town": ["A", "B"]}])
+def test_a_step_that_is_released_twice_is_charged_and_stated(tmp_path, monkeypatch, share, columns):
+    """The ledger knows step 2 of the model, the checkpoint does not. A log beside them adds up what was drawn."""
+    X, y = table()
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
+    commit, add_noise, drawn = checkpoint.Journal.commit, PrivacyPlan.add_noise, []
+
+    def interrupted(journal, step, *state):
+        if step == 2:
+            raise KeyboardInterrupt
+        commit(journal, step, *state)
+
+    def logged(plan, total, *rest):
+        if "counts" not in total or not drawn:  # an encoder draws several times for one release
+            drawn.append(plan.noise_multiplier)
+        return add_noise(plan, total, *rest)
+
+    def fit():
+        step = make_private_pipeline(
+            TableEncoder(columns),
+            BayesianLogisticRegression(),
+            privacy=PrivacyBudget(4.0, 1e-6),
+            n_steps=4,
+            encoder_share=share,
+        )
+        return step.fit(X, y, ledger=ledger, checkpoint=tmp_path / "fit")
+
+    monkeypatch.setattr(PrivacyPlan, "add_noise", logged)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Journal, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fit()
+    fitted = fit()
+    (run,) = ledger.runs()
+    assert (run.state, run.released, len(drawn)) == ("complete", 6, 6)
+    spent = sum(sigma**-2 for sigma in drawn)
+    assert spent <= run.cost().mu2
+    assert run.cost().mu2 == pytest.approx(spent, rel=1e-9)
+    assert fitted.privacy_.releases[-1].repeated_steps == 1
+    rest = 1e-6 - fitted.privacy_.releases[0].threshold_delta
+    assert fitted.privacy_.epsilon() == pytest.approx(gaussian_epsilon(math.sqrt(spent), rest), rel=1e-6)
+    assert fitted.privacy_.epsilon() > 4.0
+    fitted.privacy_.to_html(tmp_path / "page.html", ledger=ledger)
+    seen = list(findings(tmp_path / "page.html", ledger=ledger.path))
+    assert all(finding.is_right is not False for finding in seen), seen
+
+
+def test_a_charge_for_something_else_pays_for_no_encoder(tmp_path):
+    X, y = table()
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
+    run = ledger.charge(PrivacyPlan(noise_multiplier=1e6, sampling="full", n_steps=1))
+    budget = PrivacyBudget(2.0, 1e-6)
+    for fit in (
+        lambda: TableEncoder({"age": "number"}, privacy=budget).fit(X, ledger=run),
+        lambda: TableEncoder(privacy=budget).fit(X, ledger=run),
+        lambda: PrivateCountVectorizer(privacy=budget).fit(["a letter"], ledger=run),
+        lambda: PrivateClassifier({"age": (0, 100)}, privacy=budget).fit(X, y, ledger=run),
+        lambda: pipeline().fit(X, y, ledger=run),
+        lambda: count_records(X, privacy=budget, ledger=run),
+    ):
+        with pytest.raises(LedgerError, match="has paid for another release"):
+            fit()
+    assert ledger.run(run.run).released == 0
+
+
 def test_a_model_s_checkpoint_is_not_continued_with_what_another_encoder_learns(tmp_path):
     X, y = table()
     ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
@@ -356,7 +425,7 @@ def test_a_forged_encoder_is_refused_and_its_statement_is_that_of_its_settings(t
             {},
             "leave `privacy`",
         ),
-        ([TableEncoder(), BayesianLogisticRegression()], {"encoder_share": 1.0}, "between 0 and 1"),
+        ([TableEncoder(), BayesianLogisticRegression()], {"encoder_share": 1.0}, "between 0.001 and 0.999"),
         ([TableEncoder(), BayesianLogisticRegression()], {"privacy": None}, "PrivacyBudget, got NoneType"),
         (
             [TableEncoder(), BayesianLogisticRegression()],

@@ -56,7 +56,7 @@ def bounds_look_at_the_values(patch):
     def learn_column(values, *arguments, **named):
         learnt = original(values, *arguments, **named)
         largest = float(np.max(np.asarray(values, dtype=float)))
-        return lambda: (learnt()[0], largest)
+        return lambda: learnt()._replace(declaration=(learnt().declaration[0], largest))
 
     patch.setattr(_table, "learn_column", learn_column)
 

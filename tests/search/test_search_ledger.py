@@ -221,7 +221,7 @@ class FitsTwice(DirichletMultinomial):
 
 def check_a_trial_pays_for_one_fit(tmp_path):
     with open_ledger(tmp_path, epsilon=500.0) as ledger:
-        with pytest.raises(LedgerError, match="has paid for another fit"):
+        with pytest.raises(LedgerError, match="has paid for another release"):
             votes(estimator=FitsTwice()).fit(VOTES)
         assert not ledger.runs()
 
@@ -238,7 +238,7 @@ def test_a_charge_that_pays_for_every_fit_of_a_trial_is_noticed(monkeypatch, tmp
 
 @pytest.mark.parametrize("paid", [LedgerRun(None), LedgerRun.prepaid(SPARE)])
 def test_what_has_paid_for_another_fit_pays_for_none(paid):
-    with pytest.raises(LedgerError, match="has paid for another fit"):
+    with pytest.raises(LedgerError, match="has paid for another release"):
         DirichletMultinomial(privacy=replace(SPARE, n_steps=7)).fit(VOTES, ledger=paid)
 
 

@@ -7,40 +7,19 @@ number of classes, and all tables are one release of a Gaussian mechanism.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from vips._validation import check_integer, check_number
 from vips.classification.columns import ColumnCells
 from vips.data._cell_values import as_categories, as_numbers
 from vips.data._columns import column
-from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
 from vips.preprocessing._histograms import Persons, cells_that_get_noise
 from vips.preprocessing._learnt_columns import cells_of_categories, is_text
-from vips.privacy.budget import PrivacyBudget, check_privacy
 
-__all__ = ["ClassTable", "budget_of", "check_settings", "class_counts", "release_table"]
-
-
-def check_settings(classifier) -> None:
-    """Raise TypeError or ValueError for a budget, or shares of it, that cannot work."""
-    check_integer("n_steps", classifier.n_steps)
-    check_number("table_share", classifier.table_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
-    check_privacy(classifier.privacy, PrivacyBudget, None)
-
-
-def budget_of(classifier, stated: Mapping) -> Budget | None:
-    """Plans of tables and regression, after checks of the settings. ``stated`` has an entry for each column."""
-    check_settings(classifier)
-    if classifier.privacy is None:
-        return None
-    settings = classifier.privacy, classifier.n_steps, classifier.table_share
-    budget = split_budget(*settings, "category" in stated.values())
-    return replace(budget, encoder=replace(budget.encoder, clip_norm=math.sqrt(len(stated) + 1)))
+__all__ = ["ClassTable", "class_counts", "release_table"]
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ import numpy as np
 from vips.data._tables import is_nullable_number
 
 __all__ = [
+    "are_unread",
     "as_categories",
     "as_numbers",
     "category_of",
@@ -115,6 +116,14 @@ def is_missing(value: object) -> bool:
             or bool(np.isscalar(value) and value != value)
         )
     return False
+
+
+def are_unread(values, is_nothing: np.ndarray) -> np.ndarray:
+    """Which of the cells without a value hold something that could not be read: neither missing nor an empty text."""
+    nothing = np.flatnonzero(is_nothing)
+    unread, cells = np.zeros(len(is_nothing), dtype=bool), each_cell(values)
+    unread[nothing] = [not (is_missing(cells[i]) or (isinstance(cells[i], str) and not len(cells[i]))) for i in nothing]
+    return unread
 
 
 def number_of(value: object) -> float:

@@ -130,7 +130,8 @@ def _without(keys: np.ndarray, missing: np.ndarray) -> np.ndarray:
 def _of_numbers(values: np.ndarray) -> np.ndarray:
     """Multiples of 2³², and the rest, which has the sign of the number. Both are exact."""
     if values.dtype.kind == "f":
-        values = values.astype(np.float64)
+        with np.errstate(all="ignore"):
+            values = values.astype(np.float64)
         highs = np.trunc(values / 2**32)
         with np.errstate(invalid="ignore"):
             lows = np.where(np.isinf(values), 0.0, values - highs * 2**32)

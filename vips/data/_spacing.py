@@ -24,13 +24,20 @@ def distance_of(every: object, kind: str | None) -> float:
             is_number and not isinstance(every, bool | np.bool_),
             "as 1 or 0.5, where `order` holds numbers",
         )
-        distance = float(every) if is_usable else math.nan
+        distance = _float(every) if is_usable else math.nan
     else:
         distance = math.nan if is_number else _seconds(every)
         example = 'as "7D", "12h" or a timedelta, where `order` holds dates. Months differ in length: number them'
     if not 0.0 < distance < math.inf:
         raise ValueError(f"`every` must be a positive distance, {example}; got {every!r}.")
     return distance
+
+
+def _float(every: Real) -> float:
+    try:
+        return float(every)
+    except OverflowError:
+        return math.inf
 
 
 def _seconds(every: object) -> float:
@@ -73,7 +80,8 @@ def spaced(
     n_slots[owners[is_end]] = slots[is_end] + 1
     offsets = offsets_of(n_slots)
     times, steps = np.repeat(starts, n_slots, axis=0), np.full((offsets[-1], values.shape[1]), np.nan)
-    times[:, 1] += places(n_slots) * distance
+    with np.errstate(all="ignore"):
+        times[:, 1] += places(n_slots) * distance
     targets = offsets[owners] + slots
     is_last = _is_last(targets)
     times[targets[is_last]] = keys[kept[is_last]]

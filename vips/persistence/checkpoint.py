@@ -190,12 +190,9 @@ class Journal:
     def _partial(self) -> Path:
         return self._path.with_name(f".{name_in_partial(self._path.name)}.partial")
 
-    def repeated_steps(self) -> float:
+    def repeated_steps(self, plan: PrivacyPlan) -> float:
         """Steps that were released twice, by their weights: charged by the ledger beyond the plan, or counted by none."""
-        if self.run.ledger is None:
-            return self.repeated
-        run = self.run.ledger.run(self.run.run)
-        return float(run.charged - run.weight_after(0))
+        return self.repeated if self.run.ledger is None else self.run.repeated_steps(plan)
 
     def commit(self, step: int, noisy: Mapping, average: Mapping, noise_std: Mapping, posterior) -> None:
         """Write the state after a step. Its values must not be used, shown or logged before this returns."""

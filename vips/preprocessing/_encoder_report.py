@@ -56,14 +56,16 @@ def counted_cells(plan: PrivacyPlan, threshold_delta: float, columns: str = "all
     )
 
 
-def released_texts(kinds: Mapping) -> tuple[str, ...]:
-    """What is learnt about columns of these kinds."""
+def released_texts(kinds: Mapping, unread: Mapping) -> tuple[str, ...]:
+    """What is learnt about columns of these kinds, of which noisy shares of cells could not be read."""
     names = {
         "bounds": [str(name) for name, kind in kinds.items() if kind in ("number", "date")],
         "categories": [str(name) for name, kind in kinds.items() if kind == "category"],
     }
-    return tuple(
+    shares = [f"about {share:.0%} of {name}" for name, share in unread.items()]
+    texts = (
         f"{what} of {len(columns)} column{'s' * (len(columns) > 1)} ({listed(columns)})"
         for what, columns in names.items()
         if columns
     )
+    return *texts, *([f"how many cells could not be read ({listed(shares)})"] if shares else ())

@@ -118,7 +118,7 @@ def checked_delta(
     return float(threshold_delta) if names else 0.0
 
 
-def persons_of(groups: object, n_rows: int, plan: PrivacyPlan, unit: str) -> tuple[np.ndarray | None, str]:
+def persons_of(groups: object, n_rows: int, plan: PrivacyPlan | None, unit: str) -> tuple[np.ndarray | None, str]:
     """Number of each row's person, None if every row is a record; and the unit in words, ``unit`` for rows."""
     if groups is None:
         _check_that_rows_are_records(plan)
@@ -126,8 +126,8 @@ def persons_of(groups: object, n_rows: int, plan: PrivacyPlan, unit: str) -> tup
     return group_numbers(groups, n_rows), unit_of_persons(groups)
 
 
-def _check_that_rows_are_records(plan: PrivacyPlan) -> None:
-    if plan.max_rows_per_group is not None:
+def _check_that_rows_are_records(plan: PrivacyPlan | None) -> None:
+    if plan is not None and plan.max_rows_per_group is not None:
         raise ValueError("`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit.")
 
 

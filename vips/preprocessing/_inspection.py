@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips._printable import listed, printable
-from vips.data._cell_values import as_categories, as_numbers, category_of, each_cell, is_missing, kind_of
+from vips.data._cell_values import (
+    are_unread,
+    as_categories,
+    as_numbers,
+    category_of,
+    each_cell,
+    is_missing,
+    kind_of,
+)
 from vips.data._columns import as_table, column, columns_of
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
 from vips.preprocessing._encoder_settings import column_kind
@@ -162,9 +170,12 @@ def _of_categories(name, values, kind: Categories | None) -> ColumnReading:
         says = f"Holds {common}: declare the list of all possible ones."
         return ColumnReading(name, dtype, "a category, by its dtype", known.total(), missing, unread, 0, says)
     position, has_other = dict.fromkeys(map(category_of, kind.categories)), OTHER in kind.categories
-    others, says = {str(category): count for category, count in known.items() if category not in position}, ""
+    others, says = Counter(), ""
+    for category, count in known.items():
+        others[str(category)] += 0 if category in position else count
+    others = +others
     if not has_other:
-        unread |= others
+        unread = Counter(unread) + others
     elif others:
         says = f"{sum(others.values()):,} count as {OTHER}: {_examples(others)}"
     n_read, n_named = len(categories) - missing - sum(unread.values()), len(position.keys() - {OTHER, MISSING})
@@ -180,8 +191,7 @@ def _examples(cells: dict[str, int]) -> str:
 def _not_read(values, is_nothing: np.ndarray) -> tuple[int, dict[str, int]]:
     """How many of the cells without a value are missing, and the others."""
     cells = each_cell(values)
-    nothing = (cells[i] for i in np.flatnonzero(is_nothing))
-    others = Counter(_shown(cell) for cell in nothing if not (is_missing(cell) or (isinstance(cell, str) and not cell)))
+    others = Counter(_shown(cells[i]) for i in np.flatnonzero(are_unread(values, is_nothing)))
     return int(is_nothing.sum()) - others.total(), dict(others)
 
 

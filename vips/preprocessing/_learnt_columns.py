@@ -3,25 +3,34 @@
 =================  ==============================================================  ==================================
 kind               released                                                        declaration
 =================  ==============================================================  ==================================
-"number", "date"   noisy counts of all cells of a public grid, and of missing      ``(low, high)``, and ``MISSING``
-                   values                                                          if missing values are frequent
+"number", "date"   noisy counts of all cells of a public grid, of missing values   ``(low, high)``, and ``MISSING``
+                   and of cells that cannot be read                                if the latter two are frequent
 "category"         noisy counts above a threshold, and of missing values           a list, ``OTHER``, ``MISSING``
 =================  ==============================================================  ==================================
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from vips.data._cell_values import as_categories, as_numbers
+from vips.data._cell_values import are_unread, as_categories, as_numbers
 from vips.parts import STANDS_OUT
 from vips.preprocessing._column_kinds import MISSING, OTHER
 from vips.preprocessing._grids import DAYS, NUMBERS, Grid, bounds_from_counts
 from vips.preprocessing._histograms import Persons, cells_that_get_noise
 
-__all__ = ["cells_of_categories", "is_text", "learn_column"]
+__all__ = ["LearntColumn", "cells_of_categories", "is_text", "learn_column"]
+
+
+class LearntColumn(NamedTuple):
+    """From noisy counts: what to declare, and the share of cells that could not be read, if it stands out from the noise."""
+
+    declaration: tuple | list
+    unread: float | None = None
 
 
 def learn_column(
@@ -35,7 +44,7 @@ def learn_column(
     most: int | None,
     quantiles: tuple[float, float],
     n_columns: int,
-) -> Callable[[], tuple | list]:
+) -> Callable[[], LearntColumn]:
     """Count the cells of a column and add noise; the result computes what is released from the noisy counts alone.
 
     Parameters
@@ -54,8 +63,9 @@ def learn_column(
     """
     if kind != "category":
         grid = _grid(kind)
-        totals = persons.totals(grid.cells(as_numbers(values, kind)), grid.n_cells + 1)
-        noisy = with_noise(totals)
+        numbers = as_numbers(values, kind)
+        cells = grid.cells(numbers) + are_unread(values, np.isnan(numbers))  # the last cell is theirs
+        noisy = with_noise(persons.totals(cells, grid.n_cells + 2))
         return lambda: _learnt_numbers(noisy, std, grid, quantiles, n_columns)
     categories, cells = cells_of_categories(as_categories(values))
     totals = persons.totals(cells, 1 + len(categories), most)
@@ -63,12 +73,21 @@ def learn_column(
     noisy = with_noise(totals[drawn])
     released = [categories[cell - 1] for cell, count in zip(drawn[1:], noisy[1:], strict=True) if count > cut]
     missing = noisy[0]
-    return lambda: _learnt_categories(released, missing, std)
+    return lambda: LearntColumn(_learnt_categories(released, missing, std))
 
 
-def _learnt_numbers(noisy: np.ndarray, std: float, grid: Grid, quantiles: tuple[float, float], n_columns: int) -> tuple:
-    bounds = tuple(bounds_from_counts(noisy[:-1], std, grid, quantiles, n_columns))
-    return (*bounds, MISSING) if noisy[-1] > STANDS_OUT * std else bounds
+def _learnt_numbers(
+    noisy: np.ndarray, std: float, grid: Grid, quantiles: tuple[float, float], n_columns: int
+) -> LearntColumn:
+    counts, missing, unread = noisy[:-2], noisy[-2], noisy[-1]
+    bounds = tuple(bounds_from_counts(counts, std, grid, quantiles, n_columns))
+    share = None
+    if unread > STANDS_OUT * std:
+        first, last = np.searchsorted(grid.shown, bounds[0]), np.searchsorted(grid.shown, bounds[1], side="right") - 1
+        n_cells = max(counts[first:last].sum() + missing + unread, unread)
+        share = float(unread / n_cells)
+    is_frequent = missing + unread > STANDS_OUT * std * math.sqrt(2.0)
+    return LearntColumn((*bounds, MISSING) if is_frequent else bounds, share)
 
 
 def _learnt_categories(released: list, missing: float, std: float) -> list:

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
@@ -28,10 +28,11 @@ from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons,
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, run_of, save_pipeline, without_plans
 from vips.preprocessing._table import TableEncoder
-from vips.privacy import PrivacyBudget, PrivacyReport
+from vips.privacy import PrivacyBudget, PrivacyReport, Release
 from vips.privacy.budget import check_privacy
 from vips.privacy.ledger.charge import delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.run import LedgerRun
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PrivatePipeline", "make_private_pipeline", "restored_pipeline"]
+__all__ = ["MadePipeline", "PrivatePipeline", "make_private_pipeline", "restored_pipeline"]
 
 
 def _if_steps_have(method: str):
@@ -68,7 +69,7 @@ class PrivatePipeline(Pipeline):
     n_steps : int
         Steps of the model's fit.
     encoder_share : float
-        Between 0 and 1, without these. docs/preprocessing.md says how the default was chosen.
+        Between 0.001 and 0.999. docs/preprocessing.md says how the default was chosen.
 
     Attributes
     ----------
@@ -99,6 +100,10 @@ class PrivatePipeline(Pipeline):
     >>> round(pipeline.privacy_.epsilon(), 3)
     1.0
     """
+
+    # Classes of the first step, and of `privacy`.
+    encoders: tuple[type, ...] = (TableEncoder, PrivateCountVectorizer)
+    budgets: tuple[type | None, ...] = (PrivacyBudget,)
 
     # Settings of scikit-learn's pipeline that this one does not have.
     transform_input, memory, verbose = None, None, False
@@ -190,7 +195,8 @@ class PrivatePipeline(Pipeline):
                 if ledger is not None and whole is not None:
                     what = f"{type(self).__name__}: {type(encoder).__name__} and {type(model).__name__}"
                     run.charge(of_plan(whole, ledger.relation, encoder.threshold_delta or 0.0), what, unit)
-                _fit_encoder(encoder, X, run, checkpoint, groups, executor)
+                paid = run if whole is None else run.part(budget.encoder, whole)
+                _fit_encoder(encoder, X, y, paid, checkpoint, groups, executor)
             else:
                 encoder = saved
             features = encoder.transform(X)
@@ -202,7 +208,7 @@ class PrivatePipeline(Pipeline):
             model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
             if public:
                 public["public_X"] = encoder.transform(from_arrow(public_X))
-            paid = ledger if whole is None else run.rest(budget.fit, whole)
+            paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
             model.fit(features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups, **public)
         except BaseException:
             run.close()
@@ -378,13 +384,13 @@ class PrivatePipeline(Pipeline):
     # -- in the fit -----------------------------------------------------------------------------------------------
 
     def _check_steps(self) -> None:
-        check_privacy(self.privacy, PrivacyBudget)
+        check_privacy(self.privacy, *self.budgets)
         check_integer("n_steps", self.n_steps)
-        check_number("encoder_share", self.encoder_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
+        check_number("encoder_share", self.encoder_share, 0.001, 0.999, "between 0.001 and 0.999")
         steps = [step for _, step in self.steps]
         if (
             len(steps) != 2
-            or type(steps[0]) not in (TableEncoder, PrivateCountVectorizer)
+            or type(steps[0]) not in self.encoders
             or not isinstance(steps[1], ConjugateExponentialModel)
         ):
             names = ", ".join(type(step).__name__ for step in steps)
@@ -405,6 +411,8 @@ class PrivatePipeline(Pipeline):
         return {}
 
     def _budget(self, learns: bool, has_threshold: bool) -> Budget:
+        if self.privacy is None:
+            return Budget(None, None, None)
         return split_budget(self.privacy, self.n_steps, self.encoder_share if learns else 0.0, has_threshold)
 
     def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
@@ -413,6 +421,23 @@ class PrivatePipeline(Pipeline):
         model.check_arguments()
         model.records_of(np.zeros((0 if is_source else len(X), 1)), np.zeros(0) if is_source and X.has_labels else y)
         return model.ledger_of_fit(ledger)
+
+
+class MadePipeline(RemembersItsLedger, PrivatePipeline):
+    """Base of pipelines that make their ``steps`` from arguments of their own."""
+
+    def get_params(self, deep: bool = True) -> dict:
+        """The arguments; steps have none of their own."""
+        return BaseEstimator.get_params(self, deep)
+
+    def set_params(self, **params) -> Self:
+        """Set arguments."""
+        return BaseEstimator.set_params(self, **params)
+
+    def sent(self, model: ConjugateExponentialModel) -> ConjugateExponentialModel:
+        """The model, which is charged to the ledger that this pipeline is charged to."""
+        model.sent_from = self.sent_from
+        return model
 
 
 def _saved_encoder(encoder, checkpoint: str | os.PathLike | None, ledger: PrivacyLedger | None, unit: str):
@@ -435,10 +460,10 @@ def _saved_encoder(encoder, checkpoint: str | os.PathLike | None, ledger: Privac
     return saved
 
 
-def _fit_encoder(encoder, X, run: LedgerRun, checkpoint: str | os.PathLike | None, groups: object, executor) -> None:
+def _fit_encoder(encoder, X, y, run: LedgerRun, checkpoint: str | os.PathLike | None, groups: object, executor) -> None:
     """Release what the encoder learns, and write it to a file of the checkpoint, if there is one."""
     of_source = {"executor": executor} if isinstance(X, TextSource) else {}
-    encoder.fit(X, ledger=run, groups=groups, **of_source).set_output(transform="default")
+    encoder.fit(X, y, ledger=run, groups=groups, **of_source).set_output(transform="default")
     if checkpoint is not None:
         encoder.save(_beside(checkpoint))
 
@@ -469,6 +494,13 @@ def _check_columns(encoder, X, public_X) -> None:
         columns_of(public_X, dict.fromkeys(X.columns))
 
 
+def _check_plan(stated: object, fit: Release) -> None:
+    """Raise ValueError unless the plan among the model's settings is the one that was spent."""
+    names = "n_steps", "noise_multiplier", "relation", "sampling"
+    if any(getattr(stated, name, None) != getattr(fit.plan, name) for name in names):
+        raise ValueError("its settings are not those of its plans")
+
+
 def make_private_pipeline(*steps, privacy: PrivacyBudget, **settings) -> PrivatePipeline:
     """A :class:`PrivatePipeline` that names its steps by their classes, as ``sklearn.pipeline.make_pipeline`` does."""
     return PrivatePipeline(make_pipeline(*steps).steps, privacy=privacy, **settings)
@@ -479,13 +511,17 @@ def restored_pipeline(
 ) -> PrivatePipeline:
     """The pipeline that ``save`` wrote, of one of these classes; ``known`` classes of models, by name."""
     kind = {kind.__name__: kind for kind in kinds}[header["class"]]
-    fitted, settings = restored_parts(header, arrays, known)
+    fitted, settings = restored_parts(header, arrays, known, kind.encoders)
     pipeline = kind(**({"steps": without_plans(fitted)} if kind is PrivatePipeline else {}), **settings)
     pipeline._check_steps()
     if [(name, type(step)) for name, step in fitted] != [(name, type(step)) for name, step in pipeline.steps]:
         raise ValueError(f"its steps are not those of a {kind.__name__}")
     *learnt, fit = fitted[-1][1].privacy_.releases
     has_threshold = any(release.threshold_delta > 0.0 for release in learnt)
-    pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
+    if pipeline.privacy is None and fit.plan.has_guarantee:
+        raise ValueError("its settings are not those of its plans")
+    if pipeline.privacy is not None:
+        _check_plan(fitted[-1][1].privacy, fit)
+        pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
     pipeline._keep(fitted)
     return pipeline

@@ -10,18 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from vips._fitted import forget_fit
 from vips._validation import check_integer
 from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
-from vips.preprocessing._private_pipeline import PrivatePipeline
+from vips.preprocessing._private_pipeline import MadePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
 from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.origin import RemembersItsLedger
 
 if TYPE_CHECKING:
     from vips.models.topics.planning import TopicsAdvice
@@ -32,7 +30,7 @@ _MANY = 0.2  # of the documents hold a frequent word
 _CAUTION = 1.645  # standard deviations: of a normal variable, 95 % is above -1.645
 
 
-class PrivateTopics(RemembersItsLedger, PrivatePipeline):
+class PrivateTopics(MadePipeline):
     """Topics of raw texts: words, number of documents and topics are learnt within one budget.
 
     A :class:`PrivatePipeline` in which a :class:`PrivateCountVectorizer` learns the words, and a
@@ -154,19 +152,6 @@ class PrivateTopics(RemembersItsLedger, PrivatePipeline):
         return self._fitted()[0].vocabulary
 
     @property
-    def advice_(self) -> TopicsAdvice:
-        """Why so many topics."""
-        return self._advice(*self._fitted())
-
-    def get_params(self, deep: bool = True) -> dict:
-        """The arguments; steps have none of their own."""
-        return BaseEstimator.get_params(self, deep)
-
-    def set_params(self, **params) -> Self:
-        """Set arguments."""
-        return BaseEstimator.set_params(self, **params)
-
-    @property
     def steps(self) -> list[tuple[str, object]]:
         """What ``fit`` fits copies of."""
         words = PrivateCountVectorizer(
@@ -174,8 +159,7 @@ class PrivateTopics(RemembersItsLedger, PrivatePipeline):
             count_records=self.n_documents is None,
         )  # fmt: skip
         topics = LatentDirichletAllocation(self.n_components or 2, random_state=self.random_state)
-        topics.sent_from = self.sent_from  # of the ledger to charge
-        return [("words", words), ("topics", topics)]
+        return [("words", words), ("topics", self.sent(topics))]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -214,6 +198,10 @@ class PrivateTopics(RemembersItsLedger, PrivatePipeline):
                 PrivacyWarning,
                 stacklevel=3,
             )
+
+    def _keep(self, steps: list[tuple[str, object]]) -> None:
+        super()._keep(steps)
+        self.advice_ = self._advice(*(step for _, step in steps))
 
     def _chosen(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> dict[str, object]:
         model.set_params(vocabulary=encoder.vocabulary)

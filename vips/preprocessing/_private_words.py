@@ -175,7 +175,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         """
         forget_fit(self)
         plan, documents = self.checked_settings(), as_documents(X)
-        workers, ledger = executors.resolve(executor), ledger_to_charge(ledger, plan.sent_from)
+        workers, ledger = executors.resolve(executor), ledger_to_charge(ledger, plan.sent_from, plan=self.privacy)
         if executor is not None and not isinstance(documents, TextSource):
             documents = InMemoryTexts(documents)
         if isinstance(documents, TextSource):

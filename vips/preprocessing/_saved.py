@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -28,7 +29,7 @@ __all__ = [
     "without_plans",
 ]
 
-_ENCODERS = {cls.__name__: cls for cls in (TableEncoder, PrivateCountVectorizer)}
+_ENCODERS = (TableEncoder, PrivateCountVectorizer)
 
 
 def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
@@ -47,9 +48,11 @@ def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
     write_archive(path, "pipeline", header | besides, arrays)
 
 
-def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> tuple[list, dict]:
+def restored_parts(
+    header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type], encoders: Iterable[type]
+) -> tuple[list, dict]:
     """Fitted steps of a file's header and arrays, and the arguments of the pipeline."""
-    encoder, model = _from_json(header["encoder"]), restored(header["model"], arrays, known)
+    encoder, model = _from_json(header["encoder"], encoders), restored(header["model"], arrays, known)
     if encoder.n_features_out != model.n_features_in_:
         raise ValueError("its encoder and its model have different numbers of features")
     fit = replace(model.privacy_.releases[-1], declared=model.describe().get("declared_public", ()))
@@ -69,9 +72,11 @@ def behind_encoder(report: PrivacyReport, encoder) -> PrivacyReport:
     return report.behind(encoder.declared_public) if learnt is None else report.after(learnt, encoder.learns)
 
 
-def restored_encoder(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type] | None = None):
-    """The fitted encoder of a file's header."""
-    return _from_json(header["encoder"])
+def restored_encoder(
+    header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type] | None = None, encoders=_ENCODERS
+):
+    """The fitted encoder of a file's header, of one of these classes."""
+    return _from_json(header["encoder"], encoders)
 
 
 def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
@@ -85,7 +90,7 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
     if not os.path.exists(path):
         return None
     try:
-        saved = restored_from(path, {"encoder": restored_encoder})
+        saved = restored_from(path, {"encoder": partial(restored_encoder, encoders=[type(encoder)])})
     except ValueError as error:
         raise CheckpointError(str(error)) from error
     # of the budget, a ledger may have had another δ for the threshold then
@@ -115,8 +120,8 @@ def _without_plan(step) -> dict:
     return parameters | dict.fromkeys(parameters.keys() & {"privacy", "threshold_delta"})
 
 
-def _from_json(values: dict):
-    name = values["class"]
-    if name not in _ENCODERS:
+def _from_json(values: dict, encoders: Iterable[type]):
+    name, known = values["class"], {cls.__name__: cls for cls in encoders}
+    if name not in known:
         raise ValueError(f"its encoder is a {name!r}")
-    return _ENCODERS[name].from_json(values)
+    return known[name].from_json(values)

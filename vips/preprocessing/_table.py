@@ -85,6 +85,9 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     columns_ : dict or list
         Declared and learnt columns, as ``columns`` takes them. A learnt list of categories ends with "(other)", and "(missing)"
         where missing values are frequent; so do learnt bounds.
+    unread_ : dict
+        If something was learnt: by name of a learnt column of numbers or dates, about what share of its cells could not be
+        read, such as "<5"; from noisy counts, and only where that stands out from the noise.
     privacy_ : PrivacyReport
         If something was learnt.
     max_norm : float
@@ -99,10 +102,10 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     Privacy
     -------
     Where all columns are declared, nothing is learnt and nothing is charged. Unit: one row of X; with ``groups``, all rows of
-    one id. Released: noisy counts of a public grid's cells, of missing values, and of categories above the threshold; hence
-    ``columns_``. Guarantee: that of the plan, with ``threshold_delta`` added to δ; docs/guarantee.md has the proof. Public:
-    names and dtypes of columns, ``columns``, and the other arguments. Not covered: choosing these by looking at the records;
-    ``transform`` of the fitted records, whose rows are private.
+    one id. Released: noisy counts of a public grid's cells, of missing and of unreadable values, and of categories above the
+    threshold; hence ``columns_`` and ``unread_``. Guarantee: that of the plan, with ``threshold_delta`` added to δ;
+    docs/guarantee.md has the proof. Public: names and dtypes of columns, ``columns``, and the other arguments. Not covered:
+    choosing these by looking at the records; ``transform`` of the fitted records, whose rows are private.
 
     Guarantees
     ----------
@@ -191,7 +194,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         learnt_kinds = {key: kind for key, kind in kinds.items() if kind in LEARNT_KINDS}
         if learnt_kinds:
             plan = checked_plan(self.privacy, len(learnt_kinds))
-            ledger = ledger_to_charge(ledger, plan.sent_from)
+            ledger = ledger_to_charge(ledger, plan.sent_from, plan=self.privacy)
             delta = checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
             check_quantiles(self.quantiles)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
@@ -201,7 +204,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             persons = Persons(numbers, plan.max_rows_per_group)
             entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
             statement = plan, delta, unit, entry
-        self._keep(kinds, {key: learnt.get(key) or self._declared(key) for key in kinds})
+            self.unread_ = {key: column.unread for key, column in learnt.items() if column.unread is not None}
+        self._keep(kinds, {key: learnt[key].declaration if key in learnt else self._declared(key) for key in kinds})
         if statement is not None:
             self.privacy_ = self._statement(*statement)
         return self
@@ -217,7 +221,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         """What was released and what was declared follows from the settings and the kinds of columns."""
         learnt = {key: kind for key, kind in self._kinds.items() if kind in LEARNT_KINDS}
-        facts = released_texts(learnt), self.declared_public, counted_cells(plan, delta), entry
+        facts = released_texts(learnt, self.unread_), self.declared_public, counted_cells(plan, delta), entry
         return report_of_encoder(self, plan, delta, unit, *facts)
 
     def _learnt(self, X, kinds, plan, delta, ledger, persons, of_persons, unit) -> tuple[dict | None, dict]:
@@ -421,7 +425,13 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     # -- files ----------------------------------------------------------------------------------------------------
 
     def learnt_to_json(self) -> dict:
-        return {"columns": encode(self.columns_), "kinds": encode(list(self._kinds.values())), **names_to_json(self)}
+        unread = getattr(self, "unread_", None)
+        known = {
+            "columns": encode(self.columns_),
+            "kinds": encode(list(self._kinds.values())),
+            "unread": encode(unread),
+        }
+        return known | names_to_json(self)
 
     def restore_fit(self, values: dict) -> None:
         self.columns_, kinds = decode(values["columns"]), decode(values["kinds"])
@@ -435,6 +445,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         if learnt:
             plan = checked_plan(self.privacy, len(learnt))
             delta = checked_delta(self.threshold_delta, learnt, self.privacy, None)
+            self.unread_ = _checked_shares(decode(values["unread"]), learnt)
             facts = saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
             self.privacy_ = self._statement(plan, *facts)
 
@@ -452,6 +463,13 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         tags.non_deterministic = not _is_declared(self.columns)
         return tags
+
+
+def _checked_shares(shares: dict, kinds: Mapping) -> dict:
+    """Shares of cells in a file, if a fit could have learnt them."""
+    if any(kinds.get(key, "category") == "category" or not 0.0 < share <= 1.0 for key, share in shares.items()):
+        raise ValueError("its columns have shares that no fit gives")
+    return shares
 
 
 def _in_memory(X):

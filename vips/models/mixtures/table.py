@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
+from reprlib import repr as repr_of  # of a cell of any length
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -236,16 +237,18 @@ def check_cells(X, names: Sequence, columns: Sequence[Column], values: np.ndarra
         is_read = read >= 0 if kind is Categories else ~np.isnan(read)
         if kind is Categories and is_read.any():
             continue
+        if is_read.all():
+            continue
         cells = list(each_cell(column(X, name)))
-        unread = [cell for cell, known in zip(cells, is_read, strict=True) if not (known or is_missing(cell))]
+        unread = [cells[i] for i in np.flatnonzero(~is_read) if not is_missing(cells[i])]
         if unread and kind is Categories:
             raise ValueError(
-                f"Column {name!r} holds none of its categories, such as {declared[0]!r}, but {unread[0]!r}."
+                f"Column {name!r} holds none of its categories, such as {declared[0]!r}, but {repr_of(unread[0])}."
             )
         if unread:
             raise ValueError(
-                f"Column {name!r} is declared to hold numbers, and holds {unread[0]!r}: write a number, or None or NaN if "
-                "it is missing."
+                f"Column {name!r} is declared to hold numbers, and holds {repr_of(unread[0])}: write a number, or None or NaN "
+                "if it is missing."
             )
 
 

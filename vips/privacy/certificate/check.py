@@ -26,6 +26,7 @@ from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.pricing import cost_of_plan, cost_of_search, sum_of
 from vips.privacy.ledger.reader import book_before
+from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report import PrivacyReport, Release
 from vips.privacy.report_fields import as_plain
 
@@ -290,13 +291,21 @@ def _of_entry(
             yield _compared(f"{what} in the title", ours, theirs, "the ledger")
     left = book_before(ledger, run.run).left()
     priced, delta = _price(releases, left), ledger.delta
-    repeated, charged = sum(release.repeated_steps for release in releases), float(run.charged - run.weight_after(0))
-    is_same = all(map(_is_close, astuple(priced), astuple(run.whole))) and charged == repeated
+    repeated, charged = releases[-1].repeated_steps, _beyond(run, releases[-1].plan)
+    is_repeated = math.isclose(charged, repeated, rel_tol=1e-6, abs_tol=1e-6)
+    is_same = all(map(_is_close, astuple(priced), astuple(run.whole))) and is_repeated
     costs = [_shown(cost, delta) for cost in (priced, run.whole)]
     said = costs[1] if is_same else f"what the page states costs {costs[0]}, the ledger charged {costs[1]}"
-    if charged != repeated:
+    if not is_repeated:
         said += f"; steps beyond the plan: {repeated:g} on the page, {charged:g} in the ledger"
     yield Finding(is_same, f"cost of entry {run.run}", said)
+
+
+def _beyond(run: Run, plan: PrivacyPlan) -> float:
+    """Steps of a fit with this plan, by their weights, that were charged beyond the plans of all releases of the entry."""
+    whole = run.weight_after(0)
+    beyond = float(run.charged - whole)
+    return beyond * run.whole.mu2 / float(whole) * plan.n_steps / plan.gdp_mu() ** 2 if run.is_gaussian else beyond
 
 
 def _price(releases: Iterable[Release], left: PrivacyBudget) -> Cost:

@@ -15,16 +15,20 @@ THRESHOLD_SHARE = 1.0 / 10.0
 _LEAST_DELTA = 1e-100
 
 
-def ledger_to_charge(ledger: PrivacyLedger | LedgerRun | None, *sent: object) -> PrivacyLedger | LedgerRun | None:
-    """``ledger``, or that of the scope that encloses the call, if any; ``sent`` as for :func:`current_ledger`. What is charged
-    already stays so.
+def ledger_to_charge(
+    ledger: PrivacyLedger | LedgerRun | None, *sent: object, plan: object = None
+) -> PrivacyLedger | LedgerRun | None:
+    """``ledger``, or that of the scope that encloses the call, if any; ``sent`` as for :func:`current_ledger`. A part of a
+    larger charge stays what it is, if it pays for a release with this plan object.
 
     Raises
     ------
     TypeError, LedgerError
-        If ``ledger`` is none, or another one than the scope's.
+        If ``ledger`` is none, another one than the scope's, or a charge for something else.
     """
     if isinstance(ledger, LedgerRun):
+        if not ledger.pays_for(plan):
+            raise LedgerError("This charge has paid for another release. Pass the ledger itself as `ledger`.")
         return ledger
     if ledger is not None and not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from vips.privacy.ledger.book import Book
 from vips.privacy.ledger.pricing import Statement
 from vips.privacy.ledger.reader import append_entries
 from vips.privacy.mechanism.release import Mechanism, with_fresh_noise
+from vips.privacy.phases import weight_of_step
 from vips.privacy.plan import PrivacyPlan
 
 if TYPE_CHECKING:
@@ -52,11 +54,11 @@ class LedgerRun:
         run._pays_for = plan
         return run
 
-    def rest(self, plan: PrivacyPlan, whole: PrivacyPlan) -> Self:
-        """Its steps after the first one, for one fit with this very plan object; ``whole`` is the plan that was charged."""
-        rest = type(self)(self.ledger, self.run)
-        rest._attempt, rest._pays_for, rest._before, rest._whole = self._attempt, plan, 1, whole
-        return rest
+    def part(self, plan: PrivacyPlan, whole: PrivacyPlan, before: int = 0) -> Self:
+        """Its steps after the first ``before``, for one release with this very plan object; ``whole`` is what was charged."""
+        part = type(self)(self.ledger, self.run)
+        part._attempt, part._pays_for, part._before, part._whole = self._attempt, plan, before, whole
+        return part
 
     def pays_for(self, plan: object) -> bool:
         """Whether a fit with this plan object is paid for; then it is used up: code in the fit may fit again."""
@@ -67,6 +69,15 @@ class LedgerRun:
         """Go on with the first step of a fit that is paid for."""
         if self.ledger is not None and self._attempt is None:
             self.resume(0, self._whole)
+
+    def repeated_steps(self, plan: PrivacyPlan) -> float:
+        """Steps of a fit with this plan that were released twice, by their weights in it: charged beyond the whole."""
+        run = self.ledger.run(self.run)
+        beyond = max(Fraction(0), run.charged - run.weight_after(0))
+        if self._whole is None:
+            return float(beyond)
+        steps = float(beyond * Fraction(weight_of_step(plan.phases, 1)) / run.weight_of(self._before + 1))
+        return steps if plan.phases else round(steps)
 
     @property
     def entry(self) -> dict | None:

@@ -1,0 +1,295 @@
+"""All doors of a table read a cell alike: generated cells × containers × declarations, and a plain reading beside them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vips
+from vips import BayesianLogisticRegression, MixedLatentClassAnalysis, PrivacyBudget, PrivateClassifier
+from vips._commands.files import as_declared, read_table
+from vips._commands.reading import Reading
+from vips.classification.columns import as_frame, columns_stated
+from vips.data._columns import as_table
+from vips.models.mixtures import table as classes
+from vips.preprocessing import TableEncoder, make_private_pipeline
+
+LOW, HIGH = -50.0, 150.0
+CATEGORIES = ["A", "b", "1", 2, 2.5, True, "NA", "", "(x)"]
+
+NUMBERS = [0, 7, -3, 12.5, 150, 1e300, -0.0, True, False, np.int8(5), np.float32(0.5), Decimal("2.25"), Decimal(100)]
+TEXTS = [
+    "12.5",
+    " 7 ",
+    "-3e1",
+    "+4.",
+    ".5",
+    "<5",
+    "",
+    "nan",
+    "inf",
+    "1,5",
+    "1_000",
+    "0x10",
+    "٣",
+    "A",
+    "b",
+    "1",
+    "NA",
+    "(x)",
+]
+NOTHING = [None, math.nan, pd.NA, pd.NaT, float("inf"), np.float64("nan")]
+OBJECTS = [b"12", 1 + 2j, ("A",), ["A"], {"A": 1}, object(), np.array([1.0]), 10**400, Decimal("NaN")]
+
+PLAIN_NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
+
+
+def plain_number(cell) -> float | None:
+    """What the pages say of a number between bounds: read alone, by its type."""
+    if isinstance(cell, str):
+        if not PLAIN_NUMBER.fullmatch(cell) or not cell.isascii():
+            return None
+        value = float(cell)
+    elif isinstance(cell, bool | int | float | np.bool_ | np.integer | np.floating | Decimal):
+        try:
+            value = float(cell)
+        except (OverflowError, ValueError):
+            return None
+    else:
+        return None
+    return min(max(value, LOW), HIGH) if math.isfinite(value) else None
+
+
+def plain_category(cell) -> int | None:
+    """The place of the category that is equal in Python, among strings and numbers."""
+    if not isinstance(cell, str | bool | int | float | np.bool_ | np.integer | np.floating | Decimal):
+        return None
+    for place, category in enumerate(CATEGORIES):
+        if isinstance(cell, str) == isinstance(category, str) and cell == category:
+            return place
+    return None
+
+
+# -- containers: each holds the cells that its dtype can, and gives the cells that it holds ----------------------------
+
+
+def of_objects(cells):
+    return pd.DataFrame({"x": pd.Series(cells, dtype=object)}), cells
+
+
+def of_array(cells):
+    table = np.empty((len(cells), 1), dtype=object)
+    table[:, 0] = pd.Series(cells, dtype=object).to_numpy()
+    return table, cells
+
+
+def of_text(cells, dtype="str"):
+    cells = [cell if isinstance(cell, str) else None for cell in cells]
+    return pd.DataFrame({"x": pd.Series(cells, dtype=dtype)}), cells
+
+
+def of_strings(cells):
+    return of_text(cells, "string")
+
+
+def of_arrow(cells):
+    cells = [cell if isinstance(cell, str) else None for cell in cells]
+    return pa.table({"x": pa.array(cells, pa.string())}), cells
+
+
+def of_dictionary(cells):
+    cells = [cell if isinstance(cell, str) else None for cell in cells]
+    return pa.table({"x": pa.array(cells, pa.string()).dictionary_encode()}), cells
+
+
+def of_polars(cells):
+    cells = [cell if isinstance(cell, str) else None for cell in cells]
+    return polars.DataFrame({"x": polars.Series(cells, dtype=polars.String)}), cells
+
+
+def _floats(cells):
+    numbers = [math.nan if isinstance(cell, str) or plain_number(cell) is None else float(cell) for cell in cells]
+    return numbers, [None if math.isnan(number) else number for number in numbers]
+
+
+def of_floats(cells):
+    numbers, cells = _floats(cells)
+    return pd.DataFrame({"x": numbers}, dtype=float), cells
+
+
+def of_nullable(cells):
+    _, cells = _floats(cells)
+    return pd.DataFrame({"x": pd.array(cells, dtype="Float64")}), cells
+
+
+def of_mask(cells):
+    numbers, cells = _floats(cells)
+    filled = [
+        3.0 if cell is None else number for cell, number in zip(cells, numbers, strict=True)
+    ]  # hidden by the mask
+    return np.ma.masked_array(np.array([filled]).T, [[cell is None] for cell in cells]), cells
+
+
+def of_polars_floats(cells):
+    _, cells = _floats(cells)
+    return polars.DataFrame({"x": polars.Series(cells, dtype=polars.Float64)}), cells
+
+
+def of_decimals(cells):
+    cells = [
+        Decimal(str(round(cell, 3))) if isinstance(cell, int | float) and abs(cell) < 1e6 else None for cell in cells
+    ]
+    return pa.table({"x": pa.array(cells, pa.decimal128(20, 3))}), cells
+
+
+TEXT = [of_objects, of_array, of_text, of_strings, of_arrow, of_dictionary, of_polars]
+NUMERIC = [of_objects, of_array, of_floats, of_nullable, of_mask, of_polars_floats, of_decimals]
+CELLS = st.lists(st.sampled_from(NUMBERS + TEXTS + NOTHING + OBJECTS), min_size=1, max_size=12)
+NAMES = st.sampled_from
+
+
+def name_of(table):
+    return 0 if isinstance(table, np.ndarray) else "x"
+
+
+def declared_for(table, declaration):
+    return [declaration] if isinstance(table, np.ndarray) else {"x": declaration}
+
+
+# -- doors ------------------------------------------------------------------------------------------------------------
+
+
+def numbers_by_encoder(table):
+    encoder = TableEncoder(declared_for(table, (LOW, HIGH, "(missing)")), unit_norm=False)
+    features = encoder.fit(table).transform(table)
+    return [None if missing else (1 + x) / 2 * (HIGH - LOW) + LOW for x, missing in features]
+
+
+def numbers_by_classes(table):
+    frame = as_table(table)
+    declared = [classes.column_of_any_kind("x", (LOW, HIGH))]
+    values = classes.values_of(frame, [name_of(table)], declared)[:, 0]
+    return [None if np.isnan(x) else min(max(float(x), LOW), HIGH) for x in values]
+
+
+def numbers_by_inspection(table, plain):
+    (reading,) = vips.inspect(table, declared_for(table, (LOW, HIGH))).columns
+    assert reading.n_read == sum(number is not None for number in plain)
+    assert reading.n_read + reading.n_missing + sum(reading.unread.values()) == len(plain)
+
+
+def codes_by_classifier(table, declaration, plain):
+    frame = as_frame(table)
+    (cells,) = columns_stated([declaration], frame).values()
+    expected = pd.Series([math.nan if cell is None else cell for cell in plain], dtype=float)
+    return cells.codes(frame[name_of(table)]).tolist(), cells.codes(expected).tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(cells=CELLS, container=st.sampled_from([*TEXT, *NUMERIC[2:]]))
+def test_doors_read_numbers_alike(cells, container):
+    table, held = container(cells)
+    plain = [plain_number(cell) for cell in held]
+    approx = [None if number is None else pytest.approx(number, rel=1e-12, abs=1e-9) for number in plain]
+    assert numbers_by_encoder(table) == approx
+    assert numbers_by_classes(table) == approx
+    numbers_by_inspection(table, plain)
+    seen, expected = codes_by_classifier(table, (LOW, HIGH), plain)
+    assert seen == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(cells=CELLS, container=st.sampled_from(TEXT))
+def test_doors_read_categories_alike(cells, container):
+    table, held = container(cells)
+    plain = [plain_category(cell) for cell in held]
+    features = TableEncoder(declared_for(table, CATEGORIES), unit_norm=False).fit(table).transform(table)
+    assert [int(row.argmax()) if row.any() else None for row in features] == plain
+    codes = classes.codes_of(
+        as_table(table)[name_of(table)] if hasattr(table, "columns") else as_table(table)[:, 0], CATEGORIES
+    )
+    assert [None if code < 0 else int(code) for code in codes] == plain
+    (reading,) = vips.inspect(table, declared_for(table, CATEGORIES)).columns
+    assert reading.n_read == sum(place is not None for place in plain)
+    frame = as_frame(table)
+    (cells_of_column,) = columns_stated([CATEGORIES], frame).values()
+    seen = cells_of_column.codes(frame[name_of(table)])
+    assert [int(code) if code < len(CATEGORIES) else None for code in seen] == plain
+
+
+@settings(max_examples=40, deadline=None)
+@given(cells=st.lists(st.sampled_from([text for text in TEXTS if text.isprintable()]), min_size=1, max_size=8))
+def test_the_shell_reads_the_cells_of_a_file_as_texts(cells, tmp_path_factory):
+    path = tmp_path_factory.mktemp("doors") / "table.csv"
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["x", "y"], *([cell, "0"] for cell in cells)])
+    path.write_text(text.getvalue(), encoding="utf-8")
+    reading = Reading()
+    table = as_declared(read_table(path, reading), {"x": f"{LOW:g}:{HIGH:g}"}, reading)
+    approx = [None if (number := plain_number(cell)) is None else pytest.approx(number, abs=1e-9) for cell in cells]
+    assert numbers_by_encoder(table[["x"]]) == approx
+
+
+# -- one defective record ---------------------------------------------------------------------------------------------
+
+BUDGET = PrivacyBudget(1.0, 1e-6)
+DEFECTS = [*TEXTS, *NOTHING, *OBJECTS]
+
+
+def harmless(n=60):
+    return pd.DataFrame(
+        {"x": pd.Series([*range(n - 1), 3], dtype=object), "w": pd.Series(["A", "b"] * (n // 2), dtype=object)}
+    )
+
+
+def pipeline_of(columns):
+    return make_private_pipeline(TableEncoder(columns), BayesianLogisticRegression(), privacy=BUDGET, n_steps=2)
+
+
+FITS = {
+    "declared": lambda table, y: pipeline_of({"x": (LOW, HIGH), "w": CATEGORIES}).fit(table, y),
+    "learnt": lambda table, y: pipeline_of({"x": "number", "w": ["A", "b"]}).fit(table, y),
+    "classifier": lambda table, y: PrivateClassifier({"x": "number", "w": ["A", "b"]}, privacy=BUDGET, n_steps=2).fit(
+        table, y
+    ),
+    "classes": lambda table, y: MixedLatentClassAnalysis(
+        2, columns={"x": (LOW, HIGH), "w": CATEGORIES}, privacy=BUDGET
+    ).fit(table),
+}
+
+
+def outcome(fit, table, y):
+    """What a fit shows besides its released numbers: error, warnings, shapes and dtypes."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            fitted = fit(table, y)
+            probabilities = fitted.predict_proba(harmless())
+        except Exception as error:
+            return type(error), str(error), [str(w.message) for w in seen]
+    return probabilities.shape, probabilities.dtype, sorted(vars(fitted)), [str(w.message) for w in seen]
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("column", ["x", "w"])
+def test_one_defective_record_decides_nothing_that_a_private_fit_shows(fit, column):
+    y = np.arange(60) % 2
+    expected = outcome(FITS[fit], harmless(), y)
+    assert expected[-1] == []
+    assert isinstance(expected[0], tuple), expected
+    for defects in (DEFECTS, *([defect] for defect in DEFECTS[:: len(DEFECTS) // 6])):
+        table = harmless()
+        table[column] = pd.Series([*table[column][: -len(defects)], *defects], dtype=object)
+        assert outcome(FITS[fit], table, y) == expected, defects
