@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,8 @@ _FULL_STEPS = 20
 _MOST_KEPT = 64
 # Precision of directions that no row sees, for rows of norm 1.
 _UNSEEN = 10.0
+# Largest number of columns whose next coefficients are those that match all gradients; chosen on Adult.
+_MOST_MATCHED = 40
 # Rounds of Gauss-Newton after a step.
 _ROUNDS = 3
 # Weights of public records among which a fit chooses; with 0 it is a fit without them.
@@ -243,7 +246,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return self.likelihood.terms(labels)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
-        """Of noisy steps with residuals and a full covariance, the coefficients that match all released gradients: see
+        """Of noisy steps with residuals, a full covariance and few columns, those that match all released gradients: see
         ``matching.py``. Otherwise Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite:
         ``denoising.py``."""
         kept = self._kept(average, previous)
@@ -256,8 +259,13 @@ class AugmentedRegression(ConjugateExponentialModel):
         return posterior
 
     def _matches(self) -> bool:
-        """Whether the next coefficients are those that match the released gradients."""
-        return self._keeps_steps() and self.covariance == "full"
+        """Whether the next coefficients are those that match the released gradients.
+
+        Of more columns predictions are better after steps with momentum, whose raised precisions shrink what noise hides;
+        intervals are those of the matched gradients there, too. With a known prior, what noise hides stays at its mean.
+        """
+        knows = self._is_given or self._knows_public
+        return self._keeps_steps() and self.covariance == "full" and (knows or self.n_features_in_ <= _MOST_MATCHED)
 
     def _keeps_steps(self) -> bool:
         """Whether steps are noisy, and release gradients of the likelihood."""
@@ -302,7 +310,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         noise = {name: std / ball ** POWER[name] for name, std in noise_std.items()}
         averages = [self._average_of(average, j) for j in range(self.n_outputs)]
         weighted, left = zip(*(self._row_law(of_output, noise) for of_output in averages), strict=True)
-        used = kept.used(half=self.covariance == "diagonal")
+        used = kept.used(half=not self._matches())
         points, centre = kept.points[:, used] * ball, kept.centre * ball
         laws = [law.unweighted(at) for law, at in zip(weighted, centre, strict=True)]
         noise_of_step = (
@@ -370,7 +378,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _stepped(self, average, noise_std, previous) -> Any:
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
-        prior, (start, alpha), t = self._coefficient_prior(), self._start(), 0
+        prior, (start, alpha), t = replace(self._coefficient_prior(), unseen=None), self._start(), 0
         old = start * scale
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
@@ -535,7 +543,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         Noise in the precision would let a fit wander there, and fill intervals. It says nothing of effects, and yields to rows
         in which all of them are zero.
         """
-        if not self._matches() or not self.indicators or not self.fit_intercept:
+        if not (self._keeps_steps() and self.covariance == "full" and self.fit_intercept and self.indicators):
             return None
         directions = np.zeros((self._n_coefficients(), len(self.indicators)))
         for direction, (first, last, value) in zip(directions.T, self.indicators, strict=True):
