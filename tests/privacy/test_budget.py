@@ -108,7 +108,7 @@ def test_thirty_small_pipelines_one_after_the_other(path):
     ledger = PrivacyLedger(path, 8.0, 1e-5, "people")
     for _ in range(30):
         pipeline(PrivacyBudget(0.1, 1e-5)).fit(TABLE, LABELS, ledger=ledger)
-    assert len(ledger.runs()) == 60
+    assert len(ledger.runs()) == 30
     mu2 = 30 * PrivacyBudget(0.1, 1e-5).mu2
     assert ledger.spent() == pytest.approx(gaussian_epsilon(math.sqrt(mu2), 0.9e-5), rel=1e-6)
 
