@@ -37,7 +37,7 @@ EFFECTS = {
 FIRST_DAY, LAST_DAY = np.datetime64("2019-01-01"), np.datetime64("2023-12-31")
 DAYS = (FIRST_DAY - np.datetime64("1970-01-01")).astype(int), (LAST_DAY - np.datetime64("1970-01-01")).astype(int)
 DECLARED = {
-    "age": (18, 100), "bmi": (12, 50), "creatinine": (20, 250), "admitted": tuple(int(day) for day in DAYS),
+    "age": (18, 100), "bmi": (12, 50), "creatinine": (20, 250), "admitted": (FIRST_DAY.item(), LAST_DAY.item()),
     "lab_1": (-5, 5), "lab_2": (0, 20), "ward": WARDS, "insurance": INSURANCE, "sex": SEX,
 }  # fmt: skip
 

@@ -155,6 +155,7 @@ STRONG = {
     "topics alike": topics(np.float64),
     "topics alike, single precision": topics(np.float32),
     "regression of 70 columns": regression(70),
+    "regression of 70 columns, paper": regression(70, statistics="paper"),
     "regression of 33 columns, diagonal": regression(33, covariance="diagonal"),
     "regression of three classes": regression(9, classes=(0, 1, 2)),
     "thin clouds": clouds("full", 19),

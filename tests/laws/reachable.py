@@ -36,6 +36,8 @@ SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report",
 REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not_covered", "versions", "date"}
 RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "selection",
            "ledger", "sha256"}  # fmt: skip
+# Of the steps of a regression.
+KEPT = {"kept_points", "kept_totals", "kept_counts", "kept_centre", "kept_average"}
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
@@ -45,8 +47,8 @@ WRITTEN = {
         "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
         "answers", "levels", "centre", "scale", "draws", "marginals", "plug_in",
     },
-    "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
-    "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
+    "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"} | KEPT,
+    "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"} | KEPT,
     "DynamicsPosterior": {
         "moves", "moves_cov", "loadings", "offset", "noise_variance", "start", "start_cov", "n_sequences", "n_steps", "step",
     },
@@ -92,7 +94,8 @@ HELD = {
     "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"numbers", "counts", "frame", "_tables"},
     "PoissonPosterior": {"chain", "rates", "frame"},
-    "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
+    "CoefficientPosterior": {"kept", "var", "factor", "inverse_factor"},  # computed from the others on demand
+    "DiagonalCoefficientPosterior": {"kept"},
     "DynamicsPosterior": {"dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov", "aware"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},

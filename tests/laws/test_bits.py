@@ -245,7 +245,7 @@ def chunks_not_filled_up(patch):
         (network_by_blas, "network 16 x 30, single precision"),
         (network_by_blas, "network 16 x 400"),
         (regression_by_blas, "regression of three classes"),
-        (squares_by_blas, "regression of 70 columns"),
+        (squares_by_blas, "regression of 70 columns, paper"),
         (images_by_blas, "thin clouds"),
         (images_by_blas, "thin clouds, spherical"),
         (answers_by_blas, "classes alike"),

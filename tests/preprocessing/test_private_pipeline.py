@@ -486,5 +486,5 @@ def test_a_model_that_is_fitted_again_without_its_encoder_forgets_the_names():
     X, y = table(300)
     model = pipeline().fit(X, y)[-1]
     assert model.column_names() != ["x0", "x1"]
-    model.fit(np.random.default_rng(0).normal(size=(300, 2)), y)
+    model.set_params(indicators=None).fit(np.random.default_rng(0).normal(size=(300, 2)), y)
     assert model.column_names() == ["x0", "x1"]

@@ -92,6 +92,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         If something was learnt.
     max_norm : float
         No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of columns. Public.
+    indicators : tuple of (int, int, float)
+        Features of each column of categories, for a regression.
     n_features_out : int
         Number of features; known before ``fit`` where all columns are declared.
     n_features_in_ : int
@@ -140,7 +142,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     # In a pipeline of scikit-learn, what is charged or grouped is so for the encoder, too.
     __metadata_request__fit = {"ledger": True, "groups": True}
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
-    supplies = MappingProxyType({"max_norm": 1.0})
+    supplies = MappingProxyType({"max_norm": 1.0, "indicators": ()})
     learns = ()
 
     def __init__(
@@ -318,6 +320,19 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     def max_norm(self) -> float:
         """Bound on the L2 norm of every row."""
         return 1.0 if self.unit_norm else _root_above(len(self._resolved()))
+
+    @property
+    def indicators(self) -> tuple[tuple[int, int, float], ...]:
+        """Columns of several categories: the first feature, the one after the last, and the value of a row's own category.
+
+        A regression takes them as ``indicators``. Rows whose category is missing or not declared have none.
+        """
+        ranges, start, value = [], 0, float(self._scale())
+        for kind in self._resolved().values():
+            if isinstance(kind, Categories) and kind.n_features > 1:
+                ranges.append((start, start + kind.n_features, value))
+            start += kind.n_features
+        return tuple(ranges)
 
     @property
     def n_features_out(self) -> int:

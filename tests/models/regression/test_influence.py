@@ -17,7 +17,7 @@ from vips import (
     engine,
 )
 from vips.data import InMemoryData
-from vips.models.regression.noise_aware import variance_ratios
+from vips.models.regression.matching import variance_ratios
 from vips.phases import phases_of
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, clip_norm=0.05)

@@ -17,7 +17,8 @@ Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.0
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,19 @@ from vips.models.regression.denoising import (
     noise_aware_moments,
     precision_view,
 )
-from vips.models.regression.informed import InformedSteps
 from vips.models.regression.likelihoods import Likelihood
-from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
+from vips.models.regression.matching import (
+    Prior,
+    ReleasedSteps,
+    RowLaw,
+    best_prior,
+    clip_weights,
+    independent_law,
+    matched,
+    weighted_law,
+)
+from vips.models.regression.norms import Lengths
+from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
 from vips.models.regression.scores import VARIANCE_SCALE
 from vips.models.regression.statistics import (
@@ -66,8 +77,20 @@ _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0
 POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0, "variance": 2}  # of the rows' unit in each block
 # Noisy steps up to this number have full length; later ones are shortened as 1/t.
 _FULL_STEPS = 20
-# Maximum number of steps whose residuals are kept for the noise-aware posterior.
+# Maximum number of points that are kept, with the totals there; steps next to each other share one where there are more.
 _MOST_KEPT = 64
+# Precision of directions that no row sees, for rows of norm 1.
+_UNSEEN = 10.0
+# Largest number of columns whose next coefficients are those that match all gradients; chosen on Adult.
+_MOST_MATCHED = 40
+# Rounds of Gauss-Newton after a step.
+_ROUNDS = 3
+# Weights of public records among which a fit chooses; with 0 it is a fit without them.
+WEIGHTS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
+# Logarithm of the least ratio of probabilities for which the first weight is left.
+_LEAST_GAIN = 5.0
+# A weight that falls by more than this factor makes α start anew.
+_MOST_CHANGE = 5.0
 # Of an ordinary fit that does not settle before.
 _MOST_STEPS = {"full": 1000, "diagonal": 4000}
 # Least step size of the residuals: about the last five totals are averaged.
@@ -93,6 +116,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
@@ -105,6 +129,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         self.privacy = privacy
         self.max_norm = max_norm
         self.fit_intercept = fit_intercept
+        self.indicators = indicators
         self.prior = prior
         self.covariance = covariance
         self.statistics = statistics
@@ -131,11 +156,14 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self.covariance == "diagonal" and self.statistics == "paper":
             raise ValueError('statistics="paper" needs covariance="full": a diagonal one cannot undo Σ_n κ_n x_n.')
         check_dtype_of_computation(self.dtype)
+        check_indicators(self.indicators)
         check_schedule(self.schedule, "PolynomialAveraging()")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
+        if not all(0 <= first < last <= self.n_features_in_ for first, last, _ in self.indicators or ()):
+            raise ValueError(f"`indicators` are not among the {self.n_features_in_} columns of X: {self.indicators!r}.")
         self._check_given_prior()
 
     def blocks(self) -> dict[str, Block]:
@@ -199,8 +227,9 @@ class AugmentedRegression(ConjugateExponentialModel):
             rows,
             lengths,
             *terms,
-            *self._in_coordinates(posterior, sp.issparse(rows)),
+            *self._in_coordinates(posterior, sp.issparse(rows), at_mean=self._keeps_steps()),
             centred=self.statistics == "centred",
+            diagonal=self.covariance == "diagonal",
             dtype=self.dtype,
             labels=self._labels_of_norms(),
             **scores,
@@ -217,45 +246,152 @@ class AugmentedRegression(ConjugateExponentialModel):
         return self.likelihood.terms(labels)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
-        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``. Noisy steps
-        under a prior that knows something: ``known_steps.py``."""
+        """Of noisy steps with residuals, a full covariance and few columns, those that match all released gradients: see
+        ``matching.py``. Otherwise Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite:
+        ``denoising.py``."""
+        kept = self._kept(average, previous)
+        if previous is not None and self._matches():
+            posterior = self._matched(average, noise_std, previous, kept)
+        else:
+            posterior = self._stepped(average, noise_std, previous)
+            posterior.public = np.ones(self.n_outputs) if self._knows_public else None
+        posterior.step, posterior.kept = 0 if previous is None else previous.step + 1, kept
+        return posterior
+
+    def _matches(self) -> bool:
+        """Whether the next coefficients are those that match the released gradients.
+
+        Of more columns predictions are better after steps with momentum, whose raised precisions shrink what noise hides;
+        intervals are those of the matched gradients there, too. With a known prior, what noise hides stays at its mean.
+        """
+        knows = self._is_given or self._knows_public
+        return self._keeps_steps() and self.covariance == "full" and (knows or self.n_features_in_ <= _MOST_MATCHED)
+
+    def _keeps_steps(self) -> bool:
+        """Whether steps are noisy, and release gradients of the likelihood."""
+        return self.is_private and self.statistics == "centred"
+
+    def _kept(self, average, previous) -> KeptSteps:
+        """What the steps released until now."""
+        n_steps = self.plan_of_fit().n_steps if self._keeps_steps() else 0
+        shape = (self.n_outputs, min(n_steps, _MOST_KEPT), self._n_coefficients())
+        if previous is None or not n_steps:
+            return KeptSteps.none(shape)
+        t = previous.step + 1
+        rho = self.step_size(t)
+        rho = rho if isinstance(rho, dict) else dict.fromkeys(average, rho)
+        point = np.atleast_2d(previous.mean) * self._units()
+        place = (t - 1) // -(-n_steps // _MOST_KEPT)
+        return previous.kept.after(place, point, np.atleast_2d(average["linear"]), rho["linear"], rho["precision"])
+
+    def _matched(self, average, noise_std, previous, kept: KeptSteps) -> CoefficientPosterior:
+        """The posterior after a step that was computed at ``previous``."""
+        ball, scale = self._ball(), self._units() * self._ball()
+        steps = self.released_steps(self.plan_of_fit(), average, noise_std, kept)
+        alpha, public = previous.alpha_shape / previous.alpha_rate, previous.public
+        if self._knows_public:
+            public, alpha = self._weights_of_public(steps, alpha, public)
+        starts, variances = (
+            np.atleast_2d(previous.mean) * scale,
+            np.atleast_2d(previous.var) * scale**2 * (previous.step > 0),
+        )
+        moments = []
+        for j in range(self.n_outputs):
+            law = self._prior_of(j, alpha[j], 1.0 if public is None else public[j])
+            moments.append(matched(steps[j], law, starts[j], variances[j], _ROUNDS))
+        mean, precision = (np.stack(parts) for parts in zip(*moments, strict=True))
+        posterior = self._posterior(mean / ball, precision * ball**2, np.ones(mean.shape), np.zeros(mean.shape))
+        posterior.public = public
+        return posterior
+
+    def released_steps(self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps) -> list[ReleasedSteps]:
+        """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only."""
+        ball = self._ball()
+        noise = {name: std / ball ** POWER[name] for name, std in noise_std.items()}
+        averages = [self._average_of(average, j) for j in range(self.n_outputs)]
+        weighted, left = zip(*(self._row_law(of_output, noise) for of_output in averages), strict=True)
+        used = kept.used(half=not self._matches())
+        points, centre = kept.points[:, used] * ball, kept.centre * ball
+        laws = [law.unweighted(at) for law, at in zip(weighted, centre, strict=True)]
+        noise_of_step = (
+            plan.noise_multiplier * self._clip_norm() * self.blocks()["linear"].scale / plan.sampling_rate / ball
+        )
+        return [
+            ReleasedSteps(
+                points[j],
+                kept.totals[j, used] / ball,
+                kept.counts[used],
+                self._clip_weights(laws, points, centre),
+                noise_of_step,
+                plan.sampling_rate,
+                laws[j],
+                left[j],
+                weighted[j].squares.sum(),
+                (averages[j]["variance"], noise["variance"]) if "variance" in noise else None,
+            )
+            for j in range(self.n_outputs)
+        ]
+
+    def _average_of(self, average, j: int) -> dict[str, np.ndarray]:
+        """Averages of one output, in coordinates in which rows have norm 1."""
+        averages = {name: np.asarray(value) / self._ball() ** POWER[name] for name, value in average.items()}
+        return averages if self.n_outputs == 1 else {name: value[j] for name, value in averages.items()}
+
+    def _row_law(self, average, noise) -> tuple[RowLaw, np.ndarray]:
+        constant = self._intercept_constant() / self._ball()
+        if self.covariance == "full":
+            return weighted_law(average["precision"], noise["precision"], constant)
+        return independent_law(average, noise, constant)
+
+    def _clip_weights(self, laws: list[RowLaw], points: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        """Mean clip weights at the points, over that at ``centre``."""
+        labels = self._labels_of_norms()
+        if labels is None or self.covariance == "diagonal":
+            return np.ones(points.shape[1])
+        scale = {name: value / self._ball() ** POWER[name] for name, value in self._scales().items()}
+
+        def norms(predictor: np.ndarray, length: float) -> np.ndarray:
+            lengths = np.full(len(predictor), length)
+            return Lengths(lengths, lengths**2).largest_norms(predictor, np.abs(predictor), labels, True, scale)
+
+        return clip_weights(laws, points, centre, norms)
+
+    def _prior_of(self, j: int, alpha: float, public: float = 1.0) -> Prior:
+        """Of one output, in coordinates in which rows have norm 1."""
+        scale = self._units() * self._ball()
+        linear, precision = self._coefficient_prior().natural(j, alpha, public)
+        precision = np.diag(precision) if precision.ndim == 1 else precision
+        return Prior(precision / np.outer(scale, scale), linear / scale)
+
+    def _weights_of_public(self, steps, alpha: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weights of public records, the most probable ones of ``WEIGHTS``, and E[α]: where a weight falls much, that of the
+        start, since α of public records without effects would keep all coefficients small."""
+        weights, alpha, start = last.copy(), alpha.copy(), self._coefficient_prior().initial_alpha(1)[0]
+        at = self._start()[0] * self._units() * self._ball()
+        for j in range(self.n_outputs):
+            priors = [self._prior_of(j, alpha[j], weight) for weight in WEIGHTS] + [self._prior_of(j, start, 0.0)]
+            weights[j] = (*WEIGHTS, 0.0)[best_prior(steps[j], priors, at[j], _LEAST_GAIN)]
+            if weights[j] < last[j] / _MOST_CHANGE:
+                alpha[j] = start
+        return weights, alpha
+
+    def _stepped(self, average, noise_std, previous) -> Any:
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
-        prior, (start, alpha), step = self._coefficient_prior(), self._start(), 0
-        alpha, old = alpha.copy(), start * scale
-        public = np.tile([[1.0], [0.0]], self.n_outputs)  # weights of public records, and when they last changed much
+        prior, (start, alpha), t = replace(self._coefficient_prior(), unseen=None), self._start(), 0
+        old = start * scale
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
-            step, public = previous.step + 1, public if previous.public is None else previous.public.copy()
-        aims_at_known = prior.known is not None and self._aims_at_known() and previous is not None
-        informed = InformedSteps(prior, start, self._units(), ball, not self._is_given, self.step_size)
+            t = previous.step + 1
         steps = []
         for j in range(self.n_outputs):
-            averages = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
-            averages = averages if self.n_outputs == 1 else {name: value[j] for name, value in averages.items()}
-            known = None
-            if aims_at_known:
-                length = self._length_of_step(previous.step + 1)
-                known = informed.step(averages, noise, alpha, old[j], previous, public, j, length)
-            if known is None:
-                linear, law = prior.natural(j, alpha[j], public[0, j])
-                law = law / (scale**2 if law.ndim == 1 else np.outer(scale, scale))
-                steps.append(self._step(averages, noise, (linear / scale, law), alpha[j] / ball**2, old[j], step))
-            else:
-                steps.append((*known, np.ones(len(scale)), np.zeros(len(scale))))
-        mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
-        posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
-        posterior.step = step
-        posterior.public = public if self._knows_public else None
-        n_kept = min(self.plan_of_fit().n_steps, _MOST_KEPT) if self.is_private else 0
-        posterior.path, posterior.totals = np.zeros((2, self.n_outputs, n_kept, self._n_coefficients()))
-        if previous is not None and n_kept:
-            coefficients, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
-            posterior.path, posterior.totals = (
-                np.concatenate([kept[:, 1:], new[:, None]], axis=1)
-                for kept, new in ((previous.path, coefficients), (previous.totals, total))
+            linear, law = prior.natural(j, alpha[j])
+            law = law / (scale**2 if law.ndim == 1 else np.outer(scale, scale))
+            steps.append(
+                self._step(self._average_of(average, j), noise, (linear / scale, law), alpha[j] / ball**2, old[j], t)
             )
-        return posterior
+        mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
+        return self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
 
     def _step(
         self, averages, noise, natural: tuple[np.ndarray, np.ndarray], alpha: float, old: np.ndarray, t: int
@@ -280,26 +416,23 @@ class AugmentedRegression(ConjugateExponentialModel):
         else:
             step = diagonal_step(gradient, precision, averages["cross"], averages["weight"], noise["weight"])
         if self.is_private or self.plan_of_fit().sampling_rate < 1.0:  # shortened steps average over samples and noise
-            step *= self._length_of_step(t)
+            step *= min(1.0, _FULL_STEPS / max(t, 1))
         return old + step, precision, share, unknown
 
-    def _length_of_step(self, t: int) -> float:
-        return min(1.0, _FULL_STEPS / max(t, 1))
-
-    def _aims_at_known(self) -> bool:
-        """Whether noisy steps account for noise beside a prior that knows something."""
-        return self.is_private and self.covariance == "full" and self.statistics == "centred"
-
     def step_size(self, t: int) -> float | dict[str, float]:
-        """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit with a full covariance, which is then
-        textbook variational Bayes. Otherwise residuals are averaged with max(2/(t + 1), 1/5), which is a step with momentum.
-        Precisions are averaged evenly, 1/t, in a private fit, with 2/(t + 1) in a non-private stochastic one, and not at all
-        in a non-private full-batch one."""
+        """ρ_t: the ``schedule`` if there is one, but for residuals that are matched, which are not averaged; 1 in a non-private
+        full-batch fit with a full covariance, which is then textbook variational Bayes. Precisions beside matched residuals
+        are averaged with 2/(t + 1), so that later steps count more. Other residuals are averaged with max(2/(t + 1), 1/5), a
+        step with momentum, and their precisions evenly, 1/t, in a private fit, with 2/(t + 1) in a non-private stochastic one,
+        and not at all in a non-private full-batch one."""
+        recent = PolynomialAveraging(power=1.0)(t)
+        if self._matches():
+            rho = recent if self.schedule is None else self.schedule(t)
+            return (rho if isinstance(rho, dict) else dict.fromkeys(self.blocks(), rho)) | {"linear": 1.0}
         if self.schedule is not None:
             return self.schedule(t)
         if self._is_textbook():
             return 1.0
-        recent = PolynomialAveraging(power=1.0)(t)
         others = 1.0 / t if self.is_private else 1.0 if self.plan_of_fit().sampling_rate == 1.0 else recent
         steps = dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
         return steps | ({"variance": recent} if self._sums_variance() else {})
@@ -381,20 +514,43 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Whether the fit knows public records."""
         return "public_posterior_" in vars(self)
 
+    @property
+    def _learns_alpha(self) -> bool:
+        """Whether the precision of the coefficients is learnt."""
+        return isinstance(self._given_prior(), Gamma)
+
     def _given_prior(self) -> float | Gamma | Gaussian | DiagonalGaussian:
         """``prior``, or its default."""
         return Gamma(1.0, 1.0) if self.prior is None else self.prior
 
     def _coefficient_prior(self) -> CoefficientPrior:
         settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
+        unseen = self._unseen()
         if self._is_given:
-            return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal))
-        prior = CoefficientPrior(self._given_prior(), *settings)
+            return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal), unseen)
+        prior = CoefficientPrior(self._given_prior(), *settings, unseen=unseen)
         if not self._knows_public:
             return prior
         known = KnownCoefficients.of(self.public_posterior_, diagonal=False)
         base = np.stack([np.diag(prior.precision(alpha)) for alpha in self.public_alpha_])
-        return CoefficientPrior(self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base))
+        return CoefficientPrior(
+            self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base), unseen
+        )
+
+    def _unseen(self) -> np.ndarray | None:
+        """Precision of the directions that no row sees: coefficients of ``indicators`` together against the intercept.
+
+        Noise in the precision would let a fit wander there, and fill intervals. It says nothing of effects, and yields to rows
+        in which all of them are zero.
+        """
+        if not (self._keeps_steps() and self.covariance == "full" and self.fit_intercept and self.indicators):
+            return None
+        directions = np.zeros((self._n_coefficients(), len(self.indicators)))
+        for direction, (first, last, value) in zip(directions.T, self.indicators, strict=True):
+            direction[first:last], direction[-1] = 1.0, -value
+        scale = self._units() * self._ball()
+        directions = np.linalg.qr(directions * scale[:, None])[0]
+        return _UNSEEN * (directions @ directions.T) * np.outer(scale, scale)
 
     def _start(self) -> tuple[np.ndarray, np.ndarray]:
         """Where a fit starts: mean of what is known, or 0, shape (n_outputs, d), and E[α]."""
@@ -488,10 +644,12 @@ class AugmentedRegression(ConjugateExponentialModel):
             units[-1] = 1.0 / self._intercept_constant()
         return units
 
-    def _in_coordinates(self, posterior, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
-        """μ, and Σ in the form that :class:`RegressionStatistics` takes, in the coordinates of the design."""
+    def _in_coordinates(self, posterior, sparse: bool, at_mean: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+        """μ, and Σ in the form that :class:`RegressionStatistics` takes, in the coordinates of the design; None for 0."""
         units = self._units()
         mean = np.atleast_2d(posterior.mean) * units
+        if at_mean:
+            return mean, None
         if self.covariance == "diagonal":
             return mean, np.atleast_2d(posterior.var) * units**2
         if sparse:
@@ -514,6 +672,21 @@ class AugmentedRegression(ConjugateExponentialModel):
             posterior, share, unknown / units**2
         )
         return posterior
+
+
+def check_indicators(indicators) -> None:
+    """Raise ValueError unless these are triples (first, last, value)."""
+    try:
+        well_formed = all(
+            isinstance(first + last, int) and np.isfinite(value) for first, last, value in indicators or ()
+        )
+    except (TypeError, ValueError):
+        well_formed = False
+    if not well_formed:
+        raise ValueError(
+            "`indicators` must be triples (first, last, value) of columns of which each row has exactly one, or None: those of "
+            f"a TableEncoder are its `indicators`. Got {indicators!r}."
+        )
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -28,7 +28,8 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     ----------
     n_trials : int
         n. Public.
-    privacy, max_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
+    privacy, max_norm, fit_intercept, indicators, prior, covariance, statistics, influence, schedule
+    on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number from 0 to ``n_trials`` makes a record
         defective.
 
@@ -51,6 +52,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
@@ -61,9 +63,9 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
-            statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
-            random_state=random_state,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
+            prior=prior, covariance=covariance, statistics=statistics, influence=influence, schedule=schedule,
+            on_invalid=on_invalid, dtype=dtype, random_state=random_state,
         )  # fmt: skip
         self.n_trials = n_trials
 
@@ -92,7 +94,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         r: the variance of a count of mean m is m + m²/r. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
-    privacy, max_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
+    privacy, max_norm, fit_intercept, indicators, prior, covariance, statistics, influence, schedule
+    on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number ≥ 0 makes a record defective.
 
     Attributes
@@ -116,6 +119,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
@@ -126,9 +130,9 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
-            statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
-            random_state=random_state,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
+            prior=prior, covariance=covariance, statistics=statistics, influence=influence, schedule=schedule,
+            on_invalid=on_invalid, dtype=dtype, random_state=random_state,
         )  # fmt: skip
         self.dispersion = dispersion
         self.max_count = max_count

@@ -25,13 +25,8 @@ from vips.models._coefficient_tables import (
     warn_of_nothing,
 )
 from vips.models._coefficients import count_scores
-from vips.models.regression.contract import POWER, AugmentedRegression
-from vips.models.regression.noise_aware import (
-    NoisySteps,
-    noise_aware_moments_of,
-    precision_draws,
-    structured_precision_draws,
-)
+from vips.models.regression.contract import AugmentedRegression
+from vips.models.regression.matching import matched
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
 from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
@@ -45,6 +40,10 @@ __all__ = ["PolyaGammaRegression"]
 
 # Largest number of coefficients for a noise-aware posterior of a diagonal fit, which itself needs no d × d matrix.
 _MOST_DENSE = 2048
+# Precision of coefficients under which people read them, for rows of norm 1.
+_FLAT = 0.02
+# Rounds of Gauss-Newton until the noise-aware posterior has settled.
+_MOST_ROUNDS = 10
 
 
 class PolyaGammaRegression(AugmentedRegression):
@@ -168,41 +167,37 @@ class PolyaGammaRegression(AugmentedRegression):
             raise NotImplementedError('The noise-aware posterior needs statistics="centred".')
         if self.covariance == "diagonal" and self._n_coefficients() > _MOST_DENSE:
             raise NotImplementedError(f"The noise-aware posterior works with d × d matrices, up to d = {_MOST_DENSE}.")
-        plan, posterior = self.privacy_.plan, self.posterior_
+        posterior, scale, outputs = self.posterior_, self._units() * self._ball(), range(self.n_outputs)
+        if not posterior.kept.counts.any():
+            raise NotImplementedError("The noise-aware posterior needs steps of a size above 0.")
         warn_of_binding_clip(self)
-        ball, units, outputs = self._ball(), self._units(), range(self.n_outputs)
-        noise_std = {name: std / ball ** POWER[name] for name, std in self.noisy_totals_.noise_std.items()}
-        step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
-        constant = self._intercept_constant() / ball
-        rng = np.random.default_rng(0)
-        moments = []
-        for j in outputs:
-            means, totals = self._last_steps(j)
-            linear, prior = self._natural_prior(j)
-            prior = prior / ((units * ball) ** 2 if prior.ndim == 1 else np.outer(units, units) * ball**2)
-            averages = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
-            averages = averages if len(outputs) == 1 else {name: value[j] for name, value in averages.items()}
-            if self.covariance == "full":
-                precisions = precision_draws(averages["precision"], noise_std["precision"], self.fit_intercept, rng)
-            else:
-                precisions = structured_precision_draws(averages, noise_std, rng)
-            variance = (averages["variance"], noise_std["variance"]) if "variance" in averages else None
-            steps = NoisySteps(
-                means * ball,
-                totals / ball,
-                step_noise / ball,
-                plan.sampling_rate,
-                precisions,
-                prior,
-                constant,
-                variance,
-                linear / (units * ball),
-            )
-            mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball)
-            scale = units * ball
-            moments.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
-        mean, precision = (np.stack(parts) if len(moments) > 1 else parts[0] for parts in zip(*moments, strict=True))
+        plan, totals = self.privacy_.plan, self.noisy_totals_
+        steps = self.released_steps(plan, totals.average, totals.noise_std, posterior.kept)
+        alpha, public = self._read_alpha(), self._public_weights()
+        starts, variances = np.atleast_2d(posterior.mean) * scale, np.atleast_2d(posterior.var) * scale**2
+        moments = (
+            matched(steps[j], self._prior_of(j, alpha[j], public[j]), starts[j], variances[j], _MOST_ROUNDS)
+            for j in outputs
+        )
+        mean, precision = (np.stack(parts) for parts in zip(*moments, strict=True))
+        mean, precision = mean / scale, precision * np.outer(scale, scale)
+        if self.n_outputs == 1:
+            mean, precision = mean[0], precision[0]
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
+
+    def _read_alpha(self) -> np.ndarray:
+        """Precision of the prior under which people read coefficients, shape (n_outputs,).
+
+        A small one in a private fit that learns α: where effects are unequal, intervals under the learnt α hold rare and strong
+        ones too seldom.
+        """
+        if self._learns_alpha and self.privacy_.plan.is_private:
+            return np.full(self.n_outputs, _FLAT * self._ball() ** 2)
+        return self.posterior_.alpha_shape / self.posterior_.alpha_rate
+
+    def _public_weights(self) -> np.ndarray:
+        """Weight of public records in the prior, 1 without them; shape (n_outputs,)."""
+        return np.ones(self.n_outputs) if self.posterior_.public is None else self.posterior_.public
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: posterior mean, deviation, interval, odds or rate ratio.
@@ -271,10 +266,8 @@ class PolyaGammaRegression(AugmentedRegression):
         return signal_of(self._read_posterior(), prior, self.n_features_in_, linear)
 
     def _natural_prior(self, output: int) -> tuple[np.ndarray, np.ndarray]:
-        """Prior of one output under its last E[α] and weight of public records: Λm, and Λ or its diagonal."""
-        alpha, public = self.posterior_.alpha_shape / self.posterior_.alpha_rate, self.posterior_.public
-        weight = 1.0 if public is None else public[0, output]
-        return self._coefficient_prior().natural(output, alpha[output], weight)
+        """Prior of one output under which people read its coefficients: Λm, and Λ or its diagonal."""
+        return self._coefficient_prior().natural(output, self._read_alpha()[output], self._public_weights()[output])
 
     def _read_posterior(self):
         """The posterior whose intervals people read: the noise-aware one, if there is one."""
@@ -282,25 +275,6 @@ class PolyaGammaRegression(AugmentedRegression):
         if not self.privacy_.plan.is_private:
             return self.posterior_
         return getattr(self, "noise_aware_posterior_", self.posterior_)
-
-    def _last_steps(self, output: int) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients at which the last three quarters of the steps were computed, and the noisy totals of these steps.
-
-        The totals are recovered from their running averages. With a diagonal covariance only the last half is used: early steps
-        are far from the solution, and the approximate curvature carries them less well to it.
-        """
-        averages, path, last = self.posterior_.totals[output], self.posterior_.path[output], self.privacy_.plan.n_steps
-        n_steps = (3 * last + 2) // 4 if self.covariance == "full" else (last + 1) // 2
-        n_steps = min(n_steps, max(len(path) - 1, 1))
-        totals = np.empty((n_steps, averages.shape[1]))
-        for i in range(1, n_steps + 1):
-            rho = self.step_size(last + 1 - i)
-            rho = rho["linear"] if isinstance(rho, dict) else rho
-            if rho == 0.0:
-                raise NotImplementedError("The noise-aware posterior needs steps of a size above 0.")
-            before = averages[-i - 1] if i < len(averages) else 0.0
-            totals[-i] = (averages[-i] - (1.0 - rho) * before) / rho
-        return path[-n_steps:], totals
 
     @property
     def coef_(self) -> np.ndarray:
@@ -354,7 +328,7 @@ class PolyaGammaRegression(AugmentedRegression):
     def public_weight_(self) -> np.ndarray:
         """Weight of the public records in the prior, from 0 to 1, shape (n_outputs,): learnt from released totals."""
         check_is_fitted(self, "public_posterior_")
-        return self.posterior_.public[0]
+        return self.posterior_.public
 
     def feature_totals(self) -> FeatureTotals | None:
         """From the precision, all records of which the first output sees; None without noise."""
@@ -423,12 +397,14 @@ class PolyaGammaRegression(AugmentedRegression):
         check_is_fitted(self)
         posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
         X = self.read_rows(X, reset=False)
-        empty = np.zeros((0, self.n_outputs))
+        empty, diagonal = np.zeros((0, self.n_outputs)), self.covariance == "diagonal"
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(self.chunk_size):
             rows, lengths = self._design(chunk)
             coordinates = self._in_coordinates(posterior, sp.issparse(rows))
-            statistics = RegressionStatistics(rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype)
+            statistics = RegressionStatistics(
+                rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype, diagonal=diagonal
+            )
             means.append(statistics.predictor)
             variances.append(statistics.variance)
         return np.concatenate(means), np.concatenate(variances)

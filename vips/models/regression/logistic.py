@@ -51,6 +51,10 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Public bound F on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a
         private fit. None scales nothing.
     fit_intercept : bool
+    indicators : sequence of (int, int, float), or None
+        Public: (first, last, value) says that each row has exactly one of the columns ``first`` to ``last - 1``, at this value,
+        and zeros in the others. Their coefficients are then known up to a common number, which a private fit does not look for.
+        A pipeline takes them from its encoder; by hand, pass ``encoder.indicators``.
     prior : Gamma, Gaussian, DiagonalGaussian, float or None
         ``vips.expfam.Gamma(shape, rate)`` of the coefficients' precision α, of which None is Gamma(1, 1), or a fixed α; or the
         distribution of all coefficients, the intercept last: the ``posterior_`` of another fit,
@@ -124,6 +128,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         classes: Sequence | None = None,
@@ -135,9 +140,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
-            statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
-            random_state=random_state,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
+            prior=prior, covariance=covariance, statistics=statistics, influence=influence, schedule=schedule,
+            on_invalid=on_invalid, dtype=dtype, random_state=random_state,
         )  # fmt: skip
         self.classes = classes
 

@@ -3,45 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from vips.expfam import DiagonalGaussian, Gaussian
 
-__all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior"]
+__all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps"]
+
+
+@dataclass(frozen=True)
+class KeptSteps:
+    """Released values of the steps of a fit, in coordinates of the design. Steps next to each other may share a place.
+
+    Parameters
+    ----------
+    points, totals : ndarray of shape (n_outputs, n_places, d)
+        Coefficients at which the steps of each place were computed, and their noisy totals of residuals: averages.
+    counts : ndarray of shape (n_places,)
+        Numbers of these steps.
+    centre : ndarray of shape (n_outputs, d)
+        Average of the coefficients of all steps, with the weights of the averaged precision.
+    average : ndarray of shape (n_outputs, d)
+        Average of the totals of residuals, as the last step used it.
+    """
+
+    points: np.ndarray
+    totals: np.ndarray
+    counts: np.ndarray
+    centre: np.ndarray
+    average: np.ndarray
+
+    @classmethod
+    def none(cls, shape: tuple[int, int, int]) -> KeptSteps:
+        """Places for (n_outputs, n_places, d) values of steps to come."""
+        outputs, places, d = shape
+        return cls(*np.zeros((2, *shape)), np.zeros(places), *np.zeros((2, outputs, d)))
+
+    def after(self, place: int, point: np.ndarray, average: np.ndarray, rho: float, rho_precision: float) -> KeptSteps:
+        """With a step at ``point`` that made this average, with these step sizes."""
+        centre = (1.0 - rho_precision) * self.centre + rho_precision * point
+        if rho == 0.0:  # nothing of the step is in the average
+            return replace(self, centre=centre)
+        counts, points, totals = self.counts.copy(), self.points.copy(), self.totals.copy()
+        counts[place] += 1.0
+        points[:, place] += (point - points[:, place]) / counts[place]
+        total = (average - (1.0 - rho) * self.average) / rho
+        totals[:, place] += (total - totals[:, place]) / counts[place]
+        return KeptSteps(points, totals, counts, centre, average.copy())
+
+    def used(self, *, half: bool) -> np.ndarray:
+        """The places whose totals are matched: all but the first two or, if ``half``, the later half."""
+        places = np.flatnonzero(self.counts)
+        skipped = len(places) // 2
+        return places[skipped if half else min(skipped, 2) :]
 
 
 class _Learnt:
     """Values that a step passes to the next one besides the coefficients; all of them released.
 
-    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: number of steps so far; ``path``,
-    ``totals``: coefficients at which the last steps were computed, and the averages of noisy totals of residuals after them,
-    shape (n_outputs, n_kept, d), in coordinates of the design; ``public``: weight of public records in the prior, shape
-    (n_outputs,), or None.
+    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: number of steps so far; ``kept``: what they released;
+    ``public``: weight of public records in the prior, shape (n_outputs,), or None.
     """
 
     alpha_shape: np.ndarray
     alpha_rate: np.ndarray
     step: int
-    path: np.ndarray
-    totals: np.ndarray
+    kept: KeptSteps
     public: np.ndarray | None
 
-    def _learn(self, alpha_shape, alpha_rate, step: int, path, totals, public) -> None:
+    def _learn(self, alpha_shape, alpha_rate, step: int, kept: KeptSteps | None, public) -> None:
         self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
-        nothing = np.zeros((len(np.atleast_2d(self.mean)), 0, self.mean.shape[-1]))
-        self.path, self.totals = (nothing if array is None else array for array in (path, totals))
+        outputs, d = np.atleast_2d(self.mean).shape
+        self.kept = KeptSteps.none((outputs, 0, d)) if kept is None else kept
         self.public = public
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         learnt = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate, "step": np.array(self.step)}
         learnt |= {} if self.public is None else {"public": self.public}
-        return super().to_arrays() | learnt | {"path": self.path, "totals": self.totals}
+        return super().to_arrays() | learnt | {f"kept_{name}": value for name, value in vars(self.kept).items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
-        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), arrays["path"], arrays["totals"]
-        return cls(arrays["mean"], arrays["precision"], *learnt, arrays.get("public"))
+        kept = KeptSteps(*(arrays[f"kept_{field.name}"] for field in fields(KeptSteps)))
+        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), kept, arrays.get("public")
+        return cls(arrays["mean"], arrays["precision"], *learnt)
 
 
 class CoefficientPosterior(_Learnt, Gaussian):
@@ -55,24 +101,20 @@ class CoefficientPosterior(_Learnt, Gaussian):
         Of the Gamma posterior of the prior precision α.
     step : int
         Steps that this posterior has seen.
-    path, totals : array of shape (n_outputs, n_kept, d), optional
-        Coefficients at which the last steps were computed, and the averaged noisy totals of residuals after them.
+    kept : KeptSteps, optional
+        What noisy steps released.
     public : array of shape (n_outputs,), optional
         Weight of public records in the prior, from 0 to 1.
     """
 
-    def __init__(
-        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None, public=None
-    ) -> None:
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, kept=None, public=None) -> None:
         super().__init__(mean, precision)
-        self._learn(alpha_shape, alpha_rate, step, path, totals, public)
+        self._learn(alpha_shape, alpha_rate, step, kept, public)
 
 
 class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
     """As :class:`CoefficientPosterior`, with independent coefficients: ``precision`` has the shape of the mean."""
 
-    def __init__(
-        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None, public=None
-    ) -> None:
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, kept=None, public=None) -> None:
         super().__init__(mean, precision)
-        self._learn(alpha_shape, alpha_rate, step, path, totals, public)
+        self._learn(alpha_shape, alpha_rate, step, kept, public)

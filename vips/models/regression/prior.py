@@ -60,12 +60,15 @@ class CoefficientPrior:
     intercept : bool
     known : KnownCoefficients, optional
         What is known besides.
+    unseen : ndarray of shape (d, d), optional
+        Precision of directions that no row sees.
     """
 
     alpha: Gamma | float | None
     n_features: int
     intercept: bool
     known: KnownCoefficients | None = None
+    unseen: np.ndarray | None = None
 
     def initial_alpha(self, n_outputs: int) -> np.ndarray:
         """E[α] under the prior, shape (n_outputs,); 1 where there is no α."""
@@ -76,10 +79,11 @@ class CoefficientPrior:
     def natural(self, output: int, alpha: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Λm, shape (d,), and Λ, shape (d, d), or (d,) if it is diagonal, given α; ``known`` counts this weight."""
         base = self.precision(alpha)
+        base = base if self.unseen is None else np.diag(base) + self.unseen
         if self.known is None:
             return np.zeros(len(base)), base
         precision = weight * self.known.precision[output]
-        return weight * self.known.linear[output], precision + (base if precision.ndim == 1 else np.diag(base))
+        return weight * self.known.linear[output], precision + (base if precision.ndim == base.ndim else np.diag(base))
 
     def precision(self, alpha: float) -> np.ndarray:
         """Prior precision of each coefficient, given α, without what is known; shape (d,)."""

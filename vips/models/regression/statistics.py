@@ -152,11 +152,12 @@ class RegressionStatistics(ScoredStatistics):
         b and κ. Where b is 0 the output has no term for this record.
     mean : ndarray of shape (n_outputs, d)
         μ, in the coordinates of ``rows``.
-    spread : ndarray of shape (n_outputs, d, d) or (n_outputs, d)
+    spread : ndarray of shape (n_outputs, d, d) or (n_outputs, d), or None
         Of the posterior in the same coordinates: variances (n_outputs, d); for an array of rows the inverses of the
-        precisions' Cholesky factors L, for CSR rows the covariances Σ.
-    centred : bool
-        Whether the linear statistic is the residual.
+        precisions' Cholesky factors L, for CSR rows the covariances Σ. None for 0: residuals are then gradients of the
+        likelihood at μ.
+    centred, diagonal : bool
+        Whether the linear statistic is the residual; whether only the diagonal of the precision is summed.
     dtype : float32 or float64
         Of the quadratic forms over CSR rows.
     labels : (ndarray, ndarray) of shape (n_labels, n_outputs), optional
@@ -166,21 +167,24 @@ class RegressionStatistics(ScoredStatistics):
     """
 
     def __init__(
-        self, rows, lengths, shape, linear, mean, spread, centred: bool, dtype, labels=None, clip_norm=None, blocks=None
-    ) -> None:
+        self, rows, lengths, shape, linear, mean, spread, *, centred: bool, dtype, diagonal: bool,
+        labels=None, clip_norm=None, blocks=None,
+    ) -> None:  # fmt: skip
         super().__init__(clip_norm, blocks)
         self._rows, self._lengths, self._shape, self._linear = rows, lengths, shape, linear
         self._centred, self._labels = centred, labels
-        self._diagonal = spread.ndim == 2
+        self._diagonal = diagonal
         self.predictor = _times_rowwise(rows, mean.T)  # ψ
         self.variance = self._forms(spread, np.dtype(dtype))  # x'Σx
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         self.precision = polya_gamma_mean(self.tilt, shape)  # ω
         self.residual = linear - self.precision * self.predictor if centred else linear  # r
 
-    def _forms(self, spread: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    def _forms(self, spread: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
         """x_nᵀ Σ_j x_n, shape (n_records, n_outputs)."""
         rows = self._rows
+        if spread is None:
+            return np.zeros(self.predictor.shape)
         if self._diagonal:
             return _times_rowwise(rows * rows, spread.T)
         if not sp.issparse(rows):
