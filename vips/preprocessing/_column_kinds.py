@@ -120,7 +120,12 @@ class Categories:
 
     def features(self, values) -> np.ndarray:
         """Shape (n_rows, n_categories)."""
-        return self.sparse_features(values).toarray()
+        codes = self.codes(values)
+        is_known, features = codes >= 0, np.zeros((len(codes), self.n_features))
+        features[is_known, codes[is_known]] = 1.0
+        if self.average:
+            features[~is_known] = self.average
+        return features
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_categories)."""

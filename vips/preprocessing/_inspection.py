@@ -172,8 +172,8 @@ def _of_categories(name, values, kind: Categories | None) -> ColumnReading:
     position, has_other = dict.fromkeys(map(category_of, kind.categories)), OTHER in kind.categories
     others, says = Counter(), ""
     for category, count in known.items():
-        others[str(category)] += 0 if category in position else count
-    others = +others
+        if category not in position:
+            others[str(category)] += count
     if not has_other:
         unread = Counter(unread) + others
     elif others:
