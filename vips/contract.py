@@ -8,7 +8,7 @@ reports ask is in ``parts.py``; what a user calls, in ``model.py``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -146,6 +146,13 @@ class Contract(ABC):
             is stated entry by entry. List the blocks for which it is exact in :attr:`exact_noise`.
         """
         return average, noise_std
+
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        """Numbers of the steps, from 1, whose totals and posteriors a fit keeps in ``noisy_totals_``; none by default.
+
+        A function of public settings. Bound their number: checkpoint and saved file hold them.
+        """
+        return ()
 
     @property
     def moves_averages(self) -> bool:

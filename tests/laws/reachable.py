@@ -22,7 +22,7 @@ from tests.laws.cases import arguments
 from tests.laws.walk import vips_globals, walk
 from vips import PrivacyPlan
 from vips.persistence.archive import read_archive
-from vips.persistence.checkpoint import posterior_arrays
+from vips.persistence.posteriors import posterior_arrays
 from vips.phases import phases_of, step_of
 
 # Attributes that a private fit adds to those of the constructor.

@@ -13,7 +13,7 @@ from tests.steps import phase_of
 from vips import LatentClassAnalysis, PrivacyPlan
 from vips.models.mixtures import kernels, statistics
 from vips.models.mixtures.statistics import ClassStatistics
-from vips.persistence.checkpoint import restore_posterior
+from vips.persistence.posteriors import restore_posterior
 from vips.privacy import Lattice
 from vips.statistics import Block, DenseStatistics
 
