@@ -265,15 +265,12 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         Raises
         ------
         NotFittedError
-        ValueError
+        NotImplementedError
             If the fit has not kept what this needs, as in streams, or a record is more than a row.
         """
         check_is_fitted(self, "posterior_")
         if self._match is None:
-            try:
-                self._match = self.to_match()
-            except NotImplementedError as missing:
-                raise ValueError(str(missing)) from None
+            self._match = self.to_match()
         return self._match
 
     def __sklearn_is_fitted__(self) -> bool:

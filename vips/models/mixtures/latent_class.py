@@ -251,7 +251,7 @@ class LatentClassAnalysis(LatentClasses):
         labels, findings = self._labels(), {}
         if labels is not None:
             findings["number of real classes"] = float(labels.count("real"))
-        with suppress(ValueError):
+        with suppress(NotImplementedError):
             findings["misfit of the released totals (standard deviations)"] = self.match().misfit
         return findings
 
