@@ -83,10 +83,10 @@ class Simplexes(Chart):
 
     def prior(self) -> tuple[np.ndarray, np.ndarray]:
         n_levels = self.p.shape[1]
-        var = (n_levels - 1) / (n_levels**2 * (self.concentration * n_levels + 1.0))  # of an entry, and 1/L is its mean
+        per_var = n_levels * (self.concentration * n_levels + 1.0)  # of a move within the simplex, at its centre
         slopes = self._slopes()
-        gradient = np.einsum("rij,rj->ri", slopes, 1.0 / n_levels - self.p) / max(var, 1e-300)
-        precision = slopes @ slopes / max(var, 1e-300) + 1.0 / n_levels
+        gradient = per_var * np.einsum("rij,rj->ri", slopes, 1.0 / n_levels - self.p)
+        precision = per_var * slopes @ slopes + 1.0 / n_levels
         return gradient.ravel(), block_diag(*precision)
 
     def draws(self, steps: np.ndarray) -> np.ndarray:
