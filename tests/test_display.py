@@ -36,5 +36,5 @@ def test_nothing_is_computed(model, show, monkeypatch):
 
     monkeypatch.setattr(type(model), "to_noise_aware_posterior", computes)
     show(model)
-    assert model._noise_aware is None
+    assert not model._computed
     assert "noise_aware_posterior_" in dir(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.exceptions import ConvergenceWarning
@@ -75,8 +76,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     posterior_: Any  # each family has its own
     _kept_by_clone = ("_chunk_size", "sent_from")
     _chunk_size: int | None = None
-    _noise_aware: Any = None  # the noise-aware posterior, once it was computed
-    _match: Any = None  # likewise
+    _computed: dict[str, Any] | None = None  # from released values, once it was asked for; a fit makes it anew
     _is_shown = False  # whether `dir` is asked for a table, which reads every name
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted: tuple[str, ...] = (
@@ -97,12 +97,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         check_is_fitted(self, "posterior_")
         if not self.privacy_.plan.is_private:
             raise AttributeError("The fit added no noise: its posterior is `posterior_`.")
-        if self._noise_aware is None:
-            try:
-                self._noise_aware = self.to_noise_aware_posterior()
-            except NotImplementedError as missing:
-                raise AttributeError(str(missing)) from None
-        return self._noise_aware
+        try:
+            return self._once("noise-aware posterior", self.to_noise_aware_posterior)
+        except NotImplementedError as missing:
+            raise AttributeError(str(missing)) from None
 
     @property
     def chunk_size(self) -> int:
@@ -269,9 +267,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             If the fit has not kept what this needs, as in streams, or a record is more than a row.
         """
         check_is_fitted(self, "posterior_")
-        if self._match is None:
-            self._match = self.to_match()
-        return self._match
+        return self._once("match", self.to_match)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "posterior_" in vars(self)
@@ -307,7 +303,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         hidden = {slow} | (_names_of_contract(type(self)) - vars(self).keys())
         names = [name for name in object.__dir__(self) if name not in hidden and hasattr(self, name)]
         is_listed = type(self).to_noise_aware_posterior is not ConjugateExponentialModel.to_noise_aware_posterior
-        is_listed &= self._noise_aware is not None or not self._is_shown
+        is_listed &= "noise-aware posterior" in (self._computed or {}) or not self._is_shown
         return [*names, slow] if is_listed and hasattr(self, "noisy_totals_") else names
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> str:
@@ -361,7 +357,14 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def forget_computed(self) -> None:
         """Forget what was computed from released values: others have come."""
-        self._noise_aware = self._match = None
+        self._computed = {}
+
+    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
+        if self._computed is None:  # of a file
+            self.forget_computed()
+        if name not in self._computed:
+            self._computed[name] = compute()
+        return self._computed[name]
 
     def _forget(self) -> None:
         self.forget_computed()

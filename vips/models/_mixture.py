@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips.expfam import Draws
 from vips.model import ConjugateExponentialModel
 from vips.parts import Score, average
 
@@ -56,8 +59,16 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         return [Score(f"{self.name_of_score} per record (higher is better)", lambda counts: average(counts, scores))]
 
     def in_order(self, posterior, order: np.ndarray):
-        """The same components in another order."""
+        """The same components in another order; a dict holds draws."""
+        if isinstance(posterior, Mapping):
+            return {name: Draws(part.draws[:, order]) for name, part in posterior.items()}
         return posterior.in_order(order)
+
+    def _misfit(self) -> dict[str, float]:
+        """How far the released totals are from those of the match, if there is one, as a finding."""
+        with suppress(NotImplementedError):
+            return {"misfit of the released totals (standard deviations)": self.match().misfit}
+        return {}
 
     def fitted_posterior(self):
         """``posterior_``, or NotFittedError."""

@@ -167,3 +167,14 @@ def test_entries_of_symmetric_blocks_stand_once():
     blocks = {"a": Block((2,)), "b": Block((2, 2), symmetric=True)}
     arrays = {"a": np.array([[1.0, 2.0]]), "b": np.array([[[3.0, 4.0], [4.0, 5.0]]])}
     np.testing.assert_array_equal(steps.entries(arrays, blocks), [[1.0, 2.0, 3.0, 4.0, 5.0]])
+
+
+@pytest.mark.parametrize("n_steps", [1, 5, 9, 10, 23])
+def test_records_see_all_posteriors_alike(n_steps):
+    """Averages over records are those over posteriors, however many a record sees."""
+    of_steps, seen = np.random.default_rng(0).normal(size=n_steps), np.zeros(1_000)
+    for rows, numbers, weight in simulation.portions(1_000, n_steps):
+        assert 1 <= len(numbers) <= 5
+        for number in numbers:
+            seen[rows] += weight * of_steps[number]
+    assert seen.mean() == pytest.approx(of_steps.mean())

@@ -88,7 +88,7 @@ def missing_answers_are_forgotten(patch):
 def test_mutants_are_noticed(mutant, monkeypatch):
     monkeypatch.setattr(matching, "_N_STARTS", 0)  # no other start helps
     monkeypatch.setattr(matching.Match, "check", lambda match: None)  # nor a refusal
-    monkeypatch.setattr(matching, "_TOLD", 0.0)
+    monkeypatch.setattr(matching, "check_told", lambda *_: None)
     check_notices(check_that_intervals_hold, mutant, monkeypatch, "intervals hold")
 
 

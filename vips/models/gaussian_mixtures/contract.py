@@ -7,6 +7,7 @@ z_n | w ~ Categorical(w),   x_n | z_n = k ~ N(μ_k, (u_nk Λ_k)⁻¹)        u_n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
@@ -15,14 +16,18 @@ import scipy.sparse as sp
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips.expfam import Draws
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models._mixture import Mixture
+from vips.models.components.matching.match import Match
+from vips.models.components.matching.steps import kept_steps
+from vips.models.gaussian_mixtures.matching import MixtureSimulator, as_matched, match_of, matched_components
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
-from vips.phases import FitPhase
+from vips.phases import FitPhase, phases_of
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -139,6 +144,22 @@ class GaussianMixtureModel(Mixture):
         )
         n_left = n_steps - sum(phase.n_steps for phase in growing)
         return [*growing, FitPhase("components", n_left, step_size=partial(self._step_size, n_left), **moments)]
+
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        return kept_steps(phases_of(self, n_steps)) if self.is_private else ()
+
+    def to_match(self) -> Match:
+        priors = self._priors()
+        simulator = MixtureSimulator(self.privacy_.plan, self.blocks(), self.expected_statistics)
+        return match_of(self, simulator, priors.concentration, (priors.mean_precision, priors.dof))
+
+    def to_noise_aware_posterior(self) -> dict[str, Draws]:
+        return matched_components(self.match(), self.posterior_)
+
+    def fitted_posterior(self) -> MixturePosterior:
+        """What is read: the match, if there are intervals, else ``posterior_``."""
+        fitted = super().fitted_posterior()
+        return as_matched(self.match(), fitted) if hasattr(self, "noise_aware_posterior_") else fitted
 
     def prepare(self, posterior: MixturePosterior) -> None:
         _ = posterior.tables

@@ -137,20 +137,28 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         """Number of components with records: whose count is at least 1, and in a private fit stands out from its noise."""
         return int(self._has_records().sum())
 
-    def summary(self) -> pd.DataFrame:
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
         """The components, the largest first.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
 
         Returns
         -------
         pandas.DataFrame
-            A row for each component: its share; whether it has records, or may be noise; mean and standard deviation of each
-            column.
+            A row for each component: its share, and its "lower" and "upper" limit where there is a noise-aware posterior;
+            whether it has records, or may be noise; mean and standard deviation of each column.
         """
         pd = imported("pandas", "summary()")
 
         order = np.argsort(-self.weights_, kind="stable")
-        table = {
-            "share": self.weights_[order],
+        table = {"share": self.weights_[order]}
+        if hasattr(self, "noise_aware_posterior_"):
+            limits = self.noise_aware_posterior_["weights"].interval(level)
+            table |= {name: limit[order] for name, limit in zip(("lower", "upper"), limits, strict=True)}
+        table |= {
             "records": np.where(self._has_records(), "yes", "none, or hidden by noise")[order],
         }
         deviations = np.sqrt(np.diagonal(self._matrices(), axis1=1, axis2=2))
@@ -227,18 +235,18 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     @property
     def weight_concentration_(self) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Concentration of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
-        concentration = self.fitted_posterior().concentration
+        concentration = super().fitted_posterior().concentration
         return concentration if concentration.ndim == 1 else (concentration[0], concentration[1])
 
     @property
     def mean_precision_(self) -> np.ndarray:
         """β, shape (n_components,)."""
-        return self.fitted_posterior().mean_precision
+        return super().fitted_posterior().mean_precision
 
     @property
     def degrees_of_freedom_(self) -> np.ndarray | float:
         """ν, shape (n_components,); a float if covariances are tied."""
-        degrees = self.fitted_posterior().dof
+        degrees = super().fitted_posterior().dof
         return float(degrees[0]) if self.covariance_type == "tied" else degrees
 
     @property
@@ -280,8 +288,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         return posterior.mean, "euclidean"
 
     def findings(self) -> dict[str, float]:
-        """Number of components with records."""
-        return {"components with records": float(self.n_components_effective_)}
+        """Number of components with records, and how far the released totals are from those of the best components."""
+        return {"components with records": float(self.n_components_effective_)} | self._misfit()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -296,7 +304,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
 
     def _matrices(self) -> np.ndarray:
         """Covariances of all components, (K, d, d); of Student-t components scale matrices."""
-        factors, d = self.posterior_.factors, self.posterior_.mean.shape[1]
+        factors, d = self.fitted_posterior().factors, self.n_features_in_
         if factors.shape[1] == d:
             return factors @ np.swapaxes(factors, 1, 2)
         return np.square(factors[:, 0])[:, :, None] * np.eye(d)

@@ -9,7 +9,6 @@ Missing answers are left out of a record's likelihood, which is exact if they ar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -251,9 +250,7 @@ class LatentClassAnalysis(LatentClasses):
         labels, findings = self._labels(), {}
         if labels is not None:
             findings["number of real classes"] = float(labels.count("real"))
-        with suppress(NotImplementedError):
-            findings["misfit of the released totals (standard deviations)"] = self.match().misfit
-        return findings
+        return findings | self._misfit()
 
     def _labels(self) -> list[str] | None:
         evidence = self.evidence()

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from vips.expfam import Dirichlet, Draws
 from vips.models.components.columns import Columns
 from vips.models.components.matching.charts import Simplexes
-from vips.models.components.matching.match import Match, Totals, best_match
+from vips.models.components.matching.match import Match, Totals, best_match, check_told
 from vips.models.components.matching.simulator import Simulator, portions
 from vips.models.components.matching.steps import totals_of
 from vips.models.mixtures.posterior import ClassPosterior
@@ -27,7 +27,6 @@ __all__ = ["ClassSimulator", "match_of", "matched_classes"]
 
 _SURE = 1e6  # concentration of a posterior that stands for parameters
 _N_STARTS = 8  # other than the fit
-_TOLD = 5.0  # standard deviations of a class's share
 _APART = 0.7  # of logarithms, by which classes of another start differ
 
 
@@ -77,13 +76,13 @@ class ClassSimulator(Simulator):
     def seen(self, records: np.ndarray, steps: Sequence[ReleasedStep]) -> np.ndarray:
         phase = step_of(self.phases, steps[0].number)[0]
         shares = None
-        for rows, numbers in portions(len(records), len(steps)):
+        for rows, numbers, weight in portions(len(records), len(steps)):
             for number in numbers:
                 statistics = self.statistics(phase, records=records[rows], posterior=steps[number].posterior)
                 weights = self.plan.clip_weights(statistics.norms(phase.blocks))
                 if shares is None:
                     shares = np.zeros((len(records), statistics.shares.shape[1]))
-                shares[rows] += weights[:, None] * statistics.shares / len(numbers)
+                shares[rows] += weight * weights[:, None] * statistics.shares
         indicators = _indicators(self.columns.places(records), self.columns.width)
         cells = (shares[:, :, None] * indicators[:, None, :]).reshape(len(records), -1)
         return np.hstack([shares, cells])
@@ -121,12 +120,7 @@ def matched_classes(match: Match, fitted: ClassPosterior) -> ClassPosterior:
         If the match is refused, or noise hides a class.
     """
     match.check()
-    hidden = match.hidden(0, _TOLD)
-    if hidden:
-        raise NotImplementedError(
-            f"Noise hides {len(hidden)} of the {len(fitted.weights.mean)} classes: their shares are below {_TOLD:g} of their "
-            "standard deviations. So there are no intervals. Fewer classes, or a larger ε, would show more."
-        )
+    check_told(match, "classes")
     shares, *of_columns = match.draws()
     tables = [
         draws.reshape(len(draws), *chart.p.shape)

@@ -5,6 +5,8 @@ chart           parameters                  coordinates δ of a move            
 ==============  ==========================  =============================================  ===========================
 ``Simplexes``   rows p of probabilities     p + p (δ - Σ p δ), since totals are linear     counts - (Σ counts) p
                                             in p
+``Gaussians``   means m, covariances LL'    m + L a, L exp(B) L'; δ is a, and B up to      y, and (yy' - I)/2 where
+                                            the diagonal                                   x = m + Ly
 ``Reals``       real numbers                θ + δ                                          given
 ==============  ==========================  =============================================  ===========================
 
@@ -18,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from scipy.linalg import block_diag
+from scipy.linalg import block_diag, expm
 
-__all__ = ["Chart", "Reals", "Simplexes"]
+__all__ = ["Chart", "Gaussians", "Reals", "Simplexes"]
 
 _LARGE_CHANGE = 0.3  # of a probability in one move
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
@@ -109,6 +111,91 @@ class Simplexes(Chart):
         slopes = self._slopes()
         std = np.sqrt(np.maximum(np.einsum("rij,rjk,rik->ri", slopes, of_rows, slopes), 0.0))
         return np.clip(_FLOOR * std, _LEAST_FLOOR, min(_MOST_FLOOR, 0.1 / n_levels))
+
+
+@dataclass(frozen=True)
+class Gaussians(Chart):
+    """Means and covariances of components, with normal-Wishart priors.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (K, d)
+    factor : ndarray of shape (K, d, d)
+        L, lower triangular.
+    is_diagonal : bool
+        Whether L is diagonal, and so is B.
+    prior_mean, prior_covariance : ndarray of shape (d,), (d, d)
+    prior_sizes : (float, float)
+        Of the prior in records: for means, and for covariances.
+    """
+
+    mean: np.ndarray
+    factor: np.ndarray
+    is_diagonal: bool
+    prior_mean: np.ndarray
+    prior_covariance: np.ndarray
+    prior_sizes: tuple[float, float]
+
+    @property
+    def size(self) -> int:
+        K, d = self.mean.shape
+        return K * (d + len(self._entries()[0]))
+
+    @property
+    def n_free(self) -> int:
+        return self.size
+
+    @property
+    def covariances(self) -> np.ndarray:
+        return self.factor @ np.swapaxes(self.factor, 1, 2)
+
+    def images(self, X: np.ndarray) -> np.ndarray:
+        """y = L⁻¹(x - m) in each component, shape (n_records, K, d)."""
+        return np.stack([np.linalg.solve(L, (X - m).T).T for m, L in zip(self.mean, self.factor, strict=True)], axis=1)
+
+    def scores(self, shares: np.ndarray, images: np.ndarray) -> np.ndarray:
+        """Of records with these shares of the components, shape (n_records, K)."""
+        i, j = self._entries()
+        second = np.where(i == j, 0.5, 1.0) * (images[..., i] * images[..., j] - (i == j))
+        return (shares[:, :, None] * np.concatenate([images, second], axis=-1)).reshape(len(shares), -1)
+
+    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
+        mean, covariances = (part[0] for part in self._parameters(step[None]))
+        factor = np.linalg.cholesky(0.5 * (covariances + np.swapaxes(covariances, 1, 2)))
+        return replace(self, mean=mean, factor=factor)
+
+    def largest(self, step: np.ndarray) -> float:
+        return float(np.abs(step).max(initial=0.0))
+
+    def prior(self) -> tuple[np.ndarray, np.ndarray]:
+        (K, d), (i, j), (of_mean, of_covariance) = self.mean.shape, self._entries(), self.prior_sizes
+        inverses, half = np.linalg.inv(self.factor), np.where(i == j, 0.5, 1.0)
+        means = of_mean * np.einsum("kij,kj->ki", inverses, self.prior_mean - self.mean)
+        excess = inverses @ self.prior_covariance @ np.swapaxes(inverses, 1, 2) - np.eye(d)
+        gradient = np.hstack([means, of_covariance * half * excess[:, i, j]])
+        precision = np.append(np.full(d, of_mean), of_covariance * half)
+        return gradient.ravel(), np.diag(np.tile(precision, K))
+
+    def draws(self, steps: np.ndarray) -> np.ndarray:
+        mean, covariances = self._parameters(steps)
+        return np.concatenate([mean.reshape(len(steps), -1), covariances.reshape(len(steps), -1)], axis=1)
+
+    def split(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means, shape (n_draws, K, d), and covariances, shape (n_draws, K, d, d), of :meth:`draws`."""
+        mean, covariances = np.split(draws, [self.mean.size], axis=1)
+        return mean.reshape(-1, *self.mean.shape), covariances.reshape(-1, *self.factor.shape)
+
+    def _parameters(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        (K, d), (i, j) = self.mean.shape, self._entries()
+        a, b = np.split(steps.reshape(len(steps), K, -1), [d], axis=-1)
+        B = np.zeros((len(steps), K, d, d))
+        B[..., i, j] = B[..., j, i] = b
+        mean = self.mean + np.einsum("kij,nkj->nki", self.factor, a)
+        return mean, self.factor @ expm(B) @ np.swapaxes(self.factor, 1, 2)
+
+    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
+        d = self.mean.shape[1]
+        return (np.arange(d),) * 2 if self.is_diagonal else np.tril_indices(d)
 
 
 @dataclass(frozen=True)

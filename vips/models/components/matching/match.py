@@ -33,7 +33,7 @@ from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator, moments_of
 from vips.statistics import ReleasedStep
 
-__all__ = ["N_DRAWS", "Match", "Totals", "best_match"]
+__all__ = ["N_DRAWS", "Match", "Totals", "best_match", "check_told"]
 
 N_DRAWS = 2_000  # of the parameters
 _FEW, _MANY, _TRIAL = 5_000, 20_000, 3_000  # simulated records of the first moves, of the last ones, and of a trial
@@ -44,6 +44,7 @@ _PRIOR_OF_SIZE = 1e-8  # precision of log N
 _LARGEST_CHANGE = 0.3  # of log N in a move
 _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
+_TOLD = 5.0  # standard deviations of a component's share
 _ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
 _DOUBTFUL, _REPEATED = (
     1.0,
@@ -108,17 +109,23 @@ class Match:
                 f"{self.misfit:.1f} standard deviations from those of the best parameters. So there are no intervals."
             )
 
-    def hidden(self, chart: int, times: float) -> list[int]:
-        """Which parameters of a chart are below so many of their standard deviations."""
-        draws = self.draws()[chart]
-        return np.flatnonzero(draws.mean(axis=0) < times * draws.std(axis=0)).tolist()
-
     def draws(self) -> list[np.ndarray]:
         """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call, and pairs around the match."""
         factor = np.linalg.cholesky(self.cov[:-1, :-1])
         normal = np.random.default_rng(0).standard_normal((N_DRAWS // 2, len(factor)))
         steps = np.concatenate([normal, -normal]) @ factor.T
         return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
+
+
+def check_told(match: Match, components: str) -> None:
+    """Raise NotImplementedError if noise hides one of these components, whose shares are the first chart."""
+    shares = match.draws()[0]
+    hidden = shares.mean(axis=0) < _TOLD * shares.std(axis=0)
+    if hidden.any():
+        raise NotImplementedError(
+            f"Noise hides {hidden.sum()} of the {len(hidden)} {components}: their shares are below {_TOLD:g} of their standard "
+            f"deviations. So there are no intervals. Fewer {components}, or a larger ε, would show more."
+        )
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,11 @@ def moments_of(
     return Moments(of_seen - weights @ of_scores_mean, slopes, cov, unexplained, n_records)
 
 
-def portions(n_records: int, n_steps: int) -> list[tuple[slice, list[int]]]:
-    """Which of a group's posteriors see which records: each record is seen at up to _MOST_SEEN of them."""
-    n = -(-n_steps // _MOST_SEEN)
-    return [(slice(i, n_records, n), list(range(i, n_steps, n))) for i in range(n)]
+def portions(n_records: int, n_steps: int) -> list[tuple[np.ndarray, list[int], float]]:
+    """Which records see which of a group's posteriors, and the weight of each: a record sees up to _MOST_SEEN of them.
+
+    Averages over all records of what they have seen, with these weights, are averages over all posteriors.
+    """
+    n, turns = -(-n_steps // _MOST_SEEN), np.arange(n_records) % n_steps
+    rows = [np.flatnonzero(turns % n == i) for i in range(n)]
+    return [(rows[i], list(range(i, n_steps, n)), n_records / (n_steps * len(rows[i]))) for i in range(n)]

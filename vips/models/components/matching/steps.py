@@ -87,12 +87,17 @@ def _noise_var(plan: PrivacyPlan, step: int, blocks: dict[str, Block]) -> np.nda
 
 
 def _groups(phases: Sequence[FitPhase]) -> list[list[int]]:
-    """Steps of each phase, and of the last one in two halves: the posteriors of its first steps are far from the last."""
-    groups, first = [], 1
+    """Steps of one kind; of the last kind in two halves, after the first step if there is no other kind: posteriors of early
+    steps are far from the last, and tell other things."""
+    groups, first, kind = [], 1, None
     for phase in phases:
-        groups.append(list(range(first, first + phase.n_steps)))
-        first += phase.n_steps
-    last = groups.pop()
+        if (phase.statistics, phase.blocks) != kind:
+            groups.append([])
+        groups[-1] += range(first, first + phase.n_steps)
+        first, kind = first + phase.n_steps, (phase.statistics, phase.blocks)
+    *groups, last = groups
+    if not groups and len(last) > 2:
+        groups, last = [last[:1]], last[1:]
     half = len(last) // 2
     groups += [last[:half], last[half:]]
     return [[group[i] for i in _spaced(len(group))] for group in groups if group]
