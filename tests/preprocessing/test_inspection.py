@@ -93,7 +93,9 @@ def test_the_range_of_dates_can_be_declared_as_it_is_shown(times):
     assert bounds == (datetime.date(2022, 1, 1), datetime.date(2023, 5, 6))
     (reading,) = vips.inspect(table, {"x": bounds}).columns
     assert (reading.n_read, reading.n_beyond) == (2, 0)
-    assert "count as 2022-09-03T12:00:00, the middle" in reading.says
+    assert f"count as {bounds[0] + (bounds[1] - bounds[0]) / 2}, the middle" in reading.says
+    one_day = (datetime.date(2022, 1, 1), datetime.date(2022, 1, 2))
+    assert "count as 2022-01-01T12:00:00, the middle" in vips.inspect(table, {"x": one_day}).columns[0].says
 
 
 @pytest.mark.parametrize(

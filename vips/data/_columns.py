@@ -77,7 +77,7 @@ def as_table(X):
         instead = "pandas.DataFrame(X" if isinstance(X, Mapping) else "numpy.asarray(X"
         raise TypeError(
             f"X must be a data frame or a NumPy array, got {type(X).__name__}: the dtype of anything else would depend on "
-            f"its values. Convert it first, to cells that are read one by one: {instead}, dtype=object)."
+            f"its values. Convert it to cells that are read one by one, e.g. {instead}, dtype=object)."
         )
     if X.ndim != 2:
         raise ValueError(

@@ -120,6 +120,7 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
     >>> print(vips.inspect(table, {"crp": (0, 500), "ward": ["A", "B"]}))
     Not private: for your eyes.
     crp (str), a number from 0 to 500: 2 read; 1 missing; 1 not read: '<5' (1)
+        Missing or unread cells count as 250, the middle, in regressions; "(missing)" behind the bounds gives them a feature.
     ward (str), one of 2 categories: 3 read; 0 missing; 1 not read: 'b' (1)
     What you declare because of this page is not covered by ε.
     """
