@@ -159,6 +159,10 @@ class Contract(ABC):
         """Whether the class has a :meth:`transport` of its own, so that deviations of noise may differ within a block."""
         return type(self).transport is not Contract.transport
 
+    def to_match(self) -> Any:
+        """How records are matched to the released totals, for models that can be simulated: see ``match`` of the model."""
+        raise NotImplementedError(f"{type(self).__name__} is not matched to its totals.")
+
     def to_noise_aware_posterior(self) -> Any:
         """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""
         raise NotImplementedError(f"{type(self).__name__} has no noise-aware posterior.")

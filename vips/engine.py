@@ -22,6 +22,7 @@ from tqdm.auto import tqdm
 
 from vips.execution.local import Serial, SerialWorkers
 from vips.execution.partitions import Task
+from vips.persistence.posteriors import copied
 from vips.phases import phases_of, step_of
 from vips.statistics import NoisyTotals, ReleasedStep
 
@@ -78,7 +79,7 @@ def run(model, data, plan, journal, executor=None, settling=None):
             noisy = journal.run.release(mechanism, total, t)
             if t in kept:
                 totals = {name: value / plan.sampling_rate for name, value in noisy.items()}
-                steps.append(ReleasedStep(t, totals, posterior))
+                steps.append(ReleasedStep(t, totals, copied(posterior)))
             for name, rho in step_size.items():
                 average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
             stated = mechanism.std_of_average(step_size)

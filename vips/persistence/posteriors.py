@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-__all__ = ["posterior_arrays", "restore_posterior", "under"]
+__all__ = ["copied", "posterior_arrays", "restore_posterior", "under"]
 
 
 def posterior_arrays(posterior) -> dict[str, np.ndarray]:
@@ -47,6 +47,11 @@ def _restored(like, arrays: Mapping[str, np.ndarray]):
         else arrays[name]
         for name, value in like.items()
     }
+
+
+def copied(posterior):
+    """The same posterior, without what E-steps have computed: if no record was read, they have not."""
+    return restore_posterior(posterior, posterior_arrays(posterior))
 
 
 def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

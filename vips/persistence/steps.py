@@ -42,6 +42,7 @@ def restore_steps(model, n_steps: int, last: int, like, arrays: Mapping[str, np.
             value.dtype.kind == "f" and (np.abs(value) < TOO_LARGE).all() for value in totals.values()
         ):  # nor NaN
             raise ValueError(f"it holds totals of step {number} that no fit makes")
+        totals = {name: totals[name] for name in shapes}
         steps.append(ReleasedStep(number, totals, restore_posterior(like, under(of_step, "posterior"))))
     if step_arrays(steps).keys() != arrays.keys():
         raise ValueError("it holds steps that the model does not keep")
