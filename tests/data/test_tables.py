@@ -178,7 +178,8 @@ def test_arrow_columns_keep_their_types():
     )
     found = from_arrow(Exported(table))
     assert [str(dtype) for dtype in found.dtypes] == [
-        "string[pyarrow]", "large_string[pyarrow]", "large_binary[pyarrow]", "dictionary<values=string, indices=int32, ordered=0>[pyarrow]",
+        "string[pyarrow]", "large_string[pyarrow]", "large_binary[pyarrow]",
+        "dictionary<values=string, indices=int32, ordered=0>[pyarrow]",
         "int64[pyarrow]",
     ]  # fmt: skip
     columns = {name: ["x", "y"] for name in ("text", "view", "category")} | {"whole": [1, 2]}
