@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import math
 import re
@@ -22,6 +23,7 @@ from vips import BayesianLogisticRegression, MixedLatentClassAnalysis, PrivacyBu
 from vips._commands.files import as_declared, read_table
 from vips._commands.reading import Reading
 from vips.classification.columns import as_frame, columns_stated
+from vips.data import Sequences
 from vips.data._columns import as_table
 from vips.models.mixtures import table as classes
 from vips.preprocessing import TableEncoder, make_private_pipeline
@@ -114,9 +116,18 @@ def of_dictionary(cells):
     return pa.table({"x": pa.array(cells, pa.string()).dictionary_encode()}), cells
 
 
-def of_polars(cells):
+def of_views(cells):
     cells = [cell if isinstance(cell, str) else None for cell in cells]
-    return polars.DataFrame({"x": polars.Series(cells, dtype=polars.String)}), cells
+    return pa.table({"x": pa.array(cells, pa.string_view())}), cells
+
+
+def of_polars(cells, dtype=polars.String):
+    cells = [cell if isinstance(cell, str) else None for cell in cells]
+    return polars.DataFrame({"x": polars.Series(cells, dtype=dtype)}), cells
+
+
+def of_polars_categories(cells):
+    return of_polars(cells, polars.Categorical)
 
 
 def _floats(cells):
@@ -154,7 +165,8 @@ def of_decimals(cells):
     return pa.table({"x": pa.array(cells, pa.decimal128(20, 3))}), cells
 
 
-TEXT = [of_objects, of_array, of_text, of_strings, of_arrow, of_dictionary, of_polars]
+OF_TEXT = [of_text, of_strings, of_arrow, of_dictionary, of_views, of_polars, of_polars_categories]
+TEXT = [of_objects, of_array, *OF_TEXT]
 NUMERIC = [of_objects, of_array, of_floats, of_nullable, of_mask, of_polars_floats, of_decimals]
 CELLS = st.lists(st.sampled_from(NUMBERS + TEXTS + NOTHING + OBJECTS), min_size=1, max_size=12)
 NAMES = st.sampled_from
@@ -229,6 +241,62 @@ def test_doors_read_categories_alike(cells, container):
     assert [int(code) if code < len(CATEGORIES) else None for code in seen] == plain
 
 
+def plain_day(cell) -> float | None:
+    """Days since 1970 of a date, or of a text in ISO 8601."""
+    if isinstance(cell, str):
+        try:
+            cell = datetime.datetime.fromisoformat(cell.strip())
+        except ValueError:
+            return None
+    if isinstance(cell, datetime.datetime) and cell is not pd.NaT:
+        zoned = cell if cell.tzinfo else cell.replace(tzinfo=datetime.UTC)
+        return (zoned - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) / datetime.timedelta(days=1)
+    return float((cell - datetime.date(1970, 1, 1)).days) if type(cell) is datetime.date else None
+
+
+DATES = [
+    datetime.date(2020, 2, 29), datetime.datetime(2020, 1, 1, 12), pd.Timestamp("2020-03-01", tz="Europe/Berlin"), "2020-12-01",
+    " 2020-02-03T06:00 ", "2020-02-03T06:00:00+02:00", "03.02.2020", "soon", 18_300, None, pd.NaT,
+]  # fmt: skip
+
+
+@settings(max_examples=80, deadline=None)
+@given(cells=st.lists(st.sampled_from(DATES), min_size=1, max_size=8), container=st.sampled_from(TEXT))
+def test_doors_read_dates_alike(cells, container):
+    table, held = container(cells)
+    plain = [None if (day := plain_day(cell)) is None else pytest.approx(day, abs=1e-6) for cell in held]
+    low, high = datetime.date(2020, 1, 1), datetime.date(2020, 12, 31)
+    encoder = TableEncoder(declared_for(table, (low, high, "(missing)")), unit_norm=False).fit(table)
+    first, width = plain_day(low), plain_day(high) - plain_day(low)
+    features = encoder.transform(table)
+    assert [None if missing else (1 + x) / 2 * width + first for x, missing in features] == plain
+    (reading,) = vips.inspect(table, declared_for(table, (low, high))).columns
+    assert reading.n_read == sum(day is not None for day in plain)
+
+
+PERSONS = {
+    "who": ["007", "7", None, "7", "007", "b"],
+    "when": ["02.01.2020", "03.01.2020", "01.01.2020", "01.02.2019", "01.01.2020", None],
+    "y": ["yes", "no", "no", "yes", "no", "yes"],
+}
+
+
+@pytest.mark.parametrize("container", [of_objects, *OF_TEXT])
+def test_ids_order_and_labels_are_read_alike(container):
+    columns = {name: container(cells)[0]["x"] for name, cells in PERSONS.items()}
+    code = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    module = type(columns["who"]).__module__.partition(".")[0]
+    frame = {"pandas": pd.DataFrame, "polars": polars.DataFrame, "pyarrow": pa.table}[module](columns | {"code": code})
+    fitted = pipeline_of({"code": (0, 5)}, classes=["no", "yes"]).fit(frame, frame["y"], groups=frame["who"])
+    assert fitted.score(frame, frame["y"]) == np.mean(fitted.predict(frame) == PERSONS["y"])
+    persons = Sequences.from_frame(frame, by="who", columns="code")
+    steps = {name: steps.ravel().tolist() for name, steps in zip(persons.ids, persons, strict=True)}
+    assert steps == {"007": [0, 4], "7": [1, 3], "b": [5]}
+    if container not in (of_dictionary, of_polars_categories):  # whose order would be that of their dictionary
+        times = Sequences.from_frame(frame, by="who", order="when", date_format="%d.%m.%Y", columns="code")
+        assert [steps.ravel().tolist() for steps in times[np.argsort(times.ids)]] == [[4, 0], [3, 1], [5]]
+
+
 @settings(max_examples=40, deadline=None)
 @given(cells=st.lists(st.sampled_from([text for text in TEXTS if text.isprintable()]), min_size=1, max_size=8))
 def test_the_shell_reads_the_cells_of_a_file_as_texts(cells, tmp_path_factory):
@@ -254,8 +322,9 @@ def harmless(n=60):
     )
 
 
-def pipeline_of(columns):
-    return make_private_pipeline(TableEncoder(columns), BayesianLogisticRegression(), privacy=BUDGET, n_steps=2)
+def pipeline_of(columns, classes=None):
+    model = BayesianLogisticRegression(classes=classes)
+    return make_private_pipeline(TableEncoder(columns), model, privacy=BUDGET, n_steps=2)
 
 
 FITS = {

@@ -124,10 +124,30 @@ def test_inspect_counts_every_line_and_cell(folder, capsys):
     assert page[0].startswith("2 lines hold no cell")
     assert page[1] == "Not private: for your eyes."
     assert page[2].startswith("age (object), a number from 0 to 65: 3 read; 3 missing; 1 beyond the bounds")
-    assert page[3].startswith("crp (object), a number, by its cells: 3 read; 2 missing; 1 not read: '<5' (1)")
-    assert "Holds numbers from 1.5 to 12" in page[4]
-    assert page[5].startswith("ward (object), one of 2 categories: 3 read; 2 missing; 1 not read: 'b' (1)")
-    assert page[6:] == ["What you declare because of this page is not covered by ε."]
+    assert "count as 32.5, the middle" in page[3]
+    assert page[4].startswith("crp (object), a number, by its cells: 3 read; 2 missing; 1 not read: '<5' (1)")
+    assert "Holds numbers from 1.5 to 12" in page[5]
+    assert page[6].startswith("ward (object), one of 2 categories: 3 read; 2 missing; 1 not read: 'b' (1)")
+    assert page[7:] == ["What you declare because of this page is not covered by ε."]
+
+
+def test_inspect_says_of_dates_and_prices_what_to_declare(folder, capsys):
+    (folder / "t.csv").write_text("day;price ;left\n01.02.2026;1.200,50;\n 03.04.2026;900,00;\n2026-05-06;<5;\n")
+    command = shlex.split("inspect t.csv --separator ;")
+    assert main(command) == 0
+    page = capsys.readouterr().out
+    assert page.count(", or bounds if these are numbers or dates.") == 2
+    assert "'price ' (object), a category, by its cells: 3 read" in page
+    assert "left (object), no number, date or category: 0 read; 3 missing" in page
+    assert "Holds :" not in page
+    signs = shlex.split("--decimal , --thousands . --date-format %d.%m.%Y --date-format %Y-%m-%d")
+    assert main([*command, *signs]) == 0
+    page = capsys.readouterr().out
+    assert (
+        "day (object), a date, by its cells: 3 read; 0 missing\n    Holds dates from 2026-02-01 to 2026-05-06:" in page
+    )
+    assert "Holds numbers from 900 to 1200.5:" in page
+    assert "1 not read: '<5' (1)" in page
 
 
 def test_a_text_of_arrow_that_is_no_text_is_an_empty_one(folder):

@@ -22,7 +22,7 @@ SPENDS = ["--epsilon", "5", "--delta", "1e-6"]
 FIT = shlex.split("--model logistic --target again --unit patient") + SPENDS
 NAMES = ["patient", "age", "ward", "day", "again"]
 DECLARED = {"age": "0:110", "ward": "A,B", "day": "date"}
-GERMAN = Reading(";", ",", ".", "cp1252", "%d.%m.%Y", ("?",))
+GERMAN = Reading(";", ",", ".", "cp1252", ("%d.%m.%Y",), ("?",))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def _numbers_of_one_type(reading, cells):
 
 
 def _dates_read_together(reading, cells):
-    return pd.Series(pd.to_datetime(cells, format=reading.date_format), index=cells.index)
+    return pd.Series(pd.to_datetime(cells, format=reading.date_formats[0]), index=cells.index)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def _dates_read_together(reading, cells):
     ],
 )
 def test_the_check_notices_readers_that_see_other_lines(monkeypatch, method, mutant, hostile):
-    reading = Reading(date_format="%d.%m.%Y")
+    reading = Reading(date_formats=("%d.%m.%Y",))
     check_that_a_line_changes_no_other(hostile, 3, reading)
     monkeypatch.setattr(Reading, method, mutant)
     with pytest.raises((AssertionError, ValueError)):
@@ -154,7 +154,7 @@ def test_no_date_changes_another(zone):
         "",
         None,
     ]
-    reading, alone = Reading(date_format=zone), []
+    reading, alone = Reading(date_formats=(zone,)), []
     both = reading.dates(pd.Series(dates, dtype=object))
     assert both.dtype == object
     for date in dates:
@@ -251,13 +251,15 @@ def test_all_options_are_saved_with_the_model(table, capsys, dates):
     table = table.assign(again=np.where(again, "yes", "no"), ward=table["ward"].replace("C", "S\xfcd"))
     day = pd.Timestamp("2025-01-01") + pd.to_timedelta(days, unit="D")
     plain = table.assign(income=income.astype(str), day=day.strftime("%Y-%m-%d"))
-    german = table.assign(income=[f"{i // 1000}.{i % 1000:03d},0" for i in income], day=day.strftime("%d.%m.%Y"))
+    german = table.assign(income=[f"{i // 1000}.{i % 1000:03d},0" for i in income])
+    german["day"] = np.where(days % 3 == 0, day.strftime("%Y-%m-%dT00:00"), day.strftime(" %d.%m.%Y"))
     german.loc[german.index % 50 == 0, "income"] = "?"
     plain.loc[plain.index % 50 == 0, "income"] = ""
     german.to_csv("g.csv", index=False, sep=";", encoding="cp1252")
     plain.to_csv("p.csv", index=False, encoding="utf-8-sig")
     written_so = shlex.split(
-        "--separator ; --decimal , --thousands . --encoding cp1252 --date-format %d.%m.%Y --missing ?"
+        "--separator ; --decimal , --thousands . --encoding cp1252 --date-format %d.%m.%Y --date-format %Y-%m-%dT%H:%M "
+        "--missing ?"
     )
     declared = shlex.split(
         f"--classes no,yes --column age=0:110 --column ward=A,B,S\xfcd --column income=0:10000 --column day={dates}"
@@ -273,6 +275,24 @@ def test_all_options_are_saved_with_the_model(table, capsys, dates):
     one, other = (pd.read_csv(name)["P(yes)"] for name in ("g_out.csv", "p_out.csv"))
     np.testing.assert_array_equal(one, other)
     assert one.std() > 0.2
+
+
+def test_a_declared_number_has_an_indicator_of_missing_cells(table, capsys):
+    """As (0, 110, "(missing)") has in Python. Who has no age comes back three times as often as at an age of 55."""
+    rng = np.random.default_rng(1)
+    is_missing = rng.random(N) < 0.4
+    again = rng.random(N) < np.where(is_missing, 0.75, 1 / (1 + np.exp(-0.08 * (table["age"].astype(int) - 55))))
+    table = table.assign(again=np.where(again, "yes", "no"), age=table["age"].where(~is_missing, ""))
+    written(table[["patient", "age", "again"]])
+    declared = ["--classes", "no,yes", "--column", "age=0:110,(missing)", "--epsilon", "50", "--save", "m.vips"]
+    check_coefficient(fitted(capsys, *declared), "age", 0.08)
+    assert main(["predict", "m.vips", "t.csv", "--out", "o.csv"]) == 0
+    found = pd.read_csv("o.csv")
+    assert found["P(yes)"][is_missing].mean() == pytest.approx(0.75, abs=0.05)
+    assert main(["inspect", "t.csv", "--column", "age=0:110,(missing)"]) == 0
+    assert "the middle" not in capsys.readouterr().out
+    assert main(["inspect", "t.csv", "--column", "age=0:110"]) == 0
+    assert 'count as 55, the middle, in regressions; "(missing)" behind the bounds' in capsys.readouterr().out
 
 
 def test_predictions_keep_the_cells_as_they_are_written(table, capsys):
@@ -320,15 +340,26 @@ def test_events_of_any_name_and_a_catalogue_with_a_mark(table, capsys):
 
 
 @pytest.mark.parametrize(
-    ("written_as", "date_format"),
-    [("%Y-%m-%d", ""), ("%d.%m.%Y", "%d.%m.%Y"), ("%m/%d/%y", "%m/%d/%y"), ("%Y-%m-%d", "%Y-%m-%d")],
+    ("written_as", "date_formats"),
+    [("%Y-%m-%d", ()), ("%d.%m.%Y", ("%d.%m.%Y",)), ("%m/%d/%y", ("%Y", "%m/%d/%y")), (" %Y-%m-%d ", ("%Y-%m-%d",))],
 )
-def test_rows_in_the_order_of_dates(written_as, date_format):
+def test_rows_in_the_order_of_dates(written_as, date_formats):
     days = pd.Series(pd.date_range("2025-11-20", periods=90)).sample(frac=1.0, random_state=0)
     cells = days.dt.strftime(written_as).astype(object).tolist()
-    rows = in_order(pd.Series(["soon", *cells, None], dtype=object), Reading(date_format=date_format))
+    rows = in_order(pd.Series(["soon", *cells, None], dtype=object), Reading(date_formats=date_formats))
     assert set(rows[-2:]) == {0, 91}
     assert (np.diff(days.to_numpy()[rows[:-2] - 1]) > np.timedelta64(0)).all()
+
+
+def test_a_date_is_read_by_the_first_format_that_fits_it():
+    """Whatever the other cells are."""
+    cells = ["01.02.2026", " 03.04.2026\t", "2026-05-06T12:00:00Z", "2026-05-06", "02.13.2026", "soon", None]
+    formats = ("%d.%m.%Y", "%Y-%m-%dT%H:%M:%S%z", "%m.%d.%Y")
+    expected = [(2026, 2, 1), (2026, 4, 3), (2026, 5, 6), None, (2026, 2, 13), None, None]
+    for order in (slice(None), slice(None, None, -1)):
+        dates = Reading(date_formats=formats).dates(pd.Series(cells[order], dtype=object))
+        found = [None if date is None else (date.year, date.month, date.day) for date in dates]
+        assert found == expected[order]
 
 
 def test_rows_in_the_order_of_numbers():
@@ -357,6 +388,9 @@ def test_texts_in_another_encoding(table, tmp_path):
         ("patient\tage\tagain", "", "--separator"),
         ('patient,age,"again', "", "--encoding and --separator"),
         ("patient,age,age,again", "", "two columns alike"),
+        ("patient,age,again\r1,2,yes\r3,4,no", "", "carriage return alone"),
+        ("SEP=;", "--separator ;", "Excel"),
+        ("patient,age ,again", "--column age=0:110", "There is 'age '."),
         ("patient,age,again,\xfcber", "", "--encoding"),
         ("patient,age,again", "", "--column NAME=WHAT"),
         ("patient,age,again", "--column age=date", "--date-format"),

@@ -83,6 +83,7 @@ WRONG = [
     {"columns": [1]}, {"columns": ["nobody"]}, {"classes": ["yes"]}, {"classes": [0, 1]}, {"declared": {}},
     {"declared": [None]}, {"declared": ["a:b"]}, {"declared": []}, {"more": 1}, {"reading": None}, {"reading": {}},
     {"reading": READING | {"separator": 7}}, {"reading": READING | {"missing": [7]}},
+    {"reading": READING | {"date_formats": "%Y"}}, {"reading": READING | {"date_formats": ["%d"]}},
     {"reading": READING | {"encoding": "none"}}, {"reading": READING | {"decimal": "ab"}}, {"reading": READING | {"more": "a"}},
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ import warnings
 import joblib
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.stats import norm
 from sklearn.base import clone
@@ -370,7 +371,7 @@ def test_it_is_a_classifier_of_scikit_learn():
     arrays = model([(0, 100), "number"], epsilon=20.0).fit(X[["age", "income"]].to_numpy(), y)
     assert arrays.n_features_in_ == 2
     assert roc_auc_score(y, arrays.decision_function(X[["age", "income"]].to_numpy())) > 0.55
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match="'income' is declared, but X has 0"):
         fitted.predict(X[["age", "town"]])
 
 
@@ -453,6 +454,21 @@ def test_errors_come_from_public_facts_before_any_charge(tmp_path, settings, X, 
     assert ledger.spent() == 0.0
     with pytest.raises(ValueError, match="requires y"):
         model().fit(usual[0], None)
+
+
+@pytest.mark.parametrize("container", [pd.DataFrame, pa.Table.from_pandas], ids=["pandas", "Arrow"])
+def test_a_frame_is_read_by_the_declared_names_alone(container):
+    """Whatever other columns the fitted table had, or new ones have."""
+    X, y = table()
+    declared = {"town": ["A", "B"], "age": (0, 100)}
+    extended = X.assign(id=range(len(X)))
+    for fitted in (X[["age", "town"]], extended):
+        classifier = model(declared).fit(container(fitted), y)
+        expected = classifier.predict_proba(container(fitted))
+        for new in (extended, X[["town", "age"]]):
+            np.testing.assert_array_equal(classifier.predict_proba(container(new)), expected)
+        with pytest.raises(ValueError, match="'town' is declared, but X has 0"):
+            classifier.predict(container(X[["age"]]))
 
 
 def test_a_fit_forgets_the_one_before():

@@ -1,6 +1,7 @@
 """What rows are ordered by, against Python's exact numbers and dates."""
 
-from datetime import UTC, date, datetime, time, timedelta
+import re
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from fractions import Fraction
 
 import numpy as np
@@ -158,6 +159,28 @@ def test_text_has_no_order_without_a_format(dtype, cells):
     frame = pd.DataFrame({"who": 1, "when": pd.Series(cells, dtype=dtype), "code": [0, 1]})
     with pytest.raises(TypeError, match="date_format"):
         Sequences.from_frame(frame, by="who", order="when", columns="code")
+
+
+def test_dates_that_are_objects_are_read_one_by_one_as_they_are():
+    """What the refusal suggests for them works, too; and what it suggests for numbers, it says to be for these alone."""
+    berlin = timezone(timedelta(hours=1))
+    when = [
+        pd.Timestamp("2020-03-01"), date(2020, 2, 1), datetime(2020, 1, 1, 12), "31.01.2020", None, pd.NaT, 7,
+        np.datetime64("2020-01-15T00:00:00.000000001"), datetime(2020, 1, 1, 12, 30, tzinfo=berlin),
+    ]  # fmt: skip
+    frame = pd.DataFrame({"who": 1, "when": pd.Series(when, dtype=object), "code": range(len(when))})
+    columns = {"by": "who", "order": "when", "columns": "code"}
+    read = Sequences.from_frame(frame, **columns, date_format="%d.%m.%Y")
+    assert read.values[:, 0].tolist() == [8, 2, 7, 3, 1, 0, 4, 5, 6]
+    with pytest.raises(TypeError, match="Dates that are objects") as refused:
+        Sequences.from_frame(frame, **columns)
+    dates = frame[:3]
+    (suggestion,) = re.findall(r"pandas\.to_datetime\(.*?'coerce'\)", str(refused.value))
+    converted = dates.assign(when=eval(suggestion, {"frame": dates, "pandas": pd}))
+    assert Sequences.from_frame(converted, **columns).values[:, 0].tolist() == [2, 1, 0]
+    with pytest.raises(TypeError, match=r"Numbers, and no dates, which would be lost: pandas\.to_numeric") as refused:
+        Sequences.from_frame(frame.astype({"when": "str"}), **columns)
+    assert "to_datetime" not in str(refused.value)  # which guesses the day and the month of a text
 
 
 @pytest.mark.parametrize(

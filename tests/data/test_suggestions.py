@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 import warnings
 from decimal import Decimal
@@ -16,6 +17,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from vips import (
     BayesianLogisticRegression,
     DirichletMultinomial,
+    LatentClassAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
     PrivacyWarning,
@@ -178,6 +180,32 @@ def test_of_weights_in_place_of_counts():
 
 def test_of_a_list():
     model().fit(suggested(model().fit, [[1, 2], [3, 4]]))
+
+
+ANSWERS = [["yes", 1], ["no", 2], [None, 3]]
+DECLARED = [["no", "yes"], (0, 4)]
+
+
+@pytest.mark.parametrize("X", [ANSWERS, {0: ["yes", "no", None], 1: [1, 2, 3]}], ids=["list", "dict"])
+def test_of_a_list_with_words(X):
+    """What is suggested works for the cells of any column, in an encoder and in models of categories."""
+    encoder = TableEncoder(DECLARED, unit_norm=False)
+    cells = suggested(encoder.fit, X)
+    np.testing.assert_array_equal(encoder.fit_transform(cells), [[0, 1, -0.5], [1, 0, 0], [0, 0, 0.5]])
+    classes = LatentClassAnalysis(1, categories=[["no", "yes"], [1, 2, 3]], privacy=PLAN)
+    assert classes.fit(suggested(classes.fit, X)).n_features_in_ == 2
+
+
+def test_a_list_of_words_is_taken_as_labels():
+    """As an array of the same words; what is no class is none, whatever it is."""
+    labels, X = ["yes", "no", None, 3, ["yes"]], np.ones((5, 1))
+    fits = []
+    for y in (labels, tuple(labels), pd.Series(labels, dtype=object)):
+        fits.append(logistic(classes=["no", "yes"]).records_of(X, y).arrays[1].tolist())
+    assert repr(fits[0]) == repr([1.0, 0.0, math.nan, math.nan, math.nan])
+    assert repr(fits[0]) == repr(fits[1]) == repr(fits[2])
+    with pytest.raises(TypeError, match="Declare words as `classes`"):
+        logistic().fit(X, ["yes", "no", "no", "no", "no"])
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -171,13 +171,15 @@ def test_arrow_columns_keep_their_types():
         {
             "text": pa.array(["x", None]),
             "view": pa.array(["x", None]).cast(pa.string_view()),
+            "bytes": pa.array([b"\xff", None], pa.binary_view()),
             "category": pa.array(["x", None]).dictionary_encode(),
             "whole": pa.array([1, None]),
         }
     )
     found = from_arrow(Exported(table))
     assert [str(dtype) for dtype in found.dtypes] == [
-        "string[pyarrow]", "string_view[pyarrow]", "dictionary<values=string, indices=int32, ordered=0>[pyarrow]",
+        "string[pyarrow]", "large_string[pyarrow]", "large_binary[pyarrow]",
+        "dictionary<values=string, indices=int32, ordered=0>[pyarrow]",
         "int64[pyarrow]",
     ]  # fmt: skip
     columns = {name: ["x", "y"] for name in ("text", "view", "category")} | {"whole": [1, 2]}

@@ -1,6 +1,7 @@
 """What the holder of a table sees: counts of cells, compared with a plain reading."""
 
 import datetime
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -73,12 +74,53 @@ def test_without_declarations_it_says_what_to_declare():
     ).replace("large_string[pyarrow]", "str").replace("string[pyarrow]", "str")
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.to_datetime(pd.Series(["2022-01-01T10:00+01:00", None, "2023-05-05T23:30+01:00"])),
+        pd.Series(pd.to_datetime(["2022-01-01 10:30:00", None, "2023-05-05 00:00:01"])),
+        pd.Series(["2022-01-01T10:00", " 2023-05-05T09:00 ", "soon"], dtype="str"),
+        pd.Series([datetime.date(2022, 1, 1), None, datetime.datetime(2023, 5, 5, 12)], dtype=object),
+    ],
+    ids=["zoned", "times", "text", "objects"],
+)
+def test_the_range_of_dates_can_be_declared_as_it_is_shown(times):
+    """As ISO dates, between which all cells are."""
+    table = pd.DataFrame({"x": times})
+    (reading,) = vips.inspect(table).columns
+    low, high = re.search(r"Holds dates from (\S+) to (\S+): declare", reading.says).groups()
+    bounds = tuple(map(datetime.date.fromisoformat, (low, high)))
+    assert bounds == (datetime.date(2022, 1, 1), datetime.date(2023, 5, 6))
+    (reading,) = vips.inspect(table, {"x": bounds}).columns
+    assert (reading.n_read, reading.n_beyond) == (2, 0)
+    assert f"count as {bounds[0] + (bounds[1] - bounds[0]) / 2}, the middle" in reading.says
+    one_day = (datetime.date(2022, 1, 1), datetime.date(2022, 1, 2))
+    assert "count as 2022-01-01T12:00:00, the middle" in vips.inspect(table, {"x": one_day}).columns[0].says
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.Series([None, None], dtype=object),
+        pd.Series([datetime.time(10), None], dtype=object),
+        pd.Series(pd.arrays.ArrowExtensionArray(pa.array([datetime.time(10), None]))),
+    ],
+    ids=["empty", "objects", "times of day"],
+)
+def test_what_no_kind_reads_is_said_to_be_none(cells):
+    (reading,) = vips.inspect(pd.DataFrame({"x": cells})).columns
+    assert reading.declared == "no number, date or category"
+    assert reading.says == "No cell is read: convert the column to numbers, texts or dates, or leave it out."
+
+
 def test_a_declaration_that_an_encoder_refuses_is_refused():
     table = pd.DataFrame({"day": pd.to_datetime(["2020-01-01"])})
     with pytest.raises(TypeError, match="write two dates"):
         vips.inspect(table, {"day": (0, 1)})
-    with pytest.raises(ValueError, match="0 columns of that name"):
+    with pytest.raises(ValueError, match=r"0 columns of that name\.$"):
         vips.inspect(table, {"days": (0, 1)})
+    with pytest.raises(ValueError, match=r"There is 'day'\.$"):
+        vips.inspect(table, {"Day ": (0, 1)})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +133,7 @@ def test_any_cell_can_be_shown(cell):
     cells[:] = [1.5, cell]
     (reading,) = vips.inspect(pd.DataFrame({"x": cells}), {"x": (0, 4)}).columns
     assert (reading.n_read, sum(reading.unread.values())) == (1, 1)
-    assert len(str(reading)) < 200
+    assert len(str(reading).splitlines()[0]) < 200
 
 
 def test_a_word_that_is_no_kind_is_refused():

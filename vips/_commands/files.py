@@ -14,6 +14,7 @@ from vips._commands.reading import Reading
 from vips._extras import imported
 from vips._files import refuse_endless
 from vips.data._cell_values import as_numbers, each_cell, is_missing, kind_of
+from vips.data._columns import names_like
 from vips.data._order import is_text_or_object, sortable
 from vips.data._texts import text_of
 
@@ -26,8 +27,10 @@ __all__ = [
     "meaning_of",
     "named",
     "places_of",
+    "read_folder",
     "read_table",
     "read_texts",
+    "stated_of",
 ]
 
 _KINDS = ("number", "category", "date", "drop")
@@ -92,7 +95,7 @@ def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit
     ValueError
         If there is no such column, folder or file.
     """
-    pandas, path = imported("pandas", by="A table"), Path(path)
+    path = Path(path)
     if not path.is_dir():
         if text is None:
             raise ValueError(
@@ -105,14 +108,20 @@ def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit
         raise ValueError(
             "A folder has no columns: write --unit folder, and keep the texts of each person in a folder of their own."
         )
-    paths = sorted(file for file in path.glob("*.txt" if unit is None else "*/**/*.txt") if file.is_file())
-    if not paths:
+    texts, frame = read_folder(path, reading, "*" if unit is None else "*/**/*")
+    if not texts:
         what = "no .txt file. For texts in folders, one for each person, write --unit folder"
         raise ValueError(f"The folder {str(path)!r} has {what if unit is None else 'no folder with a .txt file'}.")
-    names = [file.relative_to(path) for file in paths]
-    groups = None if unit is None else pandas.Series([name.parts[0] for name in names], name=unit)
+    groups = None if unit is None else frame["text"].str.partition("/")[0].rename(unit)
+    return texts, groups, frame
+
+
+def read_folder(path: Path, reading: Reading, pattern: str) -> tuple:
+    """The .txt files of a folder, in the order of their names: their texts, and a data frame of the names."""
+    paths = sorted(file for file in path.glob(pattern) if file.suffix.lower() == ".txt" and file.is_file())
     texts = [text_of(file.read_bytes(), reading.encoding) for file in paths]
-    return texts, groups, pandas.DataFrame({"text": [name.as_posix() for name in names]})
+    names = [file.relative_to(path).as_posix() for file in paths]
+    return texts, imported("pandas", by="A table").DataFrame({"text": names}, dtype=object)
 
 
 def column_of(frame, name: str | None, option: str):
@@ -127,7 +136,7 @@ def column_of(frame, name: str | None, option: str):
     if name is not None and name not in frame.columns:
         raise ValueError(
             f"{option}: the table has no column {name!r}. The first line of a CSV file holds names of columns, and this one "
-            "is not among them. --separator and --encoding say how they are written."
+            f"is not among them. --separator and --encoding say how they are written.{names_like(name, frame.columns)}"
         )
     return None if name is None else frame[name]
 
@@ -140,8 +149,8 @@ def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[st
     frame : DataFrame
         Its types, which are public, say what is not declared: numbers, dates, and categories for all others.
     declared : sequence of str
-        ``NAME=number``, ``NAME=date``, ``NAME=category``, ``NAME=LOW:HIGH`` of numbers or ISO dates, ``NAME=A,B,C`` or
-        ``NAME=drop``.
+        ``NAME=number``, ``NAME=date``, ``NAME=category``, ``NAME=LOW:HIGH`` of numbers or ISO dates, perhaps with
+        ``,(missing)`` behind them, ``NAME=A,B,C`` or ``NAME=drop``.
     reading : Reading
 
     Raises
@@ -149,7 +158,7 @@ def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[st
     ValueError
         If a declaration cannot be read, names no column, or is missing for a column of a CSV file, which has no types.
     """
-    stated = dict(_stated(declaration, frame, reading) for declaration in declared)
+    stated = stated_of(frame, declared, reading)
     columns = {name: stated.get(name) or _kind_of_type(frame[name].dtype) for name in frame.columns}
     unknown = [str(place) for place, what in enumerate(columns.values(), start=1) if what is None]
     if unknown:  # not by their names: in a file without a line of names these are cells
@@ -160,15 +169,21 @@ def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[st
     return {name: what for name, what in columns.items() if what != "drop"}
 
 
+def stated_of(frame, declared: Sequence[str], reading: Reading) -> dict[str, str]:
+    """As :func:`declarations_of`, but only what is declared, columns to drop included."""
+    return dict(_stated(declaration, frame, reading) for declaration in declared)
+
+
 def _stated(declaration: str, frame, reading: Reading) -> tuple[str, str]:
     name, equals, what = declaration.partition("=")
     if not equals or not what or name not in frame.columns:
         raise ValueError(
             f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
             "NAME=drop, with a column of the table, which the first line of a CSV file names."
+            f"{names_like(name, frame.columns)}"
         )
     meaning = meaning_of(name, what)
-    if is_of_dates(meaning) and is_text_or_object(frame[name].dtype) and not reading.date_format:
+    if is_of_dates(meaning) and is_text_or_object(frame[name].dtype) and not reading.date_formats:
         raise ValueError(
             f"--column {declaration!r}: the column holds texts. --date-format says how its dates are written, as in "
             "--date-format %d.%m.%Y or %Y-%m-%d"
@@ -182,19 +197,20 @@ def _kind_of_type(dtype) -> str | None:
     return None if isinstance(dtype, np.dtype) and dtype.kind == "O" else by_type.get(kind_of(dtype), "category")
 
 
-def meaning_of(name: str, what: str) -> str | tuple[float, float] | tuple[date, date] | list[str]:
+def meaning_of(name: str, what: str) -> str | tuple | list[str]:
     """What ``--column NAME=WHAT`` declares, as :class:`~vips.preprocessing.TableEncoder` takes it."""
     low, colon, high = what.partition(":")
     if what in _KINDS:
         return what
     if not colon:
         return what.split(",")
-    for bound in (float, date.fromisoformat):
+    high, *words = high.split(",")
+    for bound in (float, date.fromisoformat) if words in ([], ["(missing)"]) else ():
         with suppress(ValueError):
-            return bound(low), bound(high)
+            return bound(low), bound(high), *words
     raise ValueError(
         f"--column '{name}={what}': the bounds must be two numbers or two dates, as in age=0:110 or "
-        "visit=2019-01-01:2021-12-31."
+        "visit=2019-01-01:2021-12-31; behind them may stand ',(missing)', a feature of missing cells."
     )
 
 
@@ -254,4 +270,4 @@ def in_order(cells, reading: Reading) -> np.ndarray:
     if not is_text_or_object(cells.dtype):
         return np.lexsort(sortable(cells, len(cells))[0].T[::-1])
     days = as_numbers(reading.dates(cells), "date")
-    return np.lexsort((days,) if reading.date_format else (days, reading.numbers(cells)))
+    return np.lexsort((days,) if reading.date_formats else (days, reading.numbers(cells)))

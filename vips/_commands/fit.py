@@ -18,6 +18,7 @@ from vips._commands.files import (
     meaning_of,
     named,
     places_of,
+    read_folder,
     read_table,
     read_texts,
 )
@@ -26,6 +27,7 @@ from vips._commands.outputs import check_outputs, write_table
 from vips._commands.reading import Reading, add_options, stated
 from vips._extras import imported
 from vips._printable import lines_of_table, printable
+from vips.data._columns import names_like
 from vips.data._order import is_text_or_object
 from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -57,8 +59,8 @@ def add_commands(commands) -> None:
     )  # fmt: skip
     fit.add_argument(
         "--column", action="append", default=[], metavar="NAME=WHAT",
-        help="logistic: number, date, category, LOW:HIGH (of numbers or dates), A,B,C or drop; may be repeated. What is "
-        "declared costs nothing",
+        help="logistic: number, date, category, LOW:HIGH (of numbers or dates; LOW:HIGH,(missing) adds a feature of missing "
+        "cells), A,B,C or drop; may be repeated. What is declared costs nothing",
     )  # fmt: skip
     fit.add_argument("--text", metavar="COLUMN", help="topics: texts, in a table")
     fit.add_argument("--event", metavar="COLUMN", help="pathways: what happened")
@@ -105,7 +107,7 @@ def _fit(options: argparse.Namespace) -> None:
         model.privacy_.to_html(
             options.report,
             ledger=ledger,
-            dataset=Path(options.data).name,
+            dataset=Path(options.data).name if ledger is None else ledger.dataset,
             purpose=options.purpose,
             model=options.model,
         )
@@ -186,7 +188,7 @@ def _pathways(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=budget)
     model.fit(pathways, ledger=ledger, groups=persons)
     lines = lines_of_table(model.summary(names=catalogue))
-    if is_text_or_object(table[options.order].dtype) and not reading.date_format:
+    if is_text_or_object(table[options.order].dtype) and not reading.date_formats:
         lines.append(
             printable(f"{options.order}: texts are numbers, or dates like 2026-01-31; rows with neither come last.")
             + " --date-format says how other dates are written, and `inspect` how many cells cannot be read."
@@ -206,8 +208,14 @@ def _predict(options: argparse.Namespace) -> None:
 
 
 def _predicted_shares(model, path: str, needs: dict, reading: Reading):
-    unit = needs["unit"] if Path(path).is_dir() else None  # predictions need no ids
-    texts, _, table = read_texts(path, reading, needs["text"], unit)
+    if Path(path).is_dir():
+        texts, table = read_folder(Path(path), reading, "**/*")
+        if not texts:
+            raise ValueError(f"The folder {path!r} has no .txt file.")
+    elif needs["text"] is not None:
+        texts, _, table = read_texts(path, reading, needs["text"])  # predictions need no ids
+    else:
+        raise ValueError("The model was fitted to a folder: write each text into a .txt file, and name their folder.")
     return table.assign(**{f"topic {k}": share for k, share in enumerate(np.asarray(model.transform(texts)).T)})
 
 
@@ -221,7 +229,8 @@ def _predicted_classes(model, path: str, needs: dict, reading: Reading):
     table = read_table(path, reading)
     missing = [name for name in needs["columns"] if name not in table.columns]
     if missing:
-        raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
+        other = names_like(missing[0], table.columns)
+        raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.{other}")
     declared = dict(zip(needs["columns"], needs["declared"], strict=True))
     probabilities = model.predict_proba(as_declared(table, declared, reading))[:, 1]
     return table.assign(**{f"P({needs['classes'][1]})": probabilities})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from vips._commands.files import as_declared, declarations_of, is_of_dates, meaning_of, read_table
+from vips._commands.files import as_declared, is_of_dates, meaning_of, read_table, stated_of
 from vips._commands.reading import Reading, add_options, stated
 from vips._extras import imported
 from vips.data._cell_values import each_cell, is_missing
@@ -24,7 +24,7 @@ def add_inspect(commands) -> None:
     inspect.add_argument("data", help="a .parquet, .csv or .csv.gz table")
     inspect.add_argument(
         "--column", action="append", default=[], metavar="NAME=WHAT",
-        help="as in fit: number, date, category, LOW:HIGH, A,B,C or drop; may be repeated",
+        help="as in fit: number, date, category, LOW:HIGH, LOW:HIGH,(missing), A,B,C or drop; may be repeated",
     )  # fmt: skip
     add_options(inspect)
     inspect.set_defaults(run=_inspect)
@@ -35,12 +35,11 @@ def _inspect(options: argparse.Namespace) -> None:
 
     reading = Reading(**stated(options))
     table = read_table(options.data, reading)
-    named = [name for name in table.columns if any(text.startswith(f"{name}=") for text in options.column)]
-    declared = declarations_of(table[named], options.column, reading)
+    declared = stated_of(table, options.column, reading)
     columns = []
     for name in table.columns:
         what = declared.get(name)
-        if what is not None or name not in named:  # else it is to be dropped
+        if what != "drop":
             declaration = None if what is None else {name: meaning_of(name, what)}
             columns += inspect(_cells(table[[name]], reading, what), declaration).columns
     n_empty = int(table.isna().all(axis=1).sum())
@@ -70,13 +69,14 @@ def _cells(column, reading: Reading, what: str | None = None):
         return column if what is None else as_declared(column, {name: what}, reading)
     if isinstance(meaning, list) or meaning == "category":
         return column
-    texts = each_cell(cells)
-    read = each_cell(reading.dates(cells)) if is_of_dates(meaning) else reading.numbers(cells)
-    read = [
-        text if is_missing(text) else _Unread(text) if is_missing(cell) else cell
-        for cell, text in zip(read, texts, strict=True)
-    ]
-    n_read = sum(not isinstance(cell, _Unread) and not is_missing(cell) for cell in read)
-    if what is None and n_read <= 0.5 * sum(not is_missing(text) for text in texts):
-        return column
-    return column.assign(**{name: imported("pandas", by="A table").Series(read, index=column.index, dtype=object)})
+    texts, ways = each_cell(cells), (reading.numbers, reading.dates)
+    for way in ways if what is None else ways[is_of_dates(meaning) :]:
+        read = [
+            text if is_missing(text) else _Unread(text) if is_missing(cell) else cell
+            for cell, text in zip(each_cell(way(cells)), texts, strict=True)
+        ]
+        n_read = sum(not isinstance(cell, _Unread) and not is_missing(cell) for cell in read)
+        if what is not None or n_read > 0.5 * sum(not is_missing(text) for text in texts):
+            series = imported("pandas", by="A table").Series(read, index=column.index, dtype=object)
+            return column.assign(**{name: series})
+    return column

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import chain
 
 from vips._commands.files import meaning_of
 from vips._commands.reading import Reading
@@ -52,7 +53,9 @@ def checked_needs(needs: object, model: object, path: str) -> tuple[dict, Readin
 
 def _checked_reading(values: object, path: str) -> Reading:
     if isinstance(values, dict) and set(values) == {field.name for field in fields(Reading)}:
-        texts, words = [value for name, value in values.items() if name != "missing"], values["missing"]
-        if isinstance(words, list | tuple) and all(isinstance(text, str) for text in (*texts, *words)):
-            return Reading(**{**values, "missing": tuple(words)})
+        lists = {name: values[name] for name in ("date_formats", "missing")}
+        texts = [value for name, value in values.items() if name not in lists]
+        are_lists = all(isinstance(words, list | tuple) for words in lists.values())
+        if are_lists and all(isinstance(text, str) for text in chain(texts, *lists.values())):
+            return Reading(**values | {name: tuple(words) for name, words in lists.items()})
     raise ValueError(f"{path} was not written by `fit --save`: it does not say how the table was written.")

@@ -46,7 +46,7 @@ def _is_same(path: str, other: str) -> bool:
 
 def _is_part_of(path: str, folder: str) -> bool:
     path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
-    return path.suffix in (".txt", ".parquet") and folder.is_dir() and folder in path.parents
+    return path.suffix.lower() in (".txt", ".parquet") and folder.is_dir() and folder in path.parents
 
 
 def write_table(frame, path: str | Path) -> None:

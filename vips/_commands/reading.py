@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from vips._extras import imported
-from vips.data._cell_values import each_cell
+from vips.data._cell_values import date_of, each_cell
 from vips.data._texts import check_encoding
 
 __all__ = ["Reading", "add_options", "stated"]
@@ -34,8 +34,8 @@ class Reading:
     separator, decimal, thousands : str
         One character each; no sign of thousands by default.
     encoding : str
-    date_format : str
-        As for ``strptime``. Empty: ISO 8601.
+    date_formats : tuple of str
+        As for ``strptime``; a text is read by the first one that fits. Empty: ISO 8601.
     missing : tuple of str
         Words that mean a missing cell, as the empty one does.
 
@@ -55,7 +55,7 @@ class Reading:
     decimal: str = "."
     thousands: str = ""
     encoding: str = "utf-8"
-    date_format: str = ""
+    date_formats: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Reading:
         if len(set(signs)) < len(signs) or any(len(sign) != 1 or sign.isalnum() or sign in "+-" for sign in signs):
             raise ValueError("--decimal and --thousands are two different signs, as in --decimal , --thousands .")
         check_encoding(self.encoding, "--encoding")
-        if self.date_format and not _is_date_format(self.date_format):
+        if not all(map(_is_date_format, self.date_formats)):
             raise ValueError("--date-format says how dates with a year are written, as in --date-format %d.%m.%Y")
 
     # -- cells --------------------------------------------------------------------------------------------------------
@@ -77,16 +77,9 @@ class Reading:
 
     def dates(self, cells):
         """A series of objects with the date of each text, None if it is not written so; ISO texts stay as they are."""
-        if not self.date_format:
+        if not self.date_formats:
             return cells
-
-        @cache
-        def date(cell: str) -> datetime | None:
-            try:
-                return datetime.strptime(cell, self.date_format)
-            except Exception:  # a cell can be any text
-                return None
-
+        date = cache(partial(date_of, formats=self.date_formats))
         dates = [date(cell) if isinstance(cell, str) else None for cell in each_cell(cells)]
         return imported("pandas", by="A table").Series(dates, index=cells.index, name=cells.name, dtype=object)
 
@@ -118,6 +111,12 @@ class Reading:
                 "--encoding: lines of UTF-16 and the like cannot be parsed alone. Save the table in UTF-8."
             )
         head, *lines = file.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").split(b"\n")
+        if b"\r" in head:
+            raise ValueError("The line of names ends with a carriage return alone: save the table with ends of lines.")
+        if head.lower().startswith(b"sep="):
+            raise ValueError(
+                "The first line, 'sep=', is one of Excel, and names no columns: remove it, and say the sign by --separator."
+            )
         names = self._names(head)
         if lines and not lines[-1]:  # the file ends with an end of line
             lines.pop()
@@ -186,7 +185,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--decimal", metavar="SIGN", help="in numbers that are text; default: a point")
     add("--thousands", metavar="SIGN", help="in numbers that are text; default: none")
     add("--encoding", help="of a CSV file, or of .txt files; default: utf-8")
-    add("--date-format", metavar="FORMAT", help="of dates that are text, as in %%d.%%m.%%Y")
+    add(
+        "--date-format", metavar="FORMAT", action="append", dest="date_formats",
+        help="of dates that are text, as in %%d.%%m.%%Y; may be repeated: the first one that fits a cell counts",
+    )  # fmt: skip
     add("--missing", metavar="WORD", action="append", help="a cell of a CSV file that means missing; may be repeated")
 
 
@@ -197,5 +199,5 @@ def _or_tab(sign: str) -> str:
 def stated(options: argparse.Namespace) -> dict[str, object]:
     """The settings of a :class:`Reading` that the command line states."""
     values = {field.name: getattr(options, field.name) for field in fields(Reading)}
-    values["missing"] = None if values["missing"] is None else tuple(values["missing"])
-    return {name: value for name, value in values.items() if value is not None}
+    values = {name: value for name, value in values.items() if value is not None}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -16,7 +16,7 @@ from vips._printable import listed
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import log_odds_of_tables, scale_of_rows
 from vips.classification.tables import ClassTable, class_counts, release_table
-from vips.data._columns import column, columns_of
+from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.models import BayesianLogisticRegression
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
@@ -188,6 +188,8 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
     def transform(self, X) -> np.ndarray:
         """Features from each row alone: the log odds of its cells, each plus their average over the columns.
 
+        Other columns of a frame than those that a mapping declares are ignored.
+
         Stretched like this, the regression's prior expects about equal weights, as in naive Bayes, unless there is evidence of
         others.
 
@@ -196,8 +198,11 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         ndarray of shape (n_rows, n_features_out)
         """
         check_is_fitted(self, "log_odds_")
+        X = as_table(X)
+        is_by_name = is_frame(X) and isinstance(self.columns, Mapping)
         X = as_frame(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
+        if not is_by_name:
+            validate_data(self, X, skip_check_array=True, reset=False)
         columns_of(X, self.tables_)
         by_column = [
             self.log_odds_[name][:, table.cells.codes(column(X, name))] for name, table in self.tables_.items()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -30,6 +30,7 @@ __all__ = [
     "as_categories",
     "as_numbers",
     "category_of",
+    "date_of",
     "day_of",
     "each_cell",
     "is_missing",
@@ -137,18 +138,39 @@ def number_of(value: object) -> float:
     return math.nan
 
 
-def day_of(value: object) -> float:
-    """Days since 1970 of a date, a time, or a text that `datetime.fromisoformat` reads. Without a zone it is UTC."""
+def date_of(value: object, formats: Sequence[str] = ()) -> date | None:
+    """A cell as a date, or a date with a time; None for what is none.
+
+    A text is read by the first of the formats that fits, without the blanks around it; without formats, if it is in ISO 8601.
+    """
     with suppress(Exception):
-        if isinstance(value, np.datetime64):
-            value = value.astype("datetime64[s]").item()
+        if isinstance(value, np.datetime64) and isinstance(value.astype("M8[s]").item(), date):  # else beyond the range
+            value = value.astype("M8[us]").item()
         if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            zoned = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            value = _date_of_text(str.strip(value), formats)
+        if isinstance(value, date) and not is_missing(value):
+            return value
+    return None
+
+
+def _date_of_text(text: str, formats: Sequence[str]) -> datetime | None:
+    if not formats:
+        return datetime.fromisoformat(text)
+    for date_format in formats:
+        with suppress(ValueError):
+            return datetime.strptime(text, date_format)
+    return None
+
+
+def day_of(value: object) -> float:
+    """Days since 1970 of a cell that is a date, as :func:`date_of` reads it. Without a zone it is UTC."""
+    day = date_of(value)
+    with suppress(Exception):
+        if isinstance(day, datetime):
+            zoned = day if day.tzinfo is not None else day.replace(tzinfo=UTC)
             return float((zoned - _EPOCH).total_seconds() / 86400.0)
-        if isinstance(value, date):
-            return float(value.toordinal() - _EPOCH.toordinal())
+        if day is not None:
+            return float(day.toordinal() - _EPOCH.toordinal())
     return math.nan
 
 

@@ -121,9 +121,10 @@ def check_container(values, name: str) -> None:
         raise TypeError(f"{name} holds sequences, of which this model takes none: it takes rows of a table.")
     if not (isinstance(values, np.ndarray) or hasattr(values, "to_numpy")):
         instead = f"{name}.collect()" if hasattr(values, "collect") else f"numpy.asarray({name}, dtype=float)"
+        declared = "Declare words as `classes` of a classifier. " if name == "y" else ""
         raise TypeError(
             f"A private fit needs {name} as an array, CSR matrix or data frame, got {type(values).__name__}: its dtype "
-            f"would depend on its values. Convert it first, e.g. {instead}."
+            f"would depend on its values. {declared}Convert numbers first, e.g. {instead}."
         )
 
 

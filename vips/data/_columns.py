@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import scipy.sparse as sp
 
+from vips._printable import listed
 from vips.data._tables import from_arrow, without_mask
 
-__all__ = ["as_table", "column", "columns_of", "is_frame"]
+__all__ = ["as_table", "column", "columns_of", "is_frame", "names_like"]
 
 
 def columns_of(X, declared: Mapping | Sequence) -> list:
@@ -37,8 +38,22 @@ def columns_of(X, declared: Mapping | Sequence) -> list:
     there = Counter(names)
     for name in wanted:
         if there[name] != 1:
-            raise ValueError(f"Column {name!r} is declared, but X has {there[name]} columns of that name.")
+            count = f"{there[name]} columns of that name"
+            raise ValueError(f"Column {name!r} is declared, but X has {count}.{names_like(name, names)}")
     return wanted
+
+
+def names_like(name: object, names: Iterable) -> str:
+    """What an error about a missing column adds: names that differ in blanks around them or in case alone, and no others.
+
+    Where a file has no line of names, others are the cells of a record.
+    """
+    others = [repr(other) for other in names if other != name and _folded(other) == _folded(name)]
+    return f" There is {listed(others)}." if others else ""
+
+
+def _folded(name: object) -> str:
+    return str(name).strip().casefold()
 
 
 def column(X, key):
@@ -59,9 +74,10 @@ def as_table(X):
     if sp.issparse(X):
         raise TypeError("Sparse input is not supported: pass a data frame or a dense array.")
     if not isinstance(X, np.ndarray):
+        instead = "pandas.DataFrame(X" if isinstance(X, Mapping) else "numpy.asarray(X"
         raise TypeError(
             f"X must be a data frame or a NumPy array, got {type(X).__name__}: the dtype of anything else would depend on "
-            "its values. Convert it first, e.g. numpy.asarray(X, dtype=float)."
+            f"its values. Convert it to cells that are read one by one, e.g. {instead}, dtype=object)."
         )
     if X.ndim != 2:
         raise ValueError(

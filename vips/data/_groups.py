@@ -18,6 +18,8 @@ from uuid import UUID
 
 import numpy as np
 
+from vips.data._tables import without_views
+
 __all__ = [
     "arrow_values",
     "canonical_id",
@@ -174,9 +176,9 @@ def arrow_values(groups: object):
     """The Arrow array in an Arrow, pandas or polars container; None for any other."""
     values = getattr(groups, "array", groups)
     if type(values).__module__.startswith("pyarrow") and hasattr(values, "type"):
-        return values
+        return without_views(values)
     if "Arrow" in type(values).__name__ and hasattr(values, "__arrow_array__"):
-        return values.__arrow_array__()
+        return without_views(values.__arrow_array__())
     if (
         not type(groups).__module__.startswith("polars") or str(groups.dtype) == "Object"
     ):  # in Arrow, addresses of objects
@@ -193,7 +195,7 @@ def _ids_of_arrow(values) -> Iterator[bytes | None]:
         _check_arrow_type(kind.value_type)
         return _ids_of_dictionaries(values.chunks if isinstance(values, pa.ChunkedArray) else [values])
     _check_arrow_type(kind)
-    if any(is_text(kind) for is_text in (types.is_string, types.is_large_string, _is_view("string_view"))):
+    if types.is_string(kind) or types.is_large_string(kind):
         values = values.cast(pa.large_binary())
     return map(canonical_id, values.to_pylist())
 
@@ -209,21 +211,13 @@ def _check_arrow_type(kind) -> None:
     from pyarrow import types
 
     usable = (
-        types.is_string, types.is_large_string, _is_view("string_view"),
-        types.is_binary, types.is_large_binary, types.is_fixed_size_binary, _is_view("binary_view"),
+        types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_fixed_size_binary,
         types.is_integer, types.is_boolean, types.is_float64, types.is_decimal, types.is_null,
     )  # fmt: skip
     if not any(is_usable(kind) for is_usable in usable):
         raise TypeError(
             f"Ids must be whole numbers, strings or bytes, but these have type {kind}: convert them to int64 or strings."
         )
-
-
-def _is_view(name: str):
-    """PyArrow's test for a type that older versions do not have."""
-    from pyarrow import types
-
-    return getattr(types, f"is_{name}", lambda kind: False)
 
 
 def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> tuple[Iterable[bytes], np.ndarray]:

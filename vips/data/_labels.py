@@ -55,7 +55,7 @@ def label_codes(y, classes: Sequence[str]) -> np.ndarray:
 
     Parameters
     ----------
-    y : array or series of shape (n_rows,)
+    y : array, series or list of shape (n_rows,)
         Of strings or objects.
     classes : sequence of str
 
@@ -68,8 +68,9 @@ def label_codes(y, classes: Sequence[str]) -> np.ndarray:
     TypeError
         For a container or a dtype that holds no strings: public facts.
     """
-    check_container(y, "y")
-    if kind_of(y.dtype) != "category":
+    if not isinstance(y, list | tuple):
+        check_container(y, "y")
+    if kind_of(getattr(y, "dtype", np.dtype(object))) != "category":
         raise TypeError(f"`classes` are strings, but y has dtype {y.dtype}. Declare the labels as they are in y.")
     position = {str(label): float(code) for code, label in enumerate(classes)}
     return np.fromiter((_code(value, position) for value in each_cell(y)), np.float64, len(y))

@@ -7,18 +7,22 @@ number is two doubles that hold either exactly, and files whose columns differ i
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import numpy as np
 
-from vips.data._cell_values import each_cell
+from vips.data._cell_values import date_of, each_cell
 from vips.data._groups import arrow_values
 from vips.data._tables import is_nullable_number
 
 __all__ = ["dates_of", "is_text_or_object", "sortable", "units_of", "values_of"]
 
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
+_CONVERT = (
+    "Convert it first: dates by pandas.to_datetime(..., format='%d.%m.%Y', errors='coerce'), numbers by "
+    "pandas.to_numeric(..., errors='coerce')."
+)
 _SECONDS_PER_UNIT = {"m": 60, "h": 3600, "D": 86_400, "W": 604_800}
 
 
@@ -81,20 +85,19 @@ def is_text_or_object(dtype) -> bool:
 
 
 def dates_of(values, date_format: str) -> np.ndarray:
-    """The dates of a series of text, in UTC, cell by cell; NaT for what is not written like that.
+    """The dates of a series of text or objects, in UTC, cell by cell; NaT for what is neither a date nor written like that.
 
     Reading all of them at once, a cell with a time zone or nanoseconds of its own would change what others become.
     """
     if not is_text_or_object(values.dtype):
-        raise TypeError(f"`date_format` is for a column of text, got dtype {values.dtype}: leave it out.")
-    return np.array([_date(value, date_format) for value in each_cell(values)], dtype="M8[us]")
+        raise TypeError(f"`date_format` is for a column of text or objects, got dtype {values.dtype}: leave it out.")
+    return np.array([_in_utc(date_of(value, [date_format])) for value in each_cell(values)], dtype="M8[us]")
 
 
-def _date(value: object, date_format: str) -> np.datetime64:
+def _in_utc(when: date | None) -> np.datetime64:
     with suppress(Exception):
-        if isinstance(value, str):
-            when = datetime.strptime(value, date_format)
-            return np.datetime64(when if when.tzinfo is None else when.astimezone(UTC).replace(tzinfo=None), "us")
+        is_zoned = isinstance(when, datetime) and when.tzinfo is not None
+        return np.datetime64(when.astimezone(UTC).replace(tzinfo=None) if is_zoned else when, "us")
     return np.datetime64("NaT", "us")
 
 
@@ -116,10 +119,7 @@ def _keys(values: object) -> tuple[np.ndarray, str | None]:
         return _without(_of_numbers(values.to_numpy(dtype=exact, na_value=0)), np.asarray(values.isna())), "numbers"
     array = np.asarray(values)
     if array.dtype.kind not in "biufmM":
-        raise TypeError(
-            f"`order` must hold numbers or dates, got dtype {array.dtype}. Convert it first, e.g. by pandas.to_datetime(..., "
-            "format='%d.%m.%Y', errors='coerce') or pandas.to_numeric(..., errors='coerce')."
-        )
+        raise TypeError(f"`order` must hold numbers or dates, got dtype {array.dtype}. {_CONVERT}")
     kind = {"m": "times", "M": "dates"}.get(array.dtype.kind, "numbers")
     keys = _of_numbers(array) if kind == "numbers" else _of_dates(array)
     return _without(keys, np.ma.getmaskarray(values)) if np.ma.isMA(values) else keys, kind
@@ -181,7 +181,7 @@ def _of_arrow(values) -> tuple[np.ndarray, str | None]:
     if types.is_decimal(kind):
         return _of_decimals(values.to_pylist()), "numbers"
     if not (types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind) or types.is_duration(kind)):
-        raise TypeError(f"`order` must hold numbers or dates, got type {kind}. Convert it first.")
+        raise TypeError(f"`order` must hold numbers or dates, got type {kind}. {_CONVERT}")
     unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(str(kind)) or kind.unit
     counts = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
     of_day = types.is_time(kind) or types.is_duration(kind)

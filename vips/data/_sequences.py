@@ -11,7 +11,7 @@ import numpy as np
 from vips._validation import check_integer
 from vips.data._arrow_lists import steps_and_offsets
 from vips.data._cell_values import as_numbers
-from vips.data._columns import is_frame
+from vips.data._columns import is_frame, names_like
 from vips.data._groups import ids_and_numbers, runs_of_rows
 from vips.data._order import dates_of, is_text_or_object, sortable, units_of
 from vips.data._ragged import Ragged, divides, offsets_of, places
@@ -185,7 +185,8 @@ class Sequences(Ragged):
         columns : str or list of str
             Columns of numbers. Encode categories first, e.g. ``frame["event"].map(codes)``; what is missing is a missing step.
         date_format : str, optional
-            How dates are written where ``order`` is a column of text or objects, as for ``strptime``: "%d.%m.%Y", say.
+            How dates are written where ``order`` is a column of text or objects, as for ``strptime``: "%d.%m.%Y", say. Objects
+            that are dates are taken as they are.
         every : number, timedelta or str, optional
             Distance of two steps in ``order``, a public one: a number for numbers; for dates a timedelta, or words that pandas
             reads, such as "7D". Slots of time are counted from the first row of each sequence, and a row falls into the
@@ -238,7 +239,7 @@ def _check_columns(frame, by: str, order: str | None, columns: list[str]) -> Non
                 'of their own, write frame.assign(patient=ids) and by="patient".'
             )
         if name not in frame.columns:
-            raise ValueError(f"The frame has no column {name!r}.")
+            raise ValueError(f"The frame has no column {name!r}.{names_like(name, frame.columns)}")
         if list(frame.columns).count(name) > 1:
             raise ValueError(f"The frame has several columns {name!r}: give each another name.")
     for name in columns:
@@ -260,9 +261,13 @@ def _rows_of_persons(ids, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _times(column, date_format: str | None) -> tuple[np.ndarray, str | None]:
     """Keys of a column of times that sort as these do, and of what kind they are."""
     if date_format is None and is_text_or_object(column.dtype):
+        cells = f"frame[{column.name!r}]"
+        objects = (
+            f"Dates that are objects: pandas.to_datetime({cells}, errors='coerce'). " if column.dtype == object else ""
+        )
         raise TypeError(
-            f"Column {column.name!r} has dtype {column.dtype}, and dates sort otherwise than their texts. Say how they are "
-            'written, date_format="%d.%m.%Y", say; or convert numbers by '
-            f"pandas.to_numeric(frame[{column.name!r}], errors='coerce')."
+            f"Column {column.name!r} has dtype {column.dtype}, which may hold dates or numbers: texts of both sort otherwise. "
+            f'Texts of dates: say how they are written, date_format="%d.%m.%Y", say. {objects}Numbers, and no dates, which '
+            f"would be lost: pandas.to_numeric({cells}, errors='coerce')."
         )
     return sortable(column if date_format is None else dates_of(column, date_format), len(column))

@@ -6,7 +6,14 @@ from contextlib import suppress
 
 import numpy as np
 
-__all__ = ["from_arrow", "is_nullable_number", "suggestion_for", "with_numpy_numbers", "without_mask"]
+__all__ = [
+    "from_arrow",
+    "is_nullable_number",
+    "suggestion_for",
+    "with_numpy_numbers",
+    "without_mask",
+    "without_views",
+]
 
 
 def from_arrow(values):
@@ -37,10 +44,29 @@ def from_arrow(values):
     with suppress(Exception):  # its message may quote a value
         if hasattr(values, "columns"):
             # ArrowDtype keeps every type; pandas' NumPy types would depend on missing values
-            return pa.table(values).to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+            table = pa.table(values)
+            table = pa.Table.from_arrays(list(map(without_views, table.columns)), table.column_names)
+            return table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
         column = values if isinstance(values, pa.Array) else pa.chunked_array(values)
-        return pd.Series(pd.arrays.ArrowExtensionArray(column))
+        return pd.Series(pd.arrays.ArrowExtensionArray(without_views(column)))
     raise TypeError(f"The {kind} cannot be read as an Arrow table.")
+
+
+def without_views(column):
+    """An Arrow array, chunked or not, of types that all functions of Arrow take: those of polars' texts, views, few do.
+
+    No text raises, whatever bytes it holds.
+    """
+    kind = _without_view(column.type)
+    return column if kind == column.type else column.cast(kind)
+
+
+def _without_view(kind):
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_view(kind.value_type), kind.ordered)
+    return {"string_view": pa.large_string(), "binary_view": pa.large_binary()}.get(str(kind), kind)
 
 
 def _check_polars(values) -> None:

@@ -48,11 +48,14 @@ class Number:
         return 1 + self.has_missing
 
     def __str__(self) -> str:
-        return " to ".join(map(self._text, (self.low, self.high)))
+        return " to ".join(map(self.text_of, (self.low, self.high)))
 
-    def _text(self, bound: float) -> str:
-        is_day = self.is_date and bound == int(bound)
-        return str(np.datetime64(int(bound), "D")) if is_day else f"{bound:.15g}"
+    def text_of(self, number: float) -> str:
+        """A number of the column in the words in which its bounds are declared."""
+        if not self.is_date:
+            return f"{number:.15g}"
+        is_day = number == int(number)
+        return str(np.datetime64(int(number), "D") if is_day else np.datetime64(round(number * 86400), "s"))
 
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
         """Raise TypeError or ValueError for a dtype that cannot hold such numbers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,8 @@ __all__ = ["ColumnReading", "Inspection", "inspect"]
 
 _MOST_EXAMPLES, _LONGEST = 5, 60  # characters
 _MOST_CATEGORIES = 12  # that are listed as a suggestion
+_MIDDLE = 'Missing or unread cells count as {}, the middle, in regressions; "(missing)" behind the bounds gives them a feature.'
+_NOTHING = "No cell is read: convert the column to numbers, texts or dates, or leave it out."
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,9 @@ class ColumnReading:
             parts.append(f"{self.n_beyond:,} beyond the bounds")
         if self.unread:
             parts.append(f"{sum(self.unread.values()):,} not read: {_examples(self.unread)}")
+        name = str(self.name) if str(self.name) == str(self.name).strip() else repr(self.name)
         lines = [
-            f"{self.name} ({self.dtype}), {self.declared}: {'; '.join(parts)}",
+            f"{name} ({self.dtype}), {self.declared}: {'; '.join(parts)}",
             *([self.says] if self.says else []),
         ]
         return "\n    ".join(map(printable, lines))
@@ -116,6 +120,7 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
     >>> print(vips.inspect(table, {"crp": (0, 500), "ward": ["A", "B"]}))
     Not private: for your eyes.
     crp (str), a number from 0 to 500: 2 read; 1 missing; 1 not read: '<5' (1)
+        Missing or unread cells count as 250, the middle, in regressions; "(missing)" behind the bounds gives them a feature.
     ward (str), one of 2 categories: 3 read; 0 missing; 1 not read: 'b' (1)
     What you declare because of this page is not covered by ε.
     """
@@ -134,12 +139,12 @@ def _reading(name, values, declared) -> ColumnReading:
     if declared is not None:
         column_kind(repr(name), declared, dtype, in_frame=True)  # raises what an encoder would
     learnt = declared if isinstance(declared, str) else kind_of(dtype) if declared is None else None
-    if learnt == "category" and declared is None and _mostly_numbers(values):
-        learnt = "number"
+    if learnt == "category" and declared is None:
+        learnt = next((kind for kind in ("number", "date") if _are_mostly(values, kind)), learnt)
     if learnt in ("number", "date"):
         return _of_numbers(name, values, learnt, None)
     if learnt is not None or declared is None:
-        return _of_categories(name, values, None)
+        return _of_categories(name, values, None, is_stated=declared is not None)
     kind = kind_of_column(declared, repr(name))
     if isinstance(kind, Number):
         return _of_numbers(name, values, "date" if kind.is_date else "number", kind)
@@ -152,23 +157,28 @@ def _of_numbers(name, values, kind: str, bounds: Number | None) -> ColumnReading
     seen, what = numbers[~np.isnan(numbers)], "date" if kind == "date" else "number"
     n_beyond, says, declared = 0, "", f"a {what}, by its cells"
     if bounds is None and len(seen):
-        between = Number(float(seen.min()), float(seen.max()), kind == "date")
+        low, high = float(seen.min()), float(seen.max())
+        between = Number(math.floor(low), math.ceil(high), True) if kind == "date" else Number(low, high)
         says = f"Holds {what}s from {between}: declare (low, high), the possible range and not that of these records."
     elif bounds is not None:
         n_beyond = int(np.sum((seen < bounds.low) | (seen > bounds.high)))
         declared = f"a {what} from {bounds}"
+        if len(seen) < len(numbers) and not bounds.has_missing:
+            says = _MIDDLE.format(bounds.text_of(0.5 * (bounds.low + bounds.high)))
     return ColumnReading(name, str(getattr(values, "dtype", "")), declared, len(seen), missing, unread, n_beyond, says)
 
 
-def _of_categories(name, values, kind: Categories | None) -> ColumnReading:
+def _of_categories(name, values, kind: Categories | None, is_stated: bool = False) -> ColumnReading:
     categories = as_categories(values)
     dtype = str(getattr(values, "dtype", ""))
     missing, unread = _not_read(values, np.array([category is None for category in categories], dtype=bool))
     known = Counter(category for category in categories if category is not None)
     if kind is None:
         common = listed([repr(category) for category, _ in known.most_common()], _MOST_CATEGORIES)
-        says = f"Holds {common}: declare the list of all possible ones."
-        return ColumnReading(name, dtype, "a category, by its dtype", known.total(), missing, unread, 0, says)
+        bounds = "" if is_stated else ", or bounds if these are numbers or dates"
+        says = f"Holds {common}: declare the list of all possible ones{bounds}." if known else _NOTHING
+        what = "a category, by its cells" if is_stated or known else "no number, date or category"
+        return ColumnReading(name, dtype, what, known.total(), missing, unread, 0, says)
     position, has_other = dict.fromkeys(map(category_of, kind.categories)), OTHER in kind.categories
     others, says = Counter(), ""
     for category, count in known.items():
@@ -202,6 +212,6 @@ def _shown(cell: object) -> str:
     return f"<{type(cell).__name__}>"
 
 
-def _mostly_numbers(values) -> bool:
+def _are_mostly(values, kind: str) -> bool:
     cells = [cell for cell in each_cell(values) if not is_missing(cell)]
-    return len(cells) > 0 and float(np.mean(~np.isnan(as_numbers(np.array(cells, dtype=object), "number")))) > 0.5
+    return np.count_nonzero(~np.isnan(as_numbers(cells, kind))) > 0.5 * len(cells)
