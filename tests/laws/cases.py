@@ -100,6 +100,7 @@ class Case:
     a valid record whose norm is far above any clip. ``sparse`` asks for a posterior with most entries at the prior. ``labels``:
     a record's norm is the largest over these labels, up to the part of the squared scores. ``has_missing``: entries that are
     not finite are missing, and the rest of the record counts. A row of a model of sequences is a sequence of any length.
+    ``moves`` asks for a posterior after a regression's first phase, with coordinates of rows that it has learnt.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Case:
     sparse: bool = False
     labels: tuple[int, ...] = ()
     has_missing: bool = False
+    moves: bool = False
 
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
@@ -261,7 +263,7 @@ def _hostile_labelled(label, width=N_FEATURES):
     return rows | {f"label {name}": np.append(np.ones(width), value) for name, value in labels.items()}
 
 
-def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURES, **settings):
+def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURES, moves=False, **settings):
     extreme = np.append(np.linspace(-1e4, 1e4, width), largest_label)
     return Case(
         name,
@@ -271,6 +273,7 @@ def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURE
         extreme,
         0.05,
         labels=tuple(range(largest_label + 1)),
+        moves=moves,
     )
 
 
@@ -418,6 +421,15 @@ CASES = [
         3.0,
     ),
     _regression_case("logistic", BayesianLogisticRegression),
+    _regression_case("logistic, moved", BayesianLogisticRegression, moves=True),
+    _regression_case(
+        "logistic sparse, three classes, moved",
+        BayesianLogisticRegression,
+        2,
+        sparse=True,
+        moves=True,
+        classes=(0, 1, 2),
+    ),
     _regression_case(
         "logistic paper, no intercept", BayesianLogisticRegression, statistics="paper", fit_intercept=False
     ),

@@ -1,6 +1,5 @@
 """Coordinates that a private fit learns: what they do to rows, coefficients, files and the guarantee."""
 
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
