@@ -209,7 +209,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """Where coordinates are learnt, a fifth of the steps for them: their totals are dropped."""
-        n_first = n_steps // _STEPS_PER_LEARNING if self._learns_coordinates() else 0
+        n_first = self._n_learning(n_steps)
         return [
             FitPhase("coordinates", n_first, end=self.moved),
             FitPhase("coefficients", n_steps - n_first, step_size=self.rho),
@@ -286,15 +286,15 @@ class AugmentedRegression(ConjugateExponentialModel):
         posterior.kept = KeptSteps.none(posterior.kept.points.shape)
         return posterior
 
-    def _learns_coordinates(self) -> bool:
-        """Whether rows are centred and scaled by released numbers, after the first steps.
+    def _n_learning(self, n_steps: int) -> int:
+        """Number of first steps after which rows are centred and scaled by released numbers.
 
-        The intercept takes up what centring takes away. More columns would be slow, since centred rows have no zeros. Where a
-        clip that looks at labels cuts no row as it comes, coefficients are not biased, and stay so.
+        0 without an intercept, which takes up what centring takes away; of many columns, since centred rows have no zeros; and
+        where a clip that looks at labels cuts no row as it comes, so that coefficients are not biased.
         """
         few, cuts = self.n_features_in_ <= _MOST_MATCHED, self._clip_norm() < self.max_record_norm()
         able = self._matches() and self.fit_intercept and self.schedule is None
-        return able and few and (self.influence == "unbiased" or cuts)
+        return n_steps // _STEPS_PER_LEARNING if able and few and (self.influence == "unbiased" or cuts) else 0
 
     def _matches(self) -> bool:
         """Whether the next coefficients are those that match the released gradients.
@@ -533,10 +533,12 @@ class AugmentedRegression(ConjugateExponentialModel):
         return coefficient_parts(self, posterior)
 
     def describe(self) -> dict:
+        n_first = self._n_learning(self.plan_of_fit().n_steps)
+        moved = f"; after step {n_first}, of columns that these have centred and scaled" if n_first else ""
         return {
             "unit": self.unit,
             "released": (
-                "noisy sums of products of the columns with the target and with each other, in every step",
+                f"noisy sums of products of the columns with the target and with each other, in every step{moved}",
                 "hence the posterior of the coefficients",
             ),
             "declared_public": (
