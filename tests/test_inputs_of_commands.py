@@ -94,6 +94,17 @@ def test_a_long_catalogue_is_no_file_name(folder, capsys):
     assert "event" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("day", ["28.01.2020", "2020-01-28"])
+def test_a_fit_of_pathways_says_how_it_reads_their_order_whatever_is_there(folder, capsys, day):
+    table = pd.DataFrame({"who": np.arange(40) // 2, "day": day, "what": "a"})
+    table.to_csv("e.csv", index=False)
+    command = shlex.split("fit e.csv --model pathways --unit who --event what --order day --epsilon 1 --delta 1e-6")
+    assert main([*command, "--catalogue", "a,b"]) == 0
+    assert "--date-format says" in capsys.readouterr().out
+    assert main([*command, "--catalogue", "a,b", "--date-format", "%d.%m.%Y"]) == 0
+    assert "--date-format says" not in capsys.readouterr().out
+
+
 def test_inspect_counts_every_line_and_cell(folder, capsys):
     """For the holder's eyes: what a private fit must not say. The numbers are those of a reading by hand."""
     (folder / "t.csv").write_text('age;crp;ward;left\n30;1,5;A;x\n40;<5;b;\n;2,25;A;\n50;"3,0;B;\n60;1\n70;12,0;B;\n')

@@ -8,7 +8,7 @@ reports ask is in ``parts.py``; what a user calls, in ``model.py``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -147,10 +147,21 @@ class Contract(ABC):
         """
         return average, noise_std
 
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        """Numbers of the steps, from 1, whose totals and posteriors a fit keeps in ``noisy_totals_``; none by default.
+
+        A function of public settings. Bound their number: checkpoint and saved file hold them.
+        """
+        return ()
+
     @property
     def moves_averages(self) -> bool:
         """Whether the class has a :meth:`transport` of its own, so that deviations of noise may differ within a block."""
         return type(self).transport is not Contract.transport
+
+    def to_match(self) -> Any:
+        """How records are matched to the released totals, for models that can be simulated: see ``match`` of the model."""
+        raise NotImplementedError(f"{type(self).__name__} is not matched to its totals.")
 
     def to_noise_aware_posterior(self) -> Any:
         """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""

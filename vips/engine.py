@@ -22,8 +22,9 @@ from tqdm.auto import tqdm
 
 from vips.execution.local import Serial, SerialWorkers
 from vips.execution.partitions import Task
+from vips.persistence.posteriors import copied
 from vips.phases import phases_of, step_of
-from vips.statistics import NoisyTotals
+from vips.statistics import NoisyTotals, ReleasedStep
 
 __all__ = ["run"]
 
@@ -52,7 +53,7 @@ def run(model, data, plan, journal, executor=None, settling=None):
     posterior
         From the last average.
     noisy_totals : NoisyTotals
-        The last average, and the noise in it.
+        The last average, the noise in it, and the steps that the model keeps.
 
     Guarantees
     ----------
@@ -65,10 +66,10 @@ def run(model, data, plan, journal, executor=None, settling=None):
     blocks, phases = model.blocks(), phases_of(model, plan.n_steps)
     average, posterior = model.start(randomness.initial)
     noise_std = dict.fromkeys(blocks, 0.0)
-    first = 1
+    first, steps, kept = 1, [], set(model.kept_steps(plan.n_steps))
     if journal.start is not None:
         first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
-        posterior = journal.restored(posterior)
+        steps, posterior = journal.restored_steps(model, plan, posterior), journal.restored(posterior)
     mechanism = plan.mechanism(blocks, randomness, noise_std)
     with (executor or Serial()).over(data) as workers:
         for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
@@ -76,6 +77,9 @@ def run(model, data, plan, journal, executor=None, settling=None):
             step_size = _by_block(phase.step_size(s), phase.blocks)
             total = clipped_sum(model, phase, data, posterior, plan, randomness, t, workers)
             noisy = journal.run.release(mechanism, total, t)
+            if t in kept:
+                totals = {name: value / plan.sampling_rate for name, value in noisy.items()}
+                steps.append(ReleasedStep(t, totals, copied(posterior)))
             for name, rho in step_size.items():
                 average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
             stated = mechanism.std_of_average(step_size)
@@ -83,10 +87,10 @@ def run(model, data, plan, journal, executor=None, settling=None):
             average, noise_std = model.transport(average, stated, previous, posterior)
             if noise_std is not stated:
                 mechanism.carry(noise_std)
-            journal.commit(t, noisy, average, noise_std, posterior)
+            journal.commit(t, noisy, average, noise_std, posterior, steps)
             if settling is not None and phase is phases[-1] and settling.has_settled(posterior):
                 break
-    return posterior, NoisyTotals(average, noise_std)
+    return posterior, NoisyTotals(average, noise_std, tuple(steps))
 
 
 def clipped_sum(model, phase, data, posterior, plan, randomness, t, workers=None) -> dict[str, np.ndarray]:

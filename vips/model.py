@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
@@ -31,6 +31,9 @@ from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.units import unit_of_group
 from vips.settling import Settling
+
+if TYPE_CHECKING:
+    from vips.models.components.matching.match import Match
 
 __all__ = ["ConjugateExponentialModel", "Records"]
 
@@ -73,6 +76,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     _kept_by_clone = ("_chunk_size", "sent_from")
     _chunk_size: int | None = None
     _noise_aware: Any = None  # the noise-aware posterior, once it was computed
+    _match: Any = None  # likewise
     _is_shown = False  # whether `dir` is asked for a table, which reads every name
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted: tuple[str, ...] = (
@@ -251,6 +255,24 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
         return fit_batch(self, X, y, groups, ledger, checkpoint, executor)
 
+    @available_if(lambda model: type(model).to_match is not Contract.to_match)
+    def match(self) -> Match:
+        """Parameters whose simulated records give the totals that a private fit has released, and how well they do.
+
+        ``misfit`` says how far the totals are from those of such records, in standard deviations. It is computed once, from
+        released values only, so it costs no budget.
+
+        Raises
+        ------
+        NotFittedError
+        NotImplementedError
+            If the fit has not kept what this needs, as in streams, or a record is more than a row.
+        """
+        check_is_fitted(self, "posterior_")
+        if self._match is None:
+            self._match = self.to_match()
+        return self._match
+
     def __sklearn_is_fitted__(self) -> bool:
         return "posterior_" in vars(self)
 
@@ -339,7 +361,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def forget_computed(self) -> None:
         """Forget what was computed from released values: others have come."""
-        self._noise_aware = None
+        self._noise_aware = self._match = None
 
     def _forget(self) -> None:
         self.forget_computed()

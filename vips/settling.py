@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips.persistence.checkpoint import posterior_arrays
+from vips.persistence.posteriors import posterior_arrays
 
 __all__ = ["Settling", "distance"]
 

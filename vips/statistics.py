@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from vips._compute.rowwise import PIECE, row_norms
 from vips.privacy import Lattice
 
-__all__ = ["Block", "DenseStatistics", "NoisyTotals", "RecordStatistics"]
+__all__ = ["Block", "DenseStatistics", "NoisyTotals", "RecordStatistics", "ReleasedStep"]
 
 _NUMBERS = 2**20  # of rows, in double precision, that are added at a time
 _LEAST_OF_BOUND = 1.0 / 16.0  # of a run's norm, over the sum of its rows' norms; √240 < 16
@@ -188,7 +189,29 @@ class NoisyTotals:
         Standard deviation of the noise in an entry, by block; off the diagonal of a symmetric block, divide it by √2. An array,
         which broadcasts to the block, where entries differ: in models whose averages are carried from step to step
         (:meth:`vips.ConjugateExponentialModel.transport`).
+    steps : tuple of ReleasedStep
+        The steps that the model asks to keep, in their order (:meth:`vips.contract.Contract.kept_steps`).
     """
 
     average: dict[str, np.ndarray]
     noise_std: dict[str, float | np.ndarray]
+    steps: tuple[ReleasedStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReleasedStep:
+    """What one step released, and where.
+
+    Parameters
+    ----------
+    number : int
+        From 1.
+    totals : dict of str to ndarray
+        Noisy totals of all records by block, of the blocks of its phase.
+    posterior
+        At which the step saw the records.
+    """
+
+    number: int
+    totals: dict[str, np.ndarray]
+    posterior: Any

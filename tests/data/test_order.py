@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from vips.data import NpySource, ParquetTable, Sequences, regroup
-from vips.data._order import sortable
+from vips.data._order import sortable, values_of
 
 HUGE = [
     2**53 + 2,
@@ -178,3 +178,20 @@ def test_text_of_dates_is_read_by_a_format(dtype):
     assert found.values[:, 0].tolist() == [4, 0, 1, 2, 3, 5]
     with pytest.raises(TypeError, match="leave it out"):
         Sequences.from_frame(frame.assign(when=1.0), by="who", order="when", columns="code", date_format="%d.%m.%Y")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array([1, 2**62, -(2**63), 2**63 - 1]), np.array([1, 2**62, -(2**63), 2**63 - 1])),
+        (np.array([2**64 - 1, 3], np.uint64), np.array([2.0**64, 3.0])),
+        (np.array([1.5, np.nan, 1e30]), np.array([1.5, np.nan, 1e30])),
+        (
+            np.array(["3000000-01-01", "2020-01-01", "NaT"], "M8[s]"),
+            np.array(["NaT", "2020-01-01", "NaT"], "M8[us]"),
+        ),
+    ],
+)
+def test_times_come_back_as_they_are_or_are_no_times(values, expected):
+    keys, kind = sortable(values, len(values))
+    np.testing.assert_array_equal(values_of(keys, kind, values.dtype.kind in "iu"), expected)

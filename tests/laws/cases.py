@@ -99,7 +99,8 @@ class Case:
     ``hostile`` holds records that are valid for the container (right width and dtype) but meant to do harm; ``extreme`` is
     a valid record whose norm is far above any clip. ``sparse`` asks for a posterior with most entries at the prior. ``labels``:
     a record's norm is the largest over these labels, up to the part of the squared scores. ``has_missing``: entries that are
-    not finite are missing, and the rest of the record counts. A row of a model of sequences is a sequence of any length.
+    not finite are missing, and the rest of the record counts. ``norm_factor``: of a record, by which its norm counts cells that
+    are missing. A row of a model of sequences is a sequence of any length.
     ``moves`` asks for a posterior after a regression's first phase, with coordinates of rows that it has learnt.
     """
 
@@ -112,6 +113,7 @@ class Case:
     sparse: bool = False
     labels: tuple[int, ...] = ()
     has_missing: bool = False
+    norm_factor: Callable[[np.ndarray], float] = lambda record: 1.0
     moves: bool = False
 
 
@@ -143,6 +145,12 @@ def _answers(n, rng, levels=LEVELS):
     answers = rng.integers(0, levels, (n, len(levels))).astype(float)
     answers[rng.random(answers.shape) < 0.1] = np.nan
     return answers
+
+
+def _as_if_answered(record, levels=LEVELS):
+    """Factor of the norm of a record of answers, in which missing ones count."""
+    n_answers = np.sum((record >= 0.0) & (record < levels) & (record == np.floor(record)))
+    return np.sqrt((1.0 + len(levels)) / (1.0 + n_answers))
 
 
 def _sequences(n, rng):
@@ -488,6 +496,7 @@ CASES = [
         np.array([0.0, 4.0, 1.0, 0.0, 2.0]),
         0.6,
         has_missing=True,
+        norm_factor=_as_if_answered,
     ),
     _chain_case("chain", 130),  # too many symbols for pairs, from which every fit of a few would compute its start
     _chain_case("chain of few symbols, float32", 4, dtype=np.float32),
@@ -552,6 +561,7 @@ WIDE_CASES = [
         np.resize([0.0, 4.0, 1.0, 0.0, 2.0], WIDE),
         0.6,
         has_missing=True,
+        norm_factor=partial(_as_if_answered, levels=LEVELS * 30),
     ),
     Case(
         "wide proportions",

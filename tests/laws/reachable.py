@@ -22,12 +22,12 @@ from tests.laws.cases import arguments
 from tests.laws.walk import vips_globals, walk
 from vips import PrivacyPlan
 from vips.persistence.archive import read_archive
-from vips.persistence.checkpoint import posterior_arrays
+from vips.persistence.posteriors import posterior_arrays
 from vips.phases import phases_of, step_of
 
 # Attributes that a private fit adds to those of the constructor.
 # Attributes of a fit that is running, and what is computed from released values when it is asked for.
-WORKING = {"_fitting_plan", "_noise_aware", "_public"}
+WORKING = {"_fitting_plan", "_match", "_noise_aware", "_public"}
 LEARNT = {"n_features_in_", "posterior_", "noisy_totals_", "privacy_"}
 OF_CLASS = {"BayesianLogisticRegression": {"classes_"}, "LatentClassAnalysis": {"categories_"}}  # as declared
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
@@ -209,7 +209,19 @@ def what_can_be_reached_is_listed(case) -> None:
     held, written = set(posterior if kind == "dict" else vars(posterior)), set(posterior_arrays(posterior))
     assert held <= WRITTEN[kind] | HELD.get(kind, set()), f"a posterior holds {held - WRITTEN[kind]}"
     assert written <= WRITTEN[kind], f"a posterior writes {written - WRITTEN[kind]}"
-    assert set(vars(model.noisy_totals_)) == {"average", "noise_std"}, "noisy totals hold something else"
+    assert set(vars(model.noisy_totals_)) == {"average", "noise_std", "steps"}, "noisy totals hold something else"
+    kept, phases = sorted(model.kept_steps(N_STEPS)), phases_of(model, N_STEPS)
+    assert [step.number for step in model.noisy_totals_.steps] == kept, "other steps are kept than the model says"
+    of_steps = {step: step_of(phases, step)[0].blocks for step in range(1, N_STEPS + 1)}
+    for step in model.noisy_totals_.steps:
+        assert set(vars(step)) == {"number", "totals", "posterior"}, "a kept step holds something else"
+        assert set(vars(step.posterior)) == set(vars(posterior)), "a kept posterior holds something else"
+        assert set(step.totals) == set(of_steps[step.number])
+
+    def names_of_steps(last: int) -> set[str]:
+        blocks = {f"steps/{step}/totals/{name}" for step in kept if step <= last for name in of_steps[step]}
+        return blocks | {f"steps/{step}/posterior/{name}" for step in kept if step <= last for name in written}
+
     assert set(model.noisy_totals_.average) == set(model.noisy_totals_.noise_std) == set(blocks)
     assert set(vars(model.privacy_)) == REPORT, f"a report holds {set(vars(model.privacy_)) ^ REPORT}"
     for release in model.privacy_.releases:
@@ -217,16 +229,17 @@ def what_can_be_reached_is_listed(case) -> None:
     for step in range(1, N_STEPS + 1):
         header, arrays = traces[f"checkpoint after step {step}"]
         assert set(header) == CHECKPOINT, f"a checkpoint's header holds {set(header) ^ CHECKPOINT}"
-        of_step = step_of(phases_of(model, N_STEPS), step)[0].blocks
+        of_step = of_steps[step]
         names = {f"noisy/{name}" for name in of_step} | {f"average/{name}" for name in blocks}
         names |= {f"posterior/{name}" for name in written}
+        names |= names_of_steps(step)
         assert set(arrays) == names, f"a checkpoint holds {set(arrays) ^ names}"
         for name, total in totals_of(of_step, step).items():
             np.testing.assert_array_equal(arrays[f"noisy/{name}"], total, err_msg="not the noisy total of the step")
     header, arrays = traces["saved model"]
     assert set(header) == SAVED, f"a saved model's header holds {set(header) ^ SAVED}"
     assert set(header["learnt"]) == own - {"posterior_", "noisy_totals_", "privacy_"}
-    names = written | {f"noisy_totals/{name}" for name in blocks}
+    names = written | {f"noisy_totals/{name}" for name in blocks} | names_of_steps(N_STEPS)
     assert set(arrays) == names, f"a saved model holds {set(arrays) ^ names}"
     assert set(traces["files"]) == {"fit.vips", "saved.vips"}, f"files of a fit: {sorted(traces['files'])}"
 

@@ -122,8 +122,8 @@ def with_exact_totals(patch) -> dict:
 def changed_commit(patch, change):
     original = Journal.commit
 
-    def commit(self, step, noisy, average, noise_std, posterior):
-        return original(self, step, *change(self, step, noisy, average, noise_std), posterior)
+    def commit(self, step, noisy, average, noise_std, *state):
+        return original(self, step, *change(self, step, noisy, average, noise_std), *state)
 
     patch.setattr(Journal, "commit", commit)
 

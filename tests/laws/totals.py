@@ -47,8 +47,11 @@ def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
     return rows
 
 
-def clipped(model, phase, records, row: int, posterior, clip_norm: float) -> dict[str, np.ndarray]:
-    """One record's statistics, scaled into the ball of radius C by their own norm; with labels, by the reported norm."""
+def clipped(
+    model, phase, records, row: int, posterior, clip_norm: float, norm_factor=lambda record: 1.0
+) -> dict[str, np.ndarray]:
+    """One record's statistics, scaled into the ball of radius C by their own norm, times ``norm_factor``; with labels, by the
+    reported norm."""
     blocks, statistics = phase.blocks, phase.statistics_of(model, records[[row]], posterior)
     own = statistics.weighted_sum(np.ones(1))
     own = {name: np.asarray(own[name], np.float64) for name in blocks}
@@ -57,6 +60,7 @@ def clipped(model, phase, records, row: int, posterior, clip_norm: float) -> dic
         reported = float(statistics.norms(blocks)[0])
         assert norm <= reported * (1.0 + 1e-13)
         norm = reported
+    norm *= norm_factor(records[row])
     own = {name: value * min(1.0, clip_norm / norm if norm else 1.0) for name, value in own.items()}
     return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in own.items()}
 
@@ -74,14 +78,15 @@ def in_partitions(records, size: int = SIZE) -> InMemoryData:
     return InMemoryData(*data.arrays, partition_size=size)
 
 
-def check_steps(steps: checks.Recorder, model, records, plan: PrivacyPlan, sizes) -> None:
+def check_steps(steps: checks.Recorder, model, records, plan: PrivacyPlan, sizes, *norm_factor) -> None:
     """Compare every step's total with the closed form."""
     phases, realised = phases_of(model, plan.n_steps), []
     for step in range(1, plan.n_steps + 1):
         phase, _ = step_of(phases, step)
         rows = sampled_rows(plan, step, sizes)
         realised.append(len(rows))
-        shares = [clipped(model, phase, records, row, steps.posteriors[step - 1], plan.clip_norm) for row in rows]
+        seen_at = steps.posteriors[step - 1]
+        shares = [clipped(model, phase, records, row, seen_at, plan.clip_norm, *norm_factor) for row in rows]
         for name, block in phase.blocks.items():
             expected = sum((share[name] for share in shares), np.zeros(block.shape)) / plan.sampling_rate
             # rounding of norms and weights (single precision), and the little noise
@@ -98,7 +103,7 @@ def totals_are_sums_over_the_public_rate(case) -> None:
     for sampling, size in SAMPLINGS:
         plan = PrivacyPlan(clip_norm=case.clip_norm, **HARDLY, **sampling)
         data, model = in_partitions(records, size), case.make_model(privacy=plan, random_state=SEED)
-        check_steps(steps_of(model, data), model, records, plan, data.sizes)
+        check_steps(steps_of(model, data), model, records, plan, data.sizes, case.norm_factor)
 
 
 def n_coordinates(blocks) -> int:
@@ -126,7 +131,7 @@ def records_are_rounded_as_finely_as_stated(case) -> None:
             found = engine.clipped_sum(
                 model, phase, checks.as_data(records[[row]]), posterior, plan, plan.randomness(SEED), 1
             )
-            exact = clipped(model, phase, records, row, posterior, plan.clip_norm)
+            exact = clipped(model, phase, records, row, posterior, plan.clip_norm, case.norm_factor)
             moved = np.concatenate(
                 [_isometric(unit * found[n] - _embedded(exact[n], b) / b.scale, b) for n, b in blocks.items()]
             )

@@ -158,6 +158,11 @@ def test_forged_files_raise_value_errors(fitted, place, value, tmp_path):
         ("privacy", encode(PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=5))),
         ("privacy", None),
         ("n_steps", 7),
+        ("n_components", 3),
+        ("stop_words", encode(["ship"])),
+        ("ngram_range", encode((1, 2))),
+        ("max_features", 2),
+        ("n_documents", 8000),
     ],
 )
 def test_forged_settings_that_the_plans_did_not_spend_are_refused(fitted, name, value, tmp_path):

@@ -26,6 +26,7 @@ from vips._commands.outputs import check_outputs, write_table
 from vips._commands.reading import Reading, add_options, stated
 from vips._extras import imported
 from vips._printable import lines_of_table, printable
+from vips.data._order import is_text_or_object
 from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -178,12 +179,19 @@ def _pathways(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     _need(options, "unit", "event", "order", "catalogue")
     catalogue = _catalogue(options.catalogue, reading)
     needs = {name: getattr(options, name) for name in ("unit", "event", "order")} | {"catalogue": catalogue}
-    pathways, _ = _sequences(read_table(options.data, reading), needs, reading)
+    table = read_table(options.data, reading)
+    pathways, _ = _sequences(table, needs, reading)
     budget = PrivacyBudget(options.epsilon, options.delta)
     persons = pd.Series(np.arange(len(pathways)), name=options.unit)  # one pathway each: the report says whose
     model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=budget)
     model.fit(pathways, ledger=ledger, groups=persons)
-    return model, lines_of_table(model.summary(names=catalogue)), needs
+    lines = lines_of_table(model.summary(names=catalogue))
+    if is_text_or_object(table[options.order].dtype) and not reading.date_format:
+        lines.append(
+            printable(f"{options.order}: texts are numbers, or dates like 2026-01-31; rows with neither come last.")
+            + " --date-format says how other dates are written, and `inspect` how many cells cannot be read."
+        )
+    return model, lines, needs
 
 
 def _predict(options: argparse.Namespace) -> None:

@@ -105,7 +105,7 @@ class _Recorder:
         self.run = LedgerRun(None)
         self.totals: list[Mapping[str, np.ndarray]] = []
 
-    def commit(self, step, noisy, average, noise_std, posterior) -> None:
+    def commit(self, step, noisy, *state) -> None:
         self.totals.append({name: np.array(value) for name, value in noisy.items()})
 
 

@@ -45,14 +45,17 @@ def sortable(values: object, n_rows: int) -> tuple[np.ndarray, str | None]:
 
 def values_of(keys: np.ndarray, kind: str | None, is_whole: bool):
     """What the keys of :func:`sortable` stand for, to the microsecond; dates with a time zone in UTC. ``is_whole``: as int64,
-    if none is missing."""
+    if all are there and fit. A date beyond its range is NaT."""
     highs, lows = keys.T
-    is_missing = np.isnan(keys).any(axis=1)
-    if kind in ("numbers", None):
-        return _joined(highs, lows, 2**32) if is_whole and not is_missing.any() else highs * units_of(kind) + lows
+    is_number = kind in ("numbers", None)
+    unit = 2**32 if is_number else 10**6
+    limit = 2**63 // unit
+    is_there = (-limit <= highs) & (highs < limit)
+    if is_number:
+        return _joined(highs, lows, unit) if is_whole and is_there.all() else highs * units_of(kind) + lows
     with np.errstate(invalid="ignore"):
-        microseconds = _joined(highs, np.rint(lows * 1e6), 10**6)
-    microseconds[is_missing] = np.iinfo(np.int64).min  # NaT
+        microseconds = _joined(highs, np.rint(lows * 1e6), unit)
+    microseconds[~is_there] = np.iinfo(np.int64).min  # NaT
     values = microseconds.view("m8[us]" if kind == "times" else "M8[us]")
     if kind != "dates with a time zone":
         return values

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,14 +28,17 @@ from vips._files import check_writable, name_in_partial, sync_folder
 from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
+from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
 from vips.persistence.settings import describe
+from vips.persistence.steps import restore_steps, step_arrays
 from vips.privacy import PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.phases import weight_of_step
+from vips.statistics import ReleasedStep
 
-__all__ = ["FitState", "Journal", "check_place", "identity", "posterior_arrays", "restore_posterior"]
+__all__ = ["FitState", "Journal", "check_place", "identity"]
 
 
 _MOST_REPEATED = 10**9
@@ -44,13 +48,14 @@ _MOST_REPEATED = 10**9
 class FitState:
     """Everything that a step needs from the steps before it; all of it released.
 
-    ``posterior`` is a dict of arrays: the engine knows its type.
+    ``posterior`` and ``steps`` are dicts of arrays: the engine knows their type.
     """
 
     step: int
     average: dict[str, np.ndarray]
     noise_std: dict[str, float | np.ndarray]
     posterior: dict[str, np.ndarray]
+    steps: dict[str, np.ndarray]
 
 
 def check_place(checkpoint: str | os.PathLike) -> None:
@@ -117,7 +122,13 @@ class Journal:
         self._count_interrupted_step(plan, saved, arrays)
         if saved is None or saved["step"] == 0:
             return
-        self.start = FitState(saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior"))
+        self.start = FitState(
+            saved["step"],
+            under(arrays, "average"),
+            saved["noise_std"],
+            under(arrays, "posterior"),
+            under(arrays, "steps"),
+        )
         if saved["step"] == plan.n_steps:
             warnings.warn(
                 f"{self._path} holds a finished fit: its posterior is used, the data are not.",
@@ -133,8 +144,24 @@ class Journal:
         CheckpointError
             If the file holds no posterior of this type.
         """
-        try:
+        with self._readable():
             return restore_posterior(like, self.start.posterior)
+
+    def restored_steps(self, model, plan: PrivacyPlan, like) -> list[ReleasedStep]:
+        """The kept steps of the checkpoint, whose posteriors are of the type of ``like``.
+
+        Raises
+        ------
+        CheckpointError
+            If the file does not hold those that the fit has kept.
+        """
+        with self._readable():
+            return restore_steps(model, plan.n_steps, self.start.step, like, self.start.steps)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
         except (ValueError, ArithmeticError) as error:  # of linear algebra, too
             raise CheckpointError(
                 f"{self._path} cannot be used: {str(error).rstrip('.')}. It was not touched."
@@ -161,7 +188,7 @@ class Journal:
             )
         _check_numbers(arrays, path)
         shapes = {name: block.shape for name, block in model.blocks().items()} if saved["step"] else {}
-        saved_shapes = {name: value.shape for name, value in _under(arrays, "average").items()}
+        saved_shapes = {name: value.shape for name, value in under(arrays, "average").items()}
         if saved_shapes != shapes:
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
         try:
@@ -194,59 +221,22 @@ class Journal:
         """Steps that were released twice, by their weights: charged by the ledger beyond the plan, or counted by none."""
         return self.repeated if self.run.ledger is None else self.run.repeated_steps(plan)
 
-    def commit(self, step: int, noisy: Mapping, average: Mapping, noise_std: Mapping, posterior) -> None:
+    def commit(
+        self, step: int, noisy: Mapping, average: Mapping, noise_std: Mapping, posterior, steps: Iterable[ReleasedStep]
+    ) -> None:
         """Write the state after a step. Its values must not be used, shown or logged before this returns."""
         if self._path is None:
             return
         arrays = {f"noisy/{name}": value for name, value in noisy.items()}
         arrays |= {f"average/{name}": value for name, value in average.items()}
         arrays |= {f"posterior/{name}": value for name, value in posterior_arrays(posterior).items()}
+        arrays |= {f"steps/{name}": value for name, value in step_arrays(steps).items()}
         header = self._header | {"step": step, "noise_std": as_lists(noise_std), "repeated": self.repeated}
         write_archive(self._path, "checkpoint", header, arrays, self._partial)
 
     def close(self) -> None:
         """The fit ends early: give unreleased steps back."""
         self.run.close()
-
-
-def posterior_arrays(posterior) -> dict[str, np.ndarray]:
-    """A posterior as arrays: it has ``to_arrays()``, or is a dict of arrays and of such posteriors."""
-    if not isinstance(posterior, Mapping):
-        return {name: np.asarray(value) for name, value in posterior.to_arrays().items()}
-    arrays = {}
-    for name, value in posterior.items():
-        if hasattr(value, "to_arrays"):
-            arrays |= {f"{name}.{field}": array for field, array in posterior_arrays(value).items()}
-        else:
-            arrays[name] = np.asarray(value)
-    return arrays
-
-
-def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
-    """Inverse of ``posterior_arrays``, to the type of ``like``.
-
-    Raises
-    ------
-    ValueError
-        If names or shapes differ from those of ``like``.
-    """
-    if hasattr(like, "check_arrays"):
-        like.check_arrays(arrays)
-    shapes, expected = ({n: a.shape for n, a in held.items()} for held in (arrays, posterior_arrays(like)))
-    if shapes != expected:
-        raise ValueError(f"A saved posterior has arrays {shapes}, the model's are {expected}.")
-    return _restored(like, arrays)
-
-
-def _restored(like, arrays: Mapping[str, np.ndarray]):
-    if not isinstance(like, Mapping):
-        return type(like).from_arrays(arrays)
-    return {
-        name: _restored(value, {n.removeprefix(f"{name}."): a for n, a in arrays.items() if n.startswith(f"{name}.")})
-        if hasattr(value, "to_arrays")
-        else arrays[name]
-        for name, value in like.items()
-    }
 
 
 def identity(model, plan: PrivacyPlan | StreamPlan, unit: str | None) -> dict:
@@ -304,7 +294,3 @@ def _check_numbers(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         sizes = np.abs(array) if is_total else np.abs(array[np.isfinite(array)])  # posteriors may have an infinity
         if not (sizes < TOO_LARGE).all():
             raise CheckpointError(f"{path} holds numbers in {name!r} that no fit makes. It was not touched.")
-
-
-def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(f"{prefix}/"): value for name, value in arrays.items() if name.startswith(f"{prefix}/")}

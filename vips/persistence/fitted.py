@@ -11,9 +11,10 @@ import numpy as np
 
 from vips._fitted import fitted_attributes
 from vips.persistence.archive import write_archive
-from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
+from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
 from vips.persistence.settings import decode, encode
+from vips.persistence.steps import restore_steps, step_arrays
 from vips.privacy import PrivacyReport, StreamPlan
 from vips.privacy.fingerprint import fingerprint
 from vips.privacy.units import is_group
@@ -22,7 +23,7 @@ from vips.statistics import NoisyTotals
 __all__ = ["contents", "released_arrays", "restored", "save_model"]
 
 
-_TOTALS = "noisy_totals/"
+_TOTALS, _STEPS = "noisy_totals", "steps"
 _OF_THE_FILE = ("posterior_", "privacy_", "noisy_totals_")  # of members of their own, which are checked
 _LONGEST_UNIT = 1_000  # characters
 _OF_MODELS = ("fit", "regression", "search", "stream")  # what a model's release can be
@@ -54,8 +55,11 @@ def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
 def released_arrays(model) -> dict[str, np.ndarray]:
     """What a fit has released, by the names of the file: its posterior, and its noisy totals if they are kept."""
     totals = getattr(model, "noisy_totals_", None)
-    averages = {} if totals is None else {f"{_TOTALS}{name}": value for name, value in totals.average.items()}
-    return posterior_arrays(model.posterior_) | averages
+    arrays = posterior_arrays(model.posterior_)
+    if totals is not None:
+        arrays |= {f"{_TOTALS}/{name}": value for name, value in totals.average.items()}
+        arrays |= {f"{_STEPS}/{name}": value for name, value in step_arrays(totals.steps).items()}
+    return arrays
 
 
 def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
@@ -72,16 +76,22 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
             raise ValueError(f"it sets {name!r}, which is not a fitted attribute")
         setattr(model, name, decode(value))
     model.check_arguments()
-    totals = {name.removeprefix(_TOTALS): arrays.pop(name) for name in list(arrays) if name.startswith(_TOTALS)}
+    totals, steps = under(arrays, _TOTALS), under(arrays, _STEPS)
+    arrays = {name: value for name, value in arrays.items() if not name.startswith((f"{_TOTALS}/", f"{_STEPS}/"))}
     _check_size(model, arrays)
     model.check_features()
     if any(array.dtype.kind not in "biuf" for array in arrays.values()):
         raise ValueError("its posterior holds no numbers")
     model.posterior_ = restore_posterior(_first_posterior(model), arrays)
+    report = None if header["report"] is None else PrivacyReport.from_json(header["report"])
     if header.get("noise_std") is not None:
         model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
-    if header["report"] is not None:
-        model.privacy_ = _restated(PrivacyReport.from_json(header["report"]), model)
+        if steps:
+            n_steps = report.plan.n_steps
+            kept = restore_steps(model, n_steps, n_steps, _first_posterior(model), steps)
+            model.noisy_totals_ = replace(model.noisy_totals_, steps=tuple(kept))
+    if report is not None:
+        model.privacy_ = _restated(report, model)
     return model
 
 

@@ -166,28 +166,20 @@ class PrivatePipeline(Pipeline):
         """
         forget_fit(self)
         self._check_steps()
-        X = from_arrow(X)
-        (encoder_name, encoder), (model_name, model) = clone(self.steps, safe=False)
         executors.resolve(executor)
+        X, public = from_arrow(X), {"public_X": from_arrow(public_X), "public_y": public_y}
+        (encoder_name, encoder), (model_name, model) = clone(self.steps, safe=False)
         if isinstance(X, TextSource):
             X, groups = _checked_source(X, y, encoder, groups), None
-        budget = self._budget(encoder.learns_columns(X), encoder.has_threshold(X))
-        if budget.encoder is not None:
-            encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
-        encoder.unit = model.unit
-        model.set_params(privacy=budget.fit)
+        budget = self._give_plans(encoder, model, X)
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
         stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
         ledger = self._checked_with_model(stand_in, X, y, ledger)
-        public = {} if public_X is None and public_y is None else {"public_X": public_X, "public_y": public_y}
-        if public:
-            _check_public(stand_in, public)
-            _check_columns(encoder, X, from_arrow(public_X))
+        public = _checked_public(encoder, stand_in, X, public)
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
         whole = budget.encoder and budget.whole(stand_in.completed_plan(budget.fit))
-        unit = encoder.unit if groups is None else unit_of_persons(groups)
-        unit = unit_of_source(X, budget.encoder, encoder.unit) if isinstance(X, TextSource) else unit
+        unit = _unit_of(X, groups, encoder)
         saved = _saved_encoder(encoder, checkpoint, ledger, unit)
         run = LedgerRun(ledger, None if saved is None else run_of(saved))
         try:
@@ -199,15 +191,10 @@ class PrivatePipeline(Pipeline):
                 _fit_encoder(encoder, X, y, paid, checkpoint, groups, executor)
             else:
                 encoder = saved
-            features = encoder.transform(X)
-            if not encoder.n_features_out:
-                raise ValueError(
-                    "The encoder has learnt no feature: no word stood out from the noise. Its release stays charged. A larger "
-                    "ε, a larger `encoder_share`, or more documents would show more; or declare the words."
-                )
+            features = _features(encoder, X)
             model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
             if public:
-                public["public_X"] = encoder.transform(from_arrow(public_X))
+                public["public_X"] = encoder.transform(public["public_X"])
             paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
             model.fit(features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups, **public)
         except BaseException:
@@ -415,6 +402,15 @@ class PrivatePipeline(Pipeline):
             return Budget(None, None, None)
         return split_budget(self.privacy, self.n_steps, self.encoder_share if learns else 0.0, has_threshold)
 
+    def _give_plans(self, encoder, model, X) -> Budget:
+        """Encoder and model have their parts of the budget, and one unit."""
+        budget = self._budget(encoder.learns_columns(X), encoder.has_threshold(X))
+        if budget.encoder is not None:
+            encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
+        encoder.unit = model.unit
+        model.set_params(privacy=budget.fit)
+        return budget
+
     def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
         is_source = isinstance(X, TextSource)
@@ -480,18 +476,43 @@ def _checked_source(source: TextSource, y, encoder, groups: object) -> TextSourc
     return grouped_texts(source, groups)
 
 
-def _check_public(model, public: dict) -> None:
-    """Raise an error, before anything is released, if the model takes no such public records."""
+def _checked_public(encoder, model, X, public: dict) -> dict:
+    """Public records as ``fit`` of the model takes them, if there are any; what would stop it is raised before a release."""
+    if public["public_X"] is None and public["public_y"] is None:
+        return {}
     if not hasattr(model, "checked_public"):
         raise TypeError(f"{type(model).__name__} takes no `public_X`: regressions do.")
-    model.checked_public(public["public_X"], public["public_y"])
-
-
-def _check_columns(encoder, X, public_X) -> None:
-    """Raise an error, before anything is released, if public records have not the columns that are encoded."""
-    encoder.learns_columns(public_X)
+    model.checked_public(**public)
+    encoder.learns_columns(public["public_X"])
     if getattr(encoder, "columns", ()) is None:  # all columns of X
-        columns_of(public_X, dict.fromkeys(X.columns))
+        columns_of(public["public_X"], dict.fromkeys(X.columns))
+    return public
+
+
+def _unit_of(X, groups: object, encoder) -> str:
+    """What the release protects."""
+    if isinstance(X, TextSource):
+        return unit_of_source(X, encoder.privacy, encoder.unit)
+    return encoder.unit if groups is None else unit_of_persons(groups)
+
+
+def _features(encoder, X):
+    """The encoded rows; raises ValueError if the release shows no feature."""
+    if not encoder.n_features_out:
+        raise ValueError(
+            "The encoder has learnt no feature: no word stood out from the noise. Its release stays charged. A larger ε, a "
+            "larger `encoder_share`, or more documents would show more; or declare the words."
+        )
+    return encoder.transform(X)
+
+
+def _settings(encoder) -> dict:
+    """Arguments of an encoder as a file has them, without the plan."""
+    return {
+        name: value
+        for name, value in encoder.to_json()["parameters"].items()
+        if name not in ("privacy", "threshold_delta")
+    }
 
 
 def _check_plan(stated: object, fit: Release) -> None:
@@ -516,6 +537,8 @@ def restored_pipeline(
     pipeline._check_steps()
     if [(name, type(step)) for name, step in fitted] != [(name, type(step)) for name, step in pipeline.steps]:
         raise ValueError(f"its steps are not those of a {kind.__name__}")
+    if _settings(fitted[0][1]) != _settings(pipeline.steps[0][1]):
+        raise ValueError(f"its encoder's settings are not those of the {kind.__name__}")
     *learnt, fit = fitted[-1][1].privacy_.releases
     has_threshold = any(release.threshold_delta > 0.0 for release in learnt)
     if pipeline.privacy is None and fit.plan.has_guarantee:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from vips._fitted import forget_fit
 from vips._validation import check_integer
 from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
+from vips.preprocessing._budget import Budget
 from vips.preprocessing._private_pipeline import MadePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
@@ -133,8 +133,6 @@ class PrivateTopics(MadePipeline):
         -------
         self
         """
-        forget_fit(self)
-        self._check_that_words_can_be_found()
         return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
 
     def perplexity(self, X) -> float:
@@ -176,12 +174,14 @@ class PrivateTopics(MadePipeline):
         check_integer("document_length", self.document_length)
         super()._check_steps()
 
-    def _check_that_words_can_be_found(self) -> None:
-        """Raise ValueError, or warn, if a declared number of documents is too small; before any budget is spent."""
-        self._check_steps()
-        if self.n_documents is None:
-            return
-        budget = self._budget(True, self.steps[0][1].has_threshold([]))
+    def _give_plans(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation, X) -> Budget:
+        """Raises ValueError, or warns, if a declared number of documents is too small; before any budget is spent."""
+        budget = super()._give_plans(encoder, model, X)
+        if self.n_documents is not None:
+            self._check_that_words_can_be_found(budget)
+        return budget
+
+    def _check_that_words_can_be_found(self, budget: Budget) -> None:
         plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
         cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
         needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
@@ -196,12 +196,15 @@ class PrivateTopics(MadePipeline):
                 f"A word is released only if about {needed:,.0f} of the {self.n_documents:,} documents hold it: few words will "
                 "be learnt. A larger ε, a larger `encoder_share` or declared words would help.",
                 PrivacyWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
 
     def _keep(self, steps: list[tuple[str, object]]) -> None:
         super()._keep(steps)
-        self.advice_ = self._advice(*(step for _, step in steps))
+        words, topics = (step for _, step in steps)
+        if self.n_components not in (None, topics.n_components):  # in a file
+            raise ValueError("its number of topics is not that of its settings")
+        self.advice_ = self._advice(words, topics)
 
     def _chosen(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> dict[str, object]:
         model.set_params(vocabulary=encoder.vocabulary)

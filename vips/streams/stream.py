@@ -29,8 +29,9 @@ from vips.exceptions import LedgerError, StreamError
 from vips.execution import resolve as executors
 from vips.execution.local import Serial
 from vips.persistence.archive import one_error, restored_from, write_archive
-from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
+from vips.persistence.checkpoint import identity
 from vips.persistence.fitted import released_arrays
+from vips.persistence.posteriors import posterior_arrays, restore_posterior
 from vips.phases import phases_of
 from vips.privacy import PrivacyReport, Release, StreamPlan
 from vips.privacy.fingerprint import fingerprint_of

@@ -10,7 +10,7 @@ import pytest
 import vips
 from vips import BayesianGaussianMixture, PrivacyPlan
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.persistence.checkpoint import restore_posterior
+from vips.persistence.posteriors import restore_posterior
 from vips.phases import phases_of, step_of
 from vips.privacy.mechanism.noise import gaussian_noise
 

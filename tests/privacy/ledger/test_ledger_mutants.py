@@ -69,8 +69,8 @@ def the_checkpoint_comes_before_the_ledger(patch):
 def a_checkpoint_holds_the_noise(patch):
     original = Journal.commit
 
-    def commit(self, step, noisy, average, noise_std, posterior):
-        return original(self, step, noisy | {"noise": noisy["heads"]}, average, noise_std, posterior)
+    def commit(self, step, noisy, *state):
+        return original(self, step, noisy | {"noise": noisy["heads"]}, *state)
 
     patch.setattr(Journal, "commit", commit)
 

@@ -20,7 +20,7 @@ from vips.data import DataSource, InMemoryData
 from vips.data._checks import check_dtype
 from vips.data._columns import as_table, columns_of, is_frame
 from vips.data._tables import from_arrow
-from vips.expfam import Dirichlet
+from vips.expfam import Dirichlet, Draws
 from vips.models._denoising import posterior_mean
 from vips.models._mixture import Mixture
 from vips.models.components.categories import Categories
@@ -203,30 +203,48 @@ class LatentClasses(Mixture):
             return table.as_frame(cells, self.column_names_, declared, self.column_dtypes_), component
         return table.as_array(cells, declared), component
 
-    def class_profiles(self) -> pd.DataFrame:
-        """Probabilities of the answers in each class, as a data frame: columns and categories by classes."""
+    def class_profiles(self, level: float | None = None) -> pd.DataFrame:
+        """Probabilities of the answers in each class, as a data frame: columns and categories by classes.
+
+        Parameters
+        ----------
+        level : float, optional
+            Adds intervals: the classes then have columns "mean", "lower" and "upper".
+
+        Raises
+        ------
+        AttributeError
+            With ``level``, if there is no noise-aware posterior; it says why.
+        """
         pd = imported("pandas", "class_profiles()")
 
         index = pd.MultiIndex.from_tuples(self._pairs(), names=["column", "category"])
-        return pd.DataFrame(self.components_.T, index=index)
+        if level is None:
+            return pd.DataFrame(self.components_.T, index=index)
+        limits = [answers.interval(level) for answers in self.noise_aware_posterior_.answers]
+        values = np.stack([self.components_, *map(np.hstack, zip(*limits, strict=True))], axis=-1)
+        names = pd.MultiIndex.from_product([range(len(values)), ["mean", "lower", "upper"]], names=["class", None])
+        return pd.DataFrame(np.moveaxis(values, 1, 0).reshape(len(index), -1), index=index, columns=names)
 
-    def summary(self, n_answers: int = 3) -> pd.DataFrame:
+    def summary(self, n_answers: int = 3, level: float = 0.95) -> pd.DataFrame:
         """A table of the classes, the largest first.
 
         Parameters
         ----------
         n_answers : int
             Number of answers that are named for each class.
+        level : float
+            Of the intervals.
 
         Returns
         -------
         pandas.DataFrame
-            A row for each class, by its number. "share". Of fits with noise, "noise": the standard deviation of the share
-            by the noise alone. Where ``evidence()`` tells, "label": whether the class is real. "mean" and "std" of each number,
-            and "mean" of each count, in the columns' units. "typical answers": those that tell the class from everybody, ranked
-            by p log(p / overall), each with its probability p in the class and, in brackets, over all classes. There is no
-            interval of a share: who is in which class is uncertain, too, and records that are surely in one class are clipped
-            more.
+            A row for each class, by its number. "share", and where there is a noise-aware posterior its "lower" and "upper"
+            limit. Of other fits with noise, "noise": the standard deviation of the share by the noise alone, which says nothing
+            of who is in which class, nor of the clip. Where ``evidence()`` tells, "label": whether the class is real. "mean"
+            and "std" of each number, and "mean" of each count, in the columns' units. "typical answers": those that tell the
+            class from everybody, ranked by p log(p / overall), each with its probability p in the class and, in brackets, over
+            all classes.
 
         Raises
         ------
@@ -238,7 +256,9 @@ class LatentClasses(Mixture):
         check_integer("n_answers", n_answers)
         posterior = self.fitted_posterior()
         n_classes, columns = len(self.weights_), {"share": self.weights_}
-        if hasattr(self, "noisy_totals_"):
+        if isinstance(posterior.weights, Draws):
+            columns["lower"], columns["upper"] = posterior.weights.interval(level)
+        elif hasattr(self, "noisy_totals_"):
             total = max(float(posterior.weights.concentration.sum()), 1.0)
             columns["noise"] = np.full(n_classes, self.noisy_totals_.noise_std["count"] / total)
         labels = self._labels()
@@ -401,7 +421,7 @@ class LatentClasses(Mixture):
 
     def _inferred_from(self, records) -> ClassStatistics:
         """At the means of the posterior."""
-        posterior = replace(self.posterior_, plug_in=True)
+        posterior = replace(self.fitted_posterior(), plug_in=True)
         return self._likelihood(dense_rows(records), self._columns(posterior.frame, limit=np.inf), posterior)
 
     def _takes_codes(self) -> bool:

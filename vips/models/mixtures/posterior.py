@@ -13,11 +13,11 @@ w (K,)               ``weights``: shares of the classes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vips.expfam import Dirichlet, Gamma
+from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models.components.columns import Columns
 from vips.models.components.component import Frame, check_rates
 from vips.models.components.numbers import NormalGamma
@@ -36,14 +36,14 @@ class ClassPosterior:
 
     Parameters
     ----------
-    weights : Dirichlet
-        ``concentration`` of shape (K,).
+    weights : Dirichlet or Draws
+        Of shape (K,). Draws, as in ``answers``, of a noise-aware posterior.
     numbers : NormalGamma or None
         Of the columns of numbers, in the coordinates of ``frame``.
     counts : Gamma or None
         Rates of the columns of counts.
-    answers : tuple of Dirichlet
-        For each column of categories, ``concentration`` of shape (K, L_j).
+    answers : tuple of Dirichlet or Draws
+        For each column of categories, of shape (K, L_j).
     frame : Frame
         Public coordinates of the columns of numbers, and of those of counts after them.
     draws : ndarray of shape (K, n_means)
@@ -54,10 +54,10 @@ class ClassPosterior:
         Whether E-steps take the means, as EM and private fits do, instead of expected logarithms.
     """
 
-    weights: Dirichlet
+    weights: Dirichlet | Draws
     numbers: NormalGamma | None
     counts: Gamma | None
-    answers: tuple[Dirichlet, ...]
+    answers: tuple[Dirichlet | Draws, ...]
     frame: Frame
     draws: np.ndarray
     marginals: np.ndarray
@@ -95,6 +95,9 @@ class ClassPosterior:
 
     def in_order(self, order: np.ndarray) -> ClassPosterior:
         """The same classes in another order."""
+        if isinstance(self.weights, Draws):
+            weights, *answers = (Draws(part.draws[:, order]) for part in (self.weights, *self.answers))
+            return replace(self, weights=weights, answers=tuple(answers))
         arrays = self.to_arrays()
         of_classes = {name: value[order] for name, value in arrays.items() if name not in _OF_COLUMNS}
         return ClassPosterior.from_arrays(arrays | of_classes)
@@ -162,7 +165,7 @@ class ClassPosterior:
         return Tables(natural[:, 0] + logs, of_rows, np.ascontiguousarray(of_answers))
 
     def _levels(self) -> np.ndarray:
-        return np.array([part.concentration.shape[1] for part in self.answers], np.int64)
+        return np.array([part.mean.shape[1] for part in self.answers], np.int64)
 
     def _side_by_side(self, tables: list[np.ndarray]) -> np.ndarray:
         return np.hstack([np.empty((len(self.draws), 0)), *tables])

@@ -1,12 +1,12 @@
 """Expected statistics of records of latent classes, never formed per record.
 
-With responsibilities r, the statistics t of a record's numbers and counts, and the indicators e of its a answers:
+With responsibilities r, the statistics t of a record's numbers and counts, and the indicators e of its answers in a columns:
 
 =========  ==================  =========================  ===========================
 block      shape               statistic                  norm
 =========  ==================  =========================  ===========================
 count      (K,)                r                          ‖r‖
-cells      (K, width)          r (t, e)ᵀ                  ‖r‖ √(‖t‖² + a)
+cells      (K, width)          r (t, e)ᵀ                  ‖r‖ √(‖t‖² + a), at most
 =========  ==================  =========================  ===========================
 
 Other phases sum the same of a single class, or of means in place of r.
@@ -74,9 +74,12 @@ class ClassStatistics(RecordStatistics):
         self._sums = ComponentSums(rows, shares, np.arange(len(rows) + 1), {names[1]: slice(None)})
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        """In a table of categories alone a missing answer counts as one, so that the clip does not prefer records with few
+        answers: where questions are skipped, it would shift the shares of the classes."""
         of_count, of_cell = (0.0 if name is None else blocks[name].scale ** -2.0 for name in self._names)
         of_rest, norms = of_count + of_cell * row_dots(self._rows, self._rows), np.empty(len(self._rows))
-        kernels.fill_norms(self._places, self.shares, of_rest, of_cell, norms)
+        counted = self._places if self._rows.shape[1] else np.zeros_like(self._places)
+        kernels.fill_norms(counted, self.shares, of_rest, of_cell, norms)
         return norms * _ROUNDING
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:

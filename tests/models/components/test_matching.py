@@ -1,0 +1,169 @@
+"""Matches, beside closed forms: totals of categories determine as many parameters."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from tests.mutants import check_notices
+from vips.models.components.matching import match as matching
+from vips.models.components.matching import simulator as simulation
+from vips.models.components.matching import steps
+from vips.models.components.matching.charts import Reals, Simplexes
+from vips.models.components.matching.match import Totals, best_match
+from vips.models.components.matching.simulator import Simulator, moments_of
+from vips.phases import FitPhase
+from vips.statistics import Block, ReleasedStep
+
+P, N, NOISE = np.array([0.5, 0.3, 0.15, 0.05]), 4_000.0, 20.0
+STEPS = [ReleasedStep(1, {}, None)]
+
+
+@dataclass
+class Categories(Simulator):
+    """Records of one column, seen as they are, with a clip weight; ``pairs`` are seen in each of two groups."""
+
+    weight: float = 0.6
+
+    def simulated(self, charts, n_records, rng):
+        draws = (np.arange(n_records) + rng.random()) / n_records
+        return (draws[:, None] >= np.cumsum(charts[0].p[0])).sum(axis=1)
+
+    def scores(self, records, charts):
+        return charts[0].scores(np.eye(4)[records][:, None, :])
+
+    def seen(self, records, steps):
+        return self.weight * np.eye(4)[records]
+
+
+def totals_at(values, *, sampled=0.0):
+    return Totals(np.asarray(values, float), np.full(4, NOISE**2), np.full((4, 4), sampled), [STEPS])
+
+
+def start():
+    return [Simplexes(np.full((1, 4), 0.25), 1e-6)]
+
+
+def check_closed_form():
+    """N̂ and p̂ are those of y, and their variances follow from that of y = N w p̂ by the chain rule."""
+    values = 0.6 * N * P + NOISE * np.array([1.0, -0.5, 0.3, 0.8])
+    for sampled in (0.0, 3.0):
+        match = best_match(Categories(), totals_at(values, sampled=sampled), start())
+        p = values / values.sum()
+        assert match.n_records == pytest.approx(values.sum() / 0.6, rel=2e-3), "another number of records"
+        np.testing.assert_allclose(match.charts[0].p[0], p, atol=2e-3, err_msg="other probabilities")
+        second = 0.36 * np.diag(p)
+        cov = match.n_records * (second - 0.36 * np.outer(p, p) + sampled * second) + NOISE**2 * np.eye(4)
+        slopes = (np.eye(4) - p[:, None]) / (match.n_records * 0.6)  # of p by y
+        expected = np.sqrt(np.diagonal(slopes @ cov @ slopes.T))
+        np.testing.assert_allclose(match.draws()[0].std(axis=0), expected, rtol=0.06, err_msg="other deviations")
+        assert match.chi2 < 0.1, "totals are not matched"
+        assert match.degrees == 0.0
+
+
+def test_categories_are_matched_as_in_closed_form():
+    check_closed_form()
+
+
+def noise_is_forgotten(patch):
+    variance = matching._variance
+    patch.setattr(matching, "_variance", lambda totals, *rest: variance(replace(totals, noise_var=np.ones(4)), *rest))
+
+
+def samples_are_forgotten(patch):
+    variance = matching._variance
+    patch.setattr(
+        matching, "_variance", lambda totals, *rest: variance(replace(totals, sampled_var=np.zeros((4, 4))), *rest)
+    )
+
+
+def slopes_are_too_steep(patch):
+    def mutant(*arguments):
+        moments = moments_of(*arguments)
+        return replace(moments, slopes=2.0 * moments.slopes)
+
+    patch.setattr(matching, "moments_of", mutant)
+
+
+def records_vary_as_one(patch):
+    def mutant(*arguments):
+        moments = moments_of(*arguments)
+        return replace(moments, cov=0.0 * moments.cov)
+
+    patch.setattr(matching, "moments_of", mutant)
+
+
+@pytest.mark.parametrize(
+    "mutant", [noise_is_forgotten, samples_are_forgotten, slopes_are_too_steep, records_vary_as_one]
+)
+def test_mutants_are_noticed(mutant, monkeypatch):
+    check_notices(check_closed_form, mutant, monkeypatch, "other")
+
+
+def test_simulated_means_are_closer_than_their_number_allows():
+    """Scores explain all of what categories give, so that nothing is left of the simulation's error."""
+    moments = moments_of(Categories(), [Simplexes(P[None], 1.0)], [STEPS], simulation.CHUNK)
+    np.testing.assert_allclose(moments.mean, 0.6 * P, atol=1e-4)
+    np.testing.assert_allclose(moments.slopes, 0.6 * (np.diag(P) - np.outer(P, P)), atol=2e-3)
+    assert np.abs(moments.unexplained).max() < 1e-4
+
+
+def test_too_many_totals_are_refused_in_words():
+    """Both groups see the same records, in totals that contradict each other."""
+
+    class Twice(Categories):
+        def seen(self, records, steps):
+            return 0.5 * super().seen(records, steps)
+
+    y = 0.3 * N * P
+    totals = Totals(np.concatenate([y, y[::-1]]), np.full(8, NOISE**2), np.zeros((8, 8)), [STEPS, STEPS])
+    match = best_match(Twice(), totals, start())
+    assert match.degrees == 4.0
+    assert match.misfit > 3.0
+    with pytest.raises(NotImplementedError, match="not those of such records"):
+        match.check()
+    same = replace(totals, values=np.concatenate([y, y + 5.0]))
+    best_match(Twice(), same, start()).check()
+
+
+def test_a_prior_is_that_of_a_dirichlet():
+    """With nothing but its prior, an entry has a Dirichlet's mean and variance."""
+    chart = Simplexes(np.full((2, 4), 0.25), 3.0)
+    gradient, precision = chart.prior()
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
+    steps = np.random.default_rng(0).multivariate_normal(np.zeros(8), np.linalg.inv(precision), 20_000)
+    draws = chart.draws(steps)
+    np.testing.assert_allclose(draws.mean(axis=0), 0.25, atol=0.01)
+    np.testing.assert_allclose(draws.var(axis=0), 3.0 / (16.0 * 13.0), rtol=0.1)  # of Dirichlet(3, 3, 3, 3)
+
+
+def test_moves_stay_among_probabilities():
+    rng = np.random.default_rng(0)
+    chart = Simplexes(rng.dirichlet(np.ones(3), 5), 1.0)
+    for scale in (0.1, 3.0, 1e3):
+        step = scale * rng.standard_normal(15)
+        moved = chart.moved(step, 0.01 * np.eye(15))
+        assert (moved.p > 0.0).all()
+        np.testing.assert_allclose(moved.p.sum(axis=1), 1.0)
+        np.testing.assert_allclose(chart.draws(step[None]).reshape(5, 3).sum(axis=1), 1.0)
+    real = Reals(np.array([1.0, -2.0]), 0.5)
+    np.testing.assert_allclose(real.moved(np.array([0.5, 0.5]), np.eye(2)).values, [1.5, -1.5])
+    np.testing.assert_allclose(real.prior()[0], [-0.5, 1.0])
+
+
+def test_steps_are_kept_in_groups_of_bounded_size():
+    phases = [FitPhase("first", 1, blocks={"a": Block((3,))}), FitPhase("last", 200, blocks={"b": Block((5,))})]
+    kept = steps.kept_steps(phases)
+    assert kept[0] == 1
+    assert {2, 101, 102, 201} <= set(kept)
+    assert len(kept) == 81
+    assert kept == sorted(set(kept))
+    wide = [FitPhase("steps", 3, blocks={"b": Block((2_000,))})]
+    assert steps.kept_steps(wide) == []
+    assert steps.kept_steps([FitPhase("steps", 1, blocks={"b": Block((5,))})]) == [1]
+
+
+def test_entries_of_symmetric_blocks_stand_once():
+    blocks = {"a": Block((2,)), "b": Block((2, 2), symmetric=True)}
+    arrays = {"a": np.array([[1.0, 2.0]]), "b": np.array([[[3.0, 4.0], [4.0, 5.0]]])}
+    np.testing.assert_array_equal(steps.entries(arrays, blocks), [[1.0, 2.0, 3.0, 4.0, 5.0]])

@@ -1,0 +1,1 @@
+"""Parameters whose simulated records give the totals that a fit has released, with their uncertainty."""

@@ -1,0 +1,245 @@
+"""Parameters whose simulated records give the released totals, and how sure they are: post-processing, at no budget.
+
+A step releases T_t = Σ_i w_i s(x_i; m_t) + noise at the *public* posterior m_t. Given m_t its noise is independent of all that
+came before, so all steps observe the same parameters θ, whatever the fit did in between: an early m_t, a clip that binds, or a
+mean field that is too narrow is no error, because simulated records are seen in the same way.
+
+=========  =========================================================================================================
+symbol     meaning
+=========  =========================================================================================================
+y          totals, averaged over the steps of each group: first phases, and both halves of the last one
+μ(θ), J    mean statistics of a simulated record, and their derivative, which is Cov(s, score) (Fisher's identity)
+V          variance of y: N Cov(s) of the records, N²/M of the simulation, that of the noise, and that of sampled steps
+N          number of records, which is matched, too
+P, g       precision and gradient of the prior
+=========  =========================================================================================================
+
+A move of Gauss and Newton for y ~ N(N μ(θ), V) is (A'V⁻¹A + P)⁻¹(A'V⁻¹(y - Nμ) + g) with A = [N J, N μ]; the covariance is
+(A'V⁻¹A + P)⁻¹. A move after which χ² = (y - Nμ)'V⁻¹(y - Nμ) is larger is taken back, and a shorter one is taken.
+
+χ² has about as many degrees of freedom as there are totals more than parameters. If it is far above, the totals are not those
+of such a model, or the match went astray: then there are no intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vips.models.components.matching.charts import Chart
+from vips.models.components.matching.simulator import Moments, Simulator, moments_of
+from vips.statistics import ReleasedStep
+
+__all__ = ["N_DRAWS", "Match", "Totals", "best_match"]
+
+N_DRAWS = 2_000  # of the parameters
+_FEW, _MANY, _TRIAL = 5_000, 20_000, 3_000  # simulated records of the first moves, of the last ones, and of a trial
+_FIRST, _LAST, _MORE, _OF_TRIAL = 5, 3, 5, 7  # moves; _MORE only while they are large
+_SMALL_MOVE, _LARGE_MOVE = 0.1, 1.0
+_FEWEST = 30.0  # records
+_PRIOR_OF_SIZE = 1e-8  # precision of log N
+_LARGEST_CHANGE = 0.3  # of log N in a move
+_WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
+_MOST_DAMPING = 100.0
+_ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
+_DOUBTFUL, _REPEATED = (
+    1.0,
+    2,
+)  # standard deviations of χ² above which other starts are tried; starts that are then matched
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a fit has released, group by group of its steps.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_totals,)
+        Averages over the steps of each group.
+    noise_var : ndarray of shape (n_totals,)
+        Of the noise in them.
+    sampled_var : ndarray of shape (n_totals, n_totals)
+        Factor of N E s s' by which Poisson samples of the steps add to the variance; 0 between groups.
+    groups : list of list of ReleasedStep
+    """
+
+    values: np.ndarray
+    noise_var: np.ndarray
+    sampled_var: np.ndarray
+    groups: Sequence[Sequence[ReleasedStep]]
+
+
+@dataclass(frozen=True)
+class Match:
+    """Parameters that give the totals, and a normal approximation around them.
+
+    Parameters
+    ----------
+    charts : list of Chart
+    n_records : float
+    cov : ndarray of shape (n_coordinates + 1, n_coordinates + 1)
+        Of the coordinates of all charts, and of log N.
+    chi2, degrees : float
+        Distance of the totals from those of the parameters, and its mean if they are from such records.
+    move : float
+        Size of the last move.
+    """
+
+    charts: Sequence[Chart] = field(repr=False)
+    n_records: float
+    cov: np.ndarray = field(repr=False)
+    chi2: float
+    degrees: float
+    move: float
+
+    @property
+    def misfit(self) -> float:
+        """How far χ² is above its mean, in its standard deviations."""
+        return (self.chi2 - self.degrees) / np.sqrt(2.0 * max(self.degrees, 1.0))
+
+    def check(self) -> None:
+        """Raise NotImplementedError if the totals are not those of the parameters, or moves have not settled."""
+        if not (self.misfit < _ACCEPTED and self.move < _SETTLED):
+            raise NotImplementedError(
+                "The released totals are not those of such records, or the fit went astray: they are "
+                f"{self.misfit:.1f} standard deviations from those of the best parameters. So there are no intervals."
+            )
+
+    def hidden(self, chart: int, times: float) -> list[int]:
+        """Which parameters of a chart are below so many of their standard deviations."""
+        draws = self.draws()[chart]
+        return np.flatnonzero(draws.mean(axis=0) < times * draws.std(axis=0)).tolist()
+
+    def draws(self) -> list[np.ndarray]:
+        """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call."""
+        sizes, directions = np.linalg.eigh(self.cov[:-1, :-1])
+        normal = np.random.default_rng(0).standard_normal((N_DRAWS, len(sizes)))
+        steps = normal * np.sqrt(np.maximum(sizes, 0.0)) @ directions.T
+        return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Parameters, what simulation says there, and the move from them, without damping."""
+
+    charts: Sequence[Chart]
+    n_records: float
+    chi2: float
+    curvature: np.ndarray
+    slope: np.ndarray
+    moments: Moments
+
+    def move(self, damping: float) -> tuple[np.ndarray, float]:
+        """A move, and its size before it is shortened."""
+        H = self.curvature
+        step = np.linalg.solve(H + damping * np.diag(np.diagonal(H)), self.slope)
+        sizes = [chart.largest(of) for chart, of in zip(self.charts, _split(step[:-1], self.charts), strict=True)]
+        size = max(*sizes, abs(step[-1]) / _LARGEST_CHANGE)
+        return step * min(1.0, _LARGE_MOVE / max(size, 1e-300)), size
+
+    def moved(self, step: np.ndarray) -> tuple[list[Chart], float]:
+        cov, charts, start = np.linalg.inv(self.curvature), [], 0
+        for chart in self.charts:
+            of = slice(start, start + chart.size)
+            charts.append(chart.moved(step[of], cov[of, of]))
+            start += chart.size
+        change = np.clip(step[-1], -_LARGEST_CHANGE, _LARGEST_CHANGE)
+        return charts, max(self.n_records * float(np.exp(change)), _FEWEST)
+
+
+def best_match(
+    simulator: Simulator,
+    totals: Totals,
+    charts: Sequence[Chart],
+    others: Callable[[], Sequence[Sequence[Chart]]] = tuple,
+) -> Match:
+    """The match that begins at ``charts``; if it is doubtful, the best one of those that begin at ``others``, too."""
+    match = _matched(*_moved(simulator, totals, charts, None, [_FEW] * _FIRST + [_MANY] * _LAST, _MORE))
+    if match.misfit < _DOUBTFUL and match.move < _SETTLED:
+        return match
+    trials = []
+    for start in others():
+        with suppress(np.linalg.LinAlgError):
+            trials.append(_moved(simulator, totals, start, None, [_TRIAL] * _OF_TRIAL, 0)[0])
+    best = sorted(trials, key=lambda place: place.chi2)[:_REPEATED]
+    again = [_moved(simulator, totals, place.charts, place.n_records, [_MANY] * _LAST, _MORE) for place in best]
+    return min([match, *(_matched(*moved) for moved in again)], key=lambda match: match.misfit)
+
+
+def _matched(place: _Place, move: float) -> Match:
+    degrees = len(place.moments.mean) - sum(chart.n_free for chart in place.charts) - 1
+    return Match(place.charts, place.n_records, np.linalg.inv(place.curvature), place.chi2, float(degrees), move)
+
+
+def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float]:
+    """The best place after moves with so many simulated records each, and up to ``more`` with the last number."""
+    best, damping, size = None, 0.0, np.inf
+    for number in range(len(sizes) + more):
+        if number >= len(sizes) and size < _SMALL_MOVE:
+            break
+        n_simulated = sizes[min(number, len(sizes) - 1)]
+        place = _place(simulator, totals, charts, n_records, n_simulated)
+        is_worse = (
+            best is not None
+            and best.moments.n_records == n_simulated
+            and place.chi2 > _WORSE * best.chi2 + _WORSE_BY
+            and damping < _MOST_DAMPING
+        )
+        if is_worse:
+            damping = max(10.0 * damping, 0.3)
+        else:
+            best, damping = place, 0.0 if damping < 0.1 else damping / 5.0
+        step, size = best.move(damping)
+        charts, n_records = best.moved(step)
+    return best, size
+
+
+def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulated: int) -> _Place:
+    moments = moments_of(simulator, charts, totals.groups, n_simulated)
+    if n_records is None:
+        n_records = _fitting_size(totals, moments)
+    A = n_records * np.column_stack([moments.slopes, moments.mean])
+    residual = totals.values - n_records * moments.mean
+    weighed = np.linalg.solve(_variance(totals, moments, n_records), np.column_stack([A, residual]))
+    gradient, precision = _prior(charts)
+    curvature = A.T @ weighed[:, :-1] + precision
+    return _Place(
+        charts,
+        n_records,
+        float(residual @ weighed[:, -1]),
+        0.5 * (curvature + curvature.T),
+        A.T @ weighed[:, -1] + gradient,
+        moments,
+    )
+
+
+def _variance(totals: Totals, moments: Moments, n_records: float) -> np.ndarray:
+    second = moments.cov + np.outer(moments.mean, moments.mean)
+    of_simulation = n_records**2 / moments.n_records * moments.unexplained
+    of_records = n_records * (moments.cov + totals.sampled_var * second)
+    return of_records + of_simulation + np.diag(totals.noise_var + 1e-9 * n_records)
+
+
+def _fitting_size(totals: Totals, moments: Moments) -> float:
+    """The number of records that fits best, by the largest totals."""
+    weights = moments.mean / (totals.noise_var + 1e-9)
+    return max(float(weights @ totals.values) / max(float(weights @ moments.mean), 1e-300), _FEWEST)
+
+
+def _prior(charts: Sequence[Chart]) -> tuple[np.ndarray, np.ndarray]:
+    """Of all charts, and of log N."""
+    size = sum(chart.size for chart in charts) + 1
+    gradient, precision, start = np.zeros(size), np.zeros((size, size)), 0
+    for chart in charts:
+        of = slice(start, start + chart.size)
+        gradient[of], precision[of, of] = chart.prior()
+        start += chart.size
+    precision[-1, -1] = _PRIOR_OF_SIZE
+    return gradient, precision
+
+
+def _split(steps: np.ndarray, charts: Sequence[Chart]) -> list[np.ndarray]:
+    return np.split(steps, np.cumsum([chart.size for chart in charts])[:-1], axis=-1)

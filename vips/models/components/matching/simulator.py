@@ -1,0 +1,98 @@
+"""What a model says about itself to be matched, and moments of records that are simulated from it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from vips.models.components.matching.charts import Chart
+from vips.statistics import ReleasedStep
+
+__all__ = ["CHUNK", "Moments", "Simulator", "moments_of", "portions"]
+
+CHUNK = 1_000  # simulated records at a time
+_MOST_SEEN = 5  # posteriors at which a record is seen
+_LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
+
+
+class Simulator(ABC):
+    """Records of a model at given parameters, and how the steps of a fit see them."""
+
+    @abstractmethod
+    def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> Any:
+        """Records. As many draws of ``rng`` whatever the parameters, so that these move records a little."""
+
+    @abstractmethod
+    def scores(self, records, charts: Sequence[Chart]) -> np.ndarray:
+        """Derivative of each record's log likelihood in the coordinates of the charts, shape (n_records, n_coordinates).
+
+        Exact: the sum over records has mean 0, and covariances with it are derivatives (Fisher's identity).
+        """
+
+    @abstractmethod
+    def seen(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
+        """Each record's clipped statistics, averaged over posteriors of these steps of one phase, shape (n_records, n_totals).
+
+        Off the diagonal of a symmetric block, an entry stands once.
+        """
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of the statistics of one record.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_totals,)
+    slopes : ndarray of shape (n_totals, n_coordinates)
+        Of the mean, by the parameters.
+    cov, unexplained : ndarray of shape (n_totals, n_totals)
+        Covariance, and what of it scores do not explain: the error of the simulated mean is from it.
+    n_records : int
+        That were simulated.
+    """
+
+    mean: np.ndarray
+    slopes: np.ndarray
+    cov: np.ndarray
+    unexplained: np.ndarray
+    n_records: int
+
+
+def moments_of(
+    simulator: Simulator, charts: Sequence[Chart], groups: Sequence[Sequence[ReleasedStep]], n_records: int
+) -> Moments:
+    """By simulation with fixed seeds. Scores, whose mean is known to be 0, are control variates of the mean."""
+    n_scores, shift, sums, products = sum(chart.size for chart in charts), 0.0, 0.0, 0.0
+    for number in range(n_records // CHUNK):
+        records = simulator.simulated(charts, CHUNK, np.random.default_rng([0, number]))
+        seen = [simulator.seen(records, steps) for steps in groups]
+        both = np.hstack([simulator.scores(records, charts), *seen])
+        if number == 0:  # so that products of large numbers do not cancel
+            shift = both.mean(axis=0)
+        both -= shift
+        sums += both.sum(axis=0)
+        products += dsyrk(1.0, both, trans=True)  # the upper triangle
+    mean = sums / n_records
+    spread = (np.triu(products) + np.triu(products, 1).T) / n_records - np.outer(mean, mean)
+    (of_scores, slopes), (_, cov) = (np.split(rows, [n_scores], axis=1) for rows in np.split(spread, [n_scores]))
+    sizes, directions = np.linalg.eigh(of_scores)
+    used = sizes > _LEAST_SPREAD * sizes[-1]
+    inverse = directions[:, used] / (sizes[used] + 2.0 * sizes[-1] / n_records) @ directions[:, used].T
+    slopes = slopes.T
+    weights = slopes @ inverse
+    explained = weights @ slopes.T
+    unexplained = cov - explained - explained.T + weights @ of_scores @ weights.T
+    of_scores_mean, of_seen = np.split(mean + shift, [n_scores])
+    return Moments(of_seen - weights @ of_scores_mean, slopes, cov, unexplained, n_records)
+
+
+def portions(n_records: int, n_steps: int) -> list[tuple[slice, list[int]]]:
+    """Which of a group's posteriors see which records: each record is seen at up to _MOST_SEEN of them."""
+    n = -(-n_steps // _MOST_SEEN)
+    return [(slice(i, n_records, n), list(range(i, n_steps, n))) for i in range(n)]

@@ -1,0 +1,102 @@
+"""Which steps of a fit are kept to be matched, and their totals, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vips.models.components.matching.match import Totals
+from vips.phases import FitPhase, phases_of, step_of
+from vips.privacy import PrivacyPlan
+from vips.privacy.units import is_group
+from vips.statistics import Block
+
+__all__ = ["entries", "kept_steps", "totals_of"]
+
+_MOST = 40  # kept steps of a group
+_MOST_TOTALS = 1_000  # of all groups
+
+
+def kept_steps(phases: Sequence[FitPhase]) -> list[int]:
+    """Steps of all groups, evenly spaced where a group has many; none if there are more totals than can be matched."""
+    n_totals = sum(entries_of(step_of(phases, group[0])[0].blocks) for group in _groups(phases))
+    if n_totals > _MOST_TOTALS:
+        return []
+    return [step for group in _groups(phases) for step in group]
+
+
+def totals_of(model) -> Totals:
+    """Averages of the kept steps of a fitted model over each group, and the variances of the noise in them.
+
+    Raises
+    ------
+    NotImplementedError
+        If there are none, or a record is a person's rows, of which simulation does not know how they belong together.
+    """
+    if not getattr(model, "noisy_totals_", None) or not model.noisy_totals_.steps:
+        raise NotImplementedError(
+            f"This {type(model).__name__} has not kept its steps: private fits of up to {_MOST_TOTALS:,} totals do, but no "
+            "streams."
+        )
+    if is_group(model.privacy_.unit):
+        raise NotImplementedError(
+            "A record was all rows of a person, and how these are alike is not known: there are no intervals."
+        )
+    plan, steps = model.privacy_.plan, {step.number: step for step in model.noisy_totals_.steps}
+    phases, rate = phases_of(model, plan.n_steps), plan.sampling_rate
+    values, noise_var, factors, groups = [], [], [], []
+    for numbers in _groups(phases):
+        group = [steps[number] for number in numbers]
+        blocks = step_of(phases, numbers[0])[0].blocks
+        averages = {name: np.mean([step.totals[name] for step in group], axis=0) for name in blocks}
+        values.append(entries(averages, blocks))
+        noise_var.append(_noise_var(plan, numbers[0], blocks) / len(group))
+        factors.append(np.full(len(values[-1]), (1.0 - rate) / (rate * len(group))))
+        groups.append(group)
+    owners = np.repeat(np.arange(len(groups)), [len(of) for of in values])
+    sampled = np.where(owners[:, None] == owners, np.concatenate(factors), 0.0)
+    return Totals(np.concatenate(values), np.concatenate(noise_var), sampled, groups)
+
+
+def entries(arrays: dict[str, np.ndarray], blocks: dict[str, Block]) -> np.ndarray:
+    """All blocks in one axis after those before a block's own; of a symmetric one, the entries up to the diagonal."""
+    flat = []
+    for name, block in blocks.items():
+        array = np.asarray(arrays[name])
+        before = array.shape[: array.ndim - len(block.shape)]
+        if block.symmetric:
+            i, j = np.tril_indices(block.shape[-1])
+            array = array[..., i, j]
+        flat.append(array.reshape(*before, -1))
+    return np.concatenate(flat, axis=-1)
+
+
+def entries_of(blocks: dict[str, Block]) -> int:
+    """Number of the :func:`entries` of blocks."""
+    return len(entries({name: np.empty(block.shape) for name, block in blocks.items()}, blocks))
+
+
+def _noise_var(plan: PrivacyPlan, step: int, blocks: dict[str, Block]) -> np.ndarray:
+    """Of the entries of one step's totals of all records."""
+    std, of_blocks = plan.of_step(step).noise_std() / plan.sampling_rate, {}
+    for name, block in blocks.items():
+        var = np.full(block.shape, np.square(std * block.scale))
+        of_blocks[name] = var * np.where(np.eye(block.shape[-1], dtype=bool), 1.0, 0.5) if block.symmetric else var
+    return entries(of_blocks, blocks)
+
+
+def _groups(phases: Sequence[FitPhase]) -> list[list[int]]:
+    """Steps of each phase, and of the last one in two halves: the posteriors of its first steps are far from the last."""
+    groups, first = [], 1
+    for phase in phases:
+        groups.append(list(range(first, first + phase.n_steps)))
+        first += phase.n_steps
+    last = groups.pop()
+    half = len(last) // 2
+    groups += [last[:half], last[half:]]
+    return [[group[i] for i in _spaced(len(group))] for group in groups if group]
+
+
+def _spaced(n: int) -> list[int]:
+    return list(range(n)) if n <= _MOST else [round(i * (n - 1) / (_MOST - 1)) for i in range(_MOST)]

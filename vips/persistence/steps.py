@@ -1,0 +1,49 @@
+"""The steps of a fit that a model keeps, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from vips.persistence.deviations import TOO_LARGE
+from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
+from vips.phases import phases_of, step_of
+from vips.statistics import ReleasedStep
+
+__all__ = ["restore_steps", "step_arrays"]
+
+
+def step_arrays(steps: Iterable[ReleasedStep]) -> dict[str, np.ndarray]:
+    """Totals and posterior of each step, under its number."""
+    arrays = {}
+    for step in steps:
+        arrays |= {f"{step.number}/totals/{name}": value for name, value in step.totals.items()}
+        arrays |= {f"{step.number}/posterior/{name}": value for name, value in posterior_arrays(step.posterior).items()}
+    return arrays
+
+
+def restore_steps(model, n_steps: int, last: int, like, arrays: Mapping[str, np.ndarray]) -> list[ReleasedStep]:
+    """Inverse of :func:`step_arrays`, for the steps up to ``last`` that a fit of ``n_steps`` to this model keeps.
+
+    Raises
+    ------
+    ValueError
+        If there are others, or their arrays are not those of the model.
+    """
+    steps, phases = [], phases_of(model, n_steps)
+    for number in sorted(step for step in model.kept_steps(n_steps) if step <= last):
+        of_step = under(arrays, str(number))
+        totals = under(of_step, "totals")
+        shapes = {name: block.shape for name, block in step_of(phases, number)[0].blocks.items()}
+        if {name: value.shape for name, value in totals.items()} != shapes:
+            raise ValueError(f"it holds no totals of step {number} of this model")
+        if not all(
+            value.dtype.kind == "f" and (np.abs(value) < TOO_LARGE).all() for value in totals.values()
+        ):  # nor NaN
+            raise ValueError(f"it holds totals of step {number} that no fit makes")
+        totals = {name: totals[name] for name in shapes}
+        steps.append(ReleasedStep(number, totals, restore_posterior(like, under(of_step, "posterior"))))
+    if step_arrays(steps).keys() != arrays.keys():
+        raise ValueError("it holds steps that the model does not keep")
+    return steps
