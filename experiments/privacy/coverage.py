@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
         "--fits",
         type=float,
         default=100.0,
-        help="fits in each cell of regression; ten times as many of proportions, a tenth of topics and networks",
+        help="fits in each cell of regression; 10 times as many of proportions, 0.1 of topics and networks, 0.4 of classes",
     )
     parser.add_argument(
         "--models", nargs="+", choices=MODELS, default=list(MODELS), help="run only these; keep results of the others"
@@ -117,14 +117,15 @@ def line(row: dict) -> str:
     cells = [row["model"], f"{row['n_records']:,}", f"{row['epsilon']:g}", at_95("naive"), at_95("noise-aware") + error]
     cells += [others, at_95("without privacy"), *(f"{width[name]:.3g}" if name in width else "" for name in names)]
     ratio = "noise-aware ÷ oracle"
-    return "| " + " | ".join([*cells, f"{width[ratio]:.2f}" if ratio in width else ""]) + " |"
+    cells += [f"{width[ratio]:.2f}" if ratio in width else "", f"{row['found']} of {row['fits']}"]
+    return "| " + " | ".join(cells) + " |"
 
 
 def table(rows: list[dict]) -> str:
     """All cells."""
     heads = [
         "model", "records", "ε", "naive 95 %", "noise-aware 95 %", "50 / 80 / 90 %", "without privacy 95 %", "width, naive",
-        "noise-aware", "without privacy", "noise-aware ÷ oracle",
+        "noise-aware", "without privacy", "noise-aware ÷ oracle", "fits with intervals",
     ]  # fmt: skip
     return "\n".join(["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|", *map(line, rows)]) + "\n"
 

@@ -17,6 +17,7 @@ from vips import (
     BayesianLogisticRegression,
     DirichletMultinomial,
     FactorAnalysis,
+    LatentClassAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
     PrivacyWarning,
@@ -32,6 +33,7 @@ ALPHA, N_FEATURES, N_CATEGORIES = 0.1, 5, 8
 N_MANY = 400_000  # number of records for the best coefficients of a misspecified model
 N_TOPICS, N_WORDS, LENGTH, DOC_PRIOR, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.2, 0.1, 1e-3, 0.3
 N_VISIBLE, N_HIDDEN, SAME = 100, 2, 0.8
+N_CLASSES, N_ITEMS, N_LEVELS, LEAST_SHARE, N_COPIES, COPIED = 3, 10, 3, 0.02, 3, 0.15
 
 Interval = tuple[np.ndarray, np.ndarray]
 
@@ -218,6 +220,50 @@ def _biases(bounds: dict[str, Interval]) -> Interval:
     return tuple(np.concatenate([bounds["visible_bias"][side], bounds["hidden_bias"][side]]) for side in (0, 1))
 
 
+def latent_classes(
+    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, misspecified=False
+) -> Simulated:
+    """Shares and answers of three classes, without those below 0.02; no truth where intervals are refused. Misspecified: some
+    answers copy those of another column; the truth is what many such records give."""
+    shares, tables = rng.dirichlet(np.full(N_CLASSES, 8.0)), rng.dirichlet(np.ones(N_LEVELS), (N_CLASSES, N_ITEMS))
+
+    def table(n: int) -> np.ndarray:
+        classes = rng.choice(N_CLASSES, n, p=shares)
+        codes = (rng.random((n, N_ITEMS, 1)) >= np.cumsum(tables, axis=-1)[classes]).sum(axis=-1)
+        if misspecified:
+            copied = rng.random((n, N_COPIES)) < COPIED
+            codes[:, :N_COPIES] = np.where(copied, codes[:, N_COPIES : 2 * N_COPIES], codes[:, :N_COPIES])
+        return codes
+
+    settings = {"categories": [N_LEVELS] * N_ITEMS, "random_state": 0}
+    codes = table(n_records)
+    model = LatentClassAnalysis(N_CLASSES, privacy=plan, **settings).fit(codes)
+    if not hasattr(model, "noise_aware_posterior_"):
+        return Simulated(np.empty(0), {})
+    if misspecified:
+        best = LatentClassAnalysis(N_CLASSES, **settings | {"random_state": 1}).fit(table(N_MANY // 4)).posterior_
+        shares, tables = best.weights.mean, best.profiles.reshape(tables.shape)
+    baseline = LatentClassAnalysis(N_CLASSES, **settings).fit(codes).posterior_ if with_baseline else None
+    truth, flat = np.concatenate([shares, tables.ravel()]), tables.reshape(N_CLASSES, -1)
+    posteriors = {
+        "naive": model.posterior_, "noise-aware": model.noise_aware_posterior_, "without privacy": baseline,
+    }  # fmt: skip
+    asked = {name: _of_classes(p, flat, truth > LEAST_SHARE) for name, p in posteriors.items() if p is not None}
+    return Simulated(truth[truth > LEAST_SHARE], asked)
+
+
+def _of_classes(posterior, tables: np.ndarray, kept: np.ndarray) -> Callable[[float], Interval]:
+    """Intervals of shares and answers, in the order of the true classes."""
+    order = linear_sum_assignment(np.abs(tables[:, None] - posterior.profiles).sum(axis=-1))[1]
+
+    def interval(level: float) -> Interval:
+        limits = [part.interval(level) for part in (posterior.weights, *posterior.answers)]
+        sides = ((shares[order], np.hstack(answers)[order]) for shares, *answers in zip(*limits, strict=True))
+        return tuple(np.concatenate([shares, answers.ravel()])[kept] for shares, answers in sides)
+
+    return interval
+
+
 def _as_found(weights, c, b, z, inferred) -> tuple[np.ndarray, ...] | None:
     """Weights, biases and hidden units of the same network, with the order of its units and their labels 0 and 1 as the fit
     found them; None if it did not find all."""
@@ -295,5 +341,9 @@ MODELS = {
     ),
     "biases of a belief network": Model(
         belief_network, (5_000, 50_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, fits=0.1
+    ),
+    "latent classes": Model(latent_classes, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
+    "latent classes, misspecified": Model(
+        latent_classes, (20_000,), (1.0, 4.0), _FULL, 0.2, {"misspecified": True}
     ),
 }  # fmt: skip

@@ -98,7 +98,7 @@ class Match:
     @property
     def misfit(self) -> float:
         """How far χ² is above its mean, in its standard deviations."""
-        return (self.chi2 - self.degrees) / np.sqrt(2.0 * max(self.degrees, 1.0))
+        return float((self.chi2 - self.degrees) / np.sqrt(2.0 * max(self.degrees, 1.0)))
 
     def check(self) -> None:
         """Raise NotImplementedError if the totals are not those of the parameters, or moves have not settled."""
@@ -114,10 +114,10 @@ class Match:
         return np.flatnonzero(draws.mean(axis=0) < times * draws.std(axis=0)).tolist()
 
     def draws(self) -> list[np.ndarray]:
-        """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call."""
-        sizes, directions = np.linalg.eigh(self.cov[:-1, :-1])
-        normal = np.random.default_rng(0).standard_normal((N_DRAWS, len(sizes)))
-        steps = normal * np.sqrt(np.maximum(sizes, 0.0)) @ directions.T
+        """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call, and pairs around the match."""
+        factor = np.linalg.cholesky(self.cov[:-1, :-1])
+        normal = np.random.default_rng(0).standard_normal((N_DRAWS // 2, len(factor)))
+        steps = np.concatenate([normal, -normal]) @ factor.T
         return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
 
 

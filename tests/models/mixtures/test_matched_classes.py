@@ -1,0 +1,167 @@
+"""Latent classes that are matched to released totals: do they hold the truth, and are the others refused?"""
+
+import numpy as np
+import pytest
+
+from tests.mutants import check_notices
+from vips import LatentClassAnalysis, PrivacyPlan, StreamPlan, load
+from vips.expfam import Draws
+from vips.models.mixtures import matching
+
+LEVELS = (3, 3, 2, 4, 3, 3, 2, 3)
+SHARES = np.array([0.5, 0.3, 0.2])
+PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=20)
+
+
+def tables(seed=3):
+    rng = np.random.default_rng(seed)
+    return [rng.dirichlet(np.full(size, 0.8), 3) for size in LEVELS]
+
+
+def records(n, seed=0, missing=0.15, levels=LEVELS):
+    rng = np.random.default_rng(seed)
+    classes = rng.choice(3, n, p=SHARES)
+    codes = np.column_stack([(rng.random((n, 1)) >= np.cumsum(t, axis=1)[classes]).sum(axis=1) for t in tables()])
+    return np.where(rng.random(codes.shape) < missing, -1, codes)
+
+
+def fitted(codes, privacy=PLAN, n_components=3, levels=LEVELS, **arguments):
+    """Noise is reproducible."""
+    if isinstance(privacy, PrivacyPlan):
+        privacy = type(privacy)(**{**vars(privacy), "reproducible_noise": True})
+    model = LatentClassAnalysis(n_components, categories=levels, privacy=privacy, random_state=1)
+    return model.fit(codes, **arguments)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted(records(8_000))
+
+
+def matched_order(posterior):
+    truth, ours = np.hstack(tables()), posterior.profiles
+    order = np.abs(truth[:, None] - ours).sum(axis=-1).argmin(axis=1)
+    assert len(set(order)) == 3
+    return order
+
+
+def share_held(model) -> float:
+    order = matched_order(model.noise_aware_posterior_)
+    posterior = model.noise_aware_posterior_.in_order(order)
+    held = []
+    for truth, part in zip((SHARES, *tables()), (posterior.weights, *posterior.answers), strict=True):
+        lower, upper = part.interval(0.95)
+        held += list(((lower <= truth) & (truth <= upper))[truth > 0.02])
+    return float(np.mean(held))
+
+
+def check_that_intervals_hold():
+    held = [share_held(fitted(records(12_000, seed=seed))) for seed in range(2)]
+    assert np.mean(held) > 0.9, f"intervals hold {held}"
+
+
+def test_intervals_hold_where_some_answers_are_missing():
+    check_that_intervals_hold()
+
+
+def clips_are_forgotten(patch):
+    seen = matching.ClassSimulator.seen
+
+    def mutant(self, *arguments):
+        loose = type(self.plan)(**{**vars(self.plan), "clip_norm": 1e3})
+        return seen(type(self)(**{**vars(self), "plan": loose}), *arguments)
+
+    patch.setattr(matching.ClassSimulator, "seen", mutant)
+
+
+def missing_answers_are_forgotten(patch):
+    simulated = matching.ClassSimulator.simulated
+
+    def mutant(self, charts, *rest):
+        there = [chart if i % 2 == 0 else type(chart)(np.array([[1.0, 0.0]]), 1.0) for i, chart in enumerate(charts)]
+        return simulated(self, there, *rest)
+
+    patch.setattr(matching.ClassSimulator, "simulated", mutant)
+
+
+@pytest.mark.parametrize("mutant", [clips_are_forgotten, missing_answers_are_forgotten])
+def test_mutants_are_noticed(mutant, monkeypatch):
+    monkeypatch.setattr(matching, "_N_STARTS", 0)  # no other start helps
+    monkeypatch.setattr(matching.Match, "check", lambda match: None)  # nor a refusal
+    monkeypatch.setattr(matching, "_TOLD", 0.0)
+    check_notices(check_that_intervals_hold, mutant, monkeypatch, "intervals hold")
+
+
+def test_estimates_are_nearer_than_those_of_the_fit(model):
+    truth, fit = np.hstack(tables()), model.posterior_
+    ours = model.noise_aware_posterior_.profiles
+    errors = [np.sqrt(np.mean((p[matched_order(fit)] - truth) ** 2)) for p in (fit.profiles, ours)]
+    assert errors[1] < 0.7 * errors[0]
+
+
+def test_what_people_read_is_the_match(model, tmp_path):
+    posterior = model.noise_aware_posterior_
+    assert isinstance(posterior.weights, Draws)
+    np.testing.assert_array_equal(model.weights_, posterior.weights.mean)
+    np.testing.assert_array_equal(model.components_, posterior.profiles)
+    summary = model.summary()
+    assert {"lower", "upper"} <= set(summary.columns)
+    assert (summary["lower"] < summary["share"]).all()
+    assert (summary["share"] < summary["upper"]).all()
+    assert model.summary(level=0.5)["upper"].sum() < summary["upper"].sum()
+    profiles = model.class_profiles(level=0.95)
+    np.testing.assert_allclose(profiles.xs("mean", axis=1, level=1), model.class_profiles())
+    assert (profiles.xs("lower", axis=1, level=1) <= profiles.xs("upper", axis=1, level=1)).all(axis=None)
+    codes = records(50, seed=9)
+    model.save(tmp_path / "classes.vips")
+    loaded = load(tmp_path / "classes.vips")
+    np.testing.assert_allclose(loaded.predict_proba(codes), model.predict_proba(codes), rtol=1e-6)
+    assert loaded.match().chi2 == pytest.approx(model.match().chi2)
+    assert model.findings()["misfit of the released totals (standard deviations)"] == model.match().misfit
+
+
+def test_answers_that_copy_each_other_are_refused():
+    codes = records(20_000, missing=0.0)
+    copied = np.random.default_rng(1).random(len(codes)) < 0.5
+    codes[copied, 1] = codes[copied, 0]
+    refused = fitted(codes, n_components=2)
+    assert refused.match().misfit > 3.0
+    assert not hasattr(refused, "noise_aware_posterior_")
+    with pytest.raises(AttributeError, match="not those of such records"):
+        refused.class_profiles(level=0.95)
+    np.testing.assert_array_equal(refused.weights_, refused.posterior_.weights.mean)
+    assert "noise" in refused.summary().columns
+
+
+def test_classes_that_noise_hides_are_refused():
+    hidden = fitted(records(300), PrivacyPlan.from_epsilon(epsilon=0.3, delta=1e-5, sampling_rate=1.0, n_steps=20))
+    with pytest.raises(AttributeError, match=r"Noise hides|not those of such records"):
+        hidden.class_profiles(level=0.95)
+
+
+def test_fits_without_noise_and_of_persons_and_streams_have_no_match():
+    codes = records(400)
+    with pytest.raises(NotImplementedError, match="kept"):
+        fitted(codes, PrivacyPlan.non_private(n_steps=5)).match()
+    with pytest.raises(NotImplementedError, match="all rows of a person"):
+        fitted(codes, groups=np.arange(400) // 2).match()
+    stream = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=3)
+    model = LatentClassAnalysis(2, categories=LEVELS, privacy=stream, random_state=0).partial_fit(codes)
+    with pytest.raises(NotImplementedError, match="streams"):
+        model.match()
+
+
+def test_sampled_steps_are_matched_too():
+    plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-5, sampling_rate=0.3, n_steps=30)
+    assert share_held(fitted(records(8_000, seed=5), plan)) > 0.85
+
+
+def test_skipped_questions_do_not_shift_shares():
+    """Who says no is not asked four further questions: the clip treats both alike."""
+    rng = np.random.default_rng(0)
+    no = rng.random(20_000) < 0.5
+    codes = np.column_stack([no.astype(int), *(np.where(no, -1, rng.integers(0, 2, len(no))) for _ in range(4))])
+    for n_components in (1, 2):
+        model = fitted(codes, n_components=n_components, levels=(2,) * 5)
+        said = model.weights_ @ model.components_[:, 1]
+        assert said == pytest.approx(no.mean(), abs=0.02)
