@@ -493,7 +493,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return _CLIP_NORM[self.influence]
 
     def max_record_norm(self) -> float:
-        """Norm of a row of norm ``max_norm`` (and the intercept's constant), over all outputs; ``inf`` without a
+        """Norm of a row of norm ``max_norm`` (and the intercept's constant) as it comes, over all outputs; ``inf`` without a
         ``max_norm``.
 
         At c, ``|ω ψ| ≤ ω c = b tanh(c/2) / 2``, so ``|r| ≤ |κ| + b tanh(c/2) / 2``: the largest joint norm over c.
