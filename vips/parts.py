@@ -89,7 +89,7 @@ class FeatureTotals:
     ----------
     squares : ndarray of shape (n_features,)
         Sums of squares over the records; of indicators, how many records have them, in a unit that they share.
-    noise_std : float
+    noise_std : ndarray of shape (n_features,)
         Of the noise in each.
     means : ndarray of shape (n_features,)
         Averages over the records; 0 where noise hides them.

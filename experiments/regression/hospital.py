@@ -3,12 +3,16 @@
 30,000 visits of about 5,000 patients, 1 to 30 visits each: numbers of different scales, a date, three columns of categories
 with rare values, two columns without effect of which 20 % are missing. Labels follow the fitted model, with known coefficients.
 Do 95 % intervals hold them, with bounds and categories declared, and with everything learnt privately? Beside them are a
-misspecified table, where visits of one patient share an unobserved effect, and what a fit without privacy reaches.
+misspecified table, where visits of one patient share an unobserved effect, and what a fit without privacy reaches. Errors and
+deviations stand over those of an oracle, which knows the clip's weights, the curvature and the variance of the scores, and adds
+the noise of all steps to the root of the weighted scores. Other sizes, ε, and tables with a rare outcome or strong effects:
+``--visits``, ``--epsilon``, ``--intercept -5``, ``--effects 2.5``.
 """
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -19,7 +23,9 @@ from tqdm.auto import tqdm
 
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyWarning
+from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyWarning, Records
+from vips.models._coefficient_tables import coefficient_table
+from vips.models.regression.posterior import CoefficientPosterior
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 EPSILON, DELTA, N_VISITS, N_TABLES, QUICK = 1.0, 1e-6, 30_000, 60, (1, 1_500)
@@ -45,22 +51,53 @@ DECLARED = {
 def main(arguments: list[str]) -> None:
     parser = parser_of("experiments hospital", __doc__)
     parser.add_argument("--tables", type=int, default=N_TABLES, help="generated tables")
+    parser.add_argument("--visits", type=int, default=N_VISITS, help="of each table, about 6 of a patient")
+    parser.add_argument("--epsilon", type=float, default=EPSILON, help="of a fit, with its encoder")
+    parser.add_argument("--seed", type=int, default=0, help="of the first table")
+    parser.add_argument("--intercept", type=float, default=-0.8, help="of the log odds; -5 makes the outcome rare")
+    parser.add_argument("--effects", type=float, default=1.0, help="factor on all effects")
     options = parser.parse_args(arguments)
-    n_tables, n_visits = QUICK if options.quick else (options.tables, N_VISITS)
+    n_tables, n_visits = QUICK if options.quick else (options.tables, options.visits)
     folder = folder_of("hospital", options)
-    rows = [
-        summary(f"{what}, {bounds}", [one_table(seed, n_visits, bounds, shared) for seed in tqdm(range(n_tables))])
-        for what, shared in (("as the model says", 0.0), ("visits of a patient depend on each other", 0.7))
-        for bounds in ("declared", "learnt")
-    ]  # fmt: skip
+    seeds = range(options.seed, options.seed + n_tables)
+    rows = []
+    for what, shared in (("as the model says", 0.0), ("visits of a patient depend on each other", 0.7)):
+        world = World(options.intercept, options.effects, shared)
+        for bounds in ("declared", "learnt"):
+            fits = [one_table(seed, n_visits, options.epsilon, bounds, world) for seed in tqdm(seeds)]
+            rows.append(summary(f"{what}, {bounds}", fits, world))
     print(text := "\n\n".join(table(row) for row in rows) + "\n")
     if folder is not None:
         write_json(folder / "results.json", rows)
         write_text(folder / "results.md", text)
 
 
-def visits(n: int, rng: np.random.Generator, shared: float = 0.0) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """A table of ``n`` visits, their labels, and the patients' ids, in any order."""
+@dataclass(frozen=True)
+class World:
+    """What labels follow from.
+
+    Parameters
+    ----------
+    intercept : float
+        Average log odds.
+    effects : float
+        Factor on all coefficients.
+    shared : float
+        Deviation of an unobserved effect that a patient's visits share.
+    """
+
+    intercept: float
+    effects: float
+    shared: float
+
+    def truth(self) -> dict[str, float]:
+        """Coefficients; with a shared effect those of its average, attenuated as σ(ψ/√(1 + s²π/8))."""
+        factor = self.effects / np.sqrt(1.0 + self.shared**2 * np.pi / 8.0)
+        return {name: factor * value for name, value in (SLOPES | EFFECTS).items()}
+
+
+def visits(n: int, rng: np.random.Generator, world: World) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
+    """A table of ``n`` visits, their labels, the patients' ids, in any order, and the probabilities of a 1."""
     sizes = np.minimum(rng.geometric(1 / 6, n), 30)
     patient = np.repeat(np.arange(n), sizes)[:n]
     n_patients = patient[-1] + 1
@@ -79,46 +116,65 @@ def visits(n: int, rng: np.random.Generator, shared: float = 0.0) -> tuple[pd.Da
     for name, effect in EFFECTS.items():
         column, category = name.split(": ")
         psi = psi + effect * (frame[column] == category.split(" ")[0]).to_numpy()
-    psi = psi - psi.mean() - 0.8 + shared * rng.normal(size=n_patients)[patient]
+    shared = world.shared * rng.normal(size=n_patients)[patient]
+    p = expit(world.effects * (psi - psi.mean()) + world.intercept + shared)
     order = rng.permutation(n)
-    y = rng.random(n) < expit(psi)
-    return (
-        frame.iloc[order].reset_index(drop=True),
-        y[order].astype(int),
-        np.char.add("patient ", patient.astype(str))[order],
-    )
+    y = (rng.random(n) < p).astype(int)
+    return frame.iloc[order].reset_index(drop=True), y[order], patient[order], p[order]
 
 
-def one_table(seed: int, n_visits: int, bounds: str, shared: float) -> dict:
+def one_table(seed: int, n_visits: int, epsilon: float, bounds: str, world: World) -> dict:
     """Fit one generated table; whether each interval holds the truth, and held-out AUC beside that without privacy."""
     rng = np.random.default_rng([seed, n_visits])
-    frame, y, patient = visits(n_visits, rng, shared)
-    fresh, labels, _ = visits(5_000, rng, shared)
+    frame, y, patient, _ = visits(n_visits, rng, world)
+    fresh, labels, _, p = visits(5_000, rng, world)
     columns = dict.fromkeys(frame.columns) if bounds == "learnt" else DECLARED
     encoder = TableEncoder(None if bounds == "learnt" else columns)
-    pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(EPSILON, DELTA))
-    pipeline.fit(frame, y, groups=pd.Series(patient, name="patient_id"))
+    pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(epsilon, DELTA))
+    pipeline.fit(frame, y, groups=pd.Series(np.char.add("patient ", patient.astype(str)), name="patient_id"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         summary = pipeline.summary()
-    truth = _marginal_truth(shared)
-    held = {}
-    for name in [name for name in truth if name in summary.index]:
-        row = summary.loc[name]
-        held[name] = [bool(row["lower"] < truth[name] < row["upper"]), row["mean"] - truth[name], row["std"]]
     features = pipeline[0].transform(frame)
     plain = LogisticRegression(C=np.inf, max_iter=1000).fit(features, y)
+    best, truth, held = oracle(pipeline, features, y, patient, plain), world.truth(), {}
+    for name in [name for name in truth if name in summary.index]:
+        row = summary.loc[name]
+        held[name] = [
+            bool(row["lower"] < truth[name] < row["upper"]),
+            row["mean"] - truth[name],
+            row["std"],
+            best[name],
+        ]
+    probabilities = pipeline.predict_proba(fresh)[:, 1]
     return {
         "held": held,
-        "auc": roc_auc_score(labels, pipeline.decision_function(fresh)),
+        "auc": roc_auc_score(labels, probabilities),
         "auc without privacy": roc_auc_score(labels, plain.decision_function(pipeline[0].transform(fresh))),
+        "error of probabilities": float(np.abs(probabilities - p).mean()),
+        "without privacy": float(np.abs(plain.predict_proba(pipeline[0].transform(fresh))[:, 1] - p).mean()),
         "epsilon": pipeline.privacy_.epsilon(),
     }
 
 
-def _marginal_truth(shared: float) -> dict[str, float]:
-    """Coefficients; with a shared effect of that deviation those of its average, attenuated as σ(ψ/√(1 + s²π/8))."""
-    return {name: value / np.sqrt(1.0 + shared**2 * np.pi / 8.0) for name, value in (SLOPES | EFFECTS).items()}
+def oracle(pipeline, features: np.ndarray, y: np.ndarray, patient: np.ndarray, plain: LogisticRegression) -> pd.Series:
+    """Deviations of coefficients from exact curvatures and scores at the root, and the noise of all steps' totals."""
+    model, plan = pipeline[-1], pipeline[-1].privacy_.plan
+    constant, ball = 0.25 * model.max_norm, model.max_norm
+    at = CoefficientPosterior(np.append(plain.coef_[0], plain.intercept_), np.eye(features.shape[1] + 1))
+    norms = model.expected_statistics(Records(np.asarray(features), y.astype(float)), at).norms(model.blocks())
+    weights = np.minimum(1.0, plan.clip_norm / np.bincount(patient, norms))[patient]
+    design = np.column_stack([features, np.full(len(y), constant)]) / ball
+    p = plain.predict_proba(features)[:, 1]
+    curvature = (design.T * (weights * p * (1.0 - p))) @ design
+    scores = np.stack([np.bincount(patient, weights * (y - p) * column) for column in design.T])
+    varies = scores @ scores.T + (plan.noise_multiplier * plan.clip_norm) ** 2 / plan.n_steps * np.eye(len(scores))
+    scale = np.append(np.full(len(scores) - 1, ball), ball / constant)
+    # a column's indicators together against the intercept are seen by no row
+    precision = curvature @ np.linalg.solve(varies, curvature) + 0.02 * np.eye(len(scale))
+    precision *= np.outer(scale, scale)
+    posterior = CoefficientPosterior(at.mean, 0.5 * (precision + precision.T))
+    return coefficient_table(model, posterior, 0.95, pipeline[0].in_column_units())["std"]
 
 
 def _number(frame: pd.DataFrame, name: str) -> np.ndarray:
@@ -126,27 +182,33 @@ def _number(frame: pd.DataFrame, name: str) -> np.ndarray:
     return values.to_numpy().astype("datetime64[D]").astype(float) if values.dtype.kind == "M" else values.to_numpy()
 
 
-def summary(title: str, tables: list[dict]) -> dict:
-    """Coverage, bias and width by coefficient."""
+def summary(title: str, tables: list[dict], world: World) -> dict:
+    """Coverage, bias, error and width by coefficient."""
     names = list(dict.fromkeys(name for each in tables for name in each["held"]))
     rows = {}
     for name in names:
-        held, errors, stds = np.array([each["held"][name] for each in tables if name in each["held"]]).T
-        rows[name] = [float(held.mean()), float(errors.mean()), float(errors.std()), float(stds.mean()), len(held)]
-    aucs = {name: float(np.mean([each[name] for each in tables])) for name in ("auc", "auc without privacy")}
-    return {"title": title, "coefficients": rows, "epsilon": tables[0]["epsilon"]} | aucs
+        held, errors, stds, best = np.array([each["held"][name] for each in tables if name in each["held"]]).T
+        over = np.sqrt(np.mean(errors**2)) / best.mean(), np.median(stds) / best.mean()
+        rows[name] = [*map(float, (held.mean(), errors.mean(), errors.std(), stds.mean(), *over)), len(held)]
+    means = {name: float(np.mean([each[name] for each in tables])) for name in tables[0] if name != "held"}
+    return {"title": title, "truth": world.truth(), "shared": world.shared, "coefficients": rows} | means
 
 
 def table(row: dict) -> str:
     """Markdown."""
-    truth = SLOPES | EFFECTS
+    errors = f"{row['error of probabilities']:.3f}, without privacy {row['without privacy']:.3f}"
     lines = [
         f"**{row['title']}**: AUC {row['auc']:.3f}, without privacy {row['auc without privacy']:.3f}; "
-        f"ε = {row['epsilon']:.3f} per patient\n",
-        "| coefficient | truth | mean error | deviation of the mean | of the posterior | held by 95 % | tables |",
-        "| --- " * 7 + "|",
+        + ("" if row["shared"] else f"mean error of probabilities {errors}; ")
+        + f"ε = {row['epsilon']:.3f} per patient\n",
+        "| coefficient | truth | mean error | deviation of the mean | of the posterior | held by 95 % | error ÷ oracle's "
+        "| deviation ÷ oracle's | tables |",
+        "| --- " * 9 + "|",
     ]
-    for name, (held, bias, spread, std, count) in row["coefficients"].items():
-        lines.append(f"| {name} | {truth[name]:g} | {bias:.2g} | {spread:.2g} | {std:.2g} | {held:.2f} | {count} |")
-    mean = np.mean([values[0] for values in row["coefficients"].values()])
-    return "\n".join([*lines, f"| all | | | | | {mean:.3f} | |"])
+    for name, (held, bias, spread, std, error, width, count) in row["coefficients"].items():
+        lines.append(
+            f"| {name} | {row['truth'][name]:.2g} | {bias:.2g} | {spread:.2g} | {std:.2g} | {held:.2f} | {error:.2f} "
+            f"| {width:.2f} | {count} |"
+        )
+    held, error, width = (np.mean([values[i] for values in row["coefficients"].values()]) for i in (0, 4, 5))
+    return "\n".join([*lines, f"| all | | | | | {held:.3f} | {error:.2f} | {width:.2f} | |"])

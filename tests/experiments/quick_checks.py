@@ -424,7 +424,10 @@ def _(printed, folder):
         assert 0.99 < row["epsilon"] <= 1.0 + 1e-6
         assert 0.3 < row["auc"] < 1.0
         assert {"age", "bmi", "lab_1"} <= set(row["coefficients"])
-    assert "without privacy" in printed
+        assert 0.0 < row["without privacy"] < row["error of probabilities"] < 0.5
+        widths = [values[5] for values in row["coefficients"].values()]
+        assert 0.2 < np.median(widths) < 5.0  # over the oracle's
+    assert "error ÷ oracle" in printed
 
 
 @check("vocabulary")

@@ -101,6 +101,7 @@ class Case:
     a record's norm is the largest over these labels, up to the part of the squared scores. ``has_missing``: entries that are
     not finite are missing, and the rest of the record counts. ``norm_factor``: of a record, by which its norm counts cells that
     are missing. A row of a model of sequences is a sequence of any length.
+    ``moves`` asks for a posterior after a regression's first phase, with coordinates of rows that it has learnt.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Case:
     labels: tuple[int, ...] = ()
     has_missing: bool = False
     norm_factor: Callable[[np.ndarray], float] = lambda record: 1.0
+    moves: bool = False
 
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
@@ -269,7 +271,7 @@ def _hostile_labelled(label, width=N_FEATURES):
     return rows | {f"label {name}": np.append(np.ones(width), value) for name, value in labels.items()}
 
 
-def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURES, **settings):
+def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURES, moves=False, **settings):
     extreme = np.append(np.linspace(-1e4, 1e4, width), largest_label)
     return Case(
         name,
@@ -279,6 +281,7 @@ def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURE
         extreme,
         0.05,
         labels=tuple(range(largest_label + 1)),
+        moves=moves,
     )
 
 
@@ -426,6 +429,15 @@ CASES = [
         3.0,
     ),
     _regression_case("logistic", BayesianLogisticRegression),
+    _regression_case("logistic, moved", BayesianLogisticRegression, moves=True),
+    _regression_case(
+        "logistic sparse, three classes, moved",
+        BayesianLogisticRegression,
+        2,
+        sparse=True,
+        moves=True,
+        classes=(0, 1, 2),
+    ),
     _regression_case(
         "logistic paper, no intercept", BayesianLogisticRegression, statistics="paper", fit_intercept=False
     ),

@@ -60,6 +60,9 @@ def prepared(case, n, seed=0, **plan_changes):
         initial = {name: 1e3 * (rng.random(value.shape) < 0.05) for name, value in initial.items()}
     # from noisy totals; of sparse cases from exact ones, so that entries stay at the prior
     posterior = model.to_posterior(initial, dict.fromkeys(initial, 0.0 if case.sparse else 1.0), None)
+    if case.moves:
+        posterior = model.moved(initial, dict.fromkeys(initial, 1.0), posterior)
+        assert posterior.coordinates.move
     return model, plan, records, posterior
 
 
@@ -253,6 +256,7 @@ class FrozenPlan(PrivacyPlan):
 
 def replay(case, records, n_steps=4):
     """Everything that a fit shows when its noisy totals are frozen."""
+    n_steps = max(n_steps, 6) if case.moves else n_steps  # of both phases
     rng = np.random.default_rng(11)
     probe, _, _, _ = prepared(case, 3)
     totals = [{name: rng.normal(20.0, 30.0, b.shape) for name, b in probe.blocks().items()} for _ in range(n_steps)]

@@ -37,7 +37,7 @@ REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not
 RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "selection",
            "ledger", "sha256"}  # fmt: skip
 # Of the steps of a regression.
-KEPT = {"kept_points", "kept_totals", "kept_counts", "kept_centre", "kept_average"}
+KEPT = {"kept_points", "kept_totals", "kept_counts", "kept_centre", "kept_average", "shift", "scale"}
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
@@ -94,8 +94,14 @@ HELD = {
     "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"numbers", "counts", "frame", "_tables"},
     "PoissonPosterior": {"chain", "rates", "frame"},
-    "CoefficientPosterior": {"kept", "var", "factor", "inverse_factor"},  # computed from the others on demand
-    "DiagonalCoefficientPosterior": {"kept"},
+    "CoefficientPosterior": {
+        "kept",
+        "coordinates",
+        "var",
+        "factor",
+        "inverse_factor",
+    },  # computed from the others on demand
+    "DiagonalCoefficientPosterior": {"kept", "coordinates"},
     "DynamicsPosterior": {"dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov", "aware"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},

@@ -10,16 +10,18 @@ from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
 from vips import BayesianLogisticRegression, PrivacyPlan, Records
+from vips._compute.rowwise import row_norms
 from vips.models.regression import contract as regression
 from vips.models.regression import kernels as regression_kernels
 from vips.models.regression import norms as regression_norms
 from vips.models.regression import statistics as regression_statistics
+from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Classes
 from vips.models.regression.statistics import RegressionStatistics
 from vips.models.second_moments.statistics import OuterStatistics
 
 BY_NAME = {case.name: case for case in CASES}
-THREE = "logistic sparse, three classes"
+THREE, MOVED = "logistic sparse, three classes", "logistic, moved"
 
 
 def precision_not_in_the_norm(patch):
@@ -69,6 +71,35 @@ def centred_at_the_chunk(patch):
         return rows - rows.mean(axis=0), lengths
 
     patch.setattr(regression, "design_rows", mutant)
+
+
+def lengths_before_rows_are_moved(patch):
+    patch.setattr(Coordinates, "rows", lambda self, rows: ((rows - self.shift) * self.scale, row_norms(rows)))
+
+
+def moved_to_the_mean_of_the_chunk(patch):
+    original = Coordinates.rows
+    patch.setattr(Coordinates, "rows", lambda self, rows: original(self, rows - rows.mean(axis=0) + self.shift))
+
+
+def coordinates_of_the_records(patch):
+    """Scaled by the longest row that the phase has seen."""
+    original = BayesianLogisticRegression.expected_statistics
+
+    def mutant(self, records, posterior):
+        statistics = original(self, records, posterior)
+        self._longest = np.nanmax(statistics._lengths, initial=0.1)
+        return statistics
+
+    def learnt(self, average, noise_std, previous):
+        posterior = moved(self, average, noise_std, previous)
+        size = vars(self).get("_longest", 1.0)
+        posterior.coordinates = Coordinates(posterior.coordinates.shift, posterior.coordinates.scale * size)
+        return posterior
+
+    moved = BayesianLogisticRegression.moved
+    patch.setattr(BayesianLogisticRegression, "expected_statistics", mutant)
+    patch.setattr(BayesianLogisticRegression, "moved", learnt)
 
 
 def bad_rows_kept(patch):
@@ -189,6 +220,10 @@ MUTANTS = [
     ),
     (one_record_sets_the_scale, "records_do_not_see_each_other", "logistic", "another one in company"),
     (centred_at_the_chunk, "records_do_not_see_each_other", "logistic", "another one in company"),
+    (lengths_before_rows_are_moved, "norms_are_joint_and_never_too_small", MOVED, "a norm is smaller than the record"),
+    (lengths_before_rows_are_moved, "neighbours_stay_within_the_sensitivity", MOVED, "moved the sum by more than C"),
+    (moved_to_the_mean_of_the_chunk, "records_do_not_see_each_other", MOVED, "another one in company"),
+    (coordinates_of_the_records, "everything_else_is_public", MOVED, "something besides the noisy totals"),
     (bad_rows_kept, "defective_records_change_nothing_else", "binomial", "destroyed the sum"),
     (
         undeclared_label_raises,

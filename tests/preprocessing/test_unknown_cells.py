@@ -124,7 +124,7 @@ def test_averages_follow_from_what_was_released(sparse):
     squares = np.array([9.0, 9.0, 2.0, 30.0, 10.0, 2.0, 50.0, 1.0, 2.0])
     means = 0.5 * np.array([-0.4, 0.2, 0.0, 0.3, 0.1, 0.0, 0.5, 0.5, 0.5])  # ½ = 1 / √4 columns
     rows = pd.DataFrame([[None] * 4, ["x", "x", "x", "x"], [50, 40, "B", "M"]], columns=list(columns), dtype=object)
-    features = encoder.averaged(rows, FeatureTotals(squares, 1.0, means))
+    features = encoder.averaged(rows, FeatureTotals(squares, np.ones(9), means))
     features = features.toarray() if sparse else features
     average = [30 / 90, 10 / 90, 0.0, 50 / 90]
     expected = [

@@ -482,7 +482,7 @@ def _checked_public(encoder, model, X, public: dict) -> dict:
         return {}
     if not hasattr(model, "checked_public"):
         raise TypeError(f"{type(model).__name__} takes no `public_X`: regressions do.")
-    model.checked_public(**public)
+    model.checked_public(public["public_X"], public["public_y"])
     encoder.learns_columns(public["public_X"])
     if getattr(encoder, "columns", ()) is None:  # all columns of X
         columns_of(public["public_X"], dict.fromkeys(X.columns))

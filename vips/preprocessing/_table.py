@@ -280,7 +280,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         kinds, scale, first, averaged = self._resolved(), self._scale(), 0, {}
         for key, kind in kinds.items():
             place = slice(first, first + kind.n_features)
-            of_column = FeatureTotals(totals.squares[place], totals.noise_std, totals.means[place] / scale)
+            of_column = FeatureTotals(totals.squares[place], totals.noise_std[place], totals.means[place] / scale)
             averaged[key], first = kind.averaged(of_column), place.stop
         return self._features(X, averaged)
 

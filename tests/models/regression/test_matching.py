@@ -292,7 +292,7 @@ def test_clip_weights_are_means_over_rows():
 
 @pytest.mark.parametrize("n_steps", [9, 200])
 def test_kept_steps_are_those_of_the_fit(n_steps):
-    """The points at which the steps computed their totals, and these noisy totals; averages where there are many."""
+    """The points at which the last phase computed its totals, and these noisy totals; averages where there are many."""
     X, y, _ = table(500, 3, np.random.default_rng(2))
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.7, n_steps=n_steps)
     for covariance in ("full", "diagonal"):
@@ -307,7 +307,7 @@ def test_kept_steps_are_those_of_the_fit(n_steps):
 
         def seen(average, noise_std, previous, looked=looked, update=update, units=model):
             if previous is not None:
-                looked.append(previous.mean * units._units())
+                looked.append(units._point(previous)[0])
             return update(average, noise_std, previous)
 
         model.to_posterior = seen
@@ -316,8 +316,8 @@ def test_kept_steps_are_those_of_the_fit(n_steps):
             model.fit(X, y)
         kept = model.posterior_.kept
         assert kept.points.shape[1] == min(n_steps, 64)
-        assert kept.counts.sum() == n_steps
-        first, length = 0, int(kept.counts[0])
+        first, length = n_steps // 5 if covariance == "full" else 0, int(kept.counts[0])
+        assert kept.counts.sum() == n_steps - first
         for place in np.flatnonzero(kept.counts):
             of_place = slice(first, first + length)
             np.testing.assert_allclose(kept.points[0, place], np.mean(looked[of_place], axis=0), atol=1e-9)
@@ -330,8 +330,7 @@ def test_a_fit_with_hardly_any_noise_is_the_ordinary_fit():
     X = 0.3 * rng.normal(size=(20_000, 3)) @ np.linalg.cholesky(np.eye(3) + 0.5) + 0.1
     y = (rng.random(20_000) < expit(X @ [3.0, -2.0, 1.0] - 1.0)).astype(int)
     plan = PrivacyPlan(noise_multiplier=1e-6, sampling_rate=1.0, n_steps=40)
-    model = BayesianLogisticRegression(privacy=plan, max_norm=4.0)
-    model = unclipped(model).fit(X, y)
+    model = BayesianLogisticRegression(privacy=replace(plan, clip_norm=100.0), max_norm=4.0).fit(X, y)
     design = np.column_stack([X, np.ones(len(X))])
     root = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(X, y)
     p = root.predict_proba(X)[:, 1]
@@ -356,7 +355,7 @@ def test_indicators_narrow_intervals_and_are_those_of_the_encoder():
     for indicators in (encoder.indicators, None):
         model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, indicators=indicators, random_state=0).fit(X, y)
         widths.append(model.summary(features=encoder)["std"][:-1].mean())
-    assert widths[0] < 0.8 * widths[1]
+    assert widths[0] < 0.95 * widths[1]
     pipeline = make_private_pipeline(
         TableEncoder(encoder.columns), BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6)
     )

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_solve
+from scipy.linalg import cho_solve, solve_triangular
 
 from vips._compute.blas import cholesky
 from vips._validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
@@ -32,6 +32,7 @@ from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import coefficient_parts
 from vips.models._definite import positive_definite
+from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.denoising import (
     diagonal_step,
     diagonal_view,
@@ -61,6 +62,7 @@ from vips.models.regression.statistics import (
     design_rows,
 )
 from vips.parts import Part
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -81,8 +83,10 @@ _FULL_STEPS = 20
 _MOST_KEPT = 64
 # Precision of directions that no row sees, for rows of norm 1.
 _UNSEEN = 10.0
-# Largest number of columns whose next coefficients are those that match all gradients; chosen on Adult.
-_MOST_MATCHED = 40
+# Largest number of columns whose next coefficients are those that match all gradients; chosen on Adult and generated tables.
+_MOST_MATCHED = 120
+# Steps of a fit for each one in which it learns coordinates.
+_STEPS_PER_LEARNING = 5
 # Rounds of Gauss-Newton after a step.
 _ROUNDS = 3
 # Weights of public records among which a fit chooses; with 0 it is a fit without them.
@@ -203,10 +207,18 @@ class AugmentedRegression(ConjugateExponentialModel):
             valid &= rows_without((columns < 0) | (columns >= self.n_features_in_), records.X.indptr)
         return valid
 
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Where coordinates are learnt, a fifth of the steps for them: their totals are dropped."""
+        n_first = self._n_learning(n_steps)
+        return [
+            FitPhase("coordinates", n_first, end=self.moved),
+            FitPhase("coefficients", n_steps - n_first, step_size=self.rho),
+        ]
+
     def expected_statistics(self, records: Records, posterior) -> RegressionStatistics | PartedStatistics:
         X, terms = records.X, self.likelihood.terms(records.y)
         scores = self._score_settings()
-        if sp.issparse(X):
+        if sp.issparse(X) or posterior.coordinates.move:  # centred rows have no zeros
             return self._statistics(X, terms, posterior, **scores)
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         n_stored = count_entries(X)
@@ -223,11 +235,16 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _statistics(self, X, terms, posterior, n_stored: np.ndarray | None = None, **scores) -> RegressionStatistics:
         rows, lengths = self._design(X, n_stored)
+        if posterior.coordinates.move:
+            rows, lengths = posterior.coordinates.rows(rows.toarray() if sp.issparse(rows) else rows)
+            rows = sp.csr_array(rows) if self.plan_of_fit().rounds_records else rows
+        steps = self._keeps_steps()
+        at = (self._point(posterior), None) if steps else self._in_coordinates(posterior, sp.issparse(rows))
         return RegressionStatistics(
             rows,
             lengths,
             *terms,
-            *self._in_coordinates(posterior, sp.issparse(rows), at_mean=self._keeps_steps()),
+            *at,
             centred=self.statistics == "centred",
             diagonal=self.covariance == "diagonal",
             dtype=self.dtype,
@@ -256,7 +273,28 @@ class AugmentedRegression(ConjugateExponentialModel):
             posterior = self._stepped(average, noise_std, previous)
             posterior.public = np.ones(self.n_outputs) if self._knows_public else None
         posterior.step, posterior.kept = 0 if previous is None else previous.step + 1, kept
+        if previous is not None:
+            posterior.coordinates = previous.coordinates
         return posterior
+
+    def moved(self, average, noise_std, previous) -> CoefficientPosterior:
+        """The posterior after the first phase, with the coordinates that it has released; its totals are dropped."""
+        posterior = self.to_posterior(average, noise_std, previous)
+        of_all = np.reshape(average["precision"], (-1, *posterior.cov.shape[-2:])).sum(axis=0)
+        std = noise_std["precision"] * np.sqrt(self.n_outputs)
+        posterior.coordinates = Coordinates.learnt(of_all, std, self._intercept_constant(), self._ball())
+        posterior.kept = KeptSteps.none(posterior.kept.points.shape)
+        return posterior
+
+    def _n_learning(self, n_steps: int) -> int:
+        """Number of first steps after which rows are centred and scaled by released numbers.
+
+        0 without an intercept, which takes up what centring takes away; of many columns, since centred rows have no zeros; and
+        where a clip that looks at labels cuts no row as it comes, so that coefficients are not biased.
+        """
+        few, cuts = self.n_features_in_ <= _MOST_MATCHED, self._clip_norm() < self.max_record_norm()
+        able = self._matches() and self.fit_intercept and self.schedule is None
+        return n_steps // _STEPS_PER_LEARNING if able and few and (self.influence == "unbiased" or cuts) else 0
 
     def _matches(self) -> bool:
         """Whether the next coefficients are those that match the released gradients.
@@ -278,31 +316,41 @@ class AugmentedRegression(ConjugateExponentialModel):
         if previous is None or not n_steps:
             return KeptSteps.none(shape)
         t = previous.step + 1
+        if previous.coordinates.move:
+            t -= n_steps // _STEPS_PER_LEARNING
         rho = self.step_size(t)
         rho = rho if isinstance(rho, dict) else dict.fromkeys(average, rho)
-        point = np.atleast_2d(previous.mean) * self._units()
-        place = (t - 1) // -(-n_steps // _MOST_KEPT)
+        place, point = (t - 1) // -(-n_steps // _MOST_KEPT), self._point(previous)
         return previous.kept.after(place, point, np.atleast_2d(average["linear"]), rho["linear"], rho["precision"])
 
     def _matched(self, average, noise_std, previous, kept: KeptSteps) -> CoefficientPosterior:
         """The posterior after a step that was computed at ``previous``."""
-        ball, scale = self._ball(), self._units() * self._ball()
         steps = self.released_steps(self.plan_of_fit(), average, noise_std, kept)
         alpha, public = previous.alpha_shape / previous.alpha_rate, previous.public
         if self._knows_public:
-            public, alpha = self._weights_of_public(steps, alpha, public)
-        starts, variances = (
-            np.atleast_2d(previous.mean) * scale,
-            np.atleast_2d(previous.var) * scale**2 * (previous.step > 0),
-        )
-        moments = []
-        for j in range(self.n_outputs):
-            law = self._prior_of(j, alpha[j], 1.0 if public is None else public[j])
-            moments.append(matched(steps[j], law, starts[j], variances[j], _ROUNDS))
-        mean, precision = (np.stack(parts) for parts in zip(*moments, strict=True))
-        posterior = self._posterior(mean / ball, precision * ball**2, np.ones(mean.shape), np.zeros(mean.shape))
+            public, alpha = self._weights_of_public(steps, previous.coordinates, alpha, public)
+        weights = np.ones(self.n_outputs) if public is None else public
+        mean, precision = self.matched_moments(steps, previous, alpha, weights, _ROUNDS)
+        posterior = self._posterior(mean, precision, np.ones(mean.shape), np.zeros(mean.shape))
         posterior.public = public
         return posterior
+
+    def matched_moments(
+        self, steps: list[ReleasedSteps], posterior, alpha: np.ndarray, public: np.ndarray, n_rounds: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Means (n_outputs, d) and precisions of the coefficients that match these steps; begins at ``posterior``."""
+        to_rows, moments = self._to_rows(posterior.coordinates), []
+        known = posterior.step > 0
+        for j, (mean, cov) in enumerate(zip(np.atleast_2d(posterior.mean), self._covariances(posterior), strict=True)):
+            prior = self._prior_of(to_rows, j, alpha[j], public[j])
+            spread = np.diagonal(to_rows @ cov @ to_rows.T) * known
+            moments.append(matched(steps[j], prior, to_rows @ mean, spread, n_rounds))
+        means = [solve_triangular(to_rows, mean, lower=True) for mean, _ in moments]
+        return np.array(means), np.array([to_rows.T @ precision @ to_rows for _, precision in moments])
+
+    def _to_rows(self, coordinates: Coordinates) -> np.ndarray:
+        """T, shape (d, d), lower triangular: T w are coefficients of rows of norm 1 in these coordinates, w natural ones."""
+        return coordinates.coefficients(np.diag(self._units() * self._ball()), self._intercept_constant()).T
 
     def released_steps(self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps) -> list[ReleasedSteps]:
         """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only."""
@@ -356,20 +404,22 @@ class AugmentedRegression(ConjugateExponentialModel):
 
         return clip_weights(laws, points, centre, norms)
 
-    def _prior_of(self, j: int, alpha: float, public: float = 1.0) -> Prior:
-        """Of one output, in coordinates in which rows have norm 1."""
-        scale = self._units() * self._ball()
+    def _prior_of(self, to_rows: np.ndarray, j: int, alpha: float, public: float) -> Prior:
+        """Of one output, in the coordinates of :meth:`_to_rows`."""
         linear, precision = self._coefficient_prior().natural(j, alpha, public)
         precision = np.diag(precision) if precision.ndim == 1 else precision
-        return Prior(precision / np.outer(scale, scale), linear / scale)
+        natural = solve_triangular(to_rows, np.eye(len(to_rows)), lower=True)
+        return Prior(natural.T @ precision @ natural, natural.T @ linear)
 
-    def _weights_of_public(self, steps, alpha: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _weights_of_public(self, steps, coordinates, alpha, last) -> tuple[np.ndarray, np.ndarray]:
         """Weights of public records, the most probable ones of ``WEIGHTS``, and E[α]: where a weight falls much, that of the
         start, since α of public records without effects would keep all coefficients small."""
         weights, alpha, start = last.copy(), alpha.copy(), self._coefficient_prior().initial_alpha(1)[0]
-        at = self._start()[0] * self._units() * self._ball()
+        to_rows = self._to_rows(coordinates)
+        at = self._start()[0] @ to_rows.T
         for j in range(self.n_outputs):
-            priors = [self._prior_of(j, alpha[j], weight) for weight in WEIGHTS] + [self._prior_of(j, start, 0.0)]
+            settings = [(alpha[j], weight) for weight in WEIGHTS] + [(start, 0.0)]
+            priors = [self._prior_of(to_rows, j, *setting) for setting in settings]
             weights[j] = (*WEIGHTS, 0.0)[best_prior(steps[j], priors, at[j], _LEAST_GAIN)]
             if weights[j] < last[j] / _MOST_CHANGE:
                 alpha[j] = start
@@ -391,7 +441,8 @@ class AugmentedRegression(ConjugateExponentialModel):
                 self._step(self._average_of(average, j), noise, (linear / scale, law), alpha[j] / ball**2, old[j], t)
             )
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
-        return self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
+        outer = scale**2 if self.covariance == "diagonal" else np.outer(scale, scale)
+        return self._posterior(mean / scale, precision * outer, share, unknown / scale**2)
 
     def _step(
         self, averages, noise, natural: tuple[np.ndarray, np.ndarray], alpha: float, old: np.ndarray, t: int
@@ -442,7 +493,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return _CLIP_NORM[self.influence]
 
     def max_record_norm(self) -> float:
-        """Norm of a row of norm ``max_norm`` (and the intercept's constant), over all outputs; ``inf`` without a
+        """Norm of a row of norm ``max_norm`` (and the intercept's constant) as it comes, over all outputs; ``inf`` without a
         ``max_norm``.
 
         At c, ``|ω ψ| ≤ ω c = b tanh(c/2) / 2``, so ``|r| ≤ |κ| + b tanh(c/2) / 2``: the largest joint norm over c.
@@ -482,10 +533,12 @@ class AugmentedRegression(ConjugateExponentialModel):
         return coefficient_parts(self, posterior)
 
     def describe(self) -> dict:
+        n_first = self._n_learning(self.plan_of_fit().n_steps)
+        moved = f"; after step {n_first}, of columns that these have centred and scaled" if n_first else ""
         return {
             "unit": self.unit,
             "released": (
-                "noisy sums of products of the columns with the target and with each other, in every step",
+                f"noisy sums of products of the columns with the target and with each other, in every step{moved}",
                 "hence the posterior of the coefficients",
             ),
             "declared_public": (
@@ -644,33 +697,34 @@ class AugmentedRegression(ConjugateExponentialModel):
             units[-1] = 1.0 / self._intercept_constant()
         return units
 
-    def _in_coordinates(self, posterior, sparse: bool, at_mean: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
-        """μ, and Σ in the form that :class:`RegressionStatistics` takes, in the coordinates of the design; None for 0."""
+    def _point(self, posterior) -> np.ndarray:
+        """μ in the coordinates of the rows of the next step, shape (n_outputs, d)."""
+        mean = np.atleast_2d(posterior.mean) * self._units()
+        return posterior.coordinates.coefficients(mean, self._intercept_constant())
+
+    def _covariances(self, posterior) -> np.ndarray:
+        """Σ of each output, shape (n_outputs, d, d)."""
+        return posterior.cov.reshape(-1, *posterior.cov.shape[-2:])
+
+    def _in_coordinates(self, posterior, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
+        """μ, and Σ in the form that :class:`RegressionStatistics` takes, in the coordinates of the design."""
         units = self._units()
         mean = np.atleast_2d(posterior.mean) * units
-        if at_mean:
-            return mean, None
         if self.covariance == "diagonal":
             return mean, np.atleast_2d(posterior.var) * units**2
         if sparse:
-            return mean, posterior.cov.reshape(-1, len(units), len(units)) * units[:, None] * units
+            return mean, self._covariances(posterior) * units[:, None] * units
         # Λ = LLᵀ becomes D⁻¹LLᵀD⁻¹ with D the units, and L⁻¹ becomes L⁻¹D
         return mean, posterior.inverse_factor.reshape(-1, len(units), len(units)) * units
 
     def _posterior(self, mean: np.ndarray, precision: np.ndarray, share: np.ndarray, unknown: np.ndarray):
-        """The posterior in natural coordinates, from those of the design, with q(α) updated from ``share`` and ``unknown``."""
-        units, one = self._units(), self.n_outputs == 1
-        outer = units**2 if self.covariance == "diagonal" else units[:, None] * units
-        mean, precision = mean / units, precision * outer
-        if self.covariance == "full":
-            precision = np.stack(
-                [positive_definite(matrix) for matrix in precision]
-            )  # rescaling may have cost the last digits
+        """The posterior with these moments, in natural coordinates, and with q(α) updated from ``share`` and ``unknown``."""
+        if self.covariance == "full":  # rescaling may have cost the last digits
+            precision = np.stack([positive_definite(matrix) for matrix in precision])
         family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
-        posterior = family(mean[0] if one else mean, precision[0] if one else precision)
-        posterior.alpha_shape, posterior.alpha_rate = self._coefficient_prior().alpha_posterior(
-            posterior, share, unknown / units**2
-        )
+        posterior = family(*((mean[0], precision[0]) if self.n_outputs == 1 else (mean, precision)))
+        alpha = self._coefficient_prior().alpha_posterior(posterior, share, unknown)
+        posterior.alpha_shape, posterior.alpha_rate = alpha
         return posterior
 
 

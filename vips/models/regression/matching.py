@@ -40,7 +40,7 @@ from scipy.linalg import cho_solve
 from scipy.special import expit
 from scipy.stats import norm
 
-from vips._compute.blas import cholesky
+from vips._compute.blas import cholesky, eigh
 from vips.expfam import polya_gamma_mean
 from vips.models._definite import floored, positive_definite
 from vips.models.regression.denoising import LEAST_SHARE
@@ -260,18 +260,49 @@ class ReleasedSteps:
 
     def match(self) -> tuple[np.ndarray, np.ndarray]:
         """y, and the average point b̄."""
-        totals = self.totals / self.weights[:, None] + np.array([self.law.total(b) for b in self.points])
-        return self.shares @ totals, self.shares @ self.points
+        return self.shares @ self.carried(), self.shares @ self.points
+
+    def carried(self) -> np.ndarray:
+        """g_t / r_t + F(b_t), shape (k, d): the same but for noise."""
+        return self.totals / self.weights[:, None] + np.array([self.law.total(b) for b in self.points])
+
+    def variance_of_scores(self, curvature: np.ndarray) -> np.ndarray:
+        """B."""
+        diagonal = _positive_diagonal(curvature)
+        roots = np.ones(len(diagonal)) if self.variance is None else np.sqrt(variance_ratios(*self.variance, diagonal))
+        return roots * curvature * roots[:, None]
 
     def variance_of_match(self, curvature: np.ndarray, off: np.ndarray) -> np.ndarray:
         """V, for squared distances ``off`` of the coefficients from b̄."""
-        diagonal = np.diagonal(curvature)
-        diagonal = np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300))
-        roots = np.ones(len(diagonal)) if self.variance is None else np.sqrt(variance_ratios(*self.variance, diagonal))
         sampled = 1.0 + (1.0 / self.sampling_rate - 1.0) * (self.shares**2 / self.counts).sum()
         ratio = np.trace(curvature) / self.precision_trace
         noise = self.noise_std**2 / (self.counts * self.weights**2).sum() + ratio**2 * self.left @ off
-        return positive_definite(sampled * roots * curvature * roots[:, None] + np.diag(noise + 1e-9 * diagonal))
+        least = 1e-9 * _positive_diagonal(curvature)
+        return positive_definite(sampled * self.variance_of_scores(curvature) + np.diag(noise + least))
+
+    def scatter(self, at: np.ndarray) -> tuple[float, int]:
+        """Squared distance of the carried totals from a common one, in units of their noise, and its degrees of freedom.
+
+        It is χ² where the law of the rows holds: noise of the steps, of their samples and of H at the coefficients ``at`` are
+        in the covariance of each entry of the totals, in coordinates in which scores are uncorrelated. It grows where carried
+        totals depend on where they come from.
+        """
+        curvature = self.law.curvature(at)
+        variances, basis = eigh(positive_definite(self.variance_of_scores(curvature)))
+        ratio = np.trace(curvature) / self.precision_trace
+        totals, off, square = self.carried() @ basis, self.points - self.shares @ self.points, 0.0
+        of_steps, ones = self.noise_std**2 / (self.counts * self.weights**2), np.ones(len(totals))
+        for total, variance, noise in zip(totals.T, variances, np.square(basis.T) @ self.left, strict=True):
+            sampled = (1.0 / self.sampling_rate - 1.0) * max(variance, 0.0) / self.counts
+            varies = cholesky(np.diag(of_steps + sampled) + ratio**2 * (off * noise) @ off.T), True
+            information = cho_solve(varies, np.column_stack([total, ones]))
+            square += total @ information[:, 0] - (total @ information[:, 1]) ** 2 / (ones @ information[:, 1])
+        return float(square), totals.size - len(basis)
+
+
+def _positive_diagonal(matrix: np.ndarray) -> np.ndarray:
+    diagonal = np.diagonal(matrix)
+    return np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300))
 
 
 @dataclass(frozen=True)

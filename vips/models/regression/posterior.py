@@ -8,13 +8,14 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from vips.expfam import DiagonalGaussian, Gaussian
+from vips.models.regression.coordinates import Coordinates
 
 __all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps"]
 
 
 @dataclass(frozen=True)
 class KeptSteps:
-    """Released values of the steps of a fit, in coordinates of the design. Steps next to each other may share a place.
+    """Released values of steps in the same coordinates of rows. Steps next to each other may share a place.
 
     Parameters
     ----------
@@ -63,7 +64,8 @@ class _Learnt:
     """Values that a step passes to the next one besides the coefficients; all of them released.
 
     ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: number of steps so far; ``kept``: what they released;
-    ``public``: weight of public records in the prior, shape (n_outputs,), or None.
+    ``public``: weight of public records in the prior, shape (n_outputs,), or None; ``coordinates``: those of rows in the next
+    step.
     """
 
     alpha_shape: np.ndarray
@@ -71,23 +73,25 @@ class _Learnt:
     step: int
     kept: KeptSteps
     public: np.ndarray | None
+    coordinates: Coordinates
 
-    def _learn(self, alpha_shape, alpha_rate, step: int, kept: KeptSteps | None, public) -> None:
+    def _learn(self, alpha_shape, alpha_rate, step: int, kept, public, coordinates) -> None:
         self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
         outputs, d = np.atleast_2d(self.mean).shape
         self.kept = KeptSteps.none((outputs, 0, d)) if kept is None else kept
-        self.public = public
+        self.public, self.coordinates = public, coordinates or Coordinates.as_they_come(d)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         learnt = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate, "step": np.array(self.step)}
         learnt |= {} if self.public is None else {"public": self.public}
-        return super().to_arrays() | learnt | {f"kept_{name}": value for name, value in vars(self.kept).items()}
+        learnt |= {f"kept_{name}": value for name, value in vars(self.kept).items()}
+        return super().to_arrays() | learnt | vars(self.coordinates)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
         kept = KeptSteps(*(arrays[f"kept_{field.name}"] for field in fields(KeptSteps)))
         learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), kept, arrays.get("public")
-        return cls(arrays["mean"], arrays["precision"], *learnt)
+        return cls(arrays["mean"], arrays["precision"], *learnt, Coordinates(arrays["shift"], arrays["scale"]))
 
 
 class CoefficientPosterior(_Learnt, Gaussian):
@@ -105,16 +109,22 @@ class CoefficientPosterior(_Learnt, Gaussian):
         What noisy steps released.
     public : array of shape (n_outputs,), optional
         Weight of public records in the prior, from 0 to 1.
+    coordinates : Coordinates, optional
+        Of the rows of the next step; the coefficients are those of rows as they come. None: of these.
     """
 
-    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, kept=None, public=None) -> None:
+    def __init__(
+        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, kept=None, public=None, coordinates=None
+    ) -> None:
         super().__init__(mean, precision)
-        self._learn(alpha_shape, alpha_rate, step, kept, public)
+        self._learn(alpha_shape, alpha_rate, step, kept, public, coordinates)
 
 
 class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
     """As :class:`CoefficientPosterior`, with independent coefficients: ``precision`` has the shape of the mean."""
 
-    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, kept=None, public=None) -> None:
+    def __init__(
+        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, kept=None, public=None, coordinates=None
+    ) -> None:
         super().__init__(mean, precision)
-        self._learn(alpha_shape, alpha_rate, step, kept, public)
+        self._learn(alpha_shape, alpha_rate, step, kept, public, coordinates)

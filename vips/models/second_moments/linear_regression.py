@@ -300,7 +300,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         count, means = moments.matrix[d, d], np.zeros(d)
         if count > STANDS_OUT * moments.noise_std:
             means = moments.matrix[:d, d] * self._constant() / count
-        return FeatureTotals(np.diagonal(moments.matrix)[:d], moments.noise_std, means)
+        return FeatureTotals(np.diagonal(moments.matrix)[:d], np.full(d, moments.noise_std), means)
 
     # -- comparisons and searches -------------------------------------------------------------------------------
 
