@@ -25,7 +25,7 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
-    _unlisted = ("fitted_posterior",)
+    _unlisted = ("findings_of_match", "fitted_posterior")
 
     @abstractmethod
     def _inferred(self, X):
@@ -64,7 +64,7 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
             return {name: Draws(part.draws[:, order]) for name, part in posterior.items()}
         return posterior.in_order(order)
 
-    def _misfit(self) -> dict[str, float]:
+    def findings_of_match(self) -> dict[str, float]:
         """How far the released totals are from those of the match, if there is one, as a finding."""
         with suppress(NotImplementedError):
             return {"misfit of the released totals (standard deviations)": self.match().misfit}

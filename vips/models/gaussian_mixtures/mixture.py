@@ -289,7 +289,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
 
     def findings(self) -> dict[str, float]:
         """Number of components with records, and how far the released totals are from those of the best components."""
-        return {"components with records": float(self.n_components_effective_)} | self._misfit()
+        return {"components with records": float(self.n_components_effective_)} | self.findings_of_match()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -250,7 +250,7 @@ class LatentClassAnalysis(LatentClasses):
         labels, findings = self._labels(), {}
         if labels is not None:
             findings["number of real classes"] = float(labels.count("real"))
-        return findings | self._misfit()
+        return findings | self.findings_of_match()
 
     def _labels(self) -> list[str] | None:
         evidence = self.evidence()
