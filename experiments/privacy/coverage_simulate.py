@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from experiments.privacy import coverage_oracle as oracle
 from vips import (
+    BayesianGaussianMixture,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     DirichletMultinomial,
@@ -34,6 +35,7 @@ N_MANY = 400_000  # number of records for the best coefficients of a misspecifie
 N_TOPICS, N_WORDS, LENGTH, DOC_PRIOR, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.2, 0.1, 1e-3, 0.3
 N_VISIBLE, N_HIDDEN, SAME = 100, 2, 0.8
 N_CLASSES, N_ITEMS, N_LEVELS, LEAST_SHARE, N_COPIES, COPIED = 3, 10, 3, 0.02, 3, 0.15
+N_COLUMNS = 4  # of Gaussian mixtures
 
 Interval = tuple[np.ndarray, np.ndarray]
 
@@ -264,6 +266,28 @@ def _of_classes(posterior, tables: np.ndarray, kept: np.ndarray) -> Callable[[fl
     return interval
 
 
+def gaussian_mixture(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+    """Means of three components in four columns; no truth where intervals are refused."""
+    shares, means = rng.dirichlet(np.full(N_CLASSES, 8.0)), 0.9 * rng.normal(size=(N_CLASSES, N_COLUMNS))
+    factors = 0.2 * rng.normal(size=(N_CLASSES, N_COLUMNS, 2 * N_COLUMNS))
+    members = rng.choice(N_CLASSES, n_records, p=shares)
+    X = means[members] + np.einsum("nij,nj->ni", factors[members], rng.normal(size=(n_records, 2 * N_COLUMNS)))
+    settings = {"max_norm": 4.0, "random_state": 0}
+    model = BayesianGaussianMixture(N_CLASSES, privacy=plan, **settings).fit(X)
+    if not hasattr(model, "noise_aware_posterior_"):
+        return Simulated(np.empty(0), {})
+    asked = {"naive": model.posterior_.means, "noise-aware": model.noise_aware_posterior_["means"]}
+    if with_baseline:
+        asked["without privacy"] = BayesianGaussianMixture(N_CLASSES, **settings).fit(X).posterior_.means
+    return Simulated(means.ravel(), {name: _of_means(part, means) for name, part in asked.items()})
+
+
+def _of_means(posterior, means: np.ndarray) -> Callable[[float], Interval]:
+    """Intervals in the order of the true components."""
+    order = linear_sum_assignment(np.square(means[:, None] - posterior.mean).sum(axis=-1))[1]
+    return lambda level: tuple(side[order].ravel() for side in posterior.interval(level))
+
+
 def _as_found(weights, c, b, z, inferred) -> tuple[np.ndarray, ...] | None:
     """Weights, biases and hidden units of the same network, with the order of its units and their labels 0 and 1 as the fit
     found them; None if it did not find all."""
@@ -343,6 +367,7 @@ MODELS = {
         belief_network, (5_000, 50_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, fits=0.1
     ),
     "latent classes": Model(latent_classes, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
+    "means of a Gaussian mixture": Model(gaussian_mixture, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
     "latent classes, misspecified": Model(
         latent_classes, (20_000,), (1.0, 4.0), _FULL, 0.2, {"misspecified": True}
     ),

@@ -160,6 +160,7 @@ def test_steps_are_kept_in_groups_of_bounded_size():
     assert kept == sorted(set(kept))
     wide = [FitPhase("steps", 3, blocks={"b": Block((2_000,))})]
     assert steps.kept_steps(wide) == []
+    assert len(steps.kept_steps([FitPhase("steps", 10**12, blocks={"b": Block((5,))})])) == 81  # of a forged file
     assert steps.kept_steps([FitPhase("steps", 1, blocks={"b": Block((5,))})]) == [1]
 
 

@@ -1,11 +1,13 @@
 """Latent classes that are matched to released totals: do they hold the truth, and are the others refused?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.mutants import check_notices
 from vips import LatentClassAnalysis, PrivacyPlan, StreamPlan, load
-from vips.expfam import Draws
+from vips.expfam import Dirichlet, Draws
 from vips.models.mixtures import matching
 
 LEVELS = (3, 3, 2, 4, 3, 3, 2, 3)
@@ -165,3 +167,12 @@ def test_skipped_questions_do_not_shift_shares():
         model = fitted(codes, n_components=n_components, levels=(2,) * 5)
         said = model.weights_ @ model.components_[:, 1]
         assert said == pytest.approx(no.mean(), abs=0.02)
+
+
+def test_posteriors_of_a_file_that_no_fit_makes_can_be_read():
+    model = fitted(records(2_000))
+    shares = np.array([1.0, 1e-300, 1e-300])
+    model.posterior_ = replace(model.posterior_, weights=Dirichlet(shares))
+    model.forget_computed()
+    assert len(model.summary()) == 3
+    assert np.isfinite(model.predict_proba(records(20))).all()

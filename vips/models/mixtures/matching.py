@@ -26,6 +26,7 @@ from vips.statistics import ReleasedStep
 __all__ = ["ClassSimulator", "match_of", "matched_classes"]
 
 _SURE = 1e6  # concentration of a posterior that stands for parameters
+_LEAST_SHARE = 1e-4  # at the start
 _N_STARTS = 8  # other than the fit
 _APART = 0.7  # of logarithms, by which classes of another start differ
 
@@ -105,9 +106,9 @@ def match_of(model, simulator: ClassSimulator, class_prior: float, answer_prior:
         See :func:`totals_of`.
     """
     totals, posterior = totals_of(model), model.posterior_
-    charts, rng = [Simplexes(posterior.weights.mean[None], class_prior)], np.random.default_rng(0)
+    charts, rng = [Simplexes(_inside(posterior.weights.mean[None]), class_prior)], np.random.default_rng(0)
     for missing, answers in zip(_missing(totals, simulator.levels), posterior.answers, strict=True):
-        charts += [Simplexes(np.array([[1.0 - missing, missing]]), 1.0), Simplexes(answers.mean, answer_prior)]
+        charts += [Simplexes(np.array([[1.0 - missing, missing]]), 1.0), Simplexes(_inside(answers.mean), answer_prior)]
     return best_match(simulator, totals, charts, lambda: [_moved_apart(charts, rng) for _ in range(_N_STARTS)])
 
 
@@ -137,6 +138,12 @@ def _missing(totals: Totals, levels: Sequence[int]) -> np.ndarray:
     count, cells = (np.atleast_2d(total).sum(axis=0) for total in totals.groups[0][0].totals.values())
     answered = np.add.reduceat(cells, np.cumsum([0, *levels])[:-1])
     return np.clip(1.0 - answered / max(count.sum(), 1.0), 1e-3, 0.9)
+
+
+def _inside(p: np.ndarray) -> np.ndarray:
+    """Rows of probabilities none of which is 0: from there no move leads away."""
+    p = np.maximum(p, _LEAST_SHARE)
+    return p / p.sum(axis=-1, keepdims=True)
 
 
 def _moved_apart(charts: Sequence[Simplexes], rng: np.random.Generator) -> list[Simplexes]:

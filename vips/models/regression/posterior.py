@@ -12,6 +12,8 @@ from vips.models.regression.coordinates import Coordinates
 
 __all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps"]
 
+_TOO_LARGE = 1e100  # of files
+
 
 @dataclass(frozen=True)
 class KeptSteps:
@@ -90,6 +92,11 @@ class _Learnt:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
         kept = KeptSteps(*(arrays[f"kept_{field.name}"] for field in fields(KeptSteps)))
+        numbers = (*vars(kept).values(), arrays["shift"], arrays["scale"])
+        if not (all((np.abs(value) < _TOO_LARGE).all() for value in numbers) and (kept.counts >= 0.0).all()):  # nor NaN
+            raise ValueError("the posterior's kept steps are none that a fit makes")
+        if not (arrays["step"] >= 0 and (arrays["alpha_rate"] > 0.0).all()):
+            raise ValueError("the posterior's step or precisions are none that a fit makes")
         learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), kept, arrays.get("public")
         return cls(arrays["mean"], arrays["precision"], *learnt, Coordinates(arrays["shift"], arrays["scale"]))
 

@@ -163,8 +163,19 @@ def best_match(
     charts: Sequence[Chart],
     others: Callable[[], Sequence[Sequence[Chart]]] = tuple,
 ) -> Match:
-    """The match that begins at ``charts``; if it is doubtful, the best one of those that begin at ``others``, too."""
-    match = _matched(*_moved(simulator, totals, charts, None, [_FEW] * _FIRST + [_MANY] * _LAST, _MORE))
+    """The match that begins at ``charts``; if it is doubtful, the best one of those that begin at ``others``, too.
+
+    Raises
+    ------
+    NotImplementedError
+        If no move from ``charts`` can be computed.
+    """
+    try:
+        match = _matched(*_moved(simulator, totals, charts, None, [_FEW] * _FIRST + [_MANY] * _LAST, _MORE))
+    except np.linalg.LinAlgError:
+        raise NotImplementedError(
+            "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
+        ) from None
     if match.misfit < _DOUBTFUL and match.move < _SETTLED:
         return match
     trials = []

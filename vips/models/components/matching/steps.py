@@ -86,15 +86,16 @@ def _noise_var(plan: PrivacyPlan, step: int, blocks: dict[str, Block]) -> np.nda
     return entries(of_blocks, blocks)
 
 
-def _groups(phases: Sequence[FitPhase]) -> list[list[int]]:
+def _groups(phases: Sequence[FitPhase]) -> list[Sequence[int]]:
     """Steps of one kind; of the last kind in two halves, after the first step if there is no other kind: posteriors of early
     steps are far from the last, and tell other things."""
     groups, first, kind = [], 1, None
     for phase in phases:
-        if (phase.statistics, phase.blocks) != kind:
-            groups.append([])
-        groups[-1] += range(first, first + phase.n_steps)
-        first, kind = first + phase.n_steps, (phase.statistics, phase.blocks)
+        steps = range(first, first + phase.n_steps)
+        if (phase.statistics, phase.blocks) == kind:
+            steps = range(groups.pop().start, steps.stop)
+        groups.append(steps)
+        first, kind = steps.stop, (phase.statistics, phase.blocks)
     *groups, last = groups
     if not groups and len(last) > 2:
         groups, last = [last[:1]], last[1:]
