@@ -113,7 +113,7 @@ class Case:
     sparse: bool = False
     labels: tuple[int, ...] = ()
     has_missing: bool = False
-    norm_factor: Callable[[np.ndarray], float] = lambda record: 1.0
+    norm_factor: Callable[[np.ndarray], float] | None = None
     moves: bool = False
 
 

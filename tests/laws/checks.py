@@ -135,9 +135,10 @@ def norms_of_records_hold(case, model, records, posterior, phase=None):
     for i in range(records.shape[0]):
         own = [_true_norm(model, phase, record, posterior) for record in _with_labels(records[[i]], case.labels)]
         assert norms[i] >= max(own) * (1.0 - 1e-13), "a norm is smaller than the record's statistics"
-        assert (
-            norms[i] <= max(own) * case.norm_factor(records[i]) * (1.0 + (SCORES if case.labels else 1e-5)) + 1e-150
-        ), "a norm is far too large"
+        factor = 1.0 if case.norm_factor is None else case.norm_factor(records[i])
+        assert norms[i] <= max(own) * factor * (1.0 + (SCORES if case.labels else 1e-5)) + 1e-150, (
+            "a norm is far too large"
+        )
 
 
 def _true_norm(model, phase, record, posterior):

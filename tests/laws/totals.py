@@ -47,9 +47,7 @@ def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
     return rows
 
 
-def clipped(
-    model, phase, records, row: int, posterior, clip_norm: float, norm_factor=lambda record: 1.0
-) -> dict[str, np.ndarray]:
+def clipped(model, phase, records, row: int, posterior, clip_norm: float, norm_factor=None) -> dict[str, np.ndarray]:
     """One record's statistics, scaled into the ball of radius C by their own norm, times ``norm_factor``; with labels, by the
     reported norm."""
     blocks, statistics = phase.blocks, phase.statistics_of(model, records[[row]], posterior)
@@ -60,7 +58,7 @@ def clipped(
         reported = float(statistics.norms(blocks)[0])
         assert norm <= reported * (1.0 + 1e-13)
         norm = reported
-    norm *= norm_factor(records[row])
+    norm *= 1.0 if norm_factor is None else norm_factor(records[row])
     own = {name: value * min(1.0, clip_norm / norm if norm else 1.0) for name, value in own.items()}
     return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in own.items()}
 

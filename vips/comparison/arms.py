@@ -28,6 +28,7 @@ __all__ = ["Arms", "Shares", "fit_arms", "plans_of_arms", "shares_of_parameters"
 _NO_NOISE = 1e-12
 # Clip norm that replaces none, for models whose records have no largest norm.
 _NO_CLIP = 1e6
+_MOVED = 100.0  # at most so many times longer are rows that a regression has centred and scaled
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def plans_of_arms(plan: PrivacyPlan, max_record_norm: float) -> tuple[PrivacyPla
     seeded = replace(
         plan, noise_multiplier=_NO_NOISE, noise="gaussian", reproducible_noise=True, report_delta=None, sent_from=None
     )
-    largest = max(max_record_norm if np.isfinite(max_record_norm) else _NO_CLIP, plan.clip_norm)
+    bound = _MOVED * max_record_norm if np.isfinite(max_record_norm) else _NO_CLIP
+    largest = max(bound, plan.clip_norm)
     return replace(seeded, clip_norm=largest), seeded
 
 

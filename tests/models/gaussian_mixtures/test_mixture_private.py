@@ -110,7 +110,7 @@ def test_components_without_records_are_reported():
     plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=1.0, n_steps=20)
     model = BayesianGaussianMixture(8, max_norm=1.0, privacy=plan).fit(alone)
     assert model.n_components_effective_ < 8
-    assert model.findings() == {"components with records": float(model.n_components_effective_)}
+    assert model.findings()["components with records"] == float(model.n_components_effective_)
     empty = BayesianGaussianMixture(3, max_norm=1.0, privacy=plan).fit(alone[:0])
     assert np.isfinite(empty.score(alone))
 
