@@ -83,8 +83,9 @@ _FULL_STEPS = 20
 _MOST_KEPT = 64
 # Precision of directions that no row sees, for rows of norm 1.
 _UNSEEN = 10.0
-# Largest number of columns whose next coefficients are those that match all gradients; chosen on Adult and generated tables.
-_MOST_MATCHED = 120
+# Largest number of columns whose next coefficients match all gradients, and which are moved: with more, fits to few records
+# predict worse.
+_MOST_MATCHED = 40
 # Steps of a fit for each one in which it learns coordinates.
 _STEPS_PER_LEARNING = 5
 # Rounds of Gauss-Newton after a step.
