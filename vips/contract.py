@@ -200,6 +200,11 @@ class Contract(ABC):
         """Largest norm that a valid record can have; ``inf`` if there is no bound."""
         return np.inf
 
+    def largest_norm_in_fit(self) -> float:
+        """About the same in all steps of a fit, where rows may be in other coordinates than they come in; for comparisons with
+        a clip that hardly ever binds."""
+        return self.max_record_norm()
+
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Plan of a non-private fit (``privacy=None``), which may look at the data."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=20)

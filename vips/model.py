@@ -6,6 +6,7 @@ import copy
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.exceptions import ConvergenceWarning
@@ -41,6 +42,13 @@ __all__ = ["ConjugateExponentialModel", "Records"]
 
 # Names of the contract that users call.
 _OF_USERS = {"is_private", "signal", "findings"}
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """Why something cannot be computed."""
+
+    reason: str
 
 
 def _has_stream(model: ConjugateExponentialModel) -> bool:
@@ -80,8 +88,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     _is_shown = False  # whether `dir` is asked for a table, which reads every name
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted: tuple[str, ...] = (
-        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio", "name_of_score", "read_rows", "records_of",
-        "sent_from", "settling_of", "table_of",
+        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio", "name_of_score", "once", "read_rows",
+        "records_of", "sent_from", "settling_of", "table_of",
     )  # fmt: skip
 
     @property
@@ -98,7 +106,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         if not self.privacy_.plan.is_private:
             raise AttributeError("The fit added no noise: its posterior is `posterior_`.")
         try:
-            return self._once("noise-aware posterior", self.to_noise_aware_posterior)
+            return self.once("noise-aware posterior", self.to_noise_aware_posterior)
         except NotImplementedError as missing:
             raise AttributeError(str(missing)) from None
 
@@ -267,7 +275,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             If the fit has not kept what this needs, as in streams, or a record is more than a row.
         """
         check_is_fitted(self, "posterior_")
-        return self._once("match", self.to_match)
+        return self.once("match", self.to_match)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "posterior_" in vars(self)
@@ -359,12 +367,19 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         """Forget what was computed from released values: others have come."""
         self._computed = {}
 
-    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
+    def once(self, name: str, compute: Callable[[], Any]) -> Any:
+        """What ``compute`` gives, or its NotImplementedError; computed once for each fit."""
         if self._computed is None:  # of a file
             self.forget_computed()
         if name not in self._computed:
-            self._computed[name] = compute()
-        return self._computed[name]
+            try:
+                self._computed[name] = compute()
+            except NotImplementedError as missing:
+                self._computed[name] = _Missing(str(missing))
+        value = self._computed[name]
+        if isinstance(value, _Missing):
+            raise NotImplementedError(value.reason)
+        return value
 
     def _forget(self) -> None:
         self.forget_computed()

@@ -208,9 +208,7 @@ class SelfDescription:
             hidden = tuple(blocks)
         for name, block in blocks.items():
             value, std = totals.average[name], totals.noise_std[name]
-            noise = np.full(block.shape, np.square(std))
-            if block.symmetric:
-                noise *= np.where(np.eye(block.shape[-1], dtype=bool), 1.0, 0.5)
+            noise = block.noise_var(std)
             size = float(np.mean(np.square(value)))
             is_hidden = name in hidden or not size > 0.0
             shares[name] = 0.0 if is_hidden else max(0.0, 1.0 - float(np.mean(noise)) / size)

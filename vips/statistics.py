@@ -43,6 +43,11 @@ class Block:
         if not 1e-100 <= self.scale <= 1e100:
             raise ValueError(f"`scale` must be a positive, moderate number, got {self.scale!r}.")
 
+    def noise_var(self, std: float | np.ndarray) -> np.ndarray:
+        """Variance of the noise in each entry, of which an ordinary or diagonal one has the deviation ``std``."""
+        var = np.full(self.shape, np.square(std))
+        return var * np.where(np.eye(self.shape[-1], dtype=bool), 1.0, 0.5) if self.symmetric else var
+
 
 class RecordStatistics(ABC):
     """Expected sufficient statistics of a chunk of records, in whatever form makes norms and sums cheap.

@@ -28,7 +28,6 @@ __all__ = ["Arms", "Shares", "fit_arms", "plans_of_arms", "shares_of_parameters"
 _NO_NOISE = 1e-12
 # Clip norm that replaces none, for models whose records have no largest norm.
 _NO_CLIP = 1e6
-_MOVED = 100.0  # at most so many times longer are rows that a regression has centred and scaled
 
 
 @dataclass(frozen=True)
@@ -66,21 +65,20 @@ class Shares:
         return cls(*(_rms(d) for d in (clipping, noise, baseline - plain)), share, 1.0 - share)
 
 
-def plans_of_arms(plan: PrivacyPlan, max_record_norm: float) -> tuple[PrivacyPlan, PrivacyPlan]:
+def plans_of_arms(plan: PrivacyPlan, largest_norm: float) -> tuple[PrivacyPlan, PrivacyPlan]:
     """Plans of the plain and the clipped arm.
 
     Parameters
     ----------
     plan : PrivacyPlan
         Plan of the private fit, with its clip norm filled in.
-    max_record_norm : float
+    largest_norm : float
         Largest norm of a record, or inf.
     """
     seeded = replace(
         plan, noise_multiplier=_NO_NOISE, noise="gaussian", reproducible_noise=True, report_delta=None, sent_from=None
     )
-    bound = _MOVED * max_record_norm if np.isfinite(max_record_norm) else _NO_CLIP
-    largest = max(bound, plan.clip_norm)
+    largest = max(largest_norm if np.isfinite(largest_norm) else _NO_CLIP, plan.clip_norm)
     return replace(seeded, clip_norm=largest), seeded
 
 
@@ -88,7 +86,7 @@ def fit_arms(private, X, y=None) -> Arms:
     """Fit the plain and the clipped arm to the training data. Neither is private, whatever ε its report states."""
     seed = {"random_state": 0} if getattr(private, "random_state", None) is None else {}
     fitted = []
-    for plan in plans_of_arms(private.privacy_.plan, private.max_record_norm()):
+    for plan in plans_of_arms(private.privacy_.plan, private.largest_norm_in_fit()):
         arm = clone(private).set_params(privacy=plan, **seed)
         arm.sent_from = None  # the ledger that paid for the private fit; no ledger pays for an arm
         fitted.append(arm.fit(X, y) if private.needs_labels else arm.fit(X))

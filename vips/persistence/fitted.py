@@ -11,10 +11,10 @@ import numpy as np
 
 from vips._fitted import fitted_attributes
 from vips.persistence.archive import write_archive
-from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
+from vips.persistence.deviations import as_lists, from_lists
 from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
 from vips.persistence.settings import decode, encode
-from vips.persistence.steps import restore_steps, step_arrays
+from vips.persistence.steps import check_totals, restore_steps, step_arrays
 from vips.privacy import PrivacyReport, StreamPlan
 from vips.privacy.fingerprint import fingerprint
 from vips.privacy.units import is_group
@@ -82,13 +82,14 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     model.check_features()
     if any(array.dtype.kind not in "biuf" for array in arrays.values()):
         raise ValueError("its posterior holds no numbers")
-    model.posterior_ = restore_posterior(_first_posterior(model), arrays)
+    first = _first_posterior(model)
+    model.posterior_ = restore_posterior(first, arrays)
     report = None if header["report"] is None else PrivacyReport.from_json(header["report"])
     if header.get("noise_std") is not None:
         model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
         if steps:
             n_steps = report.plan.n_steps
-            kept = restore_steps(model, n_steps, n_steps, _first_posterior(model), steps)
+            kept = restore_steps(model, n_steps, n_steps, first, steps)
             model.noisy_totals_ = replace(model.noisy_totals_, steps=tuple(kept))
     if report is not None:
         model.privacy_ = _restated(report, model)
@@ -126,11 +127,9 @@ def _check_size(model, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: object) -> NoisyTotals:
-    shapes = {name: block.shape for name, block in model.blocks().items()}
-    if {name: value.shape for name, value in totals.items()} != shapes:
-        raise ValueError("it holds noisy totals of another model")
-    if not all(value.dtype.kind == "f" and (np.abs(value) < TOO_LARGE).all() for value in totals.values()):  # nor NaN
-        raise ValueError("it holds noisy totals that no fit makes")
+    blocks = model.blocks()
+    check_totals(totals, blocks, "noisy totals")
+    shapes = {name: block.shape for name, block in blocks.items()}
     return NoisyTotals(totals, from_lists(noise_std, shapes, differ=model.moves_averages))
 
 

@@ -9,9 +9,17 @@ import numpy as np
 from vips.persistence.deviations import TOO_LARGE
 from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
 from vips.phases import phases_of, step_of
-from vips.statistics import ReleasedStep
+from vips.statistics import Block, ReleasedStep
 
-__all__ = ["restore_steps", "step_arrays"]
+__all__ = ["check_totals", "restore_steps", "step_arrays"]
+
+
+def check_totals(totals: Mapping[str, np.ndarray], blocks: Mapping[str, Block], what: str) -> None:
+    """Raise ValueError unless these arrays of a file are moderate numbers in these blocks."""
+    if {name: value.shape for name, value in totals.items()} != {name: block.shape for name, block in blocks.items()}:
+        raise ValueError(f"it holds {what} of another model")
+    if not all(value.dtype.kind == "f" and (np.abs(value) < TOO_LARGE).all() for value in totals.values()):  # nor NaN
+        raise ValueError(f"it holds {what} that no fit makes")
 
 
 def step_arrays(steps: Iterable[ReleasedStep]) -> dict[str, np.ndarray]:
@@ -35,14 +43,9 @@ def restore_steps(model, n_steps: int, last: int, like, arrays: Mapping[str, np.
     for number in sorted(step for step in model.kept_steps(n_steps) if step <= last):
         of_step = under(arrays, str(number))
         totals = under(of_step, "totals")
-        shapes = {name: block.shape for name, block in step_of(phases, number)[0].blocks.items()}
-        if {name: value.shape for name, value in totals.items()} != shapes:
-            raise ValueError(f"it holds no totals of step {number} of this model")
-        if not all(
-            value.dtype.kind == "f" and (np.abs(value) < TOO_LARGE).all() for value in totals.values()
-        ):  # nor NaN
-            raise ValueError(f"it holds totals of step {number} that no fit makes")
-        totals = {name: totals[name] for name in shapes}
+        blocks = step_of(phases, number)[0].blocks
+        check_totals(totals, blocks, f"totals of step {number}")
+        totals = {name: totals[name] for name in blocks}
         steps.append(ReleasedStep(number, totals, restore_posterior(like, under(of_step, "posterior"))))
     if step_arrays(steps).keys() != arrays.keys():
         raise ValueError("it holds steps that the model does not keep")

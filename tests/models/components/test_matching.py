@@ -9,7 +9,7 @@ from tests.mutants import check_notices
 from vips.models.components.matching import match as matching
 from vips.models.components.matching import simulator as simulation
 from vips.models.components.matching import steps
-from vips.models.components.matching.charts import Reals, Simplexes
+from vips.models.components.matching.charts import Simplexes
 from vips.models.components.matching.match import Totals, best_match
 from vips.models.components.matching.simulator import Simulator, moments_of
 from vips.phases import FitPhase
@@ -146,9 +146,6 @@ def test_moves_stay_among_probabilities():
         assert (moved.p > 0.0).all()
         np.testing.assert_allclose(moved.p.sum(axis=1), 1.0)
         np.testing.assert_allclose(chart.draws(step[None]).reshape(5, 3).sum(axis=1), 1.0)
-    real = Reals(np.array([1.0, -2.0]), 0.5)
-    np.testing.assert_allclose(real.moved(np.array([0.5, 0.5]), np.eye(2)).values, [1.5, -1.5])
-    np.testing.assert_allclose(real.prior()[0], [-0.5, 1.0])
 
 
 def test_steps_are_kept_in_groups_of_bounded_size():

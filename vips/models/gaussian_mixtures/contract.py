@@ -159,7 +159,9 @@ class GaussianMixtureModel(Mixture):
     def fitted_posterior(self) -> MixturePosterior:
         """What is read: the match, if there are intervals, else ``posterior_``."""
         fitted = super().fitted_posterior()
-        return as_matched(self.match(), fitted) if hasattr(self, "noise_aware_posterior_") else fitted
+        if not hasattr(self, "noise_aware_posterior_"):
+            return fitted
+        return self.once("posterior to read", lambda: as_matched(self.match(), fitted))
 
     def prepare(self, posterior: MixturePosterior) -> None:
         _ = posterior.tables

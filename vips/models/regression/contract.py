@@ -88,6 +88,8 @@ _UNSEEN = 10.0
 _MOST_MATCHED = 40
 # Steps of a fit for each one in which it learns coordinates.
 _STEPS_PER_LEARNING = 5
+# Hardly any moved row is so many times longer than one as it comes.
+_LONGER = 100.0
 # Rounds of Gauss-Newton after a step.
 _ROUNDS = 3
 # Weights of public records among which a fit chooses; with 0 it is a fit without them.
@@ -532,6 +534,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         if not (hasattr(posterior, "alpha_shape") and isinstance(posterior, Gaussian | DiagonalGaussian)):
             return super().posterior_parts(posterior)
         return coefficient_parts(self, posterior)
+
+    def largest_norm_in_fit(self) -> float:
+        """Rows that are moved may be longer: they are scaled to a length of about 1, whatever their columns."""
+        return self.max_record_norm() * (_LONGER if self._n_learning(self.plan_of_fit().n_steps) else 1.0)
 
     def describe(self) -> dict:
         n_first = self._n_learning(self.plan_of_fit().n_steps)

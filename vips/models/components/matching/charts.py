@@ -7,7 +7,6 @@ chart           parameters                  coordinates δ of a move            
                                             in p
 ``Gaussians``   means m, covariances LL'    m + L a, L exp(B) L'; δ is a, and B up to      y, and (yy' - I)/2 where
                                             the diagonal                                   x = m + Ly
-``Reals``       real numbers                θ + δ                                          given
 ==============  ==========================  =============================================  ===========================
 
 A row of ``Simplexes`` has one coordinate more than it needs: its prior holds the mean of δ at 0.
@@ -22,7 +21,7 @@ from typing import Self
 import numpy as np
 from scipy.linalg import block_diag, expm
 
-__all__ = ["Chart", "Gaussians", "Reals", "Simplexes"]
+__all__ = ["Chart", "Gaussians", "Simplexes"]
 
 _LARGE_CHANGE = 0.3  # of a probability in one move
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
@@ -196,37 +195,3 @@ class Gaussians(Chart):
     def _entries(self) -> tuple[np.ndarray, np.ndarray]:
         d = self.mean.shape[1]
         return (np.arange(d),) * 2 if self.is_diagonal else np.tril_indices(d)
-
-
-@dataclass(frozen=True)
-class Reals(Chart):
-    """Real numbers with independent normal priors of mean 0.
-
-    Parameters
-    ----------
-    values : ndarray of shape (size,)
-    precision : float
-    """
-
-    values: np.ndarray
-    precision: float
-
-    @property
-    def size(self) -> int:
-        return self.values.size
-
-    @property
-    def n_free(self) -> int:
-        return self.values.size
-
-    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
-        return replace(self, values=self.values + step)
-
-    def largest(self, step: np.ndarray) -> float:
-        return float(np.abs(step).max(initial=0.0))
-
-    def prior(self) -> tuple[np.ndarray, np.ndarray]:
-        return -self.precision * self.values, self.precision * np.eye(self.size)
-
-    def draws(self, steps: np.ndarray) -> np.ndarray:
-        return self.values + steps

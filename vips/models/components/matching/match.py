@@ -46,10 +46,8 @@ _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
 _TOLD = 5.0  # standard deviations of a component's share
 _ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
-_DOUBTFUL, _REPEATED = (
-    1.0,
-    2,
-)  # standard deviations of χ² above which other starts are tried; starts that are then matched
+_DOUBTFUL = 1.0  # standard deviations of χ² above which other starts are tried
+_REPEATED = 2  # best ones of these, which are then matched
 
 
 @dataclass(frozen=True)
@@ -183,8 +181,12 @@ def best_match(
         with suppress(np.linalg.LinAlgError):
             trials.append(_moved(simulator, totals, start, None, [_TRIAL] * _OF_TRIAL, 0)[0])
     best = sorted(trials, key=lambda place: place.chi2)[:_REPEATED]
-    again = [_moved(simulator, totals, place.charts, place.n_records, [_MANY] * _LAST, _MORE) for place in best]
-    return min([match, *(_matched(*moved) for moved in again)], key=lambda match: match.misfit)
+    matches = [match]
+    for place in best:
+        with suppress(np.linalg.LinAlgError):
+            again = _moved(simulator, totals, place.charts, place.n_records, [_MANY] * _LAST, _MORE)
+            matches.append(_matched(*again))
+    return min(matches, key=lambda match: match.misfit)
 
 
 def _matched(place: _Place, move: float) -> Match:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,10 +21,9 @@ _MOST_TOTALS = 1_000  # of all groups
 
 def kept_steps(phases: Sequence[FitPhase]) -> list[int]:
     """Steps of all groups, evenly spaced where a group has many; none if there are more totals than can be matched."""
-    n_totals = sum(entries_of(step_of(phases, group[0])[0].blocks) for group in _groups(phases))
-    if n_totals > _MOST_TOTALS:
-        return []
-    return [step for group in _groups(phases) for step in group]
+    groups = _groups(phases)
+    n_totals = sum(_n_entries(step_of(phases, group[0])[0].blocks) for group in groups)
+    return [] if n_totals > _MOST_TOTALS else [step for group in groups for step in group]
 
 
 def totals_of(model) -> Totals:
@@ -72,18 +72,16 @@ def entries(arrays: dict[str, np.ndarray], blocks: dict[str, Block]) -> np.ndarr
     return np.concatenate(flat, axis=-1)
 
 
-def entries_of(blocks: dict[str, Block]) -> int:
+def _n_entries(blocks: dict[str, Block]) -> int:
     """Number of the :func:`entries` of blocks."""
-    return len(entries({name: np.empty(block.shape) for name, block in blocks.items()}, blocks))
+    halves = ((block.shape[-1] + 1) / (2 * block.shape[-1]) if block.symmetric else 1 for block in blocks.values())
+    return round(sum(math.prod(block.shape) * half for block, half in zip(blocks.values(), halves, strict=True)))
 
 
 def _noise_var(plan: PrivacyPlan, step: int, blocks: dict[str, Block]) -> np.ndarray:
     """Of the entries of one step's totals of all records."""
-    std, of_blocks = plan.of_step(step).noise_std() / plan.sampling_rate, {}
-    for name, block in blocks.items():
-        var = np.full(block.shape, np.square(std * block.scale))
-        of_blocks[name] = var * np.where(np.eye(block.shape[-1], dtype=bool), 1.0, 0.5) if block.symmetric else var
-    return entries(of_blocks, blocks)
+    std = plan.of_step(step).noise_std() / plan.sampling_rate
+    return entries({name: block.noise_var(std * block.scale) for name, block in blocks.items()}, blocks)
 
 
 def _groups(phases: Sequence[FitPhase]) -> list[Sequence[int]]:
