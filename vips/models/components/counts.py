@@ -10,6 +10,7 @@ make the components that have large counts look as if they had none.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -21,7 +22,8 @@ from scipy.special import gammaln, pdtr
 from vips._compute.rowwise import row_dots
 from vips.expfam import Gamma
 from vips.models.components.bins import Bins, bins_of_counts
-from vips.models.components.component import Component, Frame
+from vips.models.components.component import SURE, Component, Frame
+from vips.models.components.matching.charts import Rates, counts_at
 from vips.models.components.noise import missing_counts, shrunken_means
 
 __all__ = ["Counts"]
@@ -29,6 +31,7 @@ __all__ = ["Counts"]
 _BINS = 32  # of a column
 _LEAST = 1e-12  # of shape and rate of a posterior, which EM without records would leave at 0
 _LEAST_RATE = 1e-3  # of a private component, as a share of the mean of all
+_APART = 0.7  # of logarithms, by which components of another start of a match differ
 
 
 @dataclass(frozen=True)
@@ -113,9 +116,6 @@ class Counts(Component):
     def divergence(self, posterior: Gamma) -> float:
         return float(np.sum(posterior.kl(Gamma(self.shape, self.rate))))
 
-    def drawn(self, posterior: Gamma, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return np.minimum(rng.poisson(posterior.mean[members]), self.max_count).astype(np.float64)
-
     def framed(self, marginals: np.ndarray) -> Self:
         centre, variance = self.bins.moments(marginals)
         return replace(self, frame=Frame(centre, np.sqrt(variance)))
@@ -149,6 +149,32 @@ class Counts(Component):
         inner = self.bins.edges[j][1:-1] - 1.0 - shift
         below = np.where(inner >= 0.0, pdtr(np.maximum(inner, 0.0), rates[:, j, None]), 0.0)
         return np.pad(below, ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (0.0, 1.0)))
+
+    # -- to be matched ----------------------------------------------------------------------------------------------
+
+    def charts(self, posterior: Gamma) -> list[Rates]:
+        return [Rates(np.maximum(posterior.mean, _LEAST_RATE), *self._prior())]
+
+    def charts_apart(self, charts: Sequence[Rates], shares: np.ndarray, rng: np.random.Generator) -> list[Rates]:
+        apart = np.exp(_APART * rng.standard_normal(charts[0].rates.shape))
+        return [replace(charts[0], rates=shares @ charts[0].rates * apart)]
+
+    def simulated(self, charts: Sequence[Rates], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return counts_at(rng.random((len(members), self.n_columns)), charts[0].rates[members])
+
+    def scores(self, charts: Sequence[Rates], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        return np.nan_to_num(charts[0].scores(shares, values), copy=False)
+
+    def at(self, charts: Sequence[Rates]) -> Gamma:
+        return Gamma(SURE * charts[0].rates, np.full_like(charts[0].rates, SURE))
+
+    def of_draws(self, charts, draws, order: np.ndarray) -> Gamma:
+        logs = np.log(draws[0].reshape(-1, *charts[0].rates.shape))[:, order]
+        shape = 1.0 / logs.var(axis=0)
+        return Gamma(shape, shape / np.exp(logs.mean(axis=0)))
+
+    def _prior(self) -> tuple[np.ndarray, np.ndarray]:
+        return tuple(np.broadcast_to(value, self.n_columns) for value in (self.shape, self.rate))
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 

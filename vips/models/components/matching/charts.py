@@ -7,6 +7,7 @@ chart           parameters                  coordinates δ of a move            
                                             in p
 ``Gaussians``   means m, covariances LL'    m + L a, L exp(B) L'; δ is a, and B up to      y, and (yy' - I)/2 where
                                             the diagonal                                   x = m + Ly
+``Rates``       rates λ of Poisson counts   λ exp(δ)                                       x - λ
 ==============  ==========================  =============================================  ===========================
 
 A row of ``Simplexes`` has one coordinate more than it needs: its prior holds the mean of δ at 0.
@@ -20,10 +21,12 @@ from typing import Self
 
 import numpy as np
 from scipy.linalg import block_diag, expm
+from scipy.special import pdtr, pdtrik
 
-__all__ = ["Chart", "Gaussians", "Simplexes"]
+__all__ = ["Chart", "Gaussians", "Rates", "Simplexes", "counts_at", "inside", "levels_at"]
 
 _LARGE_CHANGE = 0.3  # of a probability in one move
+_LEAST_SHARE = 1e-4  # of a probability at the start
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
 
 
@@ -149,7 +152,9 @@ class Gaussians(Chart):
         return self.factor @ np.swapaxes(self.factor, 1, 2)
 
     def images(self, X: np.ndarray) -> np.ndarray:
-        """y = L⁻¹(x - m) in each component, shape (n_records, K, d)."""
+        """y = L⁻¹(x - m) in each component, shape (n_records, K, d). Where L is diagonal, columns may have missing numbers."""
+        if self.is_diagonal:
+            return (X[:, None] - self.mean) / np.diagonal(self.factor, axis1=1, axis2=2)
         return np.stack([np.linalg.solve(L, (X - m).T).T for m, L in zip(self.mean, self.factor, strict=True)], axis=1)
 
     def scores(self, shares: np.ndarray, images: np.ndarray) -> np.ndarray:
@@ -188,10 +193,68 @@ class Gaussians(Chart):
         (K, d), (i, j) = self.mean.shape, self._entries()
         a, b = np.split(steps.reshape(len(steps), K, -1), [d], axis=-1)
         B = np.zeros((len(steps), K, d, d))
-        B[..., i, j] = B[..., j, i] = b
+        B[..., i, j] = B[..., j, i] = np.exp(b) if self.is_diagonal else b
+        growth = B if self.is_diagonal else expm(B)
         mean = self.mean + np.einsum("kij,nkj->nki", self.factor, a)
-        return mean, self.factor @ expm(B) @ np.swapaxes(self.factor, 1, 2)
+        return mean, self.factor @ growth @ np.swapaxes(self.factor, 1, 2)
 
     def _entries(self) -> tuple[np.ndarray, np.ndarray]:
         d = self.mean.shape[1]
         return (np.arange(d),) * 2 if self.is_diagonal else np.tril_indices(d)
+
+
+@dataclass(frozen=True)
+class Rates(Chart):
+    """Rates of Poisson counts, with Gamma priors.
+
+    Parameters
+    ----------
+    rates : ndarray of shape (K, n_columns)
+    prior_shape, prior_rate : ndarray of shape (n_columns,)
+    """
+
+    rates: np.ndarray
+    prior_shape: np.ndarray
+    prior_rate: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return self.rates.size
+
+    @property
+    def n_free(self) -> int:
+        return self.size
+
+    def scores(self, shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Of counts of shape (n_records, n_columns) with these shares of the components, shape (n_records, K)."""
+        return (shares[:, :, None] * (counts[:, None] - self.rates)).reshape(len(shares), -1)
+
+    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
+        return replace(self, rates=self.rates * np.exp(step.reshape(self.rates.shape)))
+
+    def largest(self, step: np.ndarray) -> float:
+        return float(np.abs(step).max(initial=0.0))
+
+    def prior(self) -> tuple[np.ndarray, np.ndarray]:
+        of_rates = self.prior_rate * self.rates
+        return (self.prior_shape - of_rates).ravel(), np.diag(of_rates.ravel())
+
+    def draws(self, steps: np.ndarray) -> np.ndarray:
+        return self.rates.ravel() * np.exp(steps)
+
+
+def inside(p: np.ndarray) -> np.ndarray:
+    """Rows of probabilities none of which is 0: from there no move leads away."""
+    p = np.maximum(p / np.maximum(p.sum(axis=-1, keepdims=True), 1e-300), _LEAST_SHARE)
+    return p / p.sum(axis=-1, keepdims=True)
+
+
+def levels_at(draws: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """The level of each uniform draw; p of shape (1 or n_draws, n_levels)."""
+    return np.minimum((draws[:, None] >= np.cumsum(p, axis=1)).sum(axis=1), p.shape[1] - 1)
+
+
+def counts_at(draws: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """The Poisson count of each uniform draw, as floats: the least x with P(count ≤ x) ≥ draw."""
+    counts = np.ceil(np.nan_to_num(pdtrik(draws, rates)))
+    return np.where(pdtr(counts - 1.0, rates) >= draws, np.maximum(counts - 1.0, 0.0), counts)
