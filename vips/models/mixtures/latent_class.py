@@ -9,14 +9,13 @@ Missing answers are left out of a record's likelihood, which is exact if they ar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
 from vips.data import DataSource
 from vips.data._columns import is_frame
 from vips.models.components.categories import Categories
-from vips.models.components.matching.match import Match
+from vips.models.components.matching.match import Match, finding_of_match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.mixtures.contract import LatentClasses, dense_rows
 from vips.models.mixtures.evidence import ClassEvidence, class_evidence
@@ -250,7 +249,7 @@ class LatentClassAnalysis(LatentClasses):
         labels, findings = self._labels(), {}
         if labels is not None:
             findings["number of real classes"] = float(labels.count("real"))
-        return findings | self.findings_of_match()
+        return findings | finding_of_match(self)
 
     def _labels(self) -> list[str] | None:
         evidence = self.evidence()
@@ -259,11 +258,7 @@ class LatentClassAnalysis(LatentClasses):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _simulator(self) -> ClassSimulator:
-        phases = phases_of(self, self.privacy_.plan.n_steps)
-        levels = [len(column.values) for column in self._declared()]
-        return ClassSimulator(
-            self._columns(), levels, self.privacy_.plan, phases, partial(FitPhase.statistics_of, model=self)
-        )
+        return ClassSimulator(self, self._columns(), [len(column.values) for column in self._declared()])
 
     def _in_stream(self) -> bool:
         return isinstance(self.privacy, StreamPlan)

@@ -5,8 +5,9 @@ A cell is missing with a probability of its column, whatever the class: the rele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -15,24 +16,18 @@ from vips.expfam import Dirichlet, Draws
 from vips.models.components.columns import Columns
 from vips.models.components.matching.charts import Simplexes
 from vips.models.components.matching.match import Match, Totals, best_match, check_told
-from vips.models.components.matching.simulator import Simulator, portions
-from vips.models.components.matching.steps import totals_of
+from vips.models.components.matching.simulator import levels_at
+from vips.models.components.matching.steps import StepSimulator, totals_of
 from vips.models.mixtures.posterior import ClassPosterior
-from vips.models.mixtures.statistics import ClassStatistics, inferred
-from vips.phases import FitPhase, step_of
-from vips.privacy import PrivacyPlan
-from vips.statistics import ReleasedStep
+from vips.models.mixtures.statistics import inferred
 
 __all__ = ["ClassSimulator", "match_of", "matched_classes"]
 
 _SURE = 1e6  # concentration of a posterior that stands for parameters
-_LEAST_SHARE = 1e-4  # at the start
-_N_STARTS = 8  # other than the fit
-_APART = 0.7  # of logarithms, by which classes of another start differ
 
 
 @dataclass(frozen=True)
-class ClassSimulator(Simulator):
+class ClassSimulator(StepSimulator):
     """Records of classes, whose columns are categories.
 
     The charts are those of the classes' shares, then for each column whether a cell is missing and the answers.
@@ -42,25 +37,18 @@ class ClassSimulator(Simulator):
     columns : Columns
     levels : list of int
         Of each column.
-    plan : PrivacyPlan
-    phases : sequence of FitPhase
-    statistics : callable
-        Of a phase, records and a posterior, which are passed by name.
     """
 
     columns: Columns
     levels: Sequence[int]
-    plan: PrivacyPlan
-    phases: Sequence[FitPhase]
-    statistics: Callable[..., ClassStatistics]
 
     def simulated(self, charts: Sequence[Simplexes], n_records: int, rng: np.random.Generator) -> np.ndarray:
         """Codes, NaN where they are missing. Classes are stratified."""
         shares, of_columns = charts[0].p[0], charts[1:]
-        classes = _levels_at((np.arange(n_records) + rng.random()) / n_records, shares[None])
+        classes = levels_at((np.arange(n_records) + rng.random()) / n_records, shares[None])
         cells = np.empty((n_records, len(self.levels)))
         for j, (missing, answers) in enumerate(zip(of_columns[::2], of_columns[1::2], strict=True)):
-            cells[:, j] = _levels_at(rng.random(n_records), answers.p[classes])
+            cells[:, j] = levels_at(rng.random(n_records), answers.p[classes])
             cells[rng.random(n_records) < missing.p[0, 1], j] = np.nan
         return cells
 
@@ -73,20 +61,6 @@ class ClassSimulator(Simulator):
             is_level = cells[:, None] == np.arange(answers.p.shape[1])
             scores.append(answers.scores(shares[:, :, None] * is_level[:, None, :]))
         return np.hstack(scores)
-
-    def seen(self, records: np.ndarray, steps: Sequence[ReleasedStep]) -> np.ndarray:
-        phase = step_of(self.phases, steps[0].number)[0]
-        shares = None
-        for rows, numbers, weight in portions(len(records), len(steps)):
-            for number in numbers:
-                statistics = self.statistics(phase, records=records[rows], posterior=steps[number].posterior)
-                weights = self.plan.clip_weights(statistics.norms(phase.blocks))
-                if shares is None:
-                    shares = np.zeros((len(records), statistics.shares.shape[1]))
-                shares[rows] += weight * weights[:, None] * statistics.shares
-        indicators = _indicators(self.columns.places(records), self.columns.width)
-        cells = (shares[:, :, None] * indicators[:, None, :]).reshape(len(records), -1)
-        return np.hstack([shares, cells])
 
     def _shares_at(self, records: np.ndarray, charts: Sequence[Simplexes]) -> np.ndarray:
         """Of the classes given each record, at the parameters."""
@@ -106,10 +80,10 @@ def match_of(model, simulator: ClassSimulator, class_prior: float, answer_prior:
         See :func:`totals_of`.
     """
     totals, posterior = totals_of(model), model.posterior_
-    charts, rng = [Simplexes(_inside(posterior.weights.mean[None]), class_prior)], np.random.default_rng(0)
+    charts = [Simplexes.inside(posterior.weights.mean[None], class_prior)]
     for missing, answers in zip(_missing(totals, simulator.levels), posterior.answers, strict=True):
-        charts += [Simplexes(np.array([[1.0 - missing, missing]]), 1.0), Simplexes(_inside(answers.mean), answer_prior)]
-    return best_match(simulator, totals, charts, lambda: [_moved_apart(charts, rng) for _ in range(_N_STARTS)])
+        charts += [Simplexes(np.array([[1.0 - missing, missing]]), 1.0), Simplexes.inside(answers.mean, answer_prior)]
+    return best_match(simulator, totals, charts, partial(_moved_apart, charts))
 
 
 def matched_classes(match: Match, fitted: ClassPosterior) -> ClassPosterior:
@@ -121,8 +95,8 @@ def matched_classes(match: Match, fitted: ClassPosterior) -> ClassPosterior:
         If the match is refused, or noise hides a class.
     """
     match.check()
-    check_told(match, "classes")
     shares, *of_columns = match.draws()
+    check_told(shares, "classes")
     tables = [
         draws.reshape(len(draws), *chart.p.shape)
         for draws, chart in zip(of_columns[1::2], match.charts[2::2], strict=True)
@@ -140,29 +114,10 @@ def _missing(totals: Totals, levels: Sequence[int]) -> np.ndarray:
     return np.clip(1.0 - answered / max(count.sum(), 1.0), 1e-3, 0.9)
 
 
-def _inside(p: np.ndarray) -> np.ndarray:
-    """Rows of probabilities none of which is 0: from there no move leads away."""
-    p = np.maximum(p, _LEAST_SHARE)
-    return p / p.sum(axis=-1, keepdims=True)
-
-
 def _moved_apart(charts: Sequence[Simplexes], rng: np.random.Generator) -> list[Simplexes]:
     """Another start: classes of equal size around the tables of all."""
     shares = charts[0].p[0]
-    apart = [Simplexes(np.full_like(charts[0].p, 1.0 / len(shares)), charts[0].concentration)]
+    apart = [replace(charts[0], p=np.full_like(charts[0].p, 1.0 / len(shares)))]
     for missing, answers in zip(charts[1::2], charts[2::2], strict=True):
-        p = shares @ answers.p * np.exp(_APART * rng.standard_normal(answers.p.shape))
-        apart += [missing, Simplexes(p / p.sum(axis=1, keepdims=True), answers.concentration)]
+        apart += [missing, answers.moved_apart(shares, rng)]
     return apart
-
-
-def _levels_at(draws: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """The level of each uniform draw; p of shape (1 or n_draws, n_levels)."""
-    return np.minimum((draws[:, None] >= np.cumsum(p, axis=1)).sum(axis=1), p.shape[1] - 1)
-
-
-def _indicators(places: np.ndarray, width: int) -> np.ndarray:
-    indicators = np.zeros((len(places), width))
-    rows, columns = np.nonzero(places >= 0)
-    indicators[rows, places[rows, columns]] = 1.0
-    return indicators

@@ -25,6 +25,8 @@ __all__ = ["Chart", "Gaussians", "Simplexes"]
 
 _LARGE_CHANGE = 0.3  # of a probability in one move
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
+_LEAST_AT_START = 1e-4  # of probabilities
+_APART = 0.7  # of logarithms, by which components of another start differ
 
 
 class Chart(ABC):
@@ -49,6 +51,10 @@ class Chart(ABC):
     def draws(self, steps: np.ndarray) -> np.ndarray:
         """Parameters after each of these moves, shape (n_draws, size)."""
 
+    @abstractmethod
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        """Another start: components, which have these shares, at random places around what all of them are together."""
+
 
 @dataclass(frozen=True)
 class Simplexes(Chart):
@@ -62,6 +68,12 @@ class Simplexes(Chart):
 
     p: np.ndarray
     concentration: float
+
+    @classmethod
+    def inside(cls, p: np.ndarray, concentration: float) -> Self:
+        """Near rows of probabilities, but with none that is 0: from there no move leads away."""
+        p = np.maximum(p, _LEAST_AT_START)
+        return cls(p / p.sum(axis=-1, keepdims=True), concentration)
 
     @property
     def size(self) -> int:
@@ -93,6 +105,10 @@ class Simplexes(Chart):
     def draws(self, steps: np.ndarray) -> np.ndarray:
         p = np.maximum(self.p + self._changes(steps), 0.0)
         return (p / np.maximum(p.sum(axis=-1, keepdims=True), 1e-300)).reshape(len(steps), -1)
+
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        p = shares @ self.p * np.exp(_APART * rng.standard_normal(self.p.shape))
+        return replace(self, p=p / p.sum(axis=1, keepdims=True))
 
     def _changes(self, steps: np.ndarray) -> np.ndarray:
         """Of p, by one move or several."""
@@ -178,6 +194,17 @@ class Gaussians(Chart):
     def draws(self, steps: np.ndarray) -> np.ndarray:
         mean, covariances = self._parameters(steps)
         return np.concatenate([mean.reshape(len(steps), -1), covariances.reshape(len(steps), -1)], axis=1)
+
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        """Components as wide as those before."""
+        mean = shares @ self.mean
+        within = np.einsum("k,kij->ij", shares, self.covariances)
+        apart = self.mean - mean
+        whole = within + np.einsum("k,ki,kj->ij", shares, apart, apart)
+        if self.is_diagonal:
+            whole, within = np.diag(np.diagonal(whole)), np.diag(np.diagonal(within))
+        places = mean + rng.standard_normal(self.mean.shape) @ np.linalg.cholesky(whole).T
+        return replace(self, mean=places, factor=np.broadcast_to(np.linalg.cholesky(within), self.factor.shape))
 
     def split(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means, shape (n_draws, K, d), and covariances, shape (n_draws, K, d, d), of :meth:`draws`."""
