@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
 
 import numpy as np
 from sklearn.base import DensityMixin
@@ -25,7 +24,7 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
-    _unlisted = ("findings_of_match", "fitted_posterior")
+    _unlisted = ("fitted_posterior",)
 
     @abstractmethod
     def _inferred(self, X):
@@ -63,12 +62,6 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         if isinstance(posterior, Mapping):
             return {name: Draws(part.draws[:, order]) for name, part in posterior.items()}
         return posterior.in_order(order)
-
-    def findings_of_match(self) -> dict[str, float]:
-        """How far the released totals are from those of the match, if there is one, as a finding."""
-        with suppress(NotImplementedError):
-            return {"misfit of the released totals (standard deviations)": self.match().misfit}
-        return {}
 
     def fitted_posterior(self):
         """``posterior_``, or NotFittedError."""

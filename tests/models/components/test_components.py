@@ -14,7 +14,8 @@ from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
 from vips.models.components.component import Frame
 from vips.models.components.counts import Counts
-from vips.models.components.matching.charts import Rates, Simplexes, counts_at
+from vips.models.components.matching.charts import Rates, Simplexes
+from vips.models.components.matching.simulator import counts_at
 from vips.models.components.numbers import Numbers
 
 K = 3
@@ -324,9 +325,9 @@ def missing_numbers_are_zeros(patch):
     )
 
 
-def rates_move_themselves(patch):
+def rates_move_too_far(patch):
     patch.setattr(
-        Rates, "moved", lambda self, step, cov: replace(self, rates=self.rates + step.reshape(self.rates.shape))
+        Rates, "moved", lambda self, step, cov: replace(self, rates=self.rates + 2.0 * step.reshape(self.rates.shape))
     )
 
 
@@ -334,7 +335,7 @@ def probabilities_are_free(patch):
     patch.setattr(Simplexes, "scores", lambda self, counts: counts.reshape(len(counts), -1))
 
 
-@pytest.mark.parametrize("mutant", [missing_numbers_are_zeros, rates_move_themselves, probabilities_are_free])
+@pytest.mark.parametrize("mutant", [missing_numbers_are_zeros, rates_move_too_far, probabilities_are_free])
 def test_mutants_of_scores_are_noticed(mutant, monkeypatch):
     check_notices(lambda: check_scores(MIXED), mutant, monkeypatch, "slopes")
 

@@ -8,7 +8,7 @@ T(x) has an indicator for each code, all of them 0 where x_j is missing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -19,14 +19,14 @@ from vips.models._denoising import denoise_counts
 from vips.models.components.bins import Bins, bins_of_levels
 from vips.models.components.component import SURE, Component
 from vips.models.components.kernels import find_places
-from vips.models.components.matching.charts import Simplexes, inside, levels_at
+from vips.models.components.matching.charts import Simplexes
+from vips.models.components.matching.simulator import levels_at
 
 __all__ = ["Categories"]
 
 _LEAST = 1e-300  # of a probability, before its logarithm
 _LEAST_PRIOR = 1e-12  # of EM
 _LEAST_SHARE = 0.1  # of a marginal, in a component that begins
-_APART = 0.7  # of logarithms, by which components of another start of a match differ
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,7 @@ class Categories(Component):
     # -- to be matched ------------------------------------------------------------------------------------------
 
     def charts(self, posterior: tuple[Dirichlet | Draws, ...]) -> list[Simplexes]:
-        return [Simplexes(inside(part.mean), self.prior) for part in posterior]
-
-    def charts_apart(
-        self, charts: Sequence[Simplexes], shares: np.ndarray, rng: np.random.Generator
-    ) -> list[Simplexes]:
-        tables = (shares @ chart.p * np.exp(_APART * rng.standard_normal(chart.p.shape)) for chart in charts)
-        return [replace(chart, p=inside(table)) for chart, table in zip(charts, tables, strict=True)]
+        return [Simplexes.inside(part.mean, self.prior) for part in posterior]
 
     def simulated(self, charts: Sequence[Simplexes], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return np.column_stack([levels_at(rng.random(len(members)), chart.p[members]) for chart in charts]).astype(

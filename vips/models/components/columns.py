@@ -138,10 +138,6 @@ class Columns(Component):
         parts = zip(self.parts, posterior, strict=True)
         return [chart for part, of_part in parts for chart in part.charts(of_part)]
 
-    def charts_apart(self, charts: Sequence[Chart], shares: np.ndarray, rng: np.random.Generator) -> list[Chart]:
-        parts = zip(self.parts, self._charts_of_parts(charts), strict=True)
-        return [chart for part, of_part in parts for chart in part.charts_apart(of_part, shares, rng)]
-
     def simulated(self, charts: Sequence[Chart], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """In the order of the table."""
         values = np.empty((len(members), self.n_columns))

@@ -148,10 +148,6 @@ class Component(ABC):
         """The posterior's means, as coordinates from which a match moves."""
 
     @abstractmethod
-    def charts_apart(self, charts: Sequence[Chart], shares: np.ndarray, rng: np.random.Generator) -> list[Chart]:
-        """Another start: components of equal size around all records, of which ``charts`` have these shares."""
-
-    @abstractmethod
     def simulated(self, charts: Sequence[Chart], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Values of rows of these components, beyond public bounds too, shape (len(members), n_columns). As many draws
         whatever the parameters."""

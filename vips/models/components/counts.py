@@ -23,7 +23,8 @@ from vips._compute.rowwise import row_dots
 from vips.expfam import Gamma
 from vips.models.components.bins import Bins, bins_of_counts
 from vips.models.components.component import SURE, Component, Frame
-from vips.models.components.matching.charts import Rates, counts_at
+from vips.models.components.matching.charts import Rates
+from vips.models.components.matching.simulator import counts_at
 from vips.models.components.noise import missing_counts, shrunken_means
 
 __all__ = ["Counts"]
@@ -31,7 +32,6 @@ __all__ = ["Counts"]
 _BINS = 32  # of a column
 _LEAST = 1e-12  # of shape and rate of a posterior, which EM without records would leave at 0
 _LEAST_RATE = 1e-3  # of a private component, as a share of the mean of all
-_APART = 0.7  # of logarithms, by which components of another start of a match differ
 
 
 @dataclass(frozen=True)
@@ -153,28 +153,22 @@ class Counts(Component):
     # -- to be matched ----------------------------------------------------------------------------------------------
 
     def charts(self, posterior: Gamma) -> list[Rates]:
-        return [Rates(np.maximum(posterior.mean, _LEAST_RATE), *self._prior())]
-
-    def charts_apart(self, charts: Sequence[Rates], shares: np.ndarray, rng: np.random.Generator) -> list[Rates]:
-        apart = np.exp(_APART * rng.standard_normal(charts[0].rates.shape))
-        return [replace(charts[0], rates=shares @ charts[0].rates * apart)]
+        return [Rates(np.maximum(posterior.mean, _LEAST_RATE), self.shape, self.rate)]
 
     def simulated(self, charts: Sequence[Rates], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return counts_at(rng.random((len(members), self.n_columns)), charts[0].rates[members])
 
     def scores(self, charts: Sequence[Rates], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        return np.nan_to_num(charts[0].scores(shares, values), copy=False)
+        cells = (np.nan_to_num(values), ~np.isnan(values))
+        return charts[0].scores(*(shares[:, :, None] * of_cells[:, None] for of_cells in cells))
 
     def at(self, charts: Sequence[Rates]) -> Gamma:
         return Gamma(SURE * charts[0].rates, np.full_like(charts[0].rates, SURE))
 
     def of_draws(self, charts, draws, order: np.ndarray) -> Gamma:
-        logs = np.log(draws[0].reshape(-1, *charts[0].rates.shape))[:, order]
-        shape = 1.0 / logs.var(axis=0)
-        return Gamma(shape, shape / np.exp(logs.mean(axis=0)))
-
-    def _prior(self) -> tuple[np.ndarray, np.ndarray]:
-        return tuple(np.broadcast_to(value, self.n_columns) for value in (self.shape, self.rate))
+        rates = draws[0].reshape(-1, *charts[0].rates.shape)[:, order]
+        rate = rates.mean(axis=0) / rates.var(axis=0)
+        return Gamma(rate * rates.mean(axis=0), rate)
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 

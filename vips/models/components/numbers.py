@@ -206,14 +206,6 @@ class Numbers(Component):
     def charts(self, posterior: NormalGamma) -> list[Gaussians]:
         return [self._chart(posterior.mean, np.sqrt(posterior.variance))]
 
-    def charts_apart(
-        self, charts: Sequence[Gaussians], shares: np.ndarray, rng: np.random.Generator
-    ) -> list[Gaussians]:
-        means, variances = charts[0].mean, np.diagonal(charts[0].covariances, axis1=1, axis2=2)
-        mean, within = shares @ means, shares @ variances
-        apart = np.sqrt(within + shares @ np.square(means - mean)) * rng.standard_normal(means.shape)
-        return [self._chart(mean + apart, np.broadcast_to(np.sqrt(within), means.shape))]
-
     def simulated(self, charts: Sequence[Gaussians], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         (chart,), normal = charts, rng.standard_normal((len(members), self.n_columns))
         y = chart.mean[members] + np.diagonal(chart.factor, axis1=1, axis2=2)[members] * normal

@@ -27,15 +27,15 @@ from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
 from vips.models.components.counts import Counts
-from vips.models.components.matching.match import Match
+from vips.models.components.matching.match import Match, finding_of_match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.components.numbers import Numbers
 from vips.models.mixtures import table
-from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
+from vips.models.mixtures.matching import match_of, matched_classes
 from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 from vips.models.mixtures.statistics import ClassStatistics, inferred
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase, phases_of
+from vips.phases import phases_of
 from vips.privacy import PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -168,11 +168,7 @@ class LatentClasses(Mixture):
         return kept_steps(phases_of(self, n_steps)) if self.is_private and not self._in_stream() else ()
 
     def to_match(self) -> Match:
-        plan, statistics = self.privacy_.plan, partial(FitPhase.statistics_of, model=self)
-        columns = self._columns(self.posterior_.frame, limit=np.inf)
-        return match_of(
-            self, ClassSimulator(columns, plan, phases_of(self, plan.n_steps), statistics), self._class_prior()
-        )
+        return match_of(self, self._columns(self.posterior_.frame, limit=np.inf), self._class_prior())
 
     def to_noise_aware_posterior(self) -> ClassPosterior:
         return matched_classes(self.match(), self.posterior_, self._columns(self.posterior_.frame), self._features)
@@ -183,7 +179,7 @@ class LatentClasses(Mixture):
 
     def findings(self) -> dict[str, float]:
         """How far the released totals are from those of the best classes."""
-        return self.findings_of_match()
+        return finding_of_match(self)
 
     def _features(self, posterior: ClassPosterior) -> np.ndarray:
         """By which classes are told from each other, of shape (K, n_features)."""

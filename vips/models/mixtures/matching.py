@@ -13,40 +13,28 @@ from scipy.optimize import linear_sum_assignment
 
 from vips.expfam import Draws
 from vips.models.components.columns import Columns
-from vips.models.components.matching.charts import Chart, Simplexes, inside, levels_at
+from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import Match, best_match, check_told
-from vips.models.components.matching.simulator import Simulator, portions
-from vips.models.components.matching.steps import entries, totals_of
+from vips.models.components.matching.simulator import levels_at
+from vips.models.components.matching.steps import StepSimulator, totals_of
 from vips.models.mixtures.posterior import ClassPosterior, of_kinds
-from vips.models.mixtures.statistics import ClassStatistics
-from vips.phases import FitPhase, step_of
-from vips.privacy import PrivacyPlan
-from vips.statistics import ReleasedStep
 
 __all__ = ["ClassSimulator", "match_of", "matched_classes"]
 
 _MISSING = 0.05, 1e-3, 0.9  # share of a column's cells at the start: where nothing is known, at least, and at most
-_N_STARTS = 8  # other than the fit
 
 
 @dataclass(frozen=True)
-class ClassSimulator(Simulator):
+class ClassSimulator(StepSimulator):
     """Records of classes. The charts are those of the classes' shares, of missing cells, and of the columns.
 
     Parameters
     ----------
     columns : Columns
         Without limits.
-    plan : PrivacyPlan
-    phases : sequence of FitPhase
-    statistics : callable
-        Of a phase, records and a posterior, which are passed by name.
     """
 
     columns: Columns
-    plan: PrivacyPlan
-    phases: Sequence[FitPhase]
-    statistics: Callable[..., ClassStatistics]
 
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> np.ndarray:
         """Rows, NaN where a cell is missing. Classes are stratified."""
@@ -62,19 +50,6 @@ class ClassSimulator(Simulator):
         of_missing = missing.scores(np.stack([~is_missing, is_missing], axis=-1).astype(float))
         return np.hstack([shares.scores(given[:, None]), of_missing, self.columns.scores(of_columns, records, given)])
 
-    def seen(self, records: np.ndarray, steps: Sequence[ReleasedStep]) -> np.ndarray:
-        """Statistics of the cells are the same at all posteriors of a phase, so that shares of the classes are averaged."""
-        phase, shares = step_of(self.phases, steps[0].number)[0], None
-        for rows, numbers, weight in portions(len(records), len(steps)):
-            for number in numbers:
-                statistics = self.statistics(phase, records=records[rows], posterior=steps[number].posterior)
-                weights = self.plan.clip_weights(statistics.norms(phase.blocks))
-                if shares is None:
-                    shares = np.zeros((len(records), statistics.shares.shape[1]))
-                shares[rows] += weight * weights[:, None] * statistics.shares
-        statistics = self.statistics(phase, records=records, posterior=steps[0].posterior)
-        return entries(statistics.formed(shares), phase.blocks)
-
     def _shares_at(self, records: np.ndarray, charts: Sequence[Chart]) -> np.ndarray:
         """Of the classes given each record, at the parameters."""
         shares, _, *of_columns = charts
@@ -88,7 +63,7 @@ class ClassSimulator(Simulator):
         return given / given.sum(axis=1, keepdims=True)
 
 
-def match_of(model, simulator: ClassSimulator, class_prior: float) -> Match:
+def match_of(model, columns: Columns, class_prior: float) -> Match:
     """Classes whose records give the totals of a private fit; the first start is the fit's posterior.
 
     Raises
@@ -96,16 +71,15 @@ def match_of(model, simulator: ClassSimulator, class_prior: float) -> Match:
     NotImplementedError
         See :func:`totals_of`.
     """
-    totals, posterior, columns = totals_of(model), model.posterior_, simulator.columns
-    missing, rng = _missing(posterior, columns), np.random.default_rng(0)
-    shares = Simplexes(inside(posterior.weights.mean[None]), class_prior)
+    posterior, missing = model.posterior_, _missing(model.posterior_, columns)
+    shares = Simplexes.inside(posterior.weights.mean[None], class_prior)
     charts = [shares, Simplexes(np.column_stack([1.0 - missing, missing]), 1.0), *columns.charts(posterior.parts())]
 
-    def moved_apart() -> list[Chart]:
+    def moved_apart(rng: np.random.Generator) -> list[Chart]:
         equal = replace(shares, p=np.full_like(shares.p, 1.0 / shares.p.size))
-        return [equal, charts[1], *columns.charts_apart(charts[2:], shares.p[0], rng)]
+        return [equal, charts[1], *(chart.moved_apart(shares.p[0], rng) for chart in charts[2:])]
 
-    return best_match(simulator, totals, charts, lambda: [moved_apart() for _ in range(_N_STARTS)])
+    return best_match(ClassSimulator(model, columns), totals_of(model), charts, moved_apart)
 
 
 def matched_classes(
@@ -119,8 +93,8 @@ def matched_classes(
         If the match is refused, or noise hides a class.
     """
     match.check()
-    check_told(match, "classes")
     shares, _, *draws = match.draws()
+    check_told(shares, "classes")
 
     def in_order(order: np.ndarray) -> ClassPosterior:
         return replace(
