@@ -42,7 +42,7 @@ from vips.models.regression.denoising import (
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.matching import (
     Prior,
-    ReleasedSteps,
+    ReleasedGradients,
     RowLaw,
     best_prior,
     clip_weights,
@@ -328,7 +328,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _matched(self, average, noise_std, previous, kept: KeptSteps) -> CoefficientPosterior:
         """The posterior after a step that was computed at ``previous``."""
-        steps = self.released_steps(self.plan_of_fit(), average, noise_std, kept)
+        steps = self.released_gradients(self.plan_of_fit(), average, noise_std, kept)
         alpha, public = previous.alpha_shape / previous.alpha_rate, previous.public
         if self._knows_public:
             public, alpha = self._weights_of_public(steps, previous.coordinates, alpha, public)
@@ -339,7 +339,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return posterior
 
     def matched_moments(
-        self, steps: list[ReleasedSteps], posterior, alpha: np.ndarray, public: np.ndarray, n_rounds: int
+        self, steps: list[ReleasedGradients], posterior, alpha: np.ndarray, public: np.ndarray, n_rounds: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means (n_outputs, d) and precisions of the coefficients that match these steps; begins at ``posterior``."""
         to_rows, moments = self._to_rows(posterior.coordinates), []
@@ -355,7 +355,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         """T, shape (d, d), lower triangular: T w are coefficients of rows of norm 1 in these coordinates, w natural ones."""
         return coordinates.coefficients(np.diag(self._units() * self._ball()), self._intercept_constant()).T
 
-    def released_steps(self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps) -> list[ReleasedSteps]:
+    def released_gradients(self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps) -> list[ReleasedGradients]:
         """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only."""
         ball = self._ball()
         noise = {name: std / ball ** POWER[name] for name, std in noise_std.items()}
@@ -368,7 +368,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             plan.noise_multiplier * self._clip_norm() * self.blocks()["linear"].scale / plan.sampling_rate / ball
         )
         return [
-            ReleasedSteps(
+            ReleasedGradients(
                 points[j],
                 kept.totals[j, used] / ball,
                 kept.counts[used],
