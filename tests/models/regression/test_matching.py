@@ -315,7 +315,7 @@ def test_kept_steps_are_those_of_the_fit(n_steps):
             model.fit(X, y)
         kept = model.posterior_.kept
         assert kept.points.shape[1] == min(n_steps, 64)
-        first, length = n_steps // 5 if covariance == "full" else 0, int(kept.counts[0])
+        first, length = max(n_steps // 10, 1) if covariance == "full" else 0, int(kept.counts[0])
         assert kept.counts.sum() == n_steps - first
         for place in np.flatnonzero(kept.counts):
             of_place = slice(first, first + length)

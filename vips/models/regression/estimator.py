@@ -188,7 +188,8 @@ class PolyaGammaRegression(AugmentedRegression):
     def _steps_of_fit(self) -> list[ReleasedGradients]:
         """What the fit has released for each output."""
         totals = self.noisy_totals_
-        return self.released_gradients(self.privacy_.plan, totals.average, totals.noise_std, self.posterior_.kept)
+        posterior, plan = self.posterior_, self.privacy_.plan
+        return self.released_gradients(plan, totals.average, totals.noise_std, posterior.kept, posterior.coordinates)
 
     def misfit(self) -> float:
         """Probability that the released gradients of a fit scatter as much, or more, if the noise is all that they scatter by.
