@@ -36,6 +36,7 @@ from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.denoising import (
     diagonal_step,
     diagonal_view,
+    near_public,
     noise_aware_moments,
     precision_view,
 )
@@ -363,7 +364,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         ball = self._ball()
         noise = {name: std / ball ** POWER[name] for name, std in noise_std.items()}
         averages = [self._average_of(average, j) for j in range(self.n_outputs)]
-        weighted, left = zip(*(self._row_law(of_output, noise) for of_output in averages), strict=True)
+        laws_of_rows = (self._row_law(average, noise, j, coordinates) for j, average in enumerate(averages))
+        weighted, left = zip(*laws_of_rows, strict=True)
         # the first points are far from the root, unless a phase before ended near it
         used = kept.used(0 if coordinates.move else 2 if self._matches() else len(kept.counts))
         points, centre = kept.points[:, used] * ball, kept.centre * ball
@@ -392,8 +394,13 @@ class AugmentedRegression(ConjugateExponentialModel):
         averages = {name: np.asarray(value) / self._ball() ** POWER[name] for name, value in average.items()}
         return averages if self.n_outputs == 1 else {name: value[j] for name, value in averages.items()}
 
-    def _row_law(self, average, noise) -> tuple[RowLaw, np.ndarray]:
+    def _row_law(self, average, noise, j: int, coordinates: Coordinates) -> tuple[RowLaw, np.ndarray]:
+        """Of the rows of one output. Where public records are known, private ones are taken to be like them unless it shows."""
         constant = self._intercept_constant() / self._ball()
+        if self._knows_public and self.covariance == "full":
+            natural = solve_triangular(self._to_rows(coordinates), np.eye(self._n_coefficients()), lower=True)
+            public = natural.T @ self._coefficient_prior().known.precision[j] @ natural
+            return weighted_law(near_public(average["precision"], noise["precision"], public), 0.0, constant)
         if self.covariance == "full":
             return weighted_law(average["precision"], noise["precision"], constant)
         return independent_law(average, noise, constant)
