@@ -171,7 +171,7 @@ def test_entries_of_symmetric_blocks_stand_once():
 def test_records_see_all_posteriors_alike(n_steps):
     """Averages over records are those over posteriors, however many a record sees."""
     of_steps, seen = np.random.default_rng(0).normal(size=n_steps), np.zeros(1_000)
-    for rows, numbers, weight in simulation.portions(1_000, n_steps):
+    for rows, numbers, weight in simulation.portions(1_000, n_steps, 5):
         assert 1 <= len(numbers) <= 5
         for number in numbers:
             seen[rows] += weight * of_steps[number]

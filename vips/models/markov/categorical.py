@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_integer, check_number
 from vips.data import Sequences
@@ -15,6 +14,7 @@ from vips.expfam import Dirichlet
 from vips.models.markov import kernels
 from vips.models.markov.contexts import classes_of_symbols, first_classes
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
+from vips.models.markov.matching import SymbolSimulator
 from vips.models.markov.pairs import states_of_pairs
 from vips.models.markov.posterior import FORBIDDEN, Contexts, SymbolPosterior, private_chain, private_counts
 from vips.models.markov.statistics import (
@@ -344,8 +344,10 @@ class CategoricalHMM(HiddenMarkovModel):
     @property
     def emissionprob_(self) -> np.ndarray:
         """Probabilities of the symbols in each state, shape (K, n_symbols)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.emissions.mean
+        return self.fitted_posterior().emissions.mean
+
+    def simulator(self) -> SymbolSimulator:
+        return SymbolSimulator.of(self, self._emission_prior())
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 

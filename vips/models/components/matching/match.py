@@ -36,7 +36,6 @@ from vips.statistics import ReleasedStep
 __all__ = ["N_DRAWS", "Match", "Totals", "best_match", "check_told", "finding_of_match"]
 
 N_DRAWS = 2_000  # of the parameters
-_FEW, _MANY, _TRIAL = 5_000, 20_000, 3_000  # simulated records of the first moves, of the last ones, and of a trial
 _FIRST, _LAST, _MORE, _OF_TRIAL = 5, 3, 5, 7  # moves; _MORE only while they are large
 _SMALL_MOVE, _LARGE_MOVE = 0.1, 1.0
 _FEWEST = 30.0  # records
@@ -44,7 +43,7 @@ _PRIOR_OF_SIZE = 1e-8  # precision of log N
 _LARGEST_CHANGE = 0.3  # of log N in a move
 _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
-_TOLD = 5.0  # standard deviations of a component's share
+_TIMES_HELD = 5  # a move is computed without what it would lead out of bounds
 _ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
 _DOUBTFUL = 1.0  # standard deviations of χ² above which other starts are tried
 _N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
@@ -115,12 +114,12 @@ class Match:
         return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
 
 
-def check_told(shares: np.ndarray, components: str) -> None:
-    """Raise NotImplementedError if noise hides one of these components, given draws of their shares."""
-    hidden = shares.mean(axis=0) < _TOLD * shares.std(axis=0)
+def check_told(shares: np.ndarray, components: str, least: float = 5.0) -> None:
+    """Raise NotImplementedError if noise hides one of these components: draws of its share are fewer deviations from 0."""
+    hidden = shares.mean(axis=0) < least * shares.std(axis=0)
     if hidden.any():
         raise NotImplementedError(
-            f"Noise hides {hidden.sum()} of the {len(hidden)} {components}: their shares are below {_TOLD:g} of their standard "
+            f"Noise hides {hidden.sum()} of the {len(hidden)} {components}: their shares are below {least:g} of their standard "
             f"deviations. So there are no intervals. Fewer {components}, or a larger ε, would show more."
         )
 
@@ -144,21 +143,28 @@ class _Place:
     moments: Moments
 
     def move(self, damping: float) -> tuple[np.ndarray, float]:
-        """A move, and its size before it is shortened."""
-        H = self.curvature
-        step = np.linalg.solve(H + damping * np.diag(np.diagonal(H)), self.slope)
+        """A move, and its size before it is shortened; coordinates that it would lead out of bounds stay where they are."""
+        H, cov = self.curvature + damping * np.diag(np.diagonal(self.curvature)), np.linalg.inv(self.curvature)
+        step, is_free = np.zeros(len(H)), np.ones(len(H), bool)
+        for _ in range(_TIMES_HELD):
+            step[is_free] = np.linalg.solve(H[np.ix_(is_free, is_free)], self.slope[is_free])
+            is_held = self._held(step, cov) & is_free
+            if not is_held.any():
+                break
+            is_free &= ~is_held
+            step[is_held] = 0.0
         sizes = [chart.largest(of) for chart, of in zip(self.charts, _split(step[:-1], self.charts), strict=True)]
         size = max(*sizes, abs(step[-1]) / _LARGEST_CHANGE)
         return step * min(1.0, _LARGE_MOVE / max(size, 1e-300)), size
 
     def moved(self, step: np.ndarray) -> tuple[list[Chart], float]:
-        cov, charts, start = np.linalg.inv(self.curvature), [], 0
-        for chart in self.charts:
-            of = slice(start, start + chart.size)
-            charts.append(chart.moved(step[of], cov[of, of]))
-            start += chart.size
+        cov = np.linalg.inv(self.curvature)
+        charts = [chart.moved(step[of], cov[of, of]) for chart, of in _places(self.charts)]
         change = np.clip(step[-1], -_LARGEST_CHANGE, _LARGEST_CHANGE)
         return charts, max(self.n_records * float(np.exp(change)), _FEWEST)
+
+    def _held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
+        return np.append(np.concatenate([c.held(step[of], cov[of, of]) for c, of in _places(self.charts)]), False)
 
 
 def best_match(
@@ -174,8 +180,9 @@ def best_match(
     NotImplementedError
         If no move from ``charts`` can be computed.
     """
+    few, many, of_trial = simulator.sizes
     try:
-        match = _matched(*_moved(simulator, totals, charts, None, [_FEW] * _FIRST + [_MANY] * _LAST, _MORE))
+        match = _matched(*_moved(simulator, totals, charts, None, [few] * _FIRST + [many] * _LAST, _MORE))
     except np.linalg.LinAlgError:
         raise NotImplementedError(
             "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
@@ -185,12 +192,12 @@ def best_match(
     trials, rng = [], np.random.default_rng(0)
     for _ in range(_N_STARTS):
         with suppress(np.linalg.LinAlgError):
-            trials.append(_moved(simulator, totals, other(rng), None, [_TRIAL] * _OF_TRIAL, 0)[0])
+            trials.append(_moved(simulator, totals, other(rng), None, [of_trial] * _OF_TRIAL, 0)[0])
     best = sorted(trials, key=lambda place: place.chi2)[:_REPEATED]
     matches = [match]
     for place in best:
         with suppress(np.linalg.LinAlgError):
-            again = _moved(simulator, totals, place.charts, place.n_records, [_MANY] * _LAST, _MORE)
+            again = _moved(simulator, totals, place.charts, place.n_records, [many] * _LAST, _MORE)
             matches.append(_matched(*again))
     return min(matches, key=lambda match: match.misfit)
 
@@ -258,13 +265,17 @@ def _fitting_size(totals: Totals, moments: Moments) -> float:
 def _prior(charts: Sequence[Chart]) -> tuple[np.ndarray, np.ndarray]:
     """Of all charts, and of log N."""
     size = sum(chart.size for chart in charts) + 1
-    gradient, precision, start = np.zeros(size), np.zeros((size, size)), 0
-    for chart in charts:
-        of = slice(start, start + chart.size)
+    gradient, precision = np.zeros(size), np.zeros((size, size))
+    for chart, of in _places(charts):
         gradient[of], precision[of, of] = chart.prior()
-        start += chart.size
     precision[-1, -1] = _PRIOR_OF_SIZE
     return gradient, precision
+
+
+def _places(charts: Sequence[Chart]) -> list[tuple[Chart, slice]]:
+    """Charts, and where their coordinates are."""
+    ends = np.cumsum([chart.size for chart in charts])
+    return [(chart, slice(end - chart.size, end)) for chart, end in zip(charts, ends, strict=True)]
 
 
 def _split(steps: np.ndarray, charts: Sequence[Chart]) -> list[np.ndarray]:
