@@ -321,7 +321,10 @@ def hidden_states(
         return Simulated(np.empty(0), {})
     posteriors = {"naive": _of_chain(model.posterior_), "noise-aware": model.noise_aware_posterior_}
     if with_baseline:
-        posteriors["without privacy"] = _of_chain(kind(K, **settings).fit(Sequences(values, offsets)).posterior_)
+        plain = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
+        posteriors["without privacy"] = _of_chain(
+            kind(K, privacy=plain, **settings).fit(Sequences(values, offsets)).posterior_
+        )
     truth = np.concatenate([start, moves.ravel(), emissions.ravel()])
     kept = np.concatenate([truth[: K + K * K] > LEAST_SHARE, (emissions > LEAST_SHARE).ravel() | (seen != "symbols")])
     return Simulated(truth[kept], {name: _of_states(p, emissions, kept) for name, p in posteriors.items()})

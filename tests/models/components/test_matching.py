@@ -58,7 +58,7 @@ def check_closed_form():
         expected = np.sqrt(np.diagonal(slopes @ cov @ slopes.T))
         np.testing.assert_allclose(match.draws()[0].std(axis=0), expected, rtol=0.06, err_msg="other deviations")
         assert match.chi2 < 0.1, "totals are not matched"
-        assert match.degrees == 0.0
+        assert match.degrees == pytest.approx(0.0, abs=0.1)
 
 
 def test_categories_are_matched_as_in_closed_form():
@@ -118,7 +118,7 @@ def test_too_many_totals_are_refused_in_words():
     y = 0.3 * N * P
     totals = Totals(np.concatenate([y, y[::-1]]), np.full(8, NOISE**2), np.zeros((8, 8)), [STEPS, STEPS])
     match = best_match(Twice(), totals, start())
-    assert match.degrees == 4.0
+    assert match.degrees == pytest.approx(4.0, abs=0.1)
     assert match.misfit > 3.0
     with pytest.raises(NotImplementedError, match="not those of such records"):
         match.check()

@@ -230,7 +230,8 @@ class HiddenMarkovModel(SequenceModel):
             Number of sequences.
         random_state : int, Generator, RandomState or None
         lengths : sequence of n_samples int, optional
-            None draws lengths from a geometric distribution with the released mean, at most ``max_length``.
+            None draws lengths from the law that was matched; without a match from a geometric distribution with the released
+            mean, at most ``max_length``.
 
         Returns
         -------
@@ -238,11 +239,9 @@ class HiddenMarkovModel(SequenceModel):
         states : ndarray of int, shape (n_steps,)
         """
         check_integer("n_samples", n_samples, 0)
-        rng, posterior = as_generator(random_state), self.fitted_posterior()
-        if lengths is None:
-            start, moves = (part.concentration.sum() for part in (posterior.start, posterior.moves))
-            lengths = np.minimum(rng.geometric(start / (start + moves), n_samples), self.max_length)
-        lengths = np.asarray(lengths, np.int64)
+        check_is_fitted(self, "posterior_")
+        rng = as_generator(random_state)
+        lengths = np.asarray(self._some_lengths(n_samples, rng) if lengths is None else lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         states = drawn_states(self.startprob_, self.transmat_, offsets, rng.random(offsets[-1]))
         return Sequences(self.drawn(states, rng), offsets), states
@@ -389,6 +388,12 @@ class HiddenMarkovModel(SequenceModel):
                 )
             masks.append(mask.astype(bool))
         return tuple(masks)
+
+    def _some_lengths(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        if hasattr(self, "noise_aware_posterior_"):
+            return self.simulator().some_lengths(self.match(), n, rng)
+        start, moves = (part.concentration.sum() for part in (self.posterior_.start, self.posterior_.moves))
+        return np.minimum(rng.geometric(start / (start + moves), n), self.max_length)
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         return self.inferred(records, self.at_means(self.fitted_posterior()))[2]

@@ -188,6 +188,10 @@ class ChainSimulator(StepSimulator):
         """The fit's posterior with the parameters of the match, which E-steps take as known."""
         return self._at_match(match, fitted).in_order(self._order(match, fitted))
 
+    def some_lengths(self, match: Match, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Lengths of synthetic sequences."""
+        return rng.choice(self.lengths, n, p=match.charts[2].p)
+
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _at_match(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:

@@ -30,6 +30,7 @@ __all__ = ["Chart", "Gaussians", "Rates", "Simplexes", "Tilts"]
 _LARGE_CHANGE = 0.3  # of a probability in one move
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
 _LEAST_RATE, _MOST_LEAST_RATE = 1e-6, 1e-2  # the same of rates
+_MOST_AT_FLOORS = 0.02  # of a row
 _AT_FLOOR = 1.5  # times it
 _NO_PRIOR = 1e-12
 _LEAST_AT_START = 1e-4  # of probabilities
@@ -40,7 +41,6 @@ class Chart(ABC):
     """Parameters of one kind, and the coordinates of moves from them."""
 
     size: int  # number of coordinates
-    n_free: int  # of these that are not redundant
 
     @abstractmethod
     def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
@@ -90,10 +90,6 @@ class Simplexes(Chart):
     def size(self) -> int:
         return self.p.size
 
-    @property
-    def n_free(self) -> int:
-        return int(self._exists.sum()) - len(self.p)
-
     def scores(self, counts: np.ndarray) -> np.ndarray:
         """Of counts of shape (n_records, n_rows, n_levels); shape (n_records, size)."""
         return (counts - counts.sum(axis=-1, keepdims=True) * self.p).reshape(len(counts), -1)
@@ -142,7 +138,7 @@ class Simplexes(Chart):
         of_rows = np.moveaxis(np.diagonal(cov.reshape(n_rows, n_levels, n_rows, n_levels), axis1=0, axis2=2), -1, 0)
         slopes = self._slopes()
         std = np.sqrt(np.maximum(np.einsum("rij,rjk,rik->ri", slopes, of_rows, slopes), 0.0))
-        return np.clip(_FLOOR * std, _LEAST_FLOOR, min(_MOST_FLOOR, 0.1 / n_levels))
+        return np.clip(_FLOOR * std, _LEAST_FLOOR, min(_MOST_FLOOR, _MOST_AT_FLOORS / n_levels))
 
 
 @dataclass(frozen=True)
@@ -172,10 +168,6 @@ class Gaussians(Chart):
     def size(self) -> int:
         K, d = self.mean.shape
         return K * (d + len(self._entries()[0]))
-
-    @property
-    def n_free(self) -> int:
-        return self.size
 
     @property
     def covariances(self) -> np.ndarray:
@@ -261,10 +253,6 @@ class Rates(Chart):
     def size(self) -> int:
         return self.rates.size
 
-    @property
-    def n_free(self) -> int:
-        return self.size
-
     def scores(self, counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Of sums of counts over so many cells, both of shape (n_records, K, d)."""
         return (counts - cells * self.rates).reshape(len(counts), -1)
@@ -321,10 +309,6 @@ class Tilts(Chart):
     @property
     def size(self) -> int:
         return len(self.tilts)
-
-    @property
-    def n_free(self) -> int:
-        return self.size
 
     @property
     def p(self) -> np.ndarray:

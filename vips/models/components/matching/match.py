@@ -17,8 +17,8 @@ P, g       precision and gradient of the prior
 A move of Gauss and Newton for y ~ N(N μ(θ), V) is (A'V⁻¹A + P)⁻¹(A'V⁻¹(y - Nμ) + g) with A = [N J, N μ]; the covariance is
 (A'V⁻¹A + P)⁻¹. A move after which χ² = (y - Nμ)'V⁻¹(y - Nμ) is larger is taken back, and a shorter one is taken.
 
-χ² has about as many degrees of freedom as there are totals more than parameters. If it is far above, the totals are not those
-of such a model, or the match went astray: then there are no intervals.
+χ² has about as many degrees of freedom as there are totals more than parameters that these tell. If it is far above, the totals
+are not those of such a model, or the match went astray: then there are no intervals.
 """
 
 from __future__ import annotations
@@ -143,16 +143,8 @@ class _Place:
     moments: Moments
 
     def move(self, damping: float) -> tuple[np.ndarray, float]:
-        """A move, and its size before it is shortened; coordinates that it would lead out of bounds stay where they are."""
-        H, cov = self.curvature + damping * np.diag(np.diagonal(self.curvature)), np.linalg.inv(self.curvature)
-        step, is_free = np.zeros(len(H)), np.ones(len(H), bool)
-        for _ in range(_TIMES_HELD):
-            step[is_free] = np.linalg.solve(H[np.ix_(is_free, is_free)], self.slope[is_free])
-            is_held = self._held(step, cov) & is_free
-            if not is_held.any():
-                break
-            is_free &= ~is_held
-            step[is_held] = 0.0
+        """A move, and its size before it is shortened."""
+        step, _ = self._step(damping)
         sizes = [chart.largest(of) for chart, of in zip(self.charts, _split(step[:-1], self.charts), strict=True)]
         size = max(*sizes, abs(step[-1]) / _LARGEST_CHANGE)
         return step * min(1.0, _LARGE_MOVE / max(size, 1e-300)), size
@@ -162,6 +154,27 @@ class _Place:
         charts = [chart.moved(step[of], cov[of, of]) for chart, of in _places(self.charts)]
         change = np.clip(step[-1], -_LARGEST_CHANGE, _LARGEST_CHANGE)
         return charts, max(self.n_records * float(np.exp(change)), _FEWEST)
+
+    def degrees(self) -> float:
+        """Totals more than parameters, of which those at bounds do not count, and those that a prior tells count less."""
+        is_free = self._step(0.0)[1]
+        places = np.ix_(is_free, is_free)
+        curvature, precision = self.curvature[places], _prior(self.charts)[1][places]
+        told = np.trace(np.linalg.solve(curvature, curvature - precision))
+        return float(max(len(self.moments.mean) - told, 0.0))
+
+    def _step(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
+        """A move, and which coordinates take part: those that it would lead out of bounds stay where they are."""
+        H, cov = self.curvature + damping * np.diag(np.diagonal(self.curvature)), np.linalg.inv(self.curvature)
+        step, is_free = np.zeros(len(H)), np.ones(len(H), bool)
+        for _ in range(_TIMES_HELD):
+            step[is_free] = np.linalg.solve(H[np.ix_(is_free, is_free)], self.slope[is_free])
+            is_held = self._held(step, cov) & is_free
+            if not is_held.any():
+                break
+            is_free &= ~is_held
+            step[is_held] = 0.0
+        return step, is_free
 
     def _held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
         return np.append(np.concatenate([c.held(step[of], cov[of, of]) for c, of in _places(self.charts)]), False)
@@ -203,8 +216,7 @@ def best_match(
 
 
 def _matched(place: _Place, move: float) -> Match:
-    degrees = len(place.moments.mean) - sum(chart.n_free for chart in place.charts) - 1
-    return Match(place.charts, place.n_records, np.linalg.inv(place.curvature), place.chi2, float(degrees), move)
+    return Match(place.charts, place.n_records, np.linalg.inv(place.curvature), place.chi2, place.degrees(), move)
 
 
 def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float]:
