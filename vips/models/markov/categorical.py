@@ -76,7 +76,9 @@ class CategoricalHMM(HiddenMarkovModel):
     ----------
     posterior_ : ChainPosterior
     startprob_, transmat_, emissionprob_ : ndarray of shape (K,), (K, K), (K, n_symbols)
-        Posterior means.
+        Of the match of a private fit, else posterior means.
+    noise_aware_posterior_ : dict of Draws
+        "shares" of the states, "start", "moves" and "emissions", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -85,6 +87,12 @@ class CategoricalHMM(HiddenMarkovModel):
     noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
     constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
     :meth:`score`, which read the sequences that they are given, and add no noise.
+
+    Notes
+    -----
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of sequences,
+    which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths, and which steps
+    are missing, are taken as independent of the states.
 
     Examples
     --------

@@ -88,10 +88,12 @@ class GaussianHMM(HiddenMarkovModel):
     ----------
     posterior_ : GaussianChainPosterior
     startprob_, transmat_ : ndarray of shape (K,), (K, K)
-        Posterior means.
+        Of the match of a private fit, else posterior means.
     means_ : ndarray of shape (K, d)
     covars_ : ndarray of shape (K, d, d)
         As in hmmlearn, also if they are diagonal.
+    noise_aware_posterior_ : dict of Draws
+        "shares" of the states, "start", "moves", "means" and "covariances", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -104,6 +106,10 @@ class GaussianHMM(HiddenMarkovModel):
     Notes
     -----
     A step with a missing number, or one that is not finite, is a missing step, which the model handles exactly.
+
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of sequences,
+    which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths, and which steps
+    are missing, are taken as independent of the states.
 
     Examples
     --------

@@ -59,7 +59,7 @@ class ChainSimulator(StepSimulator):
     lengths: np.ndarray
     mean_length: float
     prior: Any
-    most_seen, sizes = 2, (4_000, 10_000, 2_000)
+    most_seen, sizes, doubtful = 2, (4_000, 10_000, 2_000), 3.0
 
     @classmethod
     def of(cls, model, prior) -> Self:

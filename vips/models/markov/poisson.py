@@ -125,7 +125,9 @@ class PoissonHMM(HiddenMarkovModel):
     ----------
     posterior_ : PoissonPosterior
     startprob_, transmat_, lambdas_ : ndarray of shape (K,), (K, K), (K, d)
-        Posterior means.
+        Of the match of a private fit, else posterior means.
+    noise_aware_posterior_ : dict of Draws
+        "shares" of the states, "start", "moves" and "rates", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -139,6 +141,10 @@ class PoissonHMM(HiddenMarkovModel):
     -----
     What is no count (NaN, negative or not whole) is a missing cell, which the model handles exactly: it drops only its own
     column.
+
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of sequences,
+    which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths, and which cells
+    are missing, are taken as independent of the states.
 
     Examples
     --------

@@ -45,7 +45,6 @@ _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
 _TIMES_HELD = 5  # a move is computed without what it would lead out of bounds
 _ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
-_DOUBTFUL = 1.0  # standard deviations of χ² above which other starts are tried
 _N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
 
 
@@ -200,7 +199,7 @@ def best_match(
         raise NotImplementedError(
             "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
         ) from None
-    if other is None or (match.misfit < _DOUBTFUL and match.move < _SETTLED):
+    if other is None or (match.misfit < simulator.doubtful and match.move < _SETTLED):
         return match
     trials, rng = [], np.random.default_rng(0)
     for _ in range(_N_STARTS):

@@ -23,6 +23,7 @@ class Simulator(ABC):
     """Records of a model at given parameters, and how the steps of a fit see them."""
 
     sizes = (5_000, 20_000, 3_000)  # simulated records of the first moves, of the last ones, and of a trial
+    doubtful = 1.0  # standard deviations of χ² above which other starts are tried
 
     @abstractmethod
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> Any:
