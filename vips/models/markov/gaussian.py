@@ -107,9 +107,9 @@ class GaussianHMM(HiddenMarkovModel):
     -----
     A step with a missing number, or one that is not finite, is a missing step, which the model handles exactly.
 
-    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of sequences,
-    which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths, and which steps
-    are missing, are taken as independent of the states.
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of
+    sequences, which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths,
+    and which steps are missing, are taken as independent of the states.
 
     Examples
     --------

@@ -142,9 +142,9 @@ class PoissonHMM(HiddenMarkovModel):
     What is no count (NaN, negative or not whole) is a missing cell, which the model handles exactly: it drops only its own
     column.
 
-    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of sequences,
-    which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths, and which cells
-    are missing, are taken as independent of the states.
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of
+    sequences, which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths,
+    and which cells are missing, are taken as independent of the states.
 
     Examples
     --------
