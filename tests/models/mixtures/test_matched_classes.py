@@ -82,8 +82,8 @@ def missing_answers_are_forgotten(patch):
     simulated = matching.ClassSimulator.simulated
 
     def mutant(self, charts, *rest):
-        there = [chart if i % 2 == 0 else type(chart)(np.array([[1.0, 0.0]]), 1.0) for i, chart in enumerate(charts)]
-        return simulated(self, there, *rest)
+        shares, missing, *of_columns = charts
+        return simulated(self, [shares, replace(missing, p=[1.0, 0.0] + 0.0 * missing.p), *of_columns], *rest)
 
     patch.setattr(matching.ClassSimulator, "simulated", mutant)
 

@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from scipy.special import pdtr
 
 from vips.data import Sequences
 from vips.expfam import Dirichlet, Draws, Gamma
@@ -25,7 +24,7 @@ from vips.models._chains import inferred
 from vips.models._gaussians.matching import at_chart, chart_of, named_draws
 from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes, Tilts
 from vips.models.components.matching.match import Match, best_match, check_told
-from vips.models.components.matching.simulator import levels_at
+from vips.models.components.matching.simulator import counts_at, levels_at
 from vips.models.components.matching.steps import StepSimulator, totals_of
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.models.markov.statistics import SymbolSums
@@ -39,7 +38,6 @@ _MISSING_AT_START = 0.01
 _TOLD = 5.0  # standard deviations of the number of sequences
 _LEAST_SHARE = 2.0  # standard deviations of the share of a state
 _STAYS = 0.5  # in other starts
-_WIDTH, _LEAST_WIDTH = 10.0, 20.0  # of the counts that are drawn: deviations, and a number
 
 
 @dataclass(frozen=True)
@@ -314,13 +312,7 @@ class CountSimulator(ChainSimulator):
         return rng.random((*shape, self.n_missing))
 
     def values(self, chart: Rates, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """By the inverse of the distribution function."""
-        values = np.empty_like(noise)
-        for (k, j), rate in np.ndenumerate(chart.rates):
-            width, here = _WIDTH * np.sqrt(rate) + _LEAST_WIDTH, states == k
-            counts = np.arange(max(np.floor(rate - width), 0.0), np.ceil(rate + width))
-            values[here, j] = counts[0] + np.searchsorted(pdtr(counts, rate), noise[here, j])
-        return values
+        return counts_at(noise, chart.rates[states])
 
     def logs(self, chart: Rates, values: np.ndarray) -> np.ndarray:
         exists, counts = ~np.isnan(values), np.nan_to_num(values)

@@ -174,7 +174,9 @@ class Gaussians(Chart):
         return self.factor @ np.swapaxes(self.factor, 1, 2)
 
     def images(self, X: np.ndarray) -> np.ndarray:
-        """y = L⁻¹(x - m) in each component, shape (n_records, K, d)."""
+        """y = L⁻¹(x - m) in each component, shape (n_records, K, d). Where L is diagonal, columns may have missing numbers."""
+        if self.is_diagonal:
+            return (X[:, None] - self.mean) / np.diagonal(self.factor, axis1=1, axis2=2)
         return np.stack([np.linalg.solve(L, (X - m).T).T for m, L in zip(self.mean, self.factor, strict=True)], axis=1)
 
     def scores(self, shares: np.ndarray, images: np.ndarray) -> np.ndarray:
@@ -224,9 +226,10 @@ class Gaussians(Chart):
         (K, d), (i, j) = self.mean.shape, self._entries()
         a, b = np.split(steps.reshape(len(steps), K, -1), [d], axis=-1)
         B = np.zeros((len(steps), K, d, d))
-        B[..., i, j] = B[..., j, i] = b
+        B[..., i, j] = B[..., j, i] = np.exp(b) if self.is_diagonal else b
+        growth = B if self.is_diagonal else expm(B)
         mean = self.mean + np.einsum("kij,nkj->nki", self.factor, a)
-        return mean, self.factor @ expm(B) @ np.swapaxes(self.factor, 1, 2)
+        return mean, self.factor @ growth @ np.swapaxes(self.factor, 1, 2)
 
     def _entries(self) -> tuple[np.ndarray, np.ndarray]:
         d = self.mean.shape[1]
