@@ -100,6 +100,27 @@ def test_mutants_are_noticed(mutant, monkeypatch):
     check_notices(check_closed_form, mutant, monkeypatch, "other")
 
 
+def check_bound():
+    """The last total is three deviations of its noise below 0, where no probability follows: the others are matched exactly."""
+    p = np.array([0.5, 0.3, 0.2, 0.0])
+    match = best_match(Categories(), totals_at(0.6 * N * p - NOISE * np.array([0.0, 0.0, 0.0, 3.0])), start())
+    assert match.n_records == pytest.approx(N, rel=5e-3), "another number of records"
+    np.testing.assert_allclose(match.charts[0].p[0], p, atol=2e-3, err_msg="other probabilities")
+    assert match.chi2 == pytest.approx(9.0, rel=0.2), "another distance"
+    assert match.degrees == pytest.approx(1.0, abs=0.1), "other degrees of freedom"
+
+
+def test_what_is_at_its_bound_stays_there_and_does_not_move_the_others():
+    check_bound()
+
+
+def test_moves_out_of_bounds_are_noticed(monkeypatch):
+    def mutant(patch):
+        patch.setattr(Simplexes, "held", lambda self, step, cov: np.zeros(self.size, bool))
+
+    check_notices(check_bound, mutant, monkeypatch, "other|another")
+
+
 def test_simulated_means_are_closer_than_their_number_allows():
     """Scores explain all of what categories give, so that nothing is left of the simulation's error."""
     moments = moments_of(Categories(), [Simplexes(P[None], 1.0)], [STEPS], simulation.CHUNK)

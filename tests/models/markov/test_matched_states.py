@@ -16,6 +16,7 @@ from vips.models.components.matching.charts import Gaussians, Rates, Simplexes, 
 from vips.models.components.matching.match import Match
 from vips.models.markov import matching
 from vips.models.markov.matching import CountSimulator, SymbolSimulator, VectorSimulator
+from vips.phases import phases_of
 
 K, LENGTHS = 2, np.array([2, 4, 7])
 START, MOVES = np.array([0.7, 0.3]), np.array([[0.85, 0.15], [0.25, 0.75]])
@@ -128,6 +129,29 @@ def test_a_probability_of_0_stays():
     moved = chart.moved(np.array([0.1, -0.2, 3.0, 1.0, -1.0, 2.0]), 0.1 * np.eye(6))
     np.testing.assert_array_equal(moved.p == 0.0, chart.p == 0.0)
     np.testing.assert_allclose(moved.p.sum(axis=1), 1.0)
+
+
+def test_weighted_statistics_add_up():
+    """Those of each record, of every phase, are what the released sums are made of."""
+    rng = np.random.default_rng(0)
+    symbols = CategoricalHMM(K, n_symbols=4, privacy=PLAN, random_state=0)
+    many = CategoricalHMM(K, n_symbols=130, privacy=replace(PLAN, n_steps=36), random_state=0)
+    counts = PoissonHMM(K, max_count=9, n_features=2, privacy=PLAN, random_state=0)
+    vectors = [GaussianHMM(K, covariance_type=c, max_norm=9.0, n_features=2, privacy=PLAN) for c in ("full", "diag")]
+    for model, d in ((symbols, 1), (many, 1), (counts, 2), *((model, 2) for model in vectors)):
+        values = [rng.integers(0, 4, (n, d)).astype(float) for n in (5, 1, 3)]
+        values[0][2] = np.nan
+        records = Sequences.from_list(values, n_features=d)
+        model.fit(records)
+        weights = rng.random(3)
+        for phase in phases_of(model, model.privacy_.plan.n_steps):
+            if phase.statistics in ("_profile_statistics", "_move_statistics"):
+                continue  # their posteriors are gone
+            statistics = phase.statistics_of(model, records, model.posterior_)
+            sums = statistics.weighted_sum(weights)
+            for name, of_records in statistics.weighted(weights).items():
+                assert of_records.shape == (3, *phase.blocks[name].shape)
+                np.testing.assert_allclose(of_records.sum(axis=0), sums[name], rtol=1e-9, atol=1e-9)
 
 
 # -- fits -------------------------------------------------------------------------------------------------------------
