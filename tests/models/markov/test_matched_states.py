@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from tests.mutants import check_notices
 from vips import CategoricalHMM, GaussianHMM, PoissonHMM, PrivacyPlan, load
 from vips.data import Sequences
+from vips.models.components.counts import Counts
 from vips.models.components.matching import match as matches
 from vips.models.components.matching.charts import Gaussians, Rates, Simplexes, Tilts
 from vips.models.components.matching.match import Match
@@ -37,7 +38,7 @@ SEEN = {
 
 def simulator_and_charts(seen):
     kind, chart = SEEN[seen]
-    simulator = kind(SimpleNamespace(n_features_in_=2, n_components=K), LENGTHS, 4.0, None)
+    simulator = kind(SimpleNamespace(n_features_in_=2, n_components=K), LENGTHS, 4.0, Counts((9, 9)))
     features = np.array([[-1.0, 0.5], [0.0, -1.0], [1.0, 0.5]])
     lengths = Tilts(np.array([0.3, 0.4, 0.3]), features, np.array([0.2, -0.1]), 10.0)
     missing = Simplexes(np.tile([0.8, 0.2], (simulator.n_missing, 1)), 1.0)

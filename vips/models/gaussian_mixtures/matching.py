@@ -35,8 +35,7 @@ class MixtureSimulator(StepSimulator):
     def scores(self, records: np.ndarray, charts: Sequence[Chart]) -> np.ndarray:
         shares, components = charts
         images = components.images(records)
-        diagonals = np.diagonal(components.factor, axis1=1, axis2=2)
-        logs = np.log(shares.p[0]) - np.log(diagonals).sum(axis=1) - 0.5 * np.square(images).sum(axis=-1)
+        logs = np.log(shares.p[0]) + components.logs(images)
         given = np.exp(logs - logs.max(axis=1, keepdims=True))
         given /= given.sum(axis=1, keepdims=True)
         return np.hstack([shares.scores(given[:, None, :]), components.scores(given, images)])

@@ -282,8 +282,7 @@ class VectorSimulator(ChainSimulator):
         return chart.mean[states] + np.einsum("nij,nj->ni", chart.factor[states], noise)
 
     def logs(self, chart: Gaussians, values: np.ndarray) -> np.ndarray:
-        squares = np.square(chart.images(np.nan_to_num(values))).sum(axis=-1)
-        logs = -np.log(np.diagonal(chart.factor, axis1=1, axis2=2)).sum(axis=1) - 0.5 * squares
+        logs = chart.logs(chart.images(np.nan_to_num(values)))
         return np.where(np.isnan(values[:, :1]), 0.0, logs)
 
     def scores_of_seen(self, chart: Gaussians, records: Sequences, shares: np.ndarray) -> np.ndarray:
@@ -299,14 +298,14 @@ class VectorSimulator(ChainSimulator):
 
 
 class CountSimulator(ChainSimulator):
-    """Sequences of counts; ``prior`` has shape and rate of their Gammas. A cell is missing alone."""
+    """Sequences of counts; ``prior`` is that of their columns. A cell is missing alone."""
 
     @property
     def n_missing(self) -> int:
         return self.model.n_features_in_
 
     def first(self, posterior) -> Rates:
-        return Rates(np.maximum(posterior.rates.mean, 1e-3), *self.prior)
+        return self.prior.charts(posterior.rates)[0]
 
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         return rng.random((*shape, self.n_missing))
@@ -319,9 +318,7 @@ class CountSimulator(ChainSimulator):
         return counts @ np.log(chart.rates).T - exists @ chart.rates.T
 
     def scores_of_seen(self, chart: Rates, records: Sequences, shares: np.ndarray) -> np.ndarray:
-        exists, counts = ~np.isnan(records.values), np.nan_to_num(records.values)
-        of_steps = (shares[:, :, None] * cells[:, None, :] for cells in (counts, exists))
-        return chart.scores(*(np.add.reduceat(values, records.offsets[:-1]) for values in of_steps))
+        return np.add.reduceat(self.prior.scores([chart], records.values, shares), records.offsets[:-1])
 
     def posterior(self, chart: Rates, fitted, steps: np.ndarray) -> dict[str, Any]:
         sizes = np.broadcast_to(steps[:, None], chart.rates.shape)

@@ -354,8 +354,7 @@ class PoissonHMM(HiddenMarkovModel):
         return self.fitted_posterior().rates.mean
 
     def simulator(self) -> CountSimulator:
-        columns = self._columns()
-        return CountSimulator.of(self, (columns.shape, columns.rate))
+        return CountSimulator.of(self, self._columns())
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 

@@ -179,6 +179,11 @@ class Gaussians(Chart):
             return (X[:, None] - self.mean) / np.diagonal(self.factor, axis1=1, axis2=2)
         return np.stack([np.linalg.solve(L, (X - m).T).T for m, L in zip(self.mean, self.factor, strict=True)], axis=1)
 
+    def logs(self, images: np.ndarray) -> np.ndarray:
+        """Log densities of records in each component, less what is the same in all, shape (n_records, K)."""
+        diagonals = np.diagonal(self.factor, axis1=1, axis2=2)
+        return -np.log(diagonals).sum(axis=1) - 0.5 * np.square(images).sum(axis=-1)
+
     def scores(self, shares: np.ndarray, images: np.ndarray) -> np.ndarray:
         """Of records with these shares of the components, shape (n_records, K)."""
         i, j = self._entries()
