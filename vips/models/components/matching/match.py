@@ -43,6 +43,7 @@ _PRIOR_OF_SIZE = 1e-8  # precision of log N
 _LARGEST_CHANGE = 0.3  # of log N in a move
 _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
+_TELL_NOTHING = "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
 _TIMES_HELD = 5  # a move is computed without what it would lead out of bounds
 _ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
 _N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
@@ -107,7 +108,10 @@ class Match:
 
     def draws(self) -> list[np.ndarray]:
         """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call, and pairs around the match."""
-        factor = np.linalg.cholesky(self.cov[:-1, :-1])
+        try:
+            factor = np.linalg.cholesky(self.cov[:-1, :-1])
+        except np.linalg.LinAlgError:
+            raise NotImplementedError(_TELL_NOTHING) from None
         normal = np.random.default_rng(0).standard_normal((N_DRAWS // 2, len(factor)))
         steps = np.concatenate([normal, -normal]) @ factor.T
         return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
@@ -196,9 +200,7 @@ def best_match(
     try:
         match = _matched(*_moved(simulator, totals, charts, None, [few] * _FIRST + [many] * _LAST, _MORE))
     except np.linalg.LinAlgError:
-        raise NotImplementedError(
-            "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
-        ) from None
+        raise NotImplementedError(_TELL_NOTHING) from None
     if other is None or (match.misfit < simulator.doubtful and match.move < _SETTLED):
         return match
     trials, rng = [], np.random.default_rng(0)
