@@ -16,16 +16,20 @@ from vips import (
     BayesianGaussianMixture,
     BayesianLinearRegression,
     BayesianLogisticRegression,
+    CategoricalHMM,
     DirichletMultinomial,
     FactorAnalysis,
+    GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
     MixedLatentClassAnalysis,
+    PoissonHMM,
     PrivacyPlan,
     PrivacyWarning,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
+from vips.data import Sequences
 from vips.datasets import make_lda_corpus
 from vips.models.second_moments.bootstrap import aligned
 
@@ -37,6 +41,7 @@ N_TOPICS, N_WORDS, LENGTH, DOC_PRIOR, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 
 N_VISIBLE, N_HIDDEN, SAME = 100, 2, 0.8
 N_CLASSES, N_ITEMS, N_CATEGORIES, N_LEVELS, LEAST_SHARE, N_COPIES, COPIED = 3, 10, 4, 3, 0.02, 3, 0.15
 N_COLUMNS = 4  # of Gaussian mixtures
+N_STATES, N_SYMBOLS, LENGTHS, MAX_COUNT = 4, 12, (6, 19), 20
 
 Interval = tuple[np.ndarray, np.ndarray]
 
@@ -324,6 +329,79 @@ def _of_means(posterior, means: np.ndarray) -> Callable[[float], Interval]:
     return lambda level: tuple(side[order].ravel() for side in posterior.interval(level))
 
 
+def hidden_states(
+    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, seen: str = "symbols"
+) -> Simulated:
+    """First states, moves and what is seen in four states (three of vectors and counts), without probabilities below 0.02; no
+    truth where intervals are refused. Sequences have 6 to 18 steps."""
+    K = N_STATES if seen == "symbols" else 3
+    moves = np.stack([rng.dirichlet(1.0 + 5.0 * (np.arange(K) == k)) for k in range(K)])
+    start = rng.dirichlet(np.full(K, 4.0))
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(*LENGTHS, n_records))])
+    states = _chain(start, moves, offsets, rng)
+    settings: dict = {"max_length": 20, "typical_length": 18, "random_state": 0}
+    if seen == "symbols":
+        emissions = rng.dirichlet(np.full(N_SYMBOLS, 0.3), K)
+        values = _levels(emissions[states], rng)[:, None]
+        kind, settings = CategoricalHMM, settings | {"n_symbols": N_SYMBOLS}
+    elif seen == "counts":
+        emissions = rng.gamma(2.0, 2.0, (K, 2))
+        values = rng.poisson(emissions[states])
+        kind, settings = PoissonHMM, settings | {"max_count": MAX_COUNT, "n_features": 2}
+    else:
+        emissions = rng.normal(size=(K, 2))
+        values = emissions[states] + 0.4 * rng.normal(size=(len(states), 2))
+        kind, settings = GaussianHMM, settings | {"max_norm": 4.0, "n_features": 2}
+    model = kind(K, privacy=plan, **settings).fit(Sequences(values, offsets))
+    if not hasattr(model, "noise_aware_posterior_"):
+        return Simulated(np.empty(0), {})
+    posteriors = {"naive": _of_chain(model.posterior_), "noise-aware": model.noise_aware_posterior_}
+    if with_baseline:
+        plain = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
+        posteriors["without privacy"] = _of_chain(
+            kind(K, privacy=plain, **settings).fit(Sequences(values, offsets)).posterior_
+        )
+    truth = np.concatenate([start, moves.ravel(), emissions.ravel()])
+    kept = np.concatenate([truth[: K + K * K] > LEAST_SHARE, (emissions > LEAST_SHARE).ravel() | (seen != "symbols")])
+    return Simulated(truth[kept], {name: _of_states(p, emissions, kept) for name, p in posteriors.items()})
+
+
+def _chain(start: np.ndarray, moves: np.ndarray, offsets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """States of all steps."""
+    states, lengths = np.empty(offsets[-1], int), np.diff(offsets)
+    for t in range(lengths.max()):
+        at = offsets[:-1][lengths > t] + t
+        states[at] = _levels(np.broadcast_to(start, (len(at), len(start))) if t == 0 else moves[states[at - 1]], rng)
+    return states
+
+
+def _levels(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A draw of each row of probabilities."""
+    return np.minimum((rng.random((len(p), 1)) >= np.cumsum(p, axis=1)).sum(axis=1), p.shape[1] - 1)
+
+
+def _of_chain(posterior) -> dict:
+    """Its parts, under the names of draws."""
+    parts = {"start": posterior.start, "moves": posterior.moves}
+    if hasattr(posterior, "gaussians"):
+        return parts | {"means": posterior.gaussians.means}
+    name = "rates" if hasattr(posterior, "rates") else "emissions"
+    return parts | {name: getattr(posterior, name)}
+
+
+def _of_states(parts: dict, emissions: np.ndarray, kept: np.ndarray) -> Callable[[float], Interval]:
+    """Intervals in the order of the true states."""
+    seen = next(parts[name] for name in ("emissions", "means", "rates") if name in parts)
+    order = linear_sum_assignment(np.abs(emissions[:, None] - seen.mean).sum(axis=-1))[1]
+
+    def interval(level: float) -> Interval:
+        limits = [part.interval(level) for part in (parts["start"], parts["moves"], seen)]
+        sides = ((s[order], m[np.ix_(order, order)], e[order]) for s, m, e in zip(*limits, strict=True))
+        return tuple(np.concatenate([part.ravel() for part in side])[kept] for side in sides)
+
+    return interval
+
+
 def _as_found(weights, c, b, z, inferred) -> tuple[np.ndarray, ...] | None:
     """Weights, biases and hidden units of the same network, with the order of its units and their labels 0 and 1 as the fit
     found them; None if it did not find all."""
@@ -405,6 +483,13 @@ MODELS = {
     "latent classes": Model(latent_classes, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
     "means of mixed classes": Model(mixed_classes, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
     "means of a Gaussian mixture": Model(gaussian_mixture, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
+    "states of a categorical HMM": Model(hidden_states, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
+    "states of a Gaussian HMM": Model(
+        hidden_states, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, 0.4, {"seen": "vectors"}
+    ),
+    "states of a Poisson HMM": Model(
+        hidden_states, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, 0.4, {"seen": "counts"}
+    ),
     "latent classes, misspecified": Model(
         latent_classes, (20_000,), (1.0, 4.0), _FULL, 0.2, {"misspecified": True}
     ),

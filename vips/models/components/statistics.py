@@ -63,6 +63,11 @@ class ComponentSums:
         total = (of_rows[:, None] * shares).T @ rows
         return {name: _shaped(total[:, place], place) for name, place in self.places.items()}
 
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """w_n s_n of each record by block."""
+        formed = weights[:, None, None] * self._formed(0, len(weights))
+        return {name: formed[:, :, place] for name, place in self.places.items()}
+
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """Σ_n of each record's w_n s_n, rounded to the lattice."""
         total = {name: np.zeros(blocks[name].shape, np.int64) for name in self.places}

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from vips.expfam import Draws
+from vips.models._gaussians.matching import at_chart, chart_of, named_draws
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
 from vips.models.components.matching.match import Match, best_match, check_told
@@ -34,8 +35,7 @@ class MixtureSimulator(StepSimulator):
     def scores(self, records: np.ndarray, charts: Sequence[Chart]) -> np.ndarray:
         shares, components = charts
         images = components.images(records)
-        diagonals = np.diagonal(components.factor, axis1=1, axis2=2)
-        logs = np.log(shares.p[0]) - np.log(diagonals).sum(axis=1) - 0.5 * np.square(images).sum(axis=-1)
+        logs = np.log(shares.p[0]) + components.logs(images)
         given = np.exp(logs - logs.max(axis=1, keepdims=True))
         given /= given.sum(axis=1, keepdims=True)
         return np.hstack([shares.scores(given[:, None, :]), components.scores(given, images)])
@@ -52,11 +52,7 @@ def match_of(model, simulator: MixtureSimulator, concentration: float, prior_siz
     posterior, kind = model.posterior_, model.posterior_.covariance_type
     if kind not in ("full", "diag") or posterior.tail.any():
         raise NotImplementedError('Only Gaussian components with covariance_type="full" or "diag" are matched.')
-    totals, d = totals_of(model), posterior.mean.shape[1]
-    factor, prior = posterior.factors, posterior.prior_covariance
-    if kind == "diag":
-        factor, prior = factor[:, 0, :, None] * np.eye(d), np.diag(prior[0])
-    components = Gaussians(posterior.mean, factor, kind == "diag", posterior.prior_mean, prior, prior_sizes)
+    totals, components = totals_of(model), chart_of(posterior, prior_sizes)
     charts = [Simplexes.inside(posterior.weights[None], concentration), components]
     return best_match(simulator, totals, charts, partial(_moved_apart, charts))
 
@@ -73,32 +69,14 @@ def matched_components(match: Match, fitted: MixturePosterior) -> dict[str, Draw
     shares, of_components = match.draws()
     check_told(shares, "components")
     order = _order(match.charts[1], fitted)
-    mean, covariances = match.charts[1].split(of_components)
-    if fitted.covariance_type == "diag":
-        covariances = np.diagonal(covariances, axis1=2, axis2=3)
-    return {
-        "weights": Draws(shares[:, order]), "means": Draws(mean[:, order]), "covariances": Draws(covariances[:, order]),
-    }  # fmt: skip
+    return {"weights": Draws(shares[:, order])} | named_draws(match.charts[1], of_components, order)
 
 
 def as_matched(match: Match, fitted: MixturePosterior) -> MixturePosterior:
     """The fit's posterior with the parameters of the match, which E-steps take as known."""
     shares, components = match.charts
-    order = _order(components, fitted)
-    factor = components.factor[order]
-    if fitted.covariance_type == "diag":
-        factor = np.diagonal(factor, axis1=1, axis2=2)[:, None]
-    sizes = match.n_records * shares.p[0, order]
-    return replace(
-        fitted,
-        concentration=sizes,
-        mean=components.mean[order],
-        mean_precision=sizes,
-        dof=sizes + fitted.mean.shape[1],
-        factor=factor,
-        plug_in=True,
-        n_active=len(order),
-    )
+    matched = at_chart(fitted, components, match.n_records * shares.p[0])
+    return matched.in_order(_order(components, fitted))
 
 
 def _order(components: Gaussians, fitted: MixturePosterior) -> np.ndarray:

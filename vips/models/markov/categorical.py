@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_integer, check_number
 from vips.data import Sequences
@@ -15,6 +14,7 @@ from vips.expfam import Dirichlet
 from vips.models.markov import kernels
 from vips.models.markov.contexts import classes_of_symbols, first_classes
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
+from vips.models.markov.matching import SymbolSimulator
 from vips.models.markov.pairs import states_of_pairs
 from vips.models.markov.posterior import FORBIDDEN, Contexts, SymbolPosterior, private_chain, private_counts
 from vips.models.markov.statistics import (
@@ -76,7 +76,9 @@ class CategoricalHMM(HiddenMarkovModel):
     ----------
     posterior_ : ChainPosterior
     startprob_, transmat_, emissionprob_ : ndarray of shape (K,), (K, K), (K, n_symbols)
-        Posterior means.
+        Of the match of a private fit, else posterior means.
+    noise_aware_posterior_ : dict of Draws
+        "shares" of the states, "start", "moves" and "emissions", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -85,6 +87,12 @@ class CategoricalHMM(HiddenMarkovModel):
     noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
     constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
     :meth:`score`, which read the sequences that they are given, and add no noise.
+
+    Notes
+    -----
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of
+    sequences, which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths,
+    and which steps are missing, are taken as independent of the states.
 
     Examples
     --------
@@ -344,8 +352,10 @@ class CategoricalHMM(HiddenMarkovModel):
     @property
     def emissionprob_(self) -> np.ndarray:
         """Probabilities of the symbols in each state, shape (K, n_symbols)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.emissions.mean
+        return self.fitted_posterior().emissions.mean
+
+    def simulator(self) -> SymbolSimulator:
+        return SymbolSimulator.of(self, self._emission_prior())
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 

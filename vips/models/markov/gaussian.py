@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_max_norm, check_number
@@ -25,6 +24,7 @@ from vips.models.markov import kernels
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
 from vips.models.markov.gaussian_statistics import GaussianSums, influence_of_steps, sums_of_powers
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
+from vips.models.markov.matching import VectorSimulator
 from vips.models.markov.posterior import FORBIDDEN, private_chain
 from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares
 from vips.parts import Part, indexed, last_of
@@ -88,10 +88,12 @@ class GaussianHMM(HiddenMarkovModel):
     ----------
     posterior_ : GaussianChainPosterior
     startprob_, transmat_ : ndarray of shape (K,), (K, K)
-        Posterior means.
+        Of the match of a private fit, else posterior means.
     means_ : ndarray of shape (K, d)
     covars_ : ndarray of shape (K, d, d)
         As in hmmlearn, also if they are diagonal.
+    noise_aware_posterior_ : dict of Draws
+        "shares" of the states, "start", "moves", "means" and "covariances", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -104,6 +106,10 @@ class GaussianHMM(HiddenMarkovModel):
     Notes
     -----
     A step with a missing number, or one that is not finite, is a missing step, which the model handles exactly.
+
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of
+    sequences, which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths,
+    and which steps are missing, are taken as independent of the states.
 
     Examples
     --------
@@ -247,7 +253,7 @@ class GaussianHMM(HiddenMarkovModel):
         if self.is_private:
             h = influence_of_steps(X, squares, shares, posterior.tables, blocks, self._largest_step())
             shares *= h[:, None].astype(shares.dtype)
-        clips = np.isfinite(self.plan_of_fit().clip_norm)
+        clips = self.is_private or np.isfinite(self.plan_of_fit().clip_norm)
         sums = GaussianSums(X, records.offsets, shares, posterior.tables, self._centre(), bounds_norms=not clips)
         return SequenceStatistics([moves, sums], blocks)
 
@@ -374,15 +380,17 @@ class GaussianHMM(HiddenMarkovModel):
     @property
     def means_(self) -> np.ndarray:
         """Shape (K, d)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.gaussians.mean
+        return self.fitted_posterior().gaussians.mean
 
     @property
     def covars_(self) -> np.ndarray:
         """Shape (K, d, d)."""
-        check_is_fitted(self, "posterior_")
-        covariances = self.posterior_.gaussians.covariances
+        covariances = self.fitted_posterior().gaussians.covariances
         return covariances if self._is_full() else covariances[:, :, None] * np.eye(covariances.shape[1])
+
+    def simulator(self) -> VectorSimulator:
+        priors = self._priors()
+        return VectorSimulator.of(self, (priors.mean_precision, priors.dof))
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 

@@ -137,6 +137,13 @@ class GaussianSums:
             second = np.stack([mirrored(matrix) for matrix in second])
         return {"count": count, "linear": linear, "second": self._centred(second, count)}
 
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        names, statistics = ("count", "linear", "second"), self._formed(0, len(weights))
+        return {
+            name: weights.reshape(-1, *[1] * (values.ndim - 1)) * values
+            for name, values in zip(names, statistics, strict=True)
+        }
+
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         names, (n_states, d) = ("count", "linear", "second"), self._tables.shifts.shape
         total = {name: np.zeros(blocks[name].shape, np.int64) for name in names}

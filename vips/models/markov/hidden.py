@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,11 +15,16 @@ from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import Sequences
 from vips.data._step_index import step_frame
+from vips.expfam import Draws
 from vips.models._chains import inferred
 from vips.models._sequences import SequenceModel
+from vips.models.components.matching.match import Match, finding_of_match
+from vips.models.components.matching.steps import kept_steps
 from vips.models.markov import kernels
+from vips.models.markov.matching import ChainSimulator, drawn_states
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.parts import divided
+from vips.phases import phases_of
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -48,8 +53,8 @@ class HiddenMarkovModel(SequenceModel):
     planned_steps = 60
     tolerance = 1e-3
     _unlisted = (
-        "at_means", "chain_blocks", "chain_priors", "declared", "divergence_of_emissions", "drawn", "e_step_dtype", "inferred",
-        "likely", "n_features", "parameters_in_words", "plugs_in",
+        "at_means", "chain_blocks", "chain_priors", "declared", "divergence_of_emissions", "drawn", "e_step_dtype",
+        "fitted_posterior", "inferred", "likely", "n_features", "parameters_in_words", "plugs_in", "simulator",
     )  # fmt: skip
 
     # -- what a subclass says ---------------------------------------------------------------------------------------
@@ -83,6 +88,10 @@ class HiddenMarkovModel(SequenceModel):
     def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """What is seen in these states, a row for each."""
 
+    @abstractmethod
+    def simulator(self) -> ChainSimulator:
+        """Of sequences like those of a private fit."""
+
     # -- the contract -----------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
@@ -104,6 +113,22 @@ class HiddenMarkovModel(SequenceModel):
             "start": Block((K,), scale=2.0),
             "moves": Block((K, K), scale=2.0),
         }
+
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        return kept_steps(phases_of(self, n_steps)) if self.is_private else ()
+
+    def to_match(self) -> Match:
+        return self.simulator().match()
+
+    def to_noise_aware_posterior(self) -> dict[str, Draws]:
+        return self.simulator().draws(self.match(), self.posterior_)
+
+    def fitted_posterior(self) -> ChainPosterior:
+        """What is read: the match, if there are intervals, else ``posterior_``."""
+        check_is_fitted(self, "posterior_")
+        if not hasattr(self, "noise_aware_posterior_"):
+            return self.posterior_
+        return self.once("posterior to read", lambda: self.simulator().as_matched(self.match(), self.posterior_))
 
     def prepare(self, posterior: ChainPosterior) -> None:
         _ = posterior.chain, posterior.tables
@@ -138,8 +163,16 @@ class HiddenMarkovModel(SequenceModel):
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 
-    def in_order(self, posterior: ChainPosterior, order: np.ndarray) -> ChainPosterior:
-        return posterior.in_order(order)
+    def in_order(self, posterior, order: np.ndarray):
+        """The same states in another order; a dict holds draws."""
+        if not isinstance(posterior, Mapping):
+            return posterior.in_order(order)
+        draws = {name: part.draws[:, order] for name, part in posterior.items()}
+        return {name: Draws(of[:, :, order] if name == "moves" else of) for name, of in draws.items()}
+
+    def findings(self) -> dict[str, float]:
+        """How far the released totals are from those of the best states."""
+        return finding_of_match(self)
 
     def record_scores(self, records: Sequences, name: str) -> np.ndarray:
         """Log likelihood per step of each sequence."""
@@ -161,8 +194,8 @@ class HiddenMarkovModel(SequenceModel):
 
     def predict_proba(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Probabilities of the states at each step, shape (n_steps, K)."""
-        check_is_fitted(self, "posterior_")
-        shares = self.inferred(self.sequences_of(X, lengths), self.at_means(self.posterior_))[0]
+        posterior = self.at_means(self.fitted_posterior())
+        shares = self.inferred(self.sequences_of(X, lengths), posterior)[0]
         return step_frame(X, shares, self.state_names())
 
     def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
@@ -178,8 +211,8 @@ class HiddenMarkovModel(SequenceModel):
             Of the states and what is seen.
         states : ndarray of int, shape (n_steps,)
         """
-        check_is_fitted(self, "posterior_")
-        records, posterior = self.sequences_of(X, lengths), self.at_means(self.posterior_)
+        posterior = self.at_means(self.fitted_posterior())
+        records = self.sequences_of(X, lengths)
         likely, log_scale = self.likely(records, posterior)
         states, log_probability = np.empty(len(likely), np.int64), np.empty(len(records))
         logs = (np.log(np.maximum(values, _LEAST)) for values in (*posterior.chain, likely))
@@ -197,52 +230,40 @@ class HiddenMarkovModel(SequenceModel):
             Number of sequences.
         random_state : int, Generator, RandomState or None
         lengths : sequence of n_samples int, optional
-            None draws lengths from a geometric distribution with the released mean, at most ``max_length``.
+            None draws lengths from the law that was matched; without a match from a geometric distribution with the released
+            mean, at most ``max_length``.
 
         Returns
         -------
         sequences : Sequences
         states : ndarray of int, shape (n_steps,)
         """
-        check_is_fitted(self, "posterior_")
         check_integer("n_samples", n_samples, 0)
+        check_is_fitted(self, "posterior_")
         rng = as_generator(random_state)
-        if lengths is None:
-            start, moves = (part.concentration.sum() for part in (self.posterior_.start, self.posterior_.moves))
-            lengths = np.minimum(rng.geometric(start / (start + moves), n_samples), self.max_length)
-        lengths = np.asarray(lengths, np.int64)
+        lengths = np.asarray(self._some_lengths(n_samples, rng) if lengths is None else lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        states = np.empty(offsets[-1], np.int64)
-        below_start, below_moves = np.cumsum(self.startprob_), np.cumsum(self.transmat_, axis=1)
-        longest = int(lengths.max(initial=0))
-        for t in range(longest):  # all sequences at once
-            alive = np.flatnonzero(lengths > t)
-            below = below_start[None] if t == 0 else below_moves[states[offsets[alive] + t - 1]]
-            draws = rng.random((len(alive), 1)) * below[:, -1:]
-            states[offsets[alive] + t] = np.minimum((draws >= below).sum(axis=1), self.n_components - 1)
+        states = drawn_states(self.startprob_, self.transmat_, offsets, rng.random(offsets[-1]))
         return Sequences(self.drawn(states, rng), offsets), states
 
     @property
     def startprob_(self) -> np.ndarray:
         """Probabilities of the first state, shape (K,)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.means_of_chain()[0]
+        return self.fitted_posterior().means_of_chain()[0]
 
     @property
     def transmat_(self) -> np.ndarray:
         """Probabilities of the next state, a row for each state, shape (K, K)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.means_of_chain()[1]
+        return self.fitted_posterior().means_of_chain()[1]
 
     @property
     def shares_(self) -> np.ndarray:
         """Shares of the states among all steps, shape (K,)."""
-        check_is_fitted(self, "posterior_")
-        posterior = self.posterior_
+        posterior = self.fitted_posterior()
         visits = posterior.start.concentration + posterior.moves.concentration.sum(axis=0)
         return visits / visits.sum()
 
-    def summary(self, *, names: Sequence[str] | None = None, n_typical: int = 5) -> pd.DataFrame:
+    def summary(self, *, names: Sequence[str] | None = None, n_typical: int = 5, level: float = 0.95) -> pd.DataFrame:
         """The states, in their order.
 
         Parameters
@@ -251,12 +272,15 @@ class HiddenMarkovModel(SequenceModel):
             Of the symbols, or of the columns.
         n_typical : int
             Symbols in the row of a state.
+        level : float
+            Of the intervals.
 
         Returns
         -------
         pandas.DataFrame
-            A row for each state: its share of the steps, how probable it is as the first one, how many steps a stay takes on
-            average, where it goes most often, and what is seen in it.
+            A row for each state: its share of the steps, and the "lower" and "upper" limit of it where there is a noise-aware
+            posterior; how probable it is as the first one, how many steps a stay takes on average, where it goes most often,
+            and what is seen in it.
         """
         pd = imported("pandas", "summary()")
 
@@ -264,8 +288,11 @@ class HiddenMarkovModel(SequenceModel):
         away = moves * (1.0 - np.eye(K))
         after = [f"state {np.argmax(row)} ({100.0 * row.max():.0f} %)" if row.any() else "" for row in away]
         stays = 1.0 / np.maximum(1.0 - np.diagonal(moves), 1e-12)
-        table = {
-            "share": shares,
+        table = {"share": shares}
+        if hasattr(self, "noise_aware_posterior_"):
+            limits = self.noise_aware_posterior_["shares"].interval(level)
+            table |= dict(zip(("lower", "upper"), limits, strict=True))
+        table |= {
             "first": start,
             "steps of a stay": np.minimum(stays, float(self.max_length)),
             "then": after,
@@ -362,9 +389,14 @@ class HiddenMarkovModel(SequenceModel):
             masks.append(mask.astype(bool))
         return tuple(masks)
 
+    def _some_lengths(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        if hasattr(self, "noise_aware_posterior_"):
+            return self.simulator().some_lengths(self.match(), n, rng)
+        start, moves = (part.concentration.sum() for part in (self.posterior_.start, self.posterior_.moves))
+        return np.minimum(rng.geometric(start / (start + moves), n), self.max_length)
+
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        check_is_fitted(self, "posterior_")
-        return self.inferred(records, self.at_means(self.posterior_))[2]
+        return self.inferred(records, self.at_means(self.fitted_posterior()))[2]
 
 
 def names_of(names: Sequence[str] | None, n: int, kind: str) -> list[str]:

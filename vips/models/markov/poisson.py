@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips._compute.rowwise import rowwise_product
 from vips._validation import check_integer, check_number
@@ -19,6 +18,7 @@ from vips.models.components.counts import Counts
 from vips.models.components.kernels import fill_likely
 from vips.models.components.statistics import ComponentSums
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
+from vips.models.markov.matching import CountSimulator
 from vips.models.markov.pairs import rates_of_pairs
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, chain_of, private_chain, private_counts
 from vips.models.markov.statistics import Moves, SequenceStatistics, SymbolSums, first_shares
@@ -125,7 +125,9 @@ class PoissonHMM(HiddenMarkovModel):
     ----------
     posterior_ : PoissonPosterior
     startprob_, transmat_, lambdas_ : ndarray of shape (K,), (K, K), (K, d)
-        Posterior means.
+        Of the match of a private fit, else posterior means.
+    noise_aware_posterior_ : dict of Draws
+        "shares" of the states, "start", "moves" and "rates", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -139,6 +141,10 @@ class PoissonHMM(HiddenMarkovModel):
     -----
     What is no count (NaN, negative or not whole) is a missing cell, which the model handles exactly: it drops only its own
     column.
+
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of
+    sequences, which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths,
+    and which cells are missing, are taken as independent of the states.
 
     Examples
     --------
@@ -339,13 +345,16 @@ class PoissonHMM(HiddenMarkovModel):
         return replace(posterior, plug_in=True)
 
     def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return self._columns(self.posterior_.frame).drawn(self.posterior_.rates, states, rng)
+        posterior = self.fitted_posterior()
+        return self._columns(posterior.frame).drawn(posterior.rates, states, rng)
 
     @property
     def lambdas_(self) -> np.ndarray:
         """Rates of the counts in each state, shape (K, d)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.rates.mean
+        return self.fitted_posterior().rates.mean
+
+    def simulator(self) -> CountSimulator:
+        return CountSimulator.of(self, self._columns())
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 

@@ -70,8 +70,8 @@ class SequenceStatistics(RecordStatistics):
     Parameters
     ----------
     parts : list of objects
-        With methods ``squares(blocks)``, the squared norms of shape (n_sequences,), ``weighted_sum(weights)`` and
-        ``rounded_sum(weights, blocks, lattice)``.
+        With methods ``squares(blocks)``, the squared norms of shape (n_sequences,), ``weighted_sum(weights)``,
+        ``weighted(weights)`` and ``rounded_sum(weights, blocks, lattice)``.
     blocks : dict of str to Block
         Of the model.
     """
@@ -88,6 +88,15 @@ class SequenceStatistics(RecordStatistics):
         weights = np.asarray(weights, float)
         sums = (part.weighted_sum(weights) for part in self._parts)
         return {name: value.reshape(self._blocks[name].shape) for total in sums for name, value in total.items()}
+
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """w_n s_n of each record by block."""
+        of_records = (part.weighted(weights) for part in self._parts)
+        return {
+            name: values.reshape(len(weights), *self._blocks[name].shape)
+            for part in of_records
+            for name, values in part.items()
+        }
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         sums = (part.rounded_sum(weights, blocks, lattice) for part in self._parts)
@@ -116,11 +125,14 @@ class RowSums:
         present = np.flatnonzero(weights)
         return {name: np.tensordot(weights[present], values[present], axes=1) for name, values in self._arrays.items()}
 
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: _times(weights, values) for name, values in self._arrays.items()}
+
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
         total = {}
         for name, values in self._arrays.items():
-            shares = weights[present].reshape(-1, *[1] * (values.ndim - 1)) * values[present]
+            shares = _times(weights[present], values[present])
             total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
         return total
 
@@ -173,16 +185,32 @@ class SymbolSums:
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         return {self._name: self._by_symbol(weights, self._sums)}
 
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        owners, is_sum = self._owners_of_sums()
+        sums = np.zeros((len(weights), self._sums.shape[1], self._n_symbols))
+        sums[owners[is_sum], :, self._symbols[is_sum]] = weights[owners[is_sum], None] * self._sums[is_sum]
+        return {self._name: sums}
+
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """A symbol's sum in a sequence is one entry of its share: it is rounded once."""
         present = weights != 0.0
-        of_steps = np.repeat(np.where(present, weights, 0.0), np.diff(self._offsets))[:, None]
-        is_sum = np.arange(len(self._sums)) < np.repeat(self._offsets[:-1] + self._counts, np.diff(self._offsets))
+        owners, is_sum = self._owners_of_sums()
+        of_steps = np.where(present, weights, 0.0)[owners][:, None]
         sums = np.where(is_sum[:, None] & (of_steps != 0.0), of_steps * self._sums, 0.0)
         rounded = lattice.rounded(sums, blocks[self._name])
         return {self._name: self._by_symbol(present.astype(np.int64), rounded)}
+
+    def _owners_of_sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """The sequence of each step, and whether a sum of a symbol stands there."""
+        owners = np.repeat(np.arange(len(self._counts)), np.diff(self._offsets))
+        return owners, np.arange(len(owners)) < (self._offsets[:-1] + self._counts)[owners]
 
     def _by_symbol(self, weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
         total = np.zeros((self._n_symbols, sums.shape[1]), sums.dtype)
         kernels.add_by_symbol(self._offsets, self._counts, self._symbols, weights, sums, total)
         return np.ascontiguousarray(total.T)
+
+
+def _times(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Each record's array times its weight."""
+    return weights.reshape(-1, *[1] * (values.ndim - 1)) * values

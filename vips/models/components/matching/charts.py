@@ -8,9 +8,12 @@ chart           parameters                  coordinates δ of a move            
 ``Gaussians``   means m, covariances LL'    m + L a, L exp(B) L'; δ is a, and B up to      y, and (yy' - I)/2 where
                                             the diagonal                                   x = m + Ly
 ``Rates``       rates λ of counts           λ + λ δ, since totals are linear in λ          x - λ
+``Tilts``       probabilities               η + δ                                          f(x) - E f
+                p ∝ base exp(f η)
 ==============  ==========================  =============================================  ===========================
 
-A row of ``Simplexes`` has one coordinate more than it needs: its prior holds the mean of δ at 0.
+A row of ``Simplexes`` has one coordinate more than it needs: its prior holds the mean of δ at 0. A probability of 0 is a move
+that does not exist, and stays.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ from typing import Self
 import numpy as np
 from scipy.linalg import block_diag, expm
 
-__all__ = ["Chart", "Gaussians", "Rates", "Simplexes"]
+__all__ = ["Chart", "Gaussians", "Rates", "Simplexes", "Tilts"]
 
 _LARGE_CHANGE = 0.3  # of a probability in one move
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
 _LEAST_RATE, _MOST_LEAST_RATE = 1e-6, 1e-2  # the same of rates
+_MOST_AT_FLOORS = 0.02  # of a row
+_AT_FLOOR = 1.5  # times it
 _NO_PRIOR = 1e-12
 _LEAST_AT_START = 1e-4  # of probabilities
 _APART = 0.7  # of logarithms, by which components of another start differ
@@ -36,11 +41,14 @@ class Chart(ABC):
     """Parameters of one kind, and the coordinates of moves from them."""
 
     size: int  # number of coordinates
-    n_free: int  # of these that are not redundant
 
     @abstractmethod
     def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
         """The parameters after a move, shape (size,), whose covariance is about ``cov``."""
+
+    def held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
+        """Which coordinates a move would lead out of bounds at which they are already; of bool, shape (size,)."""
+        return np.zeros(self.size, bool)
 
     @abstractmethod
     def largest(self, step: np.ndarray) -> float:
@@ -61,7 +69,7 @@ class Chart(ABC):
 
 @dataclass(frozen=True)
 class Simplexes(Chart):
-    """Rows of probabilities with symmetric Dirichlet priors.
+    """Rows of probabilities with symmetric Dirichlet priors of those that are not 0.
 
     Parameters
     ----------
@@ -73,37 +81,35 @@ class Simplexes(Chart):
     concentration: float
 
     @classmethod
-    def inside(cls, p: np.ndarray, concentration: float) -> Self:
-        """Near rows of probabilities, but with none that is 0: from there no move leads away."""
-        p = np.maximum(p, _LEAST_AT_START)
+    def inside(cls, p: np.ndarray, concentration: float, allowed: np.ndarray | bool = True) -> Self:
+        """Near rows of probabilities, but with no allowed one that is 0: from there no move leads away."""
+        p = np.where(allowed, np.maximum(p, _LEAST_AT_START), 0.0)
         return cls(p / p.sum(axis=-1, keepdims=True), concentration)
 
     @property
     def size(self) -> int:
         return self.p.size
 
-    @property
-    def n_free(self) -> int:
-        return self.p.size - len(self.p)
-
     def scores(self, counts: np.ndarray) -> np.ndarray:
         """Of counts of shape (n_records, n_rows, n_levels); shape (n_records, size)."""
         return (counts - counts.sum(axis=-1, keepdims=True) * self.p).reshape(len(counts), -1)
 
     def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
-        p = np.maximum(self.p + self._changes(step), self._floors(cov))
+        p = np.where(self._exists, np.maximum(self.p + self._changes(step), self._floors(cov)), 0.0)
         return replace(self, p=p / p.sum(axis=-1, keepdims=True))
+
+    def held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
+        return _held(self.p, self._changes(step), self._floors(cov))
 
     def largest(self, step: np.ndarray) -> float:
         return float(np.abs(self._changes(step)).max(initial=0.0)) / _LARGE_CHANGE
 
     def prior(self) -> tuple[np.ndarray, np.ndarray]:
-        n_levels = self.p.shape[1]
+        exists, n_levels, slopes = self._exists, self._exists.sum(axis=1, keepdims=True), self._slopes()
         per_var = n_levels * (self.concentration * n_levels + 1.0)  # of a move within the simplex, at its centre
-        slopes = self._slopes()
-        gradient = per_var * np.einsum("rij,rj->ri", slopes, 1.0 / n_levels - self.p)
-        precision = per_var * slopes @ slopes + 1.0 / n_levels
-        return gradient.ravel(), block_diag(*precision)
+        gradient = per_var * np.einsum("rij,rj->ri", slopes, exists / n_levels - self.p)
+        precision = per_var[:, None] * slopes @ slopes + 1.0 / n_levels[:, None]
+        return gradient.ravel(), block_diag(*precision) + np.diag(np.where(exists, 0.0, 1.0).ravel())
 
     def draws(self, steps: np.ndarray) -> np.ndarray:
         p = np.maximum(self.p + self._changes(steps), 0.0)
@@ -112,6 +118,10 @@ class Simplexes(Chart):
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         p = shares @ self.p * np.exp(_APART * rng.standard_normal(self.p.shape))
         return replace(self, p=p / p.sum(axis=1, keepdims=True))
+
+    @property
+    def _exists(self) -> np.ndarray:
+        return self.p > 0.0
 
     def _changes(self, steps: np.ndarray) -> np.ndarray:
         """Of p, by one move or several."""
@@ -128,7 +138,7 @@ class Simplexes(Chart):
         of_rows = np.moveaxis(np.diagonal(cov.reshape(n_rows, n_levels, n_rows, n_levels), axis1=0, axis2=2), -1, 0)
         slopes = self._slopes()
         std = np.sqrt(np.maximum(np.einsum("rij,rjk,rik->ri", slopes, of_rows, slopes), 0.0))
-        return np.clip(_FLOOR * std, _LEAST_FLOOR, min(_MOST_FLOOR, 0.1 / n_levels))
+        return np.clip(_FLOOR * std, _LEAST_FLOOR, min(_MOST_FLOOR, _MOST_AT_FLOORS / n_levels))
 
 
 @dataclass(frozen=True)
@@ -160,10 +170,6 @@ class Gaussians(Chart):
         return K * (d + len(self._entries()[0]))
 
     @property
-    def n_free(self) -> int:
-        return self.size
-
-    @property
     def covariances(self) -> np.ndarray:
         return self.factor @ np.swapaxes(self.factor, 1, 2)
 
@@ -172,6 +178,11 @@ class Gaussians(Chart):
         if self.is_diagonal:
             return (X[:, None] - self.mean) / np.diagonal(self.factor, axis1=1, axis2=2)
         return np.stack([np.linalg.solve(L, (X - m).T).T for m, L in zip(self.mean, self.factor, strict=True)], axis=1)
+
+    def logs(self, images: np.ndarray) -> np.ndarray:
+        """Log densities of records in each component, less what is the same in all, shape (n_records, K)."""
+        diagonals = np.diagonal(self.factor, axis1=1, axis2=2)
+        return -np.log(diagonals).sum(axis=1) - 0.5 * np.square(images).sum(axis=-1)
 
     def scores(self, shares: np.ndarray, images: np.ndarray) -> np.ndarray:
         """Of records with these shares of the components, shape (n_records, K)."""
@@ -250,18 +261,15 @@ class Rates(Chart):
     def size(self) -> int:
         return self.rates.size
 
-    @property
-    def n_free(self) -> int:
-        return self.size
-
     def scores(self, counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Of sums of counts over so many cells, both of shape (n_records, K, d)."""
         return (counts - cells * self.rates).reshape(len(counts), -1)
 
     def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
-        std = self.rates * np.sqrt(np.diagonal(cov)).reshape(self.rates.shape)
-        least = np.clip(_FLOOR * std, _LEAST_RATE, _MOST_LEAST_RATE)
-        return replace(self, rates=np.maximum(self.rates + self._changes(step), least))
+        return replace(self, rates=np.maximum(self.rates + self._changes(step), self._floors(cov)))
+
+    def held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
+        return _held(self.rates, self._changes(step), self._floors(cov))
 
     def largest(self, step: np.ndarray) -> float:
         """In units of about the deviation of a count."""
@@ -281,3 +289,65 @@ class Rates(Chart):
 
     def _changes(self, steps: np.ndarray) -> np.ndarray:
         return self.rates * steps.reshape(*steps.shape[:-1], *self.rates.shape)
+
+    def _floors(self, cov: np.ndarray) -> np.ndarray:
+        std = self.rates * np.sqrt(np.diagonal(cov)).reshape(self.rates.shape)
+        return np.clip(_FLOOR * std, _LEAST_RATE, _MOST_LEAST_RATE)
+
+
+@dataclass(frozen=True)
+class Tilts(Chart):
+    """Smooth probabilities of levels: those of ``base``, tilted along features.
+
+    Parameters
+    ----------
+    base : ndarray of shape (n_levels,)
+    features : ndarray of shape (n_levels, size)
+    tilts : ndarray of shape (size,)
+        η.
+    std : float
+        Of their normal prior, whose mean is 0.
+    """
+
+    base: np.ndarray
+    features: np.ndarray
+    tilts: np.ndarray
+    std: float
+
+    @property
+    def size(self) -> int:
+        return len(self.tilts)
+
+    @property
+    def p(self) -> np.ndarray:
+        return self._tilted(self.tilts)
+
+    def scores(self, levels: np.ndarray) -> np.ndarray:
+        """Of records at these levels."""
+        return self.features[levels] - self.p @ self.features
+
+    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
+        return replace(self, tilts=self.tilts + step)
+
+    def largest(self, step: np.ndarray) -> float:
+        """Deviation of the change of log p."""
+        changes = self.features @ step
+        return float(np.sqrt(self.p @ np.square(changes - self.p @ changes)))
+
+    def prior(self) -> tuple[np.ndarray, np.ndarray]:
+        return -self.tilts / self.std**2, np.eye(self.size) / self.std**2
+
+    def draws(self, steps: np.ndarray) -> np.ndarray:
+        return self._tilted(self.tilts + steps)
+
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        return self
+
+    def _tilted(self, tilts: np.ndarray) -> np.ndarray:
+        logs = np.log(self.base) + tilts @ self.features.T
+        p = np.exp(logs - logs.max(axis=-1, keepdims=True))
+        return p / p.sum(axis=-1, keepdims=True)
+
+
+def _held(values: np.ndarray, changes: np.ndarray, floors: np.ndarray) -> np.ndarray:
+    return ((values <= _AT_FLOOR * floors) & (values + changes < floors)).ravel()

@@ -17,8 +17,8 @@ P, g       precision and gradient of the prior
 A move of Gauss and Newton for y ~ N(N μ(θ), V) is (A'V⁻¹A + P)⁻¹(A'V⁻¹(y - Nμ) + g) with A = [N J, N μ]; the covariance is
 (A'V⁻¹A + P)⁻¹. A move after which χ² = (y - Nμ)'V⁻¹(y - Nμ) is larger is taken back, and a shorter one is taken.
 
-χ² has about as many degrees of freedom as there are totals more than parameters. If it is far above, the totals are not those
-of such a model, or the match went astray: then there are no intervals.
+χ² has about as many degrees of freedom as there are totals more than parameters that these tell. If it is far above, the totals
+are not those of such a model, or the match went astray: then there are no intervals.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from vips.statistics import ReleasedStep
 __all__ = ["N_DRAWS", "Match", "Totals", "best_match", "check_told", "finding_of_match"]
 
 N_DRAWS = 2_000  # of the parameters
-_FEW, _MANY, _TRIAL = 5_000, 20_000, 3_000  # simulated records of the first moves, of the last ones, and of a trial
 _FIRST, _LAST, _MORE, _OF_TRIAL = 5, 3, 5, 7  # moves; _MORE only while they are large
 _SMALL_MOVE, _LARGE_MOVE = 0.1, 1.0
 _FEWEST = 30.0  # records
@@ -44,9 +43,9 @@ _PRIOR_OF_SIZE = 1e-8  # precision of log N
 _LARGEST_CHANGE = 0.3  # of log N in a move
 _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
-_TOLD = 5.0  # standard deviations of a component's share
+_TELL_NOTHING = "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
+_TIMES_HELD = 5  # a move is computed without what it would lead out of bounds
 _ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
-_DOUBTFUL = 1.0  # standard deviations of χ² above which other starts are tried
 _N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
 
 
@@ -109,18 +108,21 @@ class Match:
 
     def draws(self) -> list[np.ndarray]:
         """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call, and pairs around the match."""
-        factor = np.linalg.cholesky(self.cov[:-1, :-1])
+        try:
+            factor = np.linalg.cholesky(self.cov[:-1, :-1])
+        except np.linalg.LinAlgError:
+            raise NotImplementedError(_TELL_NOTHING) from None
         normal = np.random.default_rng(0).standard_normal((N_DRAWS // 2, len(factor)))
         steps = np.concatenate([normal, -normal]) @ factor.T
         return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
 
 
-def check_told(shares: np.ndarray, components: str) -> None:
-    """Raise NotImplementedError if noise hides one of these components, given draws of their shares."""
-    hidden = shares.mean(axis=0) < _TOLD * shares.std(axis=0)
+def check_told(shares: np.ndarray, components: str, least: float = 5.0) -> None:
+    """Raise NotImplementedError if noise hides one of these components: draws of its share are fewer deviations from 0."""
+    hidden = shares.mean(axis=0) < least * shares.std(axis=0)
     if hidden.any():
         raise NotImplementedError(
-            f"Noise hides {hidden.sum()} of the {len(hidden)} {components}: their shares are below {_TOLD:g} of their standard "
+            f"Noise hides {hidden.sum()} of the {len(hidden)} {components}: their shares are below {least:g} of their standard "
             f"deviations. So there are no intervals. Fewer {components}, or a larger ε, would show more."
         )
 
@@ -145,20 +147,40 @@ class _Place:
 
     def move(self, damping: float) -> tuple[np.ndarray, float]:
         """A move, and its size before it is shortened."""
-        H = self.curvature
-        step = np.linalg.solve(H + damping * np.diag(np.diagonal(H)), self.slope)
+        step, _ = self._step(damping)
         sizes = [chart.largest(of) for chart, of in zip(self.charts, _split(step[:-1], self.charts), strict=True)]
         size = max(*sizes, abs(step[-1]) / _LARGEST_CHANGE)
         return step * min(1.0, _LARGE_MOVE / max(size, 1e-300)), size
 
     def moved(self, step: np.ndarray) -> tuple[list[Chart], float]:
-        cov, charts, start = np.linalg.inv(self.curvature), [], 0
-        for chart in self.charts:
-            of = slice(start, start + chart.size)
-            charts.append(chart.moved(step[of], cov[of, of]))
-            start += chart.size
+        cov = np.linalg.inv(self.curvature)
+        charts = [chart.moved(step[of], cov[of, of]) for chart, of in _places(self.charts)]
         change = np.clip(step[-1], -_LARGEST_CHANGE, _LARGEST_CHANGE)
         return charts, max(self.n_records * float(np.exp(change)), _FEWEST)
+
+    def degrees(self) -> float:
+        """Totals more than parameters, of which those at bounds do not count, and those that a prior tells count less."""
+        is_free = self._step(0.0)[1]
+        places = np.ix_(is_free, is_free)
+        curvature, precision = self.curvature[places], _prior(self.charts)[1][places]
+        told = np.trace(np.linalg.solve(curvature, curvature - precision))
+        return float(max(len(self.moments.mean) - told, 0.0))
+
+    def _step(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
+        """A move, and which coordinates take part: those that it would lead out of bounds stay where they are."""
+        H, cov = self.curvature + damping * np.diag(np.diagonal(self.curvature)), np.linalg.inv(self.curvature)
+        step, is_free = np.zeros(len(H)), np.ones(len(H), bool)
+        for _ in range(_TIMES_HELD):
+            step[is_free] = np.linalg.solve(H[np.ix_(is_free, is_free)], self.slope[is_free])
+            is_held = self._held(step, cov) & is_free
+            if not is_held.any():
+                break
+            is_free &= ~is_held
+            step[is_held] = 0.0
+        return step, is_free
+
+    def _held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
+        return np.append(np.concatenate([c.held(step[of], cov[of, of]) for c, of in _places(self.charts)]), False)
 
 
 def best_match(
@@ -174,30 +196,28 @@ def best_match(
     NotImplementedError
         If no move from ``charts`` can be computed.
     """
+    few, many, of_trial = simulator.sizes
     try:
-        match = _matched(*_moved(simulator, totals, charts, None, [_FEW] * _FIRST + [_MANY] * _LAST, _MORE))
+        match = _matched(*_moved(simulator, totals, charts, None, [few] * _FIRST + [many] * _LAST, _MORE))
     except np.linalg.LinAlgError:
-        raise NotImplementedError(
-            "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
-        ) from None
-    if other is None or (match.misfit < _DOUBTFUL and match.move < _SETTLED):
+        raise NotImplementedError(_TELL_NOTHING) from None
+    if other is None or (match.misfit < simulator.doubtful and match.move < _SETTLED):
         return match
     trials, rng = [], np.random.default_rng(0)
     for _ in range(_N_STARTS):
         with suppress(np.linalg.LinAlgError):
-            trials.append(_moved(simulator, totals, other(rng), None, [_TRIAL] * _OF_TRIAL, 0)[0])
+            trials.append(_moved(simulator, totals, other(rng), None, [of_trial] * _OF_TRIAL, 0)[0])
     best = sorted(trials, key=lambda place: place.chi2)[:_REPEATED]
     matches = [match]
     for place in best:
         with suppress(np.linalg.LinAlgError):
-            again = _moved(simulator, totals, place.charts, place.n_records, [_MANY] * _LAST, _MORE)
+            again = _moved(simulator, totals, place.charts, place.n_records, [many] * _LAST, _MORE)
             matches.append(_matched(*again))
     return min(matches, key=lambda match: match.misfit)
 
 
 def _matched(place: _Place, move: float) -> Match:
-    degrees = len(place.moments.mean) - sum(chart.n_free for chart in place.charts) - 1
-    return Match(place.charts, place.n_records, np.linalg.inv(place.curvature), place.chi2, float(degrees), move)
+    return Match(place.charts, place.n_records, np.linalg.inv(place.curvature), place.chi2, place.degrees(), move)
 
 
 def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float]:
@@ -258,13 +278,17 @@ def _fitting_size(totals: Totals, moments: Moments) -> float:
 def _prior(charts: Sequence[Chart]) -> tuple[np.ndarray, np.ndarray]:
     """Of all charts, and of log N."""
     size = sum(chart.size for chart in charts) + 1
-    gradient, precision, start = np.zeros(size), np.zeros((size, size)), 0
-    for chart in charts:
-        of = slice(start, start + chart.size)
+    gradient, precision = np.zeros(size), np.zeros((size, size))
+    for chart, of in _places(charts):
         gradient[of], precision[of, of] = chart.prior()
-        start += chart.size
     precision[-1, -1] = _PRIOR_OF_SIZE
     return gradient, precision
+
+
+def _places(charts: Sequence[Chart]) -> list[tuple[Chart, slice]]:
+    """Charts, and where their coordinates are."""
+    ends = np.cumsum([chart.size for chart in charts])
+    return [(chart, slice(end - chart.size, end)) for chart, end in zip(charts, ends, strict=True)]
 
 
 def _split(steps: np.ndarray, charts: Sequence[Chart]) -> list[np.ndarray]:

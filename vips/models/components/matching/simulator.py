@@ -17,12 +17,14 @@ from vips.statistics import ReleasedStep
 __all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions"]
 
 CHUNK = 1_000  # simulated records at a time
-_MOST_SEEN = 5  # posteriors at which a record is seen
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
 
 
 class Simulator(ABC):
     """Records of a model at given parameters, and how the steps of a fit see them."""
+
+    sizes = (5_000, 20_000, 3_000)  # simulated records of the first moves, of the last ones, and of a trial
+    doubtful = 1.0  # standard deviations of χ² above which other starts are tried
 
     @abstractmethod
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> Any:
@@ -93,12 +95,12 @@ def moments_of(
     return Moments(of_seen - weights @ of_scores_mean, slopes, cov, unexplained, n_records)
 
 
-def portions(n_records: int, n_steps: int) -> list[tuple[np.ndarray, list[int], float]]:
-    """Which records see which of a group's posteriors, and the weight of each: a record sees up to _MOST_SEEN of them.
+def portions(n_records: int, n_steps: int, most_seen: int) -> list[tuple[np.ndarray, list[int], float]]:
+    """Which records see which of a group's posteriors, and the weight of each: a record sees up to ``most_seen``.
 
     Averages over all records of what they have seen, with these weights, are averages over all posteriors.
     """
-    n, turns = -(-n_steps // _MOST_SEEN), np.arange(n_records) % n_steps
+    n, turns = -(-n_steps // most_seen), np.arange(n_records) % n_steps
     rows = [np.flatnonzero(turns % n == i) for i in range(n)]
     return [(rows[i], list(range(i, n_steps, n)), n_records / (n_steps * len(rows[i]))) for i in range(n)]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from vips.models.components.matching.match import Totals
 from vips.models.components.matching.simulator import Simulator, portions
-from vips.phases import FitPhase, phases_of, step_of
+from vips.phases import FitPhase, phases_of, step_of, unchanged
 from vips.privacy import PrivacyPlan
 from vips.privacy.units import is_group
 from vips.statistics import Block, ReleasedStep
@@ -34,10 +34,11 @@ class StepSimulator(Simulator):
     """
 
     model: Any
+    most_seen = 5  # posteriors at which a record is seen
 
     def seen(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
         phase, seen = step_of(self._phases, steps[0].number)[0], None
-        for rows, numbers, weight in portions(len(records), len(steps)):
+        for rows, numbers, weight in portions(len(records), len(steps), self.most_seen):
             portion = records[rows]
             for number in numbers:
                 statistics = phase.statistics_of(self.model, portion, steps[number].posterior)
@@ -54,10 +55,8 @@ class StepSimulator(Simulator):
 
 
 def kept_steps(phases: Sequence[FitPhase]) -> list[int]:
-    """Steps of all groups, evenly spaced where a group has many; none if there are more totals than can be matched."""
-    groups = _groups(phases)
-    n_totals = sum(_n_entries(step_of(phases, group[0])[0].blocks) for group in groups)
-    return [] if n_totals > _MOST_TOTALS else [step for group in groups for step in group]
+    """Steps of all groups, evenly spaced where a group has many."""
+    return [step for group in _groups(phases) for step in group]
 
 
 def totals_of(model) -> Totals:
@@ -82,12 +81,13 @@ def totals_of(model) -> Totals:
     values, noise_var, factors, groups = [], [], [], []
     for numbers in _groups(phases):
         group = [steps[number] for number in numbers]
-        blocks = step_of(phases, numbers[0])[0].blocks
+        phase = step_of(phases, numbers[0])[0]
+        blocks = phase.blocks
         averages = {name: np.mean([step.totals[name] for step in group], axis=0) for name in blocks}
         values.append(entries(averages, blocks))
         noise_var.append(_noise_var(plan, numbers[0], blocks) / len(group))
         factors.append(np.full(len(values[-1]), (1.0 - rate) / (rate * len(group))))
-        groups.append(group)
+        groups.append(group[:1] if phase.update is unchanged else group)
     owners = np.repeat(np.arange(len(groups)), [len(of) for of in values])
     sampled = np.where(owners[:, None] == owners, np.concatenate(factors), 0.0)
     return Totals(np.concatenate(values), np.concatenate(noise_var), sampled, groups)
@@ -118,9 +118,10 @@ def _noise_var(plan: PrivacyPlan, step: int, blocks: dict[str, Block]) -> np.nda
     return entries({name: block.noise_var(std * block.scale) for name, block in blocks.items()}, blocks)
 
 
-def _groups(phases: Sequence[FitPhase]) -> list[Sequence[int]]:
+def _groups(phases: Sequence[FitPhase]) -> list[list[int]]:
     """Steps of one kind; of the last kind in two halves, after the first step if there is no other kind: posteriors of early
-    steps are far from the last, and tell other things."""
+    steps are far from the last, and tell other things. As many of them, from the last one, as can be matched; none if there
+    are not two."""
     groups, first, kind = [], 1, None
     for phase in phases:
         steps = range(first, first + phase.n_steps)
@@ -133,7 +134,10 @@ def _groups(phases: Sequence[FitPhase]) -> list[Sequence[int]]:
         groups, last = [last[:1]], last[1:]
     half = len(last) // 2
     groups += [last[:half], last[half:]]
-    return [[group[i] for i in _spaced(len(group))] for group in groups if group]
+    groups = [[group[i] for i in _spaced(len(group))] for group in groups if group]
+    n_totals = [_n_entries(step_of(phases, group[0])[0].blocks) for group in groups]
+    first = next((i for i in range(len(groups)) if sum(n_totals[i:]) <= _MOST_TOTALS), len(groups))
+    return groups[first:] if first == 0 or len(groups) - first >= 2 else []
 
 
 def _spaced(n: int) -> list[int]:

@@ -1,0 +1,351 @@
+"""Hidden Markov models as simulated sequences: what a match moves, and what is read from it.
+
+The charts of all models are those of first states, moves, lengths and missing cells; the last one is of what is seen.
+
+The lengths of sequences are private, and only their sum is released. So a match has a law of lengths of its own, around the
+released mean: an exponential family, which the totals determine, because clips weigh sequences by their lengths. Lengths, and
+which cells are missing, are taken as independent of the states.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from vips.data import Sequences
+from vips.expfam import Dirichlet, Draws, Gamma
+from vips.models._chains import inferred
+from vips.models._gaussians.matching import at_chart, chart_of, named_draws
+from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes, Tilts
+from vips.models.components.matching.match import Match, best_match, check_told
+from vips.models.components.matching.simulator import counts_at, levels_at
+from vips.models.components.matching.steps import StepSimulator, totals_of
+from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
+from vips.models.markov.statistics import SymbolSums
+
+__all__ = ["ChainSimulator", "CountSimulator", "SymbolSimulator", "VectorSimulator", "drawn_states"]
+
+_LONGEST, _N_LENGTHS = 4.0, 60  # times the mean length; lengths that are simulated, at most
+_SHAPE, _STD_OF_TILTS = 3.0, 10.0  # of the first law of lengths, a Gamma; of the prior
+_NO_LENGTH, _LEAST_SPREAD = 1e-12, 1e-6
+_MISSING_AT_START = 0.01
+_TOLD = 5.0  # standard deviations of the number of sequences
+_LEAST_SHARE = 2.0  # standard deviations of the share of a state
+_STAYS = 0.5  # in other starts
+
+
+@dataclass(frozen=True)
+class ChainSimulator(StepSimulator):
+    """Sequences of a hidden Markov model.
+
+    Parameters
+    ----------
+    lengths : ndarray of int
+        That sequences may have, ascending.
+    mean_length : float
+        About.
+    prior : object
+        Of what is seen.
+    """
+
+    lengths: np.ndarray
+    mean_length: float
+    prior: Any
+    most_seen, sizes, doubtful = 2, (4_000, 10_000, 2_000), 3.0
+
+    @classmethod
+    def of(cls, model, prior) -> Self:
+        """Of a private fit.
+
+        Raises
+        ------
+        NotImplementedError
+            If noise hides how many sequences there are, and as :func:`totals_of` does.
+        """
+        group, plan, K = totals_of(model).groups[-1], model.privacy_.plan, model.n_components
+        start, moves = (np.mean([step.totals[name].sum() for step in group]) for name in ("start", "moves"))
+        std = plan.noise_std() / plan.sampling_rate * model.blocks()["start"].scale * np.sqrt(K / len(group))
+        if start < _TOLD * std:
+            raise NotImplementedError("Noise hides how many sequences there are. So there are no intervals.")
+        mean = np.clip(1.0 + moves / start, 1.0, model.max_length)
+        longest = int(np.clip(np.ceil(_LONGEST * mean), 1, model.max_length))
+        lengths = np.unique(np.round(np.linspace(1, longest, _N_LENGTHS)).astype(np.int64))
+        return cls(model, lengths, mean, prior)
+
+    # -- what is seen -----------------------------------------------------------------------------------------------
+
+    n_missing = 1  # numbers of a step that are missing alone
+
+    @abstractmethod
+    def first(self, posterior: ChainPosterior) -> Chart:
+        """The chart of what is seen at a posterior."""
+
+    @abstractmethod
+    def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """Draws from which values follow, for so many steps; the columns are the last axis."""
+
+    @abstractmethod
+    def values(self, chart: Chart, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """Values in these states, as numbers, shape (n_steps, d)."""
+
+    @abstractmethod
+    def logs(self, chart: Chart, values: np.ndarray) -> np.ndarray:
+        """Log probability of each step in each state, less what all states share, shape (n_steps, K); 0 where it is missing."""
+
+    @abstractmethod
+    def scores_of_seen(self, chart: Chart, records: Sequences, shares: np.ndarray) -> np.ndarray:
+        """Of sequences whose steps have these shares of the states, shape (n_sequences, size)."""
+
+    @abstractmethod
+    def posterior(self, chart: Chart, fitted: ChainPosterior, steps: np.ndarray) -> dict[str, Any]:
+        """Fields of a posterior at the chart, whose states have so many steps."""
+
+    @abstractmethod
+    def draws_of_seen(self, chart: Chart, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
+        """By name, the states in this order."""
+
+    # -- simulation -------------------------------------------------------------------------------------------------
+
+    def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> Sequences:
+        """Sequences. Lengths are stratified."""
+        start, moves, lengths, missing, seen = charts
+        numbers = self.lengths[levels_at((np.arange(n_records) + rng.random()) / n_records, lengths.p[None])]
+        shape, offsets = (n_records, self.lengths[-1]), np.concatenate([[0], np.cumsum(numbers)])
+        exists = np.arange(shape[1]) < numbers[:, None]
+        states = drawn_states(start.p[0], moves.p, offsets, rng.random(shape)[exists])
+        values = self.values(seen, states, self.noise(shape, rng)[exists])
+        is_missing = rng.random((*shape, self.n_missing))[exists] < missing.p[:, 1]
+        return Sequences(np.where(is_missing, np.nan, values), offsets)
+
+    def scores(self, records: Sequences, charts: Sequence[Chart]) -> np.ndarray:
+        start, moves, lengths, missing, seen = charts
+        logs = self.logs(seen, records.values)
+        largest = logs.max(axis=1, keepdims=True)
+        shares, pairs, _ = inferred(
+            records.offsets, start.p[0], moves.p, np.exp(np.maximum(logs - largest, -500.0)), largest[:, 0]
+        )
+        begins, is_missing = records.offsets[:-1], np.isnan(records.values[:, : self.n_missing])
+        n_missing = np.add.reduceat(is_missing.astype(float), begins)
+        cells = np.stack([records.lengths[:, None] - n_missing, n_missing], axis=-1)
+        return np.hstack([
+            start.scores(shares[begins][:, None, :]),
+            moves.scores(pairs),
+            lengths.scores(np.searchsorted(self.lengths, records.lengths)),
+            missing.scores(cells),
+            self.scores_of_seen(seen, records, shares),
+        ])  # fmt: skip
+
+    # -- the match --------------------------------------------------------------------------------------------------
+
+    def match(self) -> Match:
+        """Parameters whose sequences give the totals of the fit; the first start is the fit's posterior."""
+        model = self.model
+        chain = zip(model.posterior_.means_of_chain(), model.chain_priors(), strict=True)
+        start, moves = (
+            Simplexes.inside(np.atleast_2d(p), float(prior.max()), np.atleast_2d(prior) > FORBIDDEN)
+            for p, prior in chain
+        )
+        missing = np.tile([1.0 - _MISSING_AT_START, _MISSING_AT_START], (self.n_missing, 1))
+        charts = [
+            start,
+            moves,
+            self._law_of_lengths(),
+            Simplexes(missing, 1.0),
+            self.first(model.posterior_),
+        ]
+        return best_match(self, totals_of(model), charts, partial(self._moved_apart, charts))
+
+    def draws(self, match: Match, fitted: ChainPosterior) -> dict[str, Draws]:
+        """Draws of all parameters, and of the shares of the states among all steps; states are in the order of the fit.
+
+        Raises
+        ------
+        NotImplementedError
+            If the match is refused, or noise hides a state.
+        """
+        match.check()
+        (start, moves, *_, seen), K = match.draws(), self.model.n_components
+        moves = moves.reshape(-1, K, K)
+        steps = _expected_steps(start, moves, self._survival(match))
+        shares = steps / steps.sum(axis=1, keepdims=True)
+        check_told(shares, "states", _LEAST_SHARE)
+        order = self._order(match, fitted)
+        return {
+            "shares": Draws(shares[:, order]),
+            "start": Draws(start[:, order]),
+            "moves": Draws(moves[:, order[:, None], order]),
+        } | self.draws_of_seen(match.charts[-1], seen, order)
+
+    def as_matched(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:
+        """The fit's posterior with the parameters of the match, which E-steps take as known."""
+        return self._at_match(match, fitted).in_order(self._order(match, fitted))
+
+    def some_lengths(self, match: Match, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Lengths of synthetic sequences."""
+        return rng.choice(self.lengths, n, p=match.charts[2].p)
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _at_match(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:
+        start, moves, _, missing, seen = match.charts
+        survival, n = self._survival(match), match.n_records
+        steps, left = (n * _expected_steps(start.p[0], moves.p, alive) for alive in (survival, survival[1:]))
+        return replace(
+            fitted,
+            start=_counted(start.p[0], n),
+            moves=_counted(moves.p, left[:, None]),
+            plug_in=True,
+            **self.posterior(seen, fitted, np.maximum(steps * missing.p[:, 0].mean(), 1.0)),
+        )
+
+    def _order(self, match: Match, fitted: ChainPosterior) -> np.ndarray:
+        """In which states of the match are those of the fit; masks give them an order of their own."""
+        if (match.charts[0].p == 0.0).any() or (match.charts[1].p == 0.0).any():
+            return np.arange(self.model.n_components)
+        theirs, ours = (self.model.components(at)[0] for at in (fitted, self._at_match(match, fitted)))
+        return linear_sum_assignment(np.square(theirs[:, None] - ours).sum(axis=-1))[1]
+
+    def _law_of_lengths(self) -> Tilts:
+        """A Gamma, and the features of Gammas, normals and of a last length at which sequences are cut; uncorrelated."""
+        relative = self.lengths / self.mean_length
+        base = relative ** (_SHAPE - 1.0) * np.exp(-_SHAPE * relative) + _NO_LENGTH
+        base /= base.sum()
+        features = np.column_stack([np.log(relative), relative, np.square(relative)])
+        if self.lengths[-1] == self.model.max_length:
+            features = np.column_stack([features, self.lengths == self.lengths[-1]])
+        features -= base @ features
+        sizes, directions = np.linalg.eigh(features.T @ (base[:, None] * features))
+        used = sizes > _LEAST_SPREAD * sizes[-1]
+        return Tilts(base, features @ (directions / np.sqrt(sizes))[:, used], np.zeros(used.sum()), _STD_OF_TILTS)
+
+    def _survival(self, match: Match) -> np.ndarray:
+        """Probability that a sequence is longer than 0, 1, … steps."""
+        return (np.arange(self.lengths[-1])[:, None] < self.lengths) @ match.charts[2].p
+
+    def _moved_apart(self, charts: Sequence[Chart], rng: np.random.Generator) -> list[Chart]:
+        """Another start: states that often stay, and are seen around what is seen in all steps."""
+        start, moves, lengths, missing, seen = charts
+        shares = _expected_steps(start.p[0], moves.p, np.ones(self.lengths[-1]))
+        exists = [chart.p > 0.0 for chart in (start, moves)]
+        even = [allowed / allowed.sum(axis=1, keepdims=True) for allowed in exists]
+        stays = (1.0 - _STAYS) * even[1] + _STAYS * np.where(np.diag(np.diagonal(exists[1])), 1.0, 0.0)
+        stays /= stays.sum(axis=1, keepdims=True)
+        apart = seen.moved_apart(shares / shares.sum(), rng)
+        return [replace(start, p=even[0]), replace(moves, p=stays), lengths, missing, apart]
+
+
+class SymbolSimulator(ChainSimulator):
+    """Sequences of symbols; ``prior`` is the concentration of their Dirichlets."""
+
+    def first(self, posterior) -> Simplexes:
+        return Simplexes.inside(posterior.emissions.mean, self.prior)
+
+    def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        return rng.random(shape)
+
+    def values(self, chart: Simplexes, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return levels_at(noise, chart.p[states])[:, None].astype(float)
+
+    def logs(self, chart: Simplexes, values: np.ndarray) -> np.ndarray:
+        codes = np.nan_to_num(values[:, 0], nan=chart.p.shape[1]).astype(np.int64)
+        return np.vstack([np.log(chart.p.T), np.zeros(len(chart.p))])[codes]
+
+    def scores_of_seen(self, chart: Simplexes, records: Sequences, shares: np.ndarray) -> np.ndarray:
+        sums = SymbolSums(
+            "symbols", np.ascontiguousarray(records.values[:, 0]), records.offsets, shares, chart.p.shape[1]
+        )
+        return chart.scores(sums.weighted(np.ones(len(records)))["symbols"])
+
+    def posterior(self, chart: Simplexes, fitted, steps: np.ndarray) -> dict[str, Any]:
+        return {"emissions": _counted(chart.p, steps[:, None]), "contexts": None}
+
+    def draws_of_seen(self, chart: Simplexes, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
+        return {"emissions": Draws(draws.reshape(-1, *chart.p.shape)[:, order])}
+
+
+class VectorSimulator(ChainSimulator):
+    """Sequences of vectors; ``prior`` says as how many steps the priors of means and covariances count."""
+
+    def first(self, posterior) -> Gaussians:
+        return chart_of(posterior.gaussians, self.prior)
+
+    def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal((*shape, self.model.n_features_in_))
+
+    def values(self, chart: Gaussians, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return chart.mean[states] + np.einsum("nij,nj->ni", chart.factor[states], noise)
+
+    def logs(self, chart: Gaussians, values: np.ndarray) -> np.ndarray:
+        logs = chart.logs(chart.images(np.nan_to_num(values)))
+        return np.where(np.isnan(values[:, :1]), 0.0, logs)
+
+    def scores_of_seen(self, chart: Gaussians, records: Sequences, shares: np.ndarray) -> np.ndarray:
+        shares = np.where(np.isnan(records.values[:, :1]), 0.0, shares)
+        of_steps = chart.scores(shares, chart.images(np.nan_to_num(records.values)))
+        return np.add.reduceat(of_steps, records.offsets[:-1])
+
+    def posterior(self, chart: Gaussians, fitted, steps: np.ndarray) -> dict[str, Any]:
+        return {"gaussians": at_chart(fitted.gaussians, chart, steps)}
+
+    def draws_of_seen(self, chart: Gaussians, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
+        return named_draws(chart, draws, order)
+
+
+class CountSimulator(ChainSimulator):
+    """Sequences of counts; ``prior`` is that of their columns. A cell is missing alone."""
+
+    @property
+    def n_missing(self) -> int:
+        return self.model.n_features_in_
+
+    def first(self, posterior) -> Rates:
+        return self.prior.charts(posterior.rates)[0]
+
+    def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        return rng.random((*shape, self.n_missing))
+
+    def values(self, chart: Rates, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return counts_at(noise, chart.rates[states])
+
+    def logs(self, chart: Rates, values: np.ndarray) -> np.ndarray:
+        exists, counts = ~np.isnan(values), np.nan_to_num(values)
+        return counts @ np.log(chart.rates).T - exists @ chart.rates.T
+
+    def scores_of_seen(self, chart: Rates, records: Sequences, shares: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(self.prior.scores([chart], records.values, shares), records.offsets[:-1])
+
+    def posterior(self, chart: Rates, fitted, steps: np.ndarray) -> dict[str, Any]:
+        sizes = np.broadcast_to(steps[:, None], chart.rates.shape)
+        return {"rates": Gamma(chart.rates * sizes, sizes)}
+
+    def draws_of_seen(self, chart: Rates, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
+        return {"rates": Draws(draws.reshape(-1, *chart.rates.shape)[:, order])}
+
+
+def drawn_states(start: np.ndarray, moves: np.ndarray, offsets: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """States of the steps of sequences, each from a uniform draw."""
+    states, lengths = np.empty(offsets[-1], np.int64), np.diff(offsets)
+    for t in range(int(lengths.max(initial=0))):  # all sequences at once
+        places = offsets[:-1][lengths > t] + t
+        states[places] = levels_at(draws[places], start[None] if t == 0 else moves[states[places - 1]])
+    return states
+
+
+def _expected_steps(start: np.ndarray, moves: np.ndarray, survival: np.ndarray) -> np.ndarray:
+    """Of a sequence in each state, shape (..., K), given that of the probabilities that it lasts so long."""
+    at, steps = start, np.zeros_like(start)
+    for alive in survival:
+        steps = steps + alive * at
+        at = (at[..., None, :] @ moves)[..., 0, :]
+    return steps
+
+
+def _counted(p: np.ndarray, n: float | np.ndarray) -> Dirichlet:
+    """A Dirichlet of these means, which counts as so many records; nothing for what is forbidden."""
+    return Dirichlet(np.where(p > 0.0, np.maximum(n, 1e-3) * p, FORBIDDEN))
