@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
 
 import numpy as np
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted
 
 from vips.expfam import Draws
 from vips.model import ConjugateExponentialModel
@@ -25,7 +23,6 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
-    _unlisted = ("findings_of_match", "fitted_posterior")
 
     @abstractmethod
     def _inferred(self, X):
@@ -63,14 +60,3 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         if isinstance(posterior, Mapping):
             return {name: Draws(part.draws[:, order]) for name, part in posterior.items()}
         return posterior.in_order(order)
-
-    def findings_of_match(self) -> dict[str, float]:
-        """How far the released totals are from those of the match, if there is one, as a finding."""
-        with suppress(NotImplementedError):
-            return {"misfit of the released totals (standard deviations)": self.match().misfit}
-        return {}
-
-    def fitted_posterior(self):
-        """``posterior_``, or NotFittedError."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from vips.expfam import Draws
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
-from vips.models.components.matching.match import Match, best_match, check_told
+from vips.models.components.matching.match import ChartMatch, best_match, check_told
 from vips.models.components.matching.simulator import Simulator, portions
 from vips.models.components.matching.steps import entries, totals_of
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
@@ -72,7 +72,7 @@ class MixtureSimulator(Simulator):
         return seen
 
 
-def match_of(model, simulator: MixtureSimulator, concentration: float, prior_sizes: tuple[float, float]) -> Match:
+def match_of(model, simulator: MixtureSimulator, concentration: float, prior_sizes: tuple[float, float]) -> ChartMatch:
     """Components whose records give the totals of a private fit; the first start is the fit's posterior.
 
     Raises
@@ -94,7 +94,7 @@ def match_of(model, simulator: MixtureSimulator, concentration: float, prior_siz
     return best_match(simulator, totals, charts, lambda: [_moved_apart(charts, rng) for _ in range(_N_STARTS)])
 
 
-def matched_components(match: Match, fitted: MixturePosterior) -> dict[str, Draws]:
+def matched_components(match: ChartMatch, fitted: MixturePosterior) -> dict[str, Draws]:
     """Draws of shares, means and covariances, the components in the order of the fit.
 
     Raises
@@ -114,7 +114,7 @@ def matched_components(match: Match, fitted: MixturePosterior) -> dict[str, Draw
     }  # fmt: skip
 
 
-def as_matched(match: Match, fitted: MixturePosterior) -> MixturePosterior:
+def as_matched(match: ChartMatch, fitted: MixturePosterior) -> MixturePosterior:
     """The fit's posterior with the parameters of the match, which E-steps take as known."""
     shares, components = match.charts
     order = _order(components, fitted)

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from vips.expfam import Dirichlet, Draws
 from vips.models.components.columns import Columns
 from vips.models.components.matching.charts import Simplexes
-from vips.models.components.matching.match import Match, Totals, best_match, check_told
+from vips.models.components.matching.match import ChartMatch, Totals, best_match, check_told
 from vips.models.components.matching.simulator import Simulator, portions
 from vips.models.components.matching.steps import totals_of
 from vips.models.mixtures.posterior import ClassPosterior
@@ -97,7 +97,7 @@ class ClassSimulator(Simulator):
         return inferred(self.columns.rows(records), self.columns.places(records), posterior.tables(self.columns)).shares
 
 
-def match_of(model, simulator: ClassSimulator, class_prior: float, answer_prior: float) -> Match:
+def match_of(model, simulator: ClassSimulator, class_prior: float, answer_prior: float) -> ChartMatch:
     """Classes whose records give the totals of a private fit; the first start is the fit's posterior.
 
     Raises
@@ -112,7 +112,7 @@ def match_of(model, simulator: ClassSimulator, class_prior: float, answer_prior:
     return best_match(simulator, totals, charts, lambda: [_moved_apart(charts, rng) for _ in range(_N_STARTS)])
 
 
-def matched_classes(match: Match, fitted: ClassPosterior) -> ClassPosterior:
+def matched_classes(match: ChartMatch, fitted: ClassPosterior) -> ClassPosterior:
     """Draws of shares and answers, the classes in the order of the fit.
 
     Raises

@@ -33,7 +33,7 @@ from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator, moments_of
 from vips.statistics import ReleasedStep
 
-__all__ = ["N_DRAWS", "Match", "Totals", "best_match", "check_told"]
+__all__ = ["N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told"]
 
 N_DRAWS = 2_000  # of the parameters
 _FEW, _MANY, _TRIAL = 5_000, 20_000, 3_000  # simulated records of the first moves, of the last ones, and of a trial
@@ -71,25 +71,20 @@ class Totals:
     groups: Sequence[Sequence[ReleasedStep]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Match:
-    """Parameters that give the totals, and a normal approximation around them.
+    """How well simulated records of the best parameters give the totals.
 
     Parameters
     ----------
-    charts : list of Chart
     n_records : float
-    cov : ndarray of shape (n_coordinates + 1, n_coordinates + 1)
-        Of the coordinates of all charts, and of log N.
     chi2, degrees : float
         Distance of the totals from those of the parameters, and its mean if they are from such records.
     move : float
         Size of the last move.
     """
 
-    charts: Sequence[Chart] = field(repr=False)
     n_records: float
-    cov: np.ndarray = field(repr=False)
     chi2: float
     degrees: float
     move: float
@@ -107,6 +102,21 @@ class Match:
                 f"{self.misfit:.1f} standard deviations from those of the best parameters. So there are no intervals."
             )
 
+
+@dataclass(frozen=True, kw_only=True)
+class ChartMatch(Match):
+    """Parameters in charts, and a normal approximation around them.
+
+    Parameters
+    ----------
+    charts : list of Chart
+    cov : ndarray of shape (n_coordinates + 1, n_coordinates + 1)
+        Of the coordinates of all charts, and of log N.
+    """
+
+    charts: Sequence[Chart] = field(repr=False)
+    cov: np.ndarray = field(repr=False)
+
     def draws(self) -> list[np.ndarray]:
         """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call, and pairs around the match."""
         factor = np.linalg.cholesky(self.cov[:-1, :-1])
@@ -115,7 +125,7 @@ class Match:
         return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
 
 
-def check_told(match: Match, components: str) -> None:
+def check_told(match: ChartMatch, components: str) -> None:
     """Raise NotImplementedError if noise hides one of these components, whose shares are the first chart."""
     shares = match.draws()[0]
     hidden = shares.mean(axis=0) < _TOLD * shares.std(axis=0)
@@ -160,7 +170,7 @@ def best_match(
     totals: Totals,
     charts: Sequence[Chart],
     others: Callable[[], Sequence[Sequence[Chart]]] = tuple,
-) -> Match:
+) -> ChartMatch:
     """The match that begins at ``charts``; if it is doubtful, the best one of those that begin at ``others``, too.
 
     Raises
@@ -189,9 +199,16 @@ def best_match(
     return min(matches, key=lambda match: match.misfit)
 
 
-def _matched(place: _Place, move: float) -> Match:
+def _matched(place: _Place, move: float) -> ChartMatch:
     degrees = len(place.moments.mean) - sum(chart.n_free for chart in place.charts) - 1
-    return Match(place.charts, place.n_records, np.linalg.inv(place.curvature), place.chi2, float(degrees), move)
+    return ChartMatch(
+        charts=place.charts,
+        cov=np.linalg.inv(place.curvature),
+        n_records=place.n_records,
+        chi2=place.chi2,
+        degrees=float(degrees),
+        move=move,
+    )
 
 
 def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float]:

@@ -92,11 +92,11 @@ def moments_of(
     return Moments(of_seen - weights @ of_scores_mean, slopes, cov, unexplained, n_records)
 
 
-def portions(n_records: int, n_steps: int) -> list[tuple[np.ndarray, list[int], float]]:
-    """Which records see which of a group's posteriors, and the weight of each: a record sees up to _MOST_SEEN of them.
+def portions(n_records: int, n_steps: int, most_seen: int = _MOST_SEEN) -> list[tuple[np.ndarray, list[int], float]]:
+    """Which records see which of a group's posteriors, and the weight of each: a record sees up to ``most_seen`` of them.
 
     Averages over all records of what they have seen, with these weights, are averages over all posteriors.
     """
-    n, turns = -(-n_steps // _MOST_SEEN), np.arange(n_records) % n_steps
+    n, turns = -(-n_steps // most_seen), np.arange(n_records) % n_steps
     rows = [np.flatnonzero(turns % n == i) for i in range(n)]
     return [(rows[i], list(range(i, n_steps, n)), n_records / (n_steps * len(rows[i]))) for i in range(n)]
