@@ -36,7 +36,7 @@ _SCALES = {
 # Clip norm in units of √(J K): norms of records are about proportional to it.
 _CLIP_NORM = 0.02
 _LEAST_STEP = 0.2
-_MOST_TOTALS = 30_000  # of all groups of kept steps
+_MOST_TOTALS = 4_000  # of all groups of kept steps
 
 
 class BeliefNetwork(ConjugateExponentialModel):
@@ -136,8 +136,9 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
         """The match, if the steps tell its hidden units."""
+        network = matched_network(self.match(), self)
         check_told(self.match())
-        return matched_network(self.match(), self)
+        return network
 
     def fitted_posterior(self) -> NetworkPosterior:
         """What is read: the match, unless it is refused; otherwise ``posterior_``."""
