@@ -6,7 +6,6 @@ import copy
 import os
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -89,7 +88,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     _is_shown = False  # whether `dir` is asked for a table, which reads every name
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted: tuple[str, ...] = (
-        "advice", "bound", "findings_of_match", "fitted_posterior", "forget_computed", "ledger_of_fit", "name_of_ratio",
+        "advice", "bound", "fitted_posterior", "forget_computed", "ledger_of_fit", "name_of_ratio",
         "name_of_score", "once", "read_rows", "records_of", "sent_from", "settling_of", "table_of",
     )  # fmt: skip
 
@@ -277,12 +276,6 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         """
         check_is_fitted(self, "posterior_")
         return self.once("match", self.to_match)
-
-    def findings_of_match(self) -> dict[str, float]:
-        """How far the released totals are from those of the match, if there is one, as a finding."""
-        with suppress(NotImplementedError):
-            return {"misfit of the released totals (standard deviations)": self.match().misfit}
-        return {}
 
     def fitted_posterior(self):
         """What is read, ``posterior_`` unless a model has a better one; or NotFittedError."""

@@ -20,6 +20,7 @@ from vips import (
     FactorAnalysis,
     LatentClassAnalysis,
     LatentDirichletAllocation,
+    MixedLatentClassAnalysis,
     PrivacyPlan,
     PrivacyWarning,
     ProbabilisticPCA,
@@ -34,7 +35,7 @@ ALPHA, N_FEATURES, N_CATEGORIES = 0.1, 5, 8
 N_MANY = 400_000  # number of records for the best coefficients of a misspecified model
 N_TOPICS, N_WORDS, LENGTH, DOC_PRIOR, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.2, 0.1, 1e-3, 0.3
 N_VISIBLE, N_HIDDEN, SAME = 100, 2, 0.8
-N_CLASSES, N_ITEMS, N_LEVELS, LEAST_SHARE, N_COPIES, COPIED = 3, 10, 3, 0.02, 3, 0.15
+N_CLASSES, N_ITEMS, N_CATEGORIES, N_LEVELS, LEAST_SHARE, N_COPIES, COPIED = 3, 10, 4, 3, 0.02, 3, 0.15
 N_COLUMNS = 4  # of Gaussian mixtures
 
 Interval = tuple[np.ndarray, np.ndarray]
@@ -266,6 +267,41 @@ def _of_classes(posterior, tables: np.ndarray, kept: np.ndarray) -> Callable[[fl
     return interval
 
 
+def mixed_classes(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+    """Means of two numbers and of two counts in three classes of a table that holds some categories, too; a tenth of the cells
+    is missing. No truth where intervals are refused."""
+    shares, tables = rng.dirichlet(np.full(N_CLASSES, 8.0)), rng.dirichlet(np.ones(N_LEVELS), (N_CLASSES, N_CATEGORIES))
+    means = np.hstack([rng.uniform(30.0, 70.0, (N_CLASSES, 2)), rng.gamma(2.0, 2.0, (N_CLASSES, 2))])
+    deviations = rng.uniform(4.0, 10.0, (N_CLASSES, 2))
+    classes = rng.choice(N_CLASSES, n_records, p=shares)
+    numbers = means[classes, :2] + deviations[classes] * rng.standard_normal((n_records, 2))
+    codes = (rng.random((n_records, N_CATEGORIES, 1)) >= np.cumsum(tables, axis=-1)[classes]).sum(axis=-1)
+    table = np.hstack([numbers, rng.poisson(means[classes, 2:]), codes])
+    table[rng.random(table.shape) < 0.1] = np.nan
+    columns = [(0.0, 100.0)] * 2 + [range(41)] * 2 + [N_LEVELS] * N_CATEGORIES
+    settings = {"columns": columns, "random_state": 0}
+    model = MixedLatentClassAnalysis(N_CLASSES, privacy=plan, **settings).fit(table)
+    if not hasattr(model, "noise_aware_posterior_"):
+        return Simulated(np.empty(0), {})
+    posteriors = {"naive": model.posterior_, "noise-aware": model.noise_aware_posterior_}
+    if with_baseline:
+        posteriors["without privacy"] = MixedLatentClassAnalysis(N_CLASSES, **settings).fit(table).posterior_
+    return Simulated(means.ravel(), {name: _of_mixed(part, means) for name, part in posteriors.items()})
+
+
+def _of_mixed(posterior, means: np.ndarray) -> Callable[[float], Interval]:
+    """Intervals of the means, in the order of the true classes."""
+    centre, scale = posterior.frame.centre[:2], posterior.frame.scale[:2]
+    found = np.hstack([centre + scale * posterior.numbers.mean, posterior.counts.mean])
+    order = linear_sum_assignment((np.square(means[:, None] - found) / means.var(axis=0)).sum(axis=-1))[1]
+
+    def interval(level: float) -> Interval:
+        sides = zip(posterior.numbers.means.interval(level), posterior.counts.interval(level), strict=True)
+        return tuple(np.hstack([centre + scale * numbers, counts])[order].ravel() for numbers, counts in sides)
+
+    return interval
+
+
 def gaussian_mixture(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
     """Means of three components in four columns; no truth where intervals are refused."""
     shares, means = rng.dirichlet(np.full(N_CLASSES, 8.0)), 0.9 * rng.normal(size=(N_CLASSES, N_COLUMNS))
@@ -367,6 +403,7 @@ MODELS = {
         belief_network, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 20}, fits=0.4
     ),
     "latent classes": Model(latent_classes, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
+    "means of mixed classes": Model(mixed_classes, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
     "means of a Gaussian mixture": Model(gaussian_mixture, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
     "latent classes, misspecified": Model(
         latent_classes, (20_000,), (1.0, 4.0), _FULL, 0.2, {"misspecified": True}

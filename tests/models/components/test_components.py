@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from tests.mutants import check_notices
 from vips.models.components.bins import bins_of_counts, bins_of_numbers
 from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
 from vips.models.components.component import Frame
 from vips.models.components.counts import Counts
+from vips.models.components.matching.charts import Rates, Simplexes
+from vips.models.components.matching.simulator import counts_at
 from vips.models.components.numbers import Numbers
 
 K = 3
@@ -282,3 +287,99 @@ def test_rates_of_bins_are_steps_of_em(kind):
         start = kind.rates_of_bins(expected, start)
     assert (np.diff(bounds) > -1e-9).all()
     np.testing.assert_allclose(start, rates, rtol=1e-3)
+
+
+# -- to be matched ----------------------------------------------------------------------------------------------------
+
+
+def moved(charts, steps):
+    """The charts after a move, in the coordinates of all."""
+    ends = np.cumsum([chart.size for chart in charts])
+    parts = np.split(steps, ends[:-1])
+    return [chart.moved(part, np.zeros((chart.size,) * 2)) for chart, part in zip(charts, parts, strict=True)]
+
+
+def check_scores(kind):
+    """Against differences of log densities by SciPy, along random moves."""
+    values, shares = table(kind, 40), shares_of(40)
+    cells, charts = kind.in_parts(values) if kind is MIXED else values, kind.charts(kind.posterior(totals_of(kind)))
+    scores, rng = kind.scores(charts, values, shares), np.random.default_rng(2)
+    for _ in range(4):
+        step = rng.standard_normal(scores.shape[1])
+        logs = [
+            np.nansum(densities(kind, cells, kind.at(moved(charts, size * step))), axis=2) for size in (1e-5, -1e-5)
+        ]
+        slopes = (shares * (logs[0] - logs[1])).sum(axis=1) / 2e-5
+        np.testing.assert_allclose(scores @ step, slopes, rtol=1e-4, atol=1e-4, err_msg="slopes")
+
+
+@of_kinds
+def test_scores_are_derivatives_of_log_densities(kind):
+    check_scores(kind)
+
+
+def missing_numbers_are_zeros(patch):
+    scores = Numbers.scores
+    patch.setattr(
+        Numbers, "scores", lambda self, charts, values, shares: scores(self, charts, np.nan_to_num(values), shares)
+    )
+
+
+def rates_move_too_far(patch):
+    patch.setattr(
+        Rates, "moved", lambda self, step, cov: replace(self, rates=self.rates + 2.0 * step.reshape(self.rates.shape))
+    )
+
+
+def probabilities_are_free(patch):
+    patch.setattr(Simplexes, "scores", lambda self, counts: counts.reshape(len(counts), -1))
+
+
+@pytest.mark.parametrize("mutant", [missing_numbers_are_zeros, rates_move_too_far, probabilities_are_free])
+def test_mutants_of_scores_are_noticed(mutant, monkeypatch):
+    check_notices(lambda: check_scores(MIXED), mutant, monkeypatch, "slopes")
+
+
+@of_kinds
+def test_simulated_rows_have_the_density_of_their_component(kind):
+    """Scores of such rows have mean 0, and parameters far away give as many draws."""
+    charts, members = kind.charts(kind.posterior(totals_of(kind))), np.repeat(np.arange(K), 20_000)
+    values = kind.simulated(charts, members, np.random.default_rng(0))
+    scores = kind.scores(charts, values, np.eye(K)[members])
+    assert np.abs(scores.mean(axis=0) / scores.std(axis=0)).max() < 5.0 / np.sqrt(len(members))
+    rng, other = np.random.default_rng(0), np.random.default_rng(0)
+    kind.simulated(charts, members, rng)
+    kind.simulated(moved(charts, np.full(scores.shape[1], 0.5) * (np.arange(scores.shape[1]) % 2)), members, other)
+    assert rng.random() == other.random()
+
+
+def test_counts_are_those_of_scipys_quantiles():
+    draws, rates = np.random.default_rng(0).random((2_000, 5)), np.array([1e-3, 0.4, 3.0, 40.0, 1e4])
+    np.testing.assert_array_equal(
+        counts_at(draws, np.broadcast_to(rates, draws.shape)), stats.poisson.ppf(draws, rates)
+    )
+
+
+@of_kinds
+def test_posteriors_of_draws_have_their_means_and_intervals(kind):
+    charts, rng, order = kind.charts(kind.posterior(totals_of(kind))), np.random.default_rng(0), np.array([2, 0, 1])
+    draws = [chart.draws(0.1 * rng.standard_normal((4_000, chart.size))) for chart in charts]
+    posterior, exact = kind.of_draws(charts, draws, order), kind.at(charts)
+    if kind is not MIXED:
+        posterior, exact = (posterior,), (exact,)
+    for part, of_part, at in zip(getattr(kind, "parts", [kind]), posterior, exact, strict=True):
+        if isinstance(part, Numbers):
+            np.testing.assert_allclose(of_part.mean, at.mean[order], atol=0.02)
+            np.testing.assert_allclose(of_part.variance, at.variance[order], rtol=0.03)
+            width = np.subtract(*of_part.means.interval(0.68)[::-1])
+            np.testing.assert_allclose(width, 0.2 * np.sqrt(at.variance[order]), rtol=0.08)
+            of_part, at = of_part.precision, at.precision
+        for one, its in zip(*map(parts_of, (of_part, at)), strict=True):
+            np.testing.assert_allclose(one.mean, its.mean[order], rtol=0.03)
+            low, high = one.interval(0.68)
+            factor = 0.2 if isinstance(part, Counts | Numbers) else 0.2 * (1.0 - its.mean[order])
+            np.testing.assert_allclose(np.log(high / low), factor, rtol=0.25, atol=0.05)
+
+
+def parts_of(posterior):
+    return posterior if isinstance(posterior, tuple) else [posterior]

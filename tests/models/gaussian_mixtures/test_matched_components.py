@@ -6,8 +6,9 @@ from scipy.optimize import linear_sum_assignment
 
 from tests.mutants import check_notices
 from vips import BayesianGaussianMixture, PrivacyPlan, compare, load
+from vips.models.components.matching import match
 from vips.models.components.matching.charts import Gaussians
-from vips.models.gaussian_mixtures import matching
+from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 
 SHARES, MEANS = np.array([0.5, 0.3, 0.2]), np.array([[0.0, 0.0, 1.0], [2.0, 0.5, -1.0], [-1.5, 1.5, 0.0]])
 FACTORS = np.array([
@@ -61,7 +62,7 @@ def test_intervals_of_diagonal_components_hold():
 
 
 def bounds_of_long_records_are_forgotten(patch):
-    patch.setattr(matching.MixtureStatistics, "bounded", lambda self, weights: weights)
+    patch.setattr(MixtureStatistics, "_bounded", lambda self, weights: weights)
 
 
 def components_are_rounder(patch):
@@ -71,8 +72,8 @@ def components_are_rounder(patch):
 
 @pytest.mark.parametrize("mutant", [bounds_of_long_records_are_forgotten, components_are_rounder])
 def test_mutants_are_noticed(mutant, monkeypatch):
-    monkeypatch.setattr(matching, "_N_STARTS", 0)  # no other start helps
-    monkeypatch.setattr(matching.Match, "check", lambda match: None)  # nor a refusal
+    monkeypatch.setattr(match, "_N_STARTS", 0)  # no other start helps
+    monkeypatch.setattr(match.Match, "check", lambda _: None)  # nor a refusal
     fits = [fitted(records(10_000, seed)) for seed in range(2)]  # by the right code
     made = iter(fits)
     monkeypatch.setattr("tests.models.gaussian_mixtures.test_matched_components.fitted", lambda *_: next(made))

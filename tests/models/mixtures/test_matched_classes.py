@@ -8,6 +8,7 @@ import pytest
 from tests.mutants import check_notices
 from vips import LatentClassAnalysis, PrivacyPlan, StreamPlan, load
 from vips.expfam import Dirichlet, Draws
+from vips.models.components.matching import match
 from vips.models.mixtures import matching
 
 LEVELS = (3, 3, 2, 4, 3, 3, 2, 3)
@@ -69,9 +70,10 @@ def test_intervals_hold_where_some_answers_are_missing():
 def clips_are_forgotten(patch):
     seen = matching.ClassSimulator.seen
 
-    def mutant(self, *arguments):
-        loose = type(self.plan)(**{**vars(self.plan), "clip_norm": 1e3})
-        return seen(type(self)(**{**vars(self), "plan": loose}), *arguments)
+    def mutant(*arguments):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(PrivacyPlan, "clip_weights", lambda plan, norms: np.ones(len(norms)))
+            return seen(*arguments)
 
     patch.setattr(matching.ClassSimulator, "seen", mutant)
 
@@ -80,16 +82,16 @@ def missing_answers_are_forgotten(patch):
     simulated = matching.ClassSimulator.simulated
 
     def mutant(self, charts, *rest):
-        there = [chart if i % 2 == 0 else type(chart)(np.array([[1.0, 0.0]]), 1.0) for i, chart in enumerate(charts)]
-        return simulated(self, there, *rest)
+        shares, missing, *of_columns = charts
+        return simulated(self, [shares, replace(missing, p=[1.0, 0.0] + 0.0 * missing.p), *of_columns], *rest)
 
     patch.setattr(matching.ClassSimulator, "simulated", mutant)
 
 
 @pytest.mark.parametrize("mutant", [clips_are_forgotten, missing_answers_are_forgotten])
 def test_mutants_are_noticed(mutant, monkeypatch):
-    monkeypatch.setattr(matching, "_N_STARTS", 0)  # no other start helps
-    monkeypatch.setattr(matching.Match, "check", lambda match: None)  # nor a refusal
+    monkeypatch.setattr(match, "_N_STARTS", 0)  # no other start helps
+    monkeypatch.setattr(match.Match, "check", lambda _: None)  # nor a refusal
     monkeypatch.setattr(matching, "check_told", lambda *_: None)
     check_notices(check_that_intervals_hold, mutant, monkeypatch, "intervals hold")
 

@@ -18,7 +18,7 @@ from vips import (
     Records,
 )
 from vips.models.regression.coordinates import Coordinates
-from vips.models.regression.matching import ReleasedSteps, RowLaw
+from vips.models.regression.matching import ReleasedGradients, RowLaw
 
 RNG = np.random.default_rng(0)
 EASY = PrivacyPlan(noise_multiplier=1e-6, sampling_rate=1.0, n_steps=20)
@@ -239,7 +239,7 @@ def _scatter(off: float, rng) -> float:
     points, noise = rng.normal(size=(12, 3)), 30.0
     totals = rows.total(np.array([2.0, -1.0, 0.5])) - np.array([rows.total(b) for b in points])
     totals += noise * rng.normal(size=totals.shape)
-    steps = ReleasedSteps(points, totals, np.ones(12), np.ones(12), noise, 1.0, law, np.zeros((3, 3)), 1.0)
+    steps = ReleasedGradients(points, totals, np.ones(12), np.ones(12), noise, 1.0, law, np.zeros((3, 3)), 1.0)
     return float(chi2.sf(*steps.scatter(np.array([2.0, -1.0, 0.5]))))
 
 
@@ -256,7 +256,7 @@ def test_summary_warns_of_gradients_that_do_not_fit(monkeypatch):
         privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=20), max_norm=1.0
     ).fit(X, y)
     model.summary()
-    monkeypatch.setattr(ReleasedSteps, "carried", lambda self: self.totals / self.weights[:, None])
+    monkeypatch.setattr(ReleasedGradients, "carried", lambda self: self.totals / self.weights[:, None])
     with pytest.warns(PrivacyWarning, match="do not fit a Gaussian law"):
         model.summary()
     assert np.isnan(BayesianLogisticRegression().fit(X, y).misfit())

@@ -24,7 +24,7 @@ from vips import (
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.regression.matching import (
     Prior,
-    ReleasedSteps,
+    ReleasedGradients,
     RowLaw,
     best_prior,
     clip_weights,
@@ -127,7 +127,7 @@ def steps_of(points, totals, **settings):
     k = len(points)
     given = {"counts": np.ones(k), "weights": np.ones(k), "noise_std": 0.0, "sampling_rate": 1.0, "law": LAW,
              "left": np.zeros((3, 3)), "precision_trace": 50.0}  # fmt: skip
-    return ReleasedSteps(points, totals, **(given | settings))
+    return ReleasedGradients(points, totals, **(given | settings))
 
 
 def _covariance_is_that_of_draws(s=0.0, q=1.0, error=0.0, spread=0.1):
@@ -202,16 +202,16 @@ def without_a_term(name):
         if name == "law":
             patch.setattr(RowLaw, "unweighted", lambda law, point: replace(law, count=law.count / 0.18))
         if name in ("noise_std", "left", "counts", "weights", "sampling_rate"):
-            original, value = ReleasedSteps.variance_of_match, 0.0 if name in ("noise_std", "left") else 1.0
+            original, value = ReleasedGradients.variance_of_match, 0.0 if name in ("noise_std", "left") else 1.0
             patch.setattr(
-                ReleasedSteps,
+                ReleasedGradients,
                 "variance_of_match",
                 lambda steps, *others: original(replace(steps, **{name: 0.0 * getattr(steps, name) + value}), *others),
             )
         if name == "totals are not divided":
-            original_match = ReleasedSteps.match
+            original_match = ReleasedGradients.match
             patch.setattr(
-                ReleasedSteps,
+                ReleasedGradients,
                 "match",
                 lambda steps: original_match(replace(steps, totals=steps.totals * steps.weights[:, None])),
             )
@@ -315,7 +315,7 @@ def test_kept_steps_are_those_of_the_fit(n_steps):
             model.fit(X, y)
         kept = model.posterior_.kept
         assert kept.points.shape[1] == min(n_steps, 64)
-        first, length = n_steps // 5 if covariance == "full" else 0, int(kept.counts[0])
+        first, length = max(n_steps // 10, 1) if covariance == "full" else 0, int(kept.counts[0])
         assert kept.counts.sum() == n_steps - first
         for place in np.flatnonzero(kept.counts):
             of_place = slice(first, first + length)

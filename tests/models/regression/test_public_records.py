@@ -23,7 +23,7 @@ from vips import (
 from vips.exceptions import CheckpointError
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.models.regression import contract
-from vips.models.regression.matching import ReleasedSteps
+from vips.models.regression.matching import ReleasedGradients
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 N_FEATURES = 4
@@ -237,9 +237,9 @@ def weight_from_exact_totals(patch):
 
 
 def noise_taken_for_signal(patch):
-    original = ReleasedSteps.variance_of_match
+    original = ReleasedGradients.variance_of_match
     patch.setattr(
-        ReleasedSteps,
+        ReleasedGradients,
         "variance_of_match",
         lambda self, *others: original(dataclasses.replace(self, noise_std=1e-9, left=0.0 * self.left), *others),
     )

@@ -19,6 +19,7 @@ from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.statistics import NetworkStatistics
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
+from vips.models.components.matching.match import finding_of_match
 from vips.models.components.matching.steps import kept_steps
 from vips.parts import Part
 from vips.phases import phases_of
@@ -148,7 +149,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         return fitted
 
     def findings(self) -> dict[str, float]:
-        return self.findings_of_match()
+        return finding_of_match(self)
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise 1 for gradients, which are not

@@ -7,17 +7,20 @@ T(x) has an indicator for each code, all of them 0 where x_j is missing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from vips.expfam import Dirichlet
+from vips.expfam import Dirichlet, Draws
 from vips.models._denoising import denoise_counts
 from vips.models.components.bins import Bins, bins_of_levels
-from vips.models.components.component import Component
+from vips.models.components.component import SURE, Component
 from vips.models.components.kernels import find_places
+from vips.models.components.matching.charts import Simplexes
+from vips.models.components.matching.simulator import levels_at
 
 __all__ = ["Categories"]
 
@@ -105,10 +108,24 @@ class Categories(Component):
         priors = (Dirichlet(np.full(part.concentration.shape, self.prior)) for part in posterior)
         return sum(float(np.sum(part.kl(prior))) for part, prior in zip(posterior, priors, strict=True))
 
-    def drawn(self, posterior: tuple[Dirichlet, ...], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        cells = np.empty((len(members), self.n_columns))
-        for j, part in enumerate(posterior):
-            below = np.cumsum(part.mean, axis=1)[members]
-            draws = rng.random((len(members), 1)) * below[:, -1:]
-            cells[:, j] = np.minimum((draws >= below).sum(axis=1), self.levels[j] - 1)
-        return cells
+    # -- to be matched ------------------------------------------------------------------------------------------
+
+    def charts(self, posterior: tuple[Dirichlet | Draws, ...]) -> list[Simplexes]:
+        return [Simplexes.inside(part.mean, self.prior) for part in posterior]
+
+    def simulated(self, charts: Sequence[Simplexes], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.column_stack([levels_at(rng.random(len(members)), chart.p[members]) for chart in charts]).astype(
+            float
+        )
+
+    def scores(self, charts: Sequence[Simplexes], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        codes = (cells[:, None] == np.arange(chart.p.shape[1]) for cells, chart in zip(values.T, charts, strict=True))
+        counts = (shares[:, :, None] * is_code[:, None, :] for is_code in codes)
+        return np.hstack([chart.scores(of_chart) for chart, of_chart in zip(charts, counts, strict=True)])
+
+    def at(self, charts: Sequence[Simplexes]) -> tuple[Dirichlet, ...]:
+        return tuple(Dirichlet(SURE * chart.p) for chart in charts)
+
+    def of_draws(self, charts, draws, order: np.ndarray) -> tuple[Draws, ...]:
+        tables = (of.reshape(len(of), *chart.p.shape) for chart, of in zip(charts, draws, strict=True))
+        return tuple(Draws(table[:, order]) for table in tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -12,6 +12,7 @@ import numpy as np
 from vips.models.components.bins import Bins, joined
 from vips.models.components.categories import Categories
 from vips.models.components.component import Component, Frame
+from vips.models.components.matching.charts import Chart
 
 __all__ = ["Columns"]
 
@@ -79,6 +80,10 @@ class Columns(Component):
         """In the order of the parts, in which all other methods take them."""
         return np.hstack([part.cells(_taken(values, at)) for part, at in self._parts()])
 
+    def in_parts(self, values: np.ndarray) -> np.ndarray:
+        """Values of the table in the order of the parts, as they are."""
+        return np.hstack([_taken(values, at) for at in self.columns])
+
     def statistics(self, cells: np.ndarray) -> np.ndarray:
         return np.hstack([part.statistics(cells[:, of]) for part, of in self._of_cells()])
 
@@ -125,6 +130,38 @@ class Columns(Component):
         """For each of the ``means`` its column, counted in the order of the parts."""
         sizes = [part.bins.sizes if isinstance(part, Categories) else [1] * part.n_columns for part in self.parts]
         return np.repeat(np.arange(self.n_columns), np.concatenate(sizes))
+
+    # -- to be matched ------------------------------------------------------------------------------------------
+
+    def charts(self, posterior: tuple) -> list[Chart]:
+        """Those of each part, one after the other."""
+        parts = zip(self.parts, posterior, strict=True)
+        return [chart for part, of_part in parts for chart in part.charts(of_part)]
+
+    def simulated(self, charts: Sequence[Chart], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """In the order of the table."""
+        values = np.empty((len(members), self.n_columns))
+        for part, of_part, at in zip(self.parts, self._charts_of_parts(charts), self.columns, strict=True):
+            values[:, list(at)] = part.simulated(of_part, members, rng)
+        return values
+
+    def scores(self, charts: Sequence[Chart], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Of values in the order of the table."""
+        parts = zip(self.parts, self._charts_of_parts(charts), self.columns, strict=True)
+        return np.hstack([part.scores(of_part, _taken(values, at), shares) for part, of_part, at in parts])
+
+    def at(self, charts: Sequence[Chart]) -> tuple:
+        return tuple(part.at(of_part) for part, of_part in zip(self.parts, self._charts_of_parts(charts), strict=True))
+
+    def of_draws(self, charts: Sequence[Chart], draws: Sequence[np.ndarray], order: np.ndarray) -> tuple:
+        parts = zip(self.parts, self._charts_of_parts(charts), self._charts_of_parts(draws), strict=True)
+        return tuple(part.of_draws(of_part, of_charts, order) for part, of_part, of_charts in parts)
+
+    def _charts_of_parts(self, charts: Sequence) -> list[Sequence]:
+        """Charts, or what there is for each of them, by part: one of each column of categories, else one of a part."""
+        sizes = [part.n_columns if isinstance(part, Categories) else 1 for part in self.parts]
+        ends = np.cumsum(sizes)
+        return [charts[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
     def _parts(self) -> Iterator[tuple[Component, tuple[int, ...]]]:
         """Each part, and its columns."""

@@ -18,6 +18,7 @@ log h(x)        ``log_base``           what does not depend on the component
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -25,10 +26,12 @@ import numpy as np
 
 from vips.expfam import Gamma
 from vips.models.components.bins import Bins
+from vips.models.components.matching.charts import Chart
 
-__all__ = ["Component", "Frame", "check_rates"]
+__all__ = ["SURE", "Component", "Frame", "check_rates"]
 
 _LARGEST_RATE = 1e15
+SURE = 1e6  # records, of a posterior that stands for parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +133,34 @@ class Component(ABC):
     def divergence(self, posterior: Any) -> float:
         """KL from the prior, of all components."""
 
-    @abstractmethod
     def drawn(self, posterior: Any, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Cells of rows of these components at the posterior's means, shape (len(members), n_columns)."""
+        return self.cells(self.simulated(self.charts(posterior), members, rng))
 
     def framed(self, marginals: np.ndarray) -> Self:
         """The same columns in coordinates in which these marginals have mean 0 and variance 1, where there are any."""
         return self
+
+    # -- to be matched: see vips/models/components/matching ---------------------------------------------------------
+
+    @abstractmethod
+    def charts(self, posterior: Any) -> list[Chart]:
+        """The posterior's means, as coordinates from which a match moves."""
+
+    @abstractmethod
+    def simulated(self, charts: Sequence[Chart], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Values of rows of these components, beyond public bounds too, shape (len(members), n_columns). As many draws
+        whatever the parameters."""
+
+    @abstractmethod
+    def scores(self, charts: Sequence[Chart], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Derivatives of log p in the coordinates of the charts, for rows with these shares of the components, shape
+        (n_rows, n_coordinates); 0 for what is missing."""
+
+    @abstractmethod
+    def at(self, charts: Sequence[Chart]) -> Any:
+        """A posterior that is sure of these parameters."""
+
+    @abstractmethod
+    def of_draws(self, charts: Sequence[Chart], draws: Sequence[np.ndarray], order: np.ndarray) -> Any:
+        """A posterior of the components in this order, from draws of each chart's parameters."""

@@ -10,6 +10,7 @@ make the components that have large counts look as if they had none.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -21,7 +22,9 @@ from scipy.special import gammaln, pdtr
 from vips._compute.rowwise import row_dots
 from vips.expfam import Gamma
 from vips.models.components.bins import Bins, bins_of_counts
-from vips.models.components.component import Component, Frame
+from vips.models.components.component import SURE, Component, Frame
+from vips.models.components.matching.charts import Rates
+from vips.models.components.matching.simulator import counts_at
 from vips.models.components.noise import missing_counts, shrunken_means
 
 __all__ = ["Counts"]
@@ -113,9 +116,6 @@ class Counts(Component):
     def divergence(self, posterior: Gamma) -> float:
         return float(np.sum(posterior.kl(Gamma(self.shape, self.rate))))
 
-    def drawn(self, posterior: Gamma, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return np.minimum(rng.poisson(posterior.mean[members]), self.max_count).astype(np.float64)
-
     def framed(self, marginals: np.ndarray) -> Self:
         centre, variance = self.bins.moments(marginals)
         return replace(self, frame=Frame(centre, np.sqrt(variance)))
@@ -149,6 +149,26 @@ class Counts(Component):
         inner = self.bins.edges[j][1:-1] - 1.0 - shift
         below = np.where(inner >= 0.0, pdtr(np.maximum(inner, 0.0), rates[:, j, None]), 0.0)
         return np.pad(below, ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (0.0, 1.0)))
+
+    # -- to be matched ----------------------------------------------------------------------------------------------
+
+    def charts(self, posterior: Gamma) -> list[Rates]:
+        return [Rates(np.maximum(posterior.mean, _LEAST_RATE), self.shape, self.rate)]
+
+    def simulated(self, charts: Sequence[Rates], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return counts_at(rng.random((len(members), self.n_columns)), charts[0].rates[members])
+
+    def scores(self, charts: Sequence[Rates], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        cells = (np.nan_to_num(values), ~np.isnan(values))
+        return charts[0].scores(*(shares[:, :, None] * of_cells[:, None] for of_cells in cells))
+
+    def at(self, charts: Sequence[Rates]) -> Gamma:
+        return Gamma(SURE * charts[0].rates, np.full_like(charts[0].rates, SURE))
+
+    def of_draws(self, charts, draws, order: np.ndarray) -> Gamma:
+        rates = draws[0].reshape(-1, *charts[0].rates.shape)[:, order]
+        rate = rates.mean(axis=0) / rates.var(axis=0)
+        return Gamma(rate * rates.mean(axis=0), rate)
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 

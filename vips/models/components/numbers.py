@@ -10,7 +10,7 @@ about the same size: noise costs least.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -20,7 +20,8 @@ from scipy.special import ndtr
 
 from vips.expfam import DiagonalGaussian, Gamma
 from vips.models.components.bins import Bins, bins_of_numbers
-from vips.models.components.component import Component, Frame
+from vips.models.components.component import SURE, Component, Frame
+from vips.models.components.matching.charts import Gaussians
 from vips.models.components.noise import missing_counts, shrunken_means, shrunken_variances
 
 __all__ = ["NormalGamma", "Numbers"]
@@ -181,11 +182,6 @@ class Numbers(Component):
         of_means = of_means + 0.5 * self.prior * posterior.precision.mean * np.square(posterior.mean)
         return float(np.sum(of_means + posterior.precision.kl(Gamma(0.5 * self.prior, 0.5 * self.prior))))
 
-    def drawn(self, posterior: NormalGamma, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        frame, noise = self.coordinates, rng.standard_normal((len(members), self.n_columns))
-        y = posterior.mean[members] + np.sqrt(posterior.variance)[members] * noise
-        return np.clip(frame.centre + frame.scale * y, self.low, self.high)
-
     def framed(self, marginals: np.ndarray) -> Self:
         centre, variance = self.bins.moments(marginals)
         return replace(self, frame=Frame(centre, np.sqrt(variance)))
@@ -204,3 +200,36 @@ class Numbers(Component):
     def _split(self, totals: np.ndarray) -> tuple[np.ndarray, ...]:
         """Counts, of missing cells, of y and of (y² - 1)/√2."""
         return np.split(totals, [1, 1 + self.n_columns, 1 + 2 * self.n_columns], axis=1)
+
+    # -- to be matched ------------------------------------------------------------------------------------------
+
+    def charts(self, posterior: NormalGamma) -> list[Gaussians]:
+        return [self._chart(posterior.mean, np.sqrt(posterior.variance))]
+
+    def simulated(self, charts: Sequence[Gaussians], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        (chart,), normal = charts, rng.standard_normal((len(members), self.n_columns))
+        y = chart.mean[members] + np.diagonal(chart.factor, axis1=1, axis2=2)[members] * normal
+        return self.coordinates.centre + self.coordinates.scale * y
+
+    def scores(self, charts: Sequence[Gaussians], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        images = charts[0].images((values - self.coordinates.centre) / self.coordinates.scale)
+        return np.nan_to_num(charts[0].scores(shares, images), copy=False)
+
+    def at(self, charts: Sequence[Gaussians]) -> NormalGamma:
+        variances = np.diagonal(charts[0].covariances, axis1=1, axis2=2)
+        return NormalGamma(
+            charts[0].mean, np.full(variances.shape, SURE), Gamma(np.full(variances.shape, SURE), SURE * variances)
+        )
+
+    def of_draws(self, charts, draws, order: np.ndarray) -> NormalGamma:
+        means, covariances = charts[0].split(draws[0])
+        logs = np.log(np.diagonal(covariances, axis1=2, axis2=3))[:, order]
+        shape, means = 1.0 / logs.var(axis=0), means[:, order]
+        precision = Gamma(shape, shape * np.exp(logs.mean(axis=0)))
+        return NormalGamma(means.mean(axis=0), 1.0 / (means.var(axis=0) * precision.mean), precision)
+
+    def _chart(self, means: np.ndarray, deviations: np.ndarray) -> Gaussians:
+        eye = np.eye(self.n_columns)
+        return Gaussians(
+            means, deviations[:, None] * eye, True, np.zeros(self.n_columns), eye, (self.prior, self.prior)
+        )

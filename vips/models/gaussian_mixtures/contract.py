@@ -150,8 +150,7 @@ class GaussianMixtureModel(Mixture):
 
     def to_match(self) -> Match:
         priors = self._priors()
-        simulator = MixtureSimulator(self.privacy_.plan, self.blocks(), self.expected_statistics)
-        return match_of(self, simulator, priors.concentration, (priors.mean_precision, priors.dof))
+        return match_of(self, MixtureSimulator(self), priors.concentration, (priors.mean_precision, priors.dof))
 
     def to_noise_aware_posterior(self) -> dict[str, Draws]:
         return matched_components(self.match(), self.posterior_)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -12,39 +13,20 @@ from vips.expfam import Draws
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
 from vips.models.components.matching.match import ChartMatch, best_match, check_told
-from vips.models.components.matching.simulator import Simulator, portions
-from vips.models.components.matching.steps import entries, totals_of
-from vips.models.gaussian_mixtures.statistics import MixtureStatistics
-from vips.privacy import PrivacyPlan
-from vips.statistics import Block, ReleasedStep
+from vips.models.components.matching.simulator import levels_at
+from vips.models.components.matching.steps import StepSimulator, totals_of
 
 __all__ = ["MixtureSimulator", "as_matched", "match_of", "matched_components"]
 
-_LEAST_SHARE = 1e-3  # at the start
-_N_STARTS = 8  # other than the fit
-
 
 @dataclass(frozen=True)
-class MixtureSimulator(Simulator):
-    """Records of Gaussian components. The charts are those of the shares, and of means and covariances.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-    blocks : dict of str to Block
-    statistics : callable
-        Of records and a posterior.
-    """
-
-    plan: PrivacyPlan
-    blocks: dict[str, Block]
-    statistics: Callable[[np.ndarray, MixturePosterior], MixtureStatistics]
+class MixtureSimulator(StepSimulator):
+    """Records of Gaussian components. The charts are those of the shares, and of means and covariances."""
 
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> np.ndarray:
         """Rows. Components are stratified, and normals come in pairs."""
         shares, components = charts[0].p[0], charts[1]
-        places = (np.arange(n_records) + rng.random()) / n_records
-        members = np.minimum((places[:, None] >= np.cumsum(shares)).sum(axis=1), len(shares) - 1)
+        members = levels_at((np.arange(n_records) + rng.random()) / n_records, shares[None])
         normal = rng.standard_normal((n_records, components.mean.shape[1]))
         normal[1::2] = -normal[::2][: n_records // 2]
         return components.mean[members] + np.einsum("nij,nj->ni", components.factor[members], normal)
@@ -58,19 +40,6 @@ class MixtureSimulator(Simulator):
         given /= given.sum(axis=1, keepdims=True)
         return np.hstack([shares.scores(given[:, None, :]), components.scores(given, images)])
 
-    def seen(self, records: np.ndarray, steps: Sequence[ReleasedStep]) -> np.ndarray:
-        seen = None
-        for rows, numbers, weight in portions(len(records), len(steps)):
-            for number in numbers:
-                statistics = self.statistics(records[rows], steps[number].posterior)
-                weights = statistics.bounded(self.plan.clip_weights(statistics.norms(self.blocks)))
-                formed = statistics.formed(np.arange(len(weights)), weights[:, None] * statistics.shares)
-                flat = weight * entries(formed, self.blocks)
-                if seen is None:
-                    seen = np.zeros((len(records), flat.shape[1]))
-                seen[rows] += flat
-        return seen
-
 
 def match_of(model, simulator: MixtureSimulator, concentration: float, prior_sizes: tuple[float, float]) -> ChartMatch:
     """Components whose records give the totals of a private fit; the first start is the fit's posterior.
@@ -80,18 +49,16 @@ def match_of(model, simulator: MixtureSimulator, concentration: float, prior_siz
     NotImplementedError
         For Student-t, tied and spherical components, and as :func:`totals_of` does.
     """
-    posterior, rng = model.posterior_, np.random.default_rng(0)
-    kind = posterior.covariance_type
+    posterior, kind = model.posterior_, model.posterior_.covariance_type
     if kind not in ("full", "diag") or posterior.tail.any():
         raise NotImplementedError('Only Gaussian components with covariance_type="full" or "diag" are matched.')
     totals, d = totals_of(model), posterior.mean.shape[1]
-    shares = np.maximum(posterior.weights, _LEAST_SHARE)
     factor, prior = posterior.factors, posterior.prior_covariance
     if kind == "diag":
         factor, prior = factor[:, 0, :, None] * np.eye(d), np.diag(prior[0])
     components = Gaussians(posterior.mean, factor, kind == "diag", posterior.prior_mean, prior, prior_sizes)
-    charts = [Simplexes((shares / shares.sum())[None], concentration), components]
-    return best_match(simulator, totals, charts, lambda: [_moved_apart(charts, rng) for _ in range(_N_STARTS)])
+    charts = [Simplexes.inside(posterior.weights[None], concentration), components]
+    return best_match(simulator, totals, charts, partial(_moved_apart, charts))
 
 
 def matched_components(match: ChartMatch, fitted: MixturePosterior) -> dict[str, Draws]:
@@ -103,9 +70,9 @@ def matched_components(match: ChartMatch, fitted: MixturePosterior) -> dict[str,
         If the match is refused, or noise hides a component.
     """
     match.check()
-    check_told(match, "components")
-    order = _order(match.charts[1], fitted)
     shares, of_components = match.draws()
+    check_told(shares, "components")
+    order = _order(match.charts[1], fitted)
     mean, covariances = match.charts[1].split(of_components)
     if fitted.covariance_type == "diag":
         covariances = np.diagonal(covariances, axis1=2, axis2=3)
@@ -140,14 +107,6 @@ def _order(components: Gaussians, fitted: MixturePosterior) -> np.ndarray:
 
 def _moved_apart(charts: Sequence[Chart], rng: np.random.Generator) -> list[Chart]:
     """Another start: components of equal size at random places among all records."""
-    shares, components = charts[0].p[0], charts[1]
-    mean = shares @ components.mean
-    within = np.einsum("k,kij->ij", shares, components.covariances)
-    apart = components.mean - mean
-    whole = within + np.einsum("k,ki,kj->ij", shares, apart, apart)
-    if components.is_diagonal:
-        whole, within = np.diag(np.diagonal(whole)), np.diag(np.diagonal(within))
-    places = mean + rng.standard_normal(components.mean.shape) @ np.linalg.cholesky(whole).T
-    factor = np.broadcast_to(np.linalg.cholesky(within), components.factor.shape)
-    equal = Simplexes(np.full_like(charts[0].p, 1.0 / len(shares)), charts[0].concentration)
-    return [equal, replace(components, mean=places, factor=factor)]
+    shares, components = charts
+    equal = replace(shares, p=np.full_like(shares.p, 1.0 / shares.p.size))
+    return [equal, components.moved_apart(shares.p[0], rng)]

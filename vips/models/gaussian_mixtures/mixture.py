@@ -13,6 +13,7 @@ from vips._validation import check_integer
 from vips.expfam import Dirichlet
 from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
+from vips.models.components.matching.match import finding_of_match
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.parts import Part, last_of
@@ -289,7 +290,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
 
     def findings(self) -> dict[str, float]:
         """Number of components with records, and how far the released totals are from those of the best components."""
-        return {"components with records": float(self.n_components_effective_)} | self.findings_of_match()
+        return {"components with records": float(self.n_components_effective_)} | finding_of_match(self)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

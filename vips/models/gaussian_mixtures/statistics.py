@@ -92,7 +92,7 @@ class MixtureStatistics(RecordStatistics):
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         n_components, d = self.shares.shape[1], self._X.shape[1]
-        weights, tables = self.bounded(weights), self._tables
+        weights, tables = self._bounded(weights), self._tables
         count, weight = np.zeros(n_components), np.zeros(n_components)
         linear, second = np.zeros((n_components, d)), np.zeros((n_components, *tables.rows.shape[1:]))
 
@@ -112,13 +112,17 @@ class MixtureStatistics(RecordStatistics):
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
-        weighted, present = self.bounded(weights)[:, None] * self.shares, np.flatnonzero(weights)
+        weighted, present = self._bounded(weights)[:, None] * self.shares, np.flatnonzero(weights)
         size = max(1, _PIECE // (self._tables.rows[0].size * len(self._tables.shifts)))
         for start in range(0, len(present), size):
             rows = present[start : start + size]
-            for name, shares in self.formed(rows, weighted[rows]).items():
+            for name, shares in self._formed(rows, weighted[rows]).items():
                 total[name] += lattice.rounded(shares, blocks[name]).sum(axis=0)
         return total
+
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """w_n s_n of each record by block."""
+        return self._formed(np.arange(len(weights)), self._bounded(weights)[:, None] * self.shares)
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
@@ -161,7 +165,7 @@ class MixtureStatistics(RecordStatistics):
             squares[rows] = np.einsum("nk,nl,nkl->n", shares[rows], shares[rows], products)
         return squares
 
-    def bounded(self, weights: np.ndarray) -> np.ndarray:
+    def _bounded(self, weights: np.ndarray) -> np.ndarray:
         """The weights, less for long records; 0 for defective ones."""
         if self._influence is not None:
             weights = weights * self._influence
@@ -174,7 +178,7 @@ class MixtureStatistics(RecordStatistics):
             return second[:, 0] if kind == "diag" else second[:, 0].sum(axis=1)
         return mirrored(second.sum(axis=0)) if kind == "tied" else np.stack([mirrored(matrix) for matrix in second])
 
-    def formed(self, rows: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
+    def _formed(self, rows: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
         """Statistics of each of these records."""
         tables, formed = self._tables, {"count": shares}
         images = np.empty((len(rows), *tables.shifts.shape))

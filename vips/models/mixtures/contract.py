@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,16 @@ from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
 from vips.models.components.counts import Counts
+from vips.models.components.matching.match import Match, finding_of_match
+from vips.models.components.matching.steps import kept_steps
 from vips.models.components.numbers import Numbers
 from vips.models.mixtures import table
-from vips.models.mixtures.posterior import ClassPosterior
+from vips.models.mixtures.matching import match_of, matched_classes
+from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 from vips.models.mixtures.statistics import ClassStatistics, inferred
 from vips.parts import Part, indexed, last_of
-from vips.privacy import PrivacyPlan
+from vips.phases import phases_of
+from vips.privacy import PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
 
@@ -158,6 +162,30 @@ class LatentClasses(Mixture):
         prior = Dirichlet(np.full(self.n_components, self._class_prior()))
         return total - float(posterior.weights.kl(prior)) - columns.divergence(posterior.parts())
 
+    # -- the match ----------------------------------------------------------------------------------------------
+
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        return kept_steps(phases_of(self, n_steps)) if self.is_private and not self._in_stream() else ()
+
+    def to_match(self) -> Match:
+        return match_of(self, self._columns(self.posterior_.frame, limit=np.inf), self._class_prior())
+
+    def to_noise_aware_posterior(self) -> ClassPosterior:
+        return matched_classes(self.match(), self.posterior_, self._columns(self.posterior_.frame), self._features)
+
+    def fitted_posterior(self) -> ClassPosterior:
+        """What is read: the noise-aware posterior if there is one, else ``posterior_``."""
+        return getattr(self, "noise_aware_posterior_", super().fitted_posterior())
+
+    def findings(self) -> dict[str, float]:
+        """How far the released totals are from those of the best classes."""
+        return finding_of_match(self)
+
+    def _features(self, posterior: ClassPosterior) -> np.ndarray:
+        """By which classes are told from each other, of shape (K, n_features)."""
+        features, metric = self.components(posterior)
+        return np.sqrt(features) if metric == "hellinger" else features
+
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def posterior_parts(self, posterior) -> list[Part]:
@@ -242,7 +270,8 @@ class LatentClasses(Mixture):
             A row for each class, by its number. "share", and where there is a noise-aware posterior its "lower" and "upper"
             limit. Of other fits with noise, "noise": the standard deviation of the share by the noise alone, which says nothing
             of who is in which class, nor of the clip. Where ``evidence()`` tells, "label": whether the class is real. "mean"
-            and "std" of each number, and "mean" of each count, in the columns' units. "typical answers": those that tell the
+            and "std" of each number, and "mean" of each count, in the columns' units, means with their limits where shares have
+            some. "typical answers": those that tell the
             class from everybody, ranked by p log(p / overall), each with its probability p in the class and, in brackets, over
             all classes.
 
@@ -262,7 +291,7 @@ class LatentClasses(Mixture):
             total = max(float(posterior.weights.concentration.sum()), 1.0)
             columns["noise"] = np.full(n_classes, self.noisy_totals_.noise_std["count"] / total)
         labels = self._labels()
-        columns |= ({} if labels is None else {"label": labels}) | self._moments()
+        columns |= ({} if labels is None else {"label": labels}) | self._moments(level)
         if posterior.answers:
             columns["typical answers"] = strings_for_pandas([self._typical(k, n_answers) for k in range(n_classes)])
         return pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class")).iloc[self._by_size()]
@@ -361,8 +390,8 @@ class LatentClasses(Mixture):
         """Whether each class is real, if that is known."""
         return None
 
-    def _moments(self) -> dict[str, np.ndarray]:
-        """Means and standard deviations of numbers and counts, by the names of the summary."""
+    def _moments(self, level: float) -> dict[str, np.ndarray]:
+        """Means (with limits where there are some) and standard deviations of numbers and counts, by names of the summary."""
         return {}
 
     def _by_size(self) -> np.ndarray:
@@ -387,19 +416,17 @@ class LatentClasses(Mixture):
         return float(np.sqrt(1.0 + sum(squares[column.kind] for column in self._declared())))
 
     def _posterior(self, totals: np.ndarray, columns: Columns, draws, marginals) -> ClassPosterior:
-        of_kind = {
-            type(part): posterior for part, posterior in zip(columns.parts, columns.posterior(totals), strict=True)
-        }
         return ClassPosterior(
             Dirichlet(self._class_prior() + np.maximum(totals[:, 0], 0.0)),
-            of_kind.get(Numbers),
-            of_kind.get(Counts),
-            of_kind.get(Categories, ()),
-            columns.frame,
-            draws,
-            marginals,
-            self.is_private or self.inference == "em",
+            **of_kinds(columns.posterior(totals)),
+            frame=columns.frame,
+            draws=draws,
+            marginals=marginals,
+            plug_in=self.is_private or self.inference == "em",
         )
+
+    def _in_stream(self) -> bool:
+        return isinstance(self.privacy, StreamPlan)
 
     def _class_prior(self) -> float:
         if self.inference == "em":

@@ -8,19 +8,15 @@ Missing answers are left out of a record's likelihood, which is exact if they ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from vips.data import DataSource
 from vips.data._columns import is_frame
 from vips.models.components.categories import Categories
-from vips.models.components.matching.match import Match
-from vips.models.components.matching.steps import kept_steps
 from vips.models.mixtures.contract import LatentClasses, dense_rows
 from vips.models.mixtures.evidence import ClassEvidence, class_evidence
-from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
 from vips.models.mixtures.posterior import ClassPosterior
 from vips.models.mixtures.statistics import ClassStatistics
 from vips.models.mixtures.table import (
@@ -30,7 +26,7 @@ from vips.models.mixtures.table import (
     found_categories,
     largest_codes,
 )
-from vips.phases import FitPhase, phases_of
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block
 
@@ -182,9 +178,6 @@ class LatentClassAnalysis(LatentClasses):
         )
         return [marginals, classes]
 
-    def kept_steps(self, n_steps: int) -> Collection[int]:
-        return kept_steps(phases_of(self, n_steps)) if self.is_private and not self._in_stream() else ()
-
     def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
         """Of a single class."""
         columns = self._columns()
@@ -204,16 +197,6 @@ class LatentClassAnalysis(LatentClasses):
             return super().to_posterior(average, noise_std, previous)
         noise = np.sqrt(self.n_components) * noise_std["cells"]
         return self._around(average["count"].sum(), average["cells"].sum(axis=0), noise, previous)
-
-    def to_match(self) -> Match:
-        return match_of(self, self._simulator(), self._class_prior(), float(self.answer_prior))
-
-    def to_noise_aware_posterior(self) -> ClassPosterior:
-        return matched_classes(self.match(), self.posterior_)
-
-    def fitted_posterior(self) -> ClassPosterior:
-        """What is read: the noise-aware posterior if there is one, else ``posterior_``."""
-        return getattr(self, "noise_aware_posterior_", super().fitted_posterior())
 
     # -- comparisons --------------------------------------------------------------------------------------------
 
@@ -250,23 +233,13 @@ class LatentClassAnalysis(LatentClasses):
         labels, findings = self._labels(), {}
         if labels is not None:
             findings["number of real classes"] = float(labels.count("real"))
-        return findings | self.findings_of_match()
+        return findings | super().findings()
 
     def _labels(self) -> list[str] | None:
         evidence = self.evidence()
         return None if evidence is None else evidence.labels
 
     # -- helpers ------------------------------------------------------------------------------------------------
-
-    def _simulator(self) -> ClassSimulator:
-        phases = phases_of(self, self.privacy_.plan.n_steps)
-        levels = [len(column.values) for column in self._declared()]
-        return ClassSimulator(
-            self._columns(), levels, self.privacy_.plan, phases, partial(FitPhase.statistics_of, model=self)
-        )
-
-    def _in_stream(self) -> bool:
-        return isinstance(self.privacy, StreamPlan)
 
     def _blocks_of_marginals(self) -> dict[str, Block]:
         """None with one class, whose totals are the marginals."""

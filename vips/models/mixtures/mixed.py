@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from vips._compute.blas import eigh
+from vips.expfam import Draws
 from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
 from vips.models.components.counts import Counts
@@ -23,7 +24,7 @@ from vips.models.mixtures.statistics import ClassStatistics
 from vips.models.mixtures.table import Column, column_of_any_kind, columns_declared, places_of
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.statistics import Block, DenseStatistics
+from vips.statistics import Block
 
 __all__ = ["MixedLatentClassAnalysis"]
 
@@ -182,10 +183,12 @@ class MixedLatentClassAnalysis(LatentClasses):
         )
         return [marginals, moments, classes]
 
-    def _marginal_statistics(self, records, posterior: ClassPosterior) -> DenseStatistics:
+    def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
         """Indicators of the bins of all columns."""
         columns = self._columns()
-        return DenseStatistics({"marginals": columns.bins.indicators(columns.cells(np.asarray(records)))})
+        indicators = columns.bins.indicators(columns.cells(np.asarray(records)))
+        everybody, no_places = np.ones((len(indicators), 1)), np.empty((len(indicators), 0), np.int32)
+        return ClassStatistics(everybody, indicators, no_places, 0, (None, "marginals"))
 
     def _moment_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
         """Products of all pairs of means."""
@@ -197,7 +200,7 @@ class MixedLatentClassAnalysis(LatentClasses):
     def _classes_of_marginals(self, average, noise_std, previous: ClassPosterior) -> ClassPosterior:
         """Coordinates in which all records have mean 0 and variance 1, and classes that differ by draws alone."""
         columns = self._columns()
-        marginals = columns.bins.counts(average["marginals"], noise_std["marginals"])
+        marginals = columns.bins.counts(average["marginals"][0], noise_std["marginals"])
         spread = 0.0 if self.n_components == 1 else _SPREAD
         framed = self._columns(columns.framed(marginals).frame)
         return self._begun(framed, marginals, spread * previous.draws, previous)
@@ -268,14 +271,20 @@ class MixedLatentClassAnalysis(LatentClasses):
     def _number_prior(self) -> float:
         return 0.0 if self.inference == "em" else float(self.number_prior)
 
-    def _moments(self) -> dict[str, np.ndarray]:
-        posterior, moments = self.posterior_, {}
+    def _moments(self, level: float) -> dict[str, np.ndarray]:
+        posterior, moments = self.fitted_posterior(), {}
+        is_matched = isinstance(posterior.weights, Draws)
         if posterior.numbers is not None:
-            means, deviations = self._columns(posterior.frame).parts[0].in_units(posterior.numbers)
+            part = self._columns(posterior.frame).parts[0]
+            limits, (means, deviations) = posterior.numbers.means.interval(level), part.in_units(posterior.numbers)
+            limits = [part.coordinates.centre + part.coordinates.scale * side for side in limits] if is_matched else []
             for i, name in enumerate(self._names_of(Numbers)):
-                moments |= {f"mean {name}": means[:, i], f"std {name}": deviations[:, i]}
-        for i, name in enumerate(self._names_of(Counts)):
-            moments[f"mean {name}"] = posterior.counts.mean[:, i]
+                moments |= _with_limits(f"mean {name}", means[:, i], [side[:, i] for side in limits])
+                moments[f"std {name}"] = deviations[:, i]
+        if posterior.counts is not None:
+            means, limits = posterior.counts.mean, posterior.counts.interval(level) if is_matched else []
+            for i, name in enumerate(self._names_of(Counts)):
+                moments |= _with_limits(f"mean {name}", means[:, i], [side[:, i] for side in limits])
         return moments
 
     # -- steps --------------------------------------------------------------------------------------------------
@@ -283,7 +292,7 @@ class MixedLatentClassAnalysis(LatentClasses):
     def _blocks_of_marginals(self) -> dict[str, Block]:
         columns = self._columns()
         return {
-            "marginals": Block((columns.n_marginals,), scale=float(np.sqrt(columns.n_columns)) / self.default_clip())
+            "marginals": Block((1, columns.n_marginals), scale=float(np.sqrt(columns.n_columns)) / self.default_clip())
         }
 
     def _blocks_of_moments(self) -> dict[str, Block]:
@@ -306,3 +315,8 @@ def _directions(moments: np.ndarray, columns: np.ndarray, n: int) -> np.ndarray:
         values, vectors = eigh(moments)
         vectors = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, -n:]
     return vectors
+
+
+def _with_limits(name: str, means: np.ndarray, limits: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """A column of the summary, and those of its limits if there are any."""
+    return {name: means} | dict(zip((f"{name}, lower", f"{name}, upper"), limits, strict=False))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from vips.models.components.component import Frame, check_rates
 from vips.models.components.numbers import NormalGamma
 from vips.models.mixtures.statistics import Tables
 
-__all__ = ["ClassPosterior"]
+__all__ = ["ClassPosterior", "of_kinds"]
 
 _LEAST = 1e-300  # of a probability, before its logarithm
 _FARTHEST = 100.0  # of a draw, whose exponential is taken
@@ -95,12 +96,10 @@ class ClassPosterior:
 
     def in_order(self, order: np.ndarray) -> ClassPosterior:
         """The same classes in another order."""
-        if isinstance(self.weights, Draws):
-            weights, *answers = (Draws(part.draws[:, order]) for part in (self.weights, *self.answers))
-            return replace(self, weights=weights, answers=tuple(answers))
-        arrays = self.to_arrays()
-        of_classes = {name: value[order] for name, value in arrays.items() if name not in _OF_COLUMNS}
-        return ClassPosterior.from_arrays(arrays | of_classes)
+        numbers, counts = (None if part is None else _ordered(part, order) for part in (self.numbers, self.counts))
+        weights, *answers = (_ordered(part, order) for part in (self.weights, *self.answers))
+        draws = self.draws[order]
+        return replace(self, weights=weights, numbers=numbers, counts=counts, answers=tuple(answers), draws=draws)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
@@ -169,3 +168,19 @@ class ClassPosterior:
 
     def _side_by_side(self, tables: list[np.ndarray]) -> np.ndarray:
         return np.hstack([np.empty((len(self.draws), 0)), *tables])
+
+
+def of_kinds(parts: tuple) -> dict[str, Any]:
+    """The posteriors of kinds of columns, by the names that :class:`ClassPosterior` has for them."""
+    numbers = [part for part in parts if isinstance(part, NormalGamma)]
+    counts = [part for part in parts if isinstance(part, Gamma)]
+    answers = [part for part in parts if isinstance(part, tuple)]
+    return {"numbers": (*numbers, None)[0], "counts": (*counts, None)[0], "answers": (*answers, ())[0]}
+
+
+def _ordered(part: Dirichlet | Draws | Gamma | NormalGamma, order: np.ndarray):
+    if isinstance(part, NormalGamma):
+        return NormalGamma(part.mean[order], part.mean_precision[order], _ordered(part.precision, order))
+    if isinstance(part, Gamma):
+        return Gamma(part.shape[order], part.rate[order])
+    return Draws(part.draws[:, order]) if isinstance(part, Draws) else Dirichlet(part.concentration[order])

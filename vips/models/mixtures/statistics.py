@@ -98,6 +98,15 @@ class ClassStatistics(RecordStatistics):
             of_rows = self._sums.rounded_sum(weights, {of_cells: block}, lattice)
         return self._joined(of_rows, count, answers)
 
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """w_n s_n of each record by block."""
+        indicators, (of_count, of_cells) = np.zeros((len(weights), self._n_levels)), self._names
+        rows, columns = np.nonzero(self._places >= 0)
+        indicators[rows, self._places[rows, columns]] = 1.0
+        shares = weights[:, None] * self.shares
+        cells = shares[:, :, None] * np.hstack([self._rows, indicators])[:, None, :]
+        return ({} if of_count is None else {of_count: shares}) | {of_cells: cells}
+
     def _added(self, weights: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Counts of the classes, and of their answers."""
         n_classes = shares.shape[1]

@@ -42,7 +42,7 @@ from vips.models.regression.denoising import (
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.matching import (
     Prior,
-    ReleasedSteps,
+    ReleasedGradients,
     RowLaw,
     best_prior,
     clip_weights,
@@ -86,8 +86,8 @@ _UNSEEN = 10.0
 # Largest number of columns whose next coefficients match all gradients, and which are moved: with more, fits to few records
 # predict worse.
 _MOST_MATCHED = 40
-# Steps of a fit for each one in which it learns coordinates.
-_STEPS_PER_LEARNING = 5
+# Steps of a fit for each one in which it learns coordinates, and the fewest steps of a fit that does.
+_STEPS_PER_LEARNING, _FEWEST_STEPS = 10, 5
 # Hardly any moved row is so many times longer than one as it comes.
 _LONGER = 100.0
 # Rounds of Gauss-Newton after a step.
@@ -297,7 +297,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         """
         few, cuts = self.n_features_in_ <= _MOST_MATCHED, self._clip_norm() < self.max_record_norm()
         able = self._matches() and self.fit_intercept and self.schedule is None
-        return n_steps // _STEPS_PER_LEARNING if able and few and (self.influence == "unbiased" or cuts) else 0
+        learns = able and few and n_steps >= _FEWEST_STEPS and (self.influence == "unbiased" or cuts)
+        return max(n_steps // _STEPS_PER_LEARNING, 1) if learns else 0
 
     def _matches(self) -> bool:
         """Whether the next coefficients are those that match the released gradients.
@@ -320,7 +321,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             return KeptSteps.none(shape)
         t = previous.step + 1
         if previous.coordinates.move:
-            t -= n_steps // _STEPS_PER_LEARNING
+            t -= self._n_learning(n_steps)
         rho = self.step_size(t)
         rho = rho if isinstance(rho, dict) else dict.fromkeys(average, rho)
         place, point = (t - 1) // -(-n_steps // _MOST_KEPT), self._point(previous)
@@ -328,7 +329,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _matched(self, average, noise_std, previous, kept: KeptSteps) -> CoefficientPosterior:
         """The posterior after a step that was computed at ``previous``."""
-        steps = self.released_steps(self.plan_of_fit(), average, noise_std, kept)
+        steps = self.released_gradients(self.plan_of_fit(), average, noise_std, kept, previous.coordinates)
         alpha, public = previous.alpha_shape / previous.alpha_rate, previous.public
         if self._knows_public:
             public, alpha = self._weights_of_public(steps, previous.coordinates, alpha, public)
@@ -339,7 +340,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return posterior
 
     def matched_moments(
-        self, steps: list[ReleasedSteps], posterior, alpha: np.ndarray, public: np.ndarray, n_rounds: int
+        self, steps: list[ReleasedGradients], posterior, alpha: np.ndarray, public: np.ndarray, n_rounds: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means (n_outputs, d) and precisions of the coefficients that match these steps; begins at ``posterior``."""
         to_rows, moments = self._to_rows(posterior.coordinates), []
@@ -355,20 +356,23 @@ class AugmentedRegression(ConjugateExponentialModel):
         """T, shape (d, d), lower triangular: T w are coefficients of rows of norm 1 in these coordinates, w natural ones."""
         return coordinates.coefficients(np.diag(self._units() * self._ball()), self._intercept_constant()).T
 
-    def released_steps(self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps) -> list[ReleasedSteps]:
+    def released_gradients(
+        self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps, coordinates: Coordinates
+    ) -> list[ReleasedGradients]:
         """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only."""
         ball = self._ball()
         noise = {name: std / ball ** POWER[name] for name, std in noise_std.items()}
         averages = [self._average_of(average, j) for j in range(self.n_outputs)]
         weighted, left = zip(*(self._row_law(of_output, noise) for of_output in averages), strict=True)
-        used = kept.used(half=not self._matches())
+        # the first points are far from the root, unless a phase before ended near it
+        used = kept.used(0 if coordinates.move else 2 if self._matches() else len(kept.counts))
         points, centre = kept.points[:, used] * ball, kept.centre * ball
         laws = [law.unweighted(at) for law, at in zip(weighted, centre, strict=True)]
         noise_of_step = (
             plan.noise_multiplier * self._clip_norm() * self.blocks()["linear"].scale / plan.sampling_rate / ball
         )
         return [
-            ReleasedSteps(
+            ReleasedGradients(
                 points[j],
                 kept.totals[j, used] / ball,
                 kept.counts[used],

@@ -29,7 +29,7 @@ from vips.models._coefficient_tables import (
 )
 from vips.models._coefficients import count_scores
 from vips.models.regression.contract import AugmentedRegression
-from vips.models.regression.matching import ReleasedSteps
+from vips.models.regression.matching import ReleasedGradients
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
 from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
@@ -185,10 +185,11 @@ class PolyaGammaRegression(AugmentedRegression):
             mean, precision = mean[0], precision[0]
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
 
-    def _steps_of_fit(self) -> list[ReleasedSteps]:
+    def _steps_of_fit(self) -> list[ReleasedGradients]:
         """What the fit has released for each output."""
         totals = self.noisy_totals_
-        return self.released_steps(self.privacy_.plan, totals.average, totals.noise_std, self.posterior_.kept)
+        posterior, plan = self.posterior_, self.privacy_.plan
+        return self.released_gradients(plan, totals.average, totals.noise_std, posterior.kept, posterior.coordinates)
 
     def misfit(self) -> float:
         """Probability that the released gradients of a fit scatter as much, or more, if the noise is all that they scatter by.

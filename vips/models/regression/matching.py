@@ -47,7 +47,7 @@ from vips.models.regression.denoising import LEAST_SHARE
 
 __all__ = [
     "Prior",
-    "ReleasedSteps",
+    "ReleasedGradients",
     "RowLaw",
     "best_prior",
     "clip_weights",
@@ -217,7 +217,7 @@ def _denoised(scatter: np.ndarray, std: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class ReleasedSteps:
+class ReleasedGradients:
     """Released values of a fit's steps for one output, in coordinates of the design.
 
     Parameters
@@ -314,13 +314,13 @@ class Prior:
 
 
 def matched(
-    steps: ReleasedSteps, prior: Prior, start: np.ndarray, variance: np.ndarray, n_rounds: int
+    steps: ReleasedGradients, prior: Prior, start: np.ndarray, variance: np.ndarray, n_rounds: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and precision of the coefficients given the noisy totals: Gauss-Newton.
 
     Parameters
     ----------
-    steps : ReleasedSteps
+    steps : ReleasedGradients
     prior : Prior
     start, variance : ndarray of shape (d,)
         Where to begin, and variances of the coefficients in V: under the learnt prior, also where ``prior`` is a flat one. It
@@ -342,7 +342,7 @@ def matched(
     return mean, precision
 
 
-def best_prior(steps: ReleasedSteps, priors: Sequence[Prior], at: np.ndarray, least_gain: float) -> int:
+def best_prior(steps: ReleasedGradients, priors: Sequence[Prior], at: np.ndarray, least_gain: float) -> int:
     """Place of the prior under which the totals are most probable; the first one, unless they are e^``least_gain`` times as
     probable under another one.
 

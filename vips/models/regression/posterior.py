@@ -55,11 +55,10 @@ class KeptSteps:
         totals[:, place] += (total - totals[:, place]) / counts[place]
         return KeptSteps(points, totals, counts, centre, average.copy())
 
-    def used(self, *, half: bool) -> np.ndarray:
-        """The places whose totals are matched: all but the first two or, if ``half``, the later half."""
+    def used(self, most_skipped: float) -> np.ndarray:
+        """The places whose totals are matched: all but the first ones, so many but at most half."""
         places = np.flatnonzero(self.counts)
-        skipped = len(places) // 2
-        return places[skipped if half else min(skipped, 2) :]
+        return places[min(len(places) // 2, most_skipped) :]
 
 
 class _Learnt:

@@ -7,6 +7,7 @@ chart           parameters                  coordinates δ of a move            
                                             in p
 ``Gaussians``   means m, covariances LL'    m + L a, L exp(B) L'; δ is a, and B up to      y, and (yy' - I)/2 where
                                             the diagonal                                   x = m + Ly
+``Rates``       rates λ of counts           λ + λ δ, since totals are linear in λ          x - λ
 ==============  ==========================  =============================================  ===========================
 
 A row of ``Simplexes`` has one coordinate more than it needs: its prior holds the mean of δ at 0.
@@ -21,10 +22,14 @@ from typing import Self
 import numpy as np
 from scipy.linalg import block_diag, expm
 
-__all__ = ["Chart", "Gaussians", "Simplexes"]
+__all__ = ["Chart", "Gaussians", "Rates", "Simplexes"]
 
 _LARGE_CHANGE = 0.3  # of a probability in one move
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
+_LEAST_RATE, _MOST_LEAST_RATE = 1e-6, 1e-2  # the same of rates
+_NO_PRIOR = 1e-12
+_LEAST_AT_START = 1e-4  # of probabilities
+_APART = 0.7  # of logarithms, by which components of another start differ
 
 
 class Chart(ABC):
@@ -49,6 +54,10 @@ class Chart(ABC):
     def draws(self, steps: np.ndarray) -> np.ndarray:
         """Parameters after each of these moves, shape (n_draws, size)."""
 
+    @abstractmethod
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        """Another start: components, which have these shares, at random places around what all of them are together."""
+
 
 @dataclass(frozen=True)
 class Simplexes(Chart):
@@ -62,6 +71,12 @@ class Simplexes(Chart):
 
     p: np.ndarray
     concentration: float
+
+    @classmethod
+    def inside(cls, p: np.ndarray, concentration: float) -> Self:
+        """Near rows of probabilities, but with none that is 0: from there no move leads away."""
+        p = np.maximum(p, _LEAST_AT_START)
+        return cls(p / p.sum(axis=-1, keepdims=True), concentration)
 
     @property
     def size(self) -> int:
@@ -93,6 +108,10 @@ class Simplexes(Chart):
     def draws(self, steps: np.ndarray) -> np.ndarray:
         p = np.maximum(self.p + self._changes(steps), 0.0)
         return (p / np.maximum(p.sum(axis=-1, keepdims=True), 1e-300)).reshape(len(steps), -1)
+
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        p = shares @ self.p * np.exp(_APART * rng.standard_normal(self.p.shape))
+        return replace(self, p=p / p.sum(axis=1, keepdims=True))
 
     def _changes(self, steps: np.ndarray) -> np.ndarray:
         """Of p, by one move or several."""
@@ -149,7 +168,9 @@ class Gaussians(Chart):
         return self.factor @ np.swapaxes(self.factor, 1, 2)
 
     def images(self, X: np.ndarray) -> np.ndarray:
-        """y = L⁻¹(x - m) in each component, shape (n_records, K, d)."""
+        """y = L⁻¹(x - m) in each component, shape (n_records, K, d). Where L is diagonal, columns may have missing numbers."""
+        if self.is_diagonal:
+            return (X[:, None] - self.mean) / np.diagonal(self.factor, axis1=1, axis2=2)
         return np.stack([np.linalg.solve(L, (X - m).T).T for m, L in zip(self.mean, self.factor, strict=True)], axis=1)
 
     def scores(self, shares: np.ndarray, images: np.ndarray) -> np.ndarray:
@@ -179,6 +200,17 @@ class Gaussians(Chart):
         mean, covariances = self._parameters(steps)
         return np.concatenate([mean.reshape(len(steps), -1), covariances.reshape(len(steps), -1)], axis=1)
 
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        """Components as wide as those before."""
+        mean = shares @ self.mean
+        within = np.einsum("k,kij->ij", shares, self.covariances)
+        apart = self.mean - mean
+        whole = within + np.einsum("k,ki,kj->ij", shares, apart, apart)
+        if self.is_diagonal:
+            whole, within = np.diag(np.diagonal(whole)), np.diag(np.diagonal(within))
+        places = mean + rng.standard_normal(self.mean.shape) @ np.linalg.cholesky(whole).T
+        return replace(self, mean=places, factor=np.broadcast_to(np.linalg.cholesky(within), self.factor.shape))
+
     def split(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means, shape (n_draws, K, d), and covariances, shape (n_draws, K, d, d), of :meth:`draws`."""
         mean, covariances = np.split(draws, [self.mean.size], axis=1)
@@ -188,10 +220,64 @@ class Gaussians(Chart):
         (K, d), (i, j) = self.mean.shape, self._entries()
         a, b = np.split(steps.reshape(len(steps), K, -1), [d], axis=-1)
         B = np.zeros((len(steps), K, d, d))
-        B[..., i, j] = B[..., j, i] = b
+        B[..., i, j] = B[..., j, i] = np.exp(b) if self.is_diagonal else b
+        growth = B if self.is_diagonal else expm(B)
         mean = self.mean + np.einsum("kij,nkj->nki", self.factor, a)
-        return mean, self.factor @ expm(B) @ np.swapaxes(self.factor, 1, 2)
+        return mean, self.factor @ growth @ np.swapaxes(self.factor, 1, 2)
 
     def _entries(self) -> tuple[np.ndarray, np.ndarray]:
         d = self.mean.shape[1]
         return (np.arange(d),) * 2 if self.is_diagonal else np.tril_indices(d)
+
+
+@dataclass(frozen=True)
+class Rates(Chart):
+    """Rates of counts, with Gamma priors.
+
+    Parameters
+    ----------
+    rates : ndarray of shape (K, d)
+    shape : float
+    rate : float or ndarray of shape (d,)
+        Of the priors.
+    """
+
+    rates: np.ndarray
+    shape: float
+    rate: float | np.ndarray
+
+    @property
+    def size(self) -> int:
+        return self.rates.size
+
+    @property
+    def n_free(self) -> int:
+        return self.size
+
+    def scores(self, counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """Of sums of counts over so many cells, both of shape (n_records, K, d)."""
+        return (counts - cells * self.rates).reshape(len(counts), -1)
+
+    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
+        std = self.rates * np.sqrt(np.diagonal(cov)).reshape(self.rates.shape)
+        least = np.clip(_FLOOR * std, _LEAST_RATE, _MOST_LEAST_RATE)
+        return replace(self, rates=np.maximum(self.rates + self._changes(step), least))
+
+    def largest(self, step: np.ndarray) -> float:
+        """In units of about the deviation of a count."""
+        return float((np.abs(self._changes(step)) / np.sqrt(self.rates + 0.25)).max(initial=0.0))
+
+    def prior(self) -> tuple[np.ndarray, np.ndarray]:
+        shape, rate = np.maximum(self.shape, _NO_PRIOR), np.maximum(self.rate, _NO_PRIOR)
+        per_var = rate**2 / shape
+        gradient = self.rates * per_var * (shape / rate - self.rates)
+        return gradient.ravel(), np.diag((np.square(self.rates) * per_var).ravel())
+
+    def draws(self, steps: np.ndarray) -> np.ndarray:
+        return np.maximum(self.rates + self._changes(steps), 0.0).reshape(len(steps), -1)
+
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        return replace(self, rates=shares @ self.rates * np.exp(_APART * rng.standard_normal(self.rates.shape)))
+
+    def _changes(self, steps: np.ndarray) -> np.ndarray:
+        return self.rates * steps.reshape(*steps.shape[:-1], *self.rates.shape)

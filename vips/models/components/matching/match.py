@@ -33,7 +33,7 @@ from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator, moments_of
 from vips.statistics import ReleasedStep
 
-__all__ = ["N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told"]
+__all__ = ["N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "finding_of_match"]
 
 N_DRAWS = 2_000  # of the parameters
 _FEW, _MANY, _TRIAL = 5_000, 20_000, 3_000  # simulated records of the first moves, of the last ones, and of a trial
@@ -47,7 +47,7 @@ _MOST_DAMPING = 100.0
 _TOLD = 5.0  # standard deviations of a component's share
 _ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
 _DOUBTFUL = 1.0  # standard deviations of χ² above which other starts are tried
-_REPEATED = 2  # best ones of these, which are then matched
+_N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,21 @@ class ChartMatch(Match):
         return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
 
 
-def check_told(match: ChartMatch, components: str) -> None:
-    """Raise NotImplementedError if noise hides one of these components, whose shares are the first chart."""
-    shares = match.draws()[0]
+def check_told(shares: np.ndarray, components: str) -> None:
+    """Raise NotImplementedError if noise hides one of these components, given draws of their shares."""
     hidden = shares.mean(axis=0) < _TOLD * shares.std(axis=0)
     if hidden.any():
         raise NotImplementedError(
             f"Noise hides {hidden.sum()} of the {len(hidden)} {components}: their shares are below {_TOLD:g} of their standard "
             f"deviations. So there are no intervals. Fewer {components}, or a larger ε, would show more."
         )
+
+
+def finding_of_match(model) -> dict[str, float]:
+    """How far the released totals are from those of the match, if there is one, as a finding of a model."""
+    with suppress(NotImplementedError):
+        return {"misfit of the released totals (standard deviations)": model.match().misfit}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -169,9 +175,9 @@ def best_match(
     simulator: Simulator,
     totals: Totals,
     charts: Sequence[Chart],
-    others: Callable[[], Sequence[Sequence[Chart]]] = tuple,
+    other: Callable[[np.random.Generator], Sequence[Chart]] | None = None,
 ) -> ChartMatch:
-    """The match that begins at ``charts``; if it is doubtful, the best one of those that begin at ``others``, too.
+    """The match that begins at ``charts``; if it is doubtful, the best one of those from some draws of ``other`` starts, too.
 
     Raises
     ------
@@ -184,12 +190,12 @@ def best_match(
         raise NotImplementedError(
             "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
         ) from None
-    if match.misfit < _DOUBTFUL and match.move < _SETTLED:
+    if other is None or (match.misfit < _DOUBTFUL and match.move < _SETTLED):
         return match
-    trials = []
-    for start in others():
+    trials, rng = [], np.random.default_rng(0)
+    for _ in range(_N_STARTS):
         with suppress(np.linalg.LinAlgError):
-            trials.append(_moved(simulator, totals, start, None, [_TRIAL] * _OF_TRIAL, 0)[0])
+            trials.append(_moved(simulator, totals, other(rng), None, [_TRIAL] * _OF_TRIAL, 0)[0])
     best = sorted(trials, key=lambda place: place.chi2)[:_REPEATED]
     matches = [match]
     for place in best:

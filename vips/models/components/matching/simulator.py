@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
+from scipy.special import pdtr, pdtrik
 
 from vips.models.components.matching.charts import Chart
 from vips.statistics import ReleasedStep
 
-__all__ = ["CHUNK", "Moments", "Simulator", "moments_of", "portions"]
+__all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions"]
 
 CHUNK = 1_000  # simulated records at a time
 _MOST_SEEN = 5  # posteriors at which a record is seen
@@ -100,3 +101,14 @@ def portions(n_records: int, n_steps: int, most_seen: int = _MOST_SEEN) -> list[
     n, turns = -(-n_steps // most_seen), np.arange(n_records) % n_steps
     rows = [np.flatnonzero(turns % n == i) for i in range(n)]
     return [(rows[i], list(range(i, n_steps, n)), n_records / (n_steps * len(rows[i]))) for i in range(n)]
+
+
+def levels_at(draws: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """The level of each uniform draw; p of shape (1 or n_draws, n_levels)."""
+    return np.minimum((draws[:, None] >= np.cumsum(p, axis=1)).sum(axis=1), p.shape[1] - 1)
+
+
+def counts_at(draws: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """The Poisson count of each uniform draw, as floats: the least x with P(count ≤ x) ≥ draw."""
+    counts = np.ceil(np.nan_to_num(pdtrik(draws, rates)))
+    return np.where(pdtr(counts - 1.0, rates) >= draws, np.maximum(counts - 1.0, 0.0), counts)

@@ -1,24 +1,57 @@
-"""Which steps of a fit are kept to be matched, and their totals, group by group."""
+"""Which steps of a fit are kept to be matched, their totals, group by group, and how they see simulated records."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
 
 from vips.models.components.matching.match import Totals
+from vips.models.components.matching.simulator import Simulator, portions
 from vips.phases import FitPhase, phases_of, step_of
 from vips.privacy.units import is_group
 from vips.statistics import Block, ReleasedStep
 
-__all__ = ["StepGroup", "entries", "groups_of", "kept_steps", "totals_of"]
+__all__ = ["StepGroup", "StepSimulator", "entries", "groups_of", "kept_steps", "totals_of"]
 
 _MOST, _LEAST = 40, 5  # kept steps of a group, if their totals are few, and if they are many
 _MOST_NUMBERS = 500_000  # totals of the kept steps of a group
 _MOST_TOTALS = 1_000  # of all groups, in one match
+
+
+@dataclass(frozen=True)
+class StepSimulator(Simulator):
+    """Records that are seen as the steps of a private fit saw its records.
+
+    Parameters
+    ----------
+    model : fitted model
+        Its statistics have a method ``weighted(weights)``, which gives w_n s_n of each record by block.
+    """
+
+    model: Any
+
+    def seen(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
+        phase, seen = step_of(self._phases, steps[0].number)[0], None
+        for rows, numbers, weight in portions(len(records), len(steps)):
+            portion = records[rows]
+            for number in numbers:
+                statistics = phase.statistics_of(self.model, portion, steps[number].posterior)
+                weights = weight * self.model.privacy_.plan.clip_weights(statistics.norms(phase.blocks))
+                flat = entries(statistics.weighted(weights), phase.blocks)
+                if seen is None:
+                    seen = np.zeros((len(records), flat.shape[1]))
+                seen[rows] += flat
+        return seen
+
+    @cached_property
+    def _phases(self) -> Sequence[FitPhase]:
+        return phases_of(self.model, self.model.privacy_.plan.n_steps)
 
 
 @dataclass(frozen=True)
