@@ -97,13 +97,14 @@ def forkserver():
     return context
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def few_generated_documents():
-    """Pages and comparisons label topics and calibrate intervals by generated documents or records: fewer than users have."""
+    """Comparisons label topics and calibrate intervals by generated documents or records: fewer than users, and pages, have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.evidence._N_DOCUMENTS", 300)
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)
-        patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 300)
+        patch.setattr("vips.models.belief_networks.matching._FEW", 200)
+        patch.setattr("vips.models.belief_networks.matching._MANY", 300)
         patch.setattr("vips.models.second_moments.factors._N_DRAWS", 60)
         yield
 
@@ -128,7 +129,8 @@ def many_generated_documents():
 def many_generated_records():
     """Enough for intervals of small networks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 1_500)
+        patch.setattr("vips.models.belief_networks.matching._FEW", 1_500)
+        patch.setattr("vips.models.belief_networks.matching._MANY", 4_000)
         yield
 
 

@@ -88,8 +88,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     _is_shown = False  # whether `dir` is asked for a table, which reads every name
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted: tuple[str, ...] = (
-        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio", "name_of_score", "once", "read_rows",
-        "records_of", "sent_from", "settling_of", "table_of",
+        "advice", "bound", "fitted_posterior", "forget_computed", "ledger_of_fit", "name_of_ratio",
+        "name_of_score", "once", "read_rows", "records_of", "sent_from", "settling_of", "table_of",
     )  # fmt: skip
 
     @property
@@ -276,6 +276,11 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         """
         check_is_fitted(self, "posterior_")
         return self.once("match", self.to_match)
+
+    def fitted_posterior(self):
+        """What is read, ``posterior_`` unless a model has a better one; or NotFittedError."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_
 
     def __sklearn_is_fitted__(self) -> bool:
         return "posterior_" in vars(self)

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
         "--fits",
         type=float,
         default=100.0,
-        help="fits in each cell of regression; 10 times as many of proportions, 0.1 of topics and networks, 0.4 of classes",
+        help="fits in each cell of regression; 10 times as many of proportions, 0.1 of topics, 0.4 of classes and networks",
     )
     parser.add_argument(
         "--models", nargs="+", choices=MODELS, default=list(MODELS), help="run only these; keep results of the others"

@@ -50,7 +50,7 @@ def network_width(model, weights: np.ndarray, c: np.ndarray, b: np.ndarray, z: n
     """
     plan, blocks, n_hidden = model.privacy_.plan, model.blocks(), len(b)
     noise = {name: (plan.noise_std() * block.scale) ** 2 / plan.n_steps for name, block in blocks.items()}
-    share = float(model.posterior_.trail.count) / len(z)
+    share = float(np.mean([step.totals["count"] for step in model.noisy_totals_.steps])) / len(z)
     design = np.column_stack([np.ones(len(z)), z])
     centre = np.eye(n_hidden + 1)
     centre[1:, 0] = -CENTRE

@@ -81,10 +81,7 @@ WRITTEN = {
         "weights_mean", "weights_precision", "hidden_mean", "hidden_precision", "visible_mean", "visible_precision",
         "coupling", "noise_var", "plug_in", "running", "step", "shrinkage_shape", "shrinkage_local_rate_shape",
         "shrinkage_local_rate_rate", "shrinkage_unit_rate_shape", "shrinkage_unit_rate_rate", "shrinkage_variance_rate",
-        "shrinkage_variance_inverse_rate", "shrinkage_global_rate_shape", "shrinkage_global_rate_rate", "trail_n_steps",
-        "trail_at_weights", "trail_at_visible", "trail_at_visible_var", "trail_at_hidden", "trail_at_coupling",
-        "trail_count", "trail_hidden", "trail_visible", "trail_weights",
-        "trail_last_count", "trail_last_hidden", "trail_last_visible", "trail_last_weights",
+        "shrinkage_variance_inverse_rate", "shrinkage_global_rate_shape", "shrinkage_global_rate_rate",
     },
 }  # fmt: skip
 HELD = {
@@ -106,7 +103,7 @@ HELD = {
     "FactorPosterior": {"cov", "aware"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},
     "MixturePosterior": {"inverse_factors", "tables"},
-    "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "trail", "_spreads"},
+    "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }
 N_STEPS = 2
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted
 
 from vips.expfam import Draws
 from vips.model import ConjugateExponentialModel
@@ -24,7 +23,6 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
-    _unlisted = ("fitted_posterior",)
 
     @abstractmethod
     def _inferred(self, X):
@@ -62,8 +60,3 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         if isinstance(posterior, Mapping):
             return {name: Draws(part.draws[:, order]) for name, part in posterior.items()}
         return posterior.in_order(order)
-
-    def fitted_posterior(self):
-        """``posterior_``, or NotFittedError."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_

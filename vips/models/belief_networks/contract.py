@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from contextlib import suppress
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,16 +13,17 @@ from vips._validation import check_choice, check_dtype_of_computation, check_int
 from vips.data import rows_without
 from vips.model import ConjugateExponentialModel
 from vips.models.belief_networks.inference import dense_rows, infer
-from vips.models.belief_networks.noise_aware import noise_aware_network
+from vips.models.belief_networks.matching import NetworkMatch, check_told, match_of, matched_network
 from vips.models.belief_networks.parts import network_parts, reordered
 from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.statistics import NetworkStatistics
-from vips.models.belief_networks.trail import KEPT, Trail
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
-from vips.parts import Part, warn_of_binding_clip
+from vips.models.components.matching.match import finding_of_match
+from vips.models.components.matching.steps import kept_steps
+from vips.parts import Part
+from vips.phases import phases_of
 from vips.privacy import PrivacyPlan
-from vips.privacy.units import is_group
 from vips.statistics import Block
 
 __all__ = ["BeliefNetwork"]
@@ -36,6 +37,7 @@ _SCALES = {
 # Clip norm in units of √(J K): norms of records are about proportional to it.
 _CLIP_NORM = 0.02
 _LEAST_STEP = 0.2
+_MOST_TOTALS = 4_000  # of all groups of kept steps
 
 
 class BeliefNetwork(ConjugateExponentialModel):
@@ -96,7 +98,7 @@ class BeliefNetwork(ConjugateExponentialModel):
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], NetworkPosterior]:
         """Random weights."""
         average = self.initial(rng)
-        return average, self._first(first_weights(rng, average["weights"].shape), average)
+        return average, self._first(first_weights(rng, average["weights"].shape))
 
     def valid_records(self, records) -> np.ndarray:
         """Rows whose entries are all 0 or 1, or all finite with ``binarize``."""
@@ -120,33 +122,34 @@ class BeliefNetwork(ConjugateExponentialModel):
         """See ``update.py``."""
         plan = self.plan_of_fit()
         if previous is None:
-            return self._first(average["weights"], average)
+            return self._first(average["weights"])
         exact = not plan.is_private and plan.sampling_rate == 1.0
-        posterior = next_posterior(average, noise_std, previous, plan.is_private, exact)
-        if previous.trail is None:
-            return posterior
-        rho = self.step_size(posterior.step)
-        rho = rho if isinstance(rho, dict) else dict.fromkeys(KEPT, rho)
-        trail = previous.trail.extended(previous, average, rho, posterior.step > plan.n_steps // 2)
-        return replace(posterior, trail=trail)
+        return next_posterior(average, noise_std, previous, plan.is_private, exact)
 
-    def _first(self, weights: np.ndarray, average) -> NetworkPosterior:
-        trail = Trail.start(average) if self.plan_of_fit().is_private else None
-        return replace(first_posterior(weights, self.penalty, self.covariance == "full"), trail=trail)
+    def _first(self, weights: np.ndarray) -> NetworkPosterior:
+        return first_posterior(weights, self.penalty, self.covariance == "full")
+
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        return kept_steps(phases_of(self, n_steps), _MOST_TOTALS, least_groups=3) if self.is_private else ()
+
+    def to_match(self) -> NetworkMatch:
+        return match_of(self)
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
-        """Networks whose records give such noisy totals, by simulation from released numbers (``noise_aware.py``).
+        """The match, if the steps tell its hidden units."""
+        network = matched_network(self.match(), self)
+        check_told(self.match())
+        return network
 
-        Its means differ from those of ``posterior_``, which steps have moved only part of the way.
+    def fitted_posterior(self) -> NetworkPosterior:
+        """What is read: the match, unless it is refused; otherwise ``posterior_``."""
+        fitted = super().fitted_posterior()
+        with suppress(NotImplementedError):
+            return self.once("posterior to read", lambda: matched_network(self.match(), self))
+        return fitted
 
-        Warns
-        -----
-        PrivacyWarning
-            If all rows of a person are one record and the clip norm may bind. (The clip of single rows is simulated, too.)
-        """
-        if is_group(self.privacy_.unit):
-            warn_of_binding_clip(self)
-        return noise_aware_network(self)
+    def findings(self) -> dict[str, float]:
+        return finding_of_match(self)
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise 1 for gradients, which are not

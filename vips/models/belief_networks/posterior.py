@@ -11,7 +11,6 @@ from vips.expfam import DiagonalGaussian, Gaussian
 from vips.expfam._headline import extent
 from vips.models.belief_networks import kernels
 from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage
-from vips.models.belief_networks.trail import Trail
 
 __all__ = ["NetworkPosterior", "packed_pairs"]
 
@@ -38,8 +37,6 @@ class NetworkPosterior:
     plug_in : bool
         Whether E-steps take the weights at their means, as private fits do: clipped totals look like those of fewer records, of
         unknown number, and variances computed from them are far too large.
-    trail : Trail or None
-        Of a private fit: what ``noise_aware.py`` needs of the last steps.
     """
 
     weights: DiagonalGaussian | Gaussian
@@ -51,7 +48,6 @@ class NetworkPosterior:
     noise_var: np.ndarray
     step: int = 0
     plug_in: bool = False
-    trail: Trail | None = field(default=None, compare=False)
     _spreads: dict = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __repr__(self) -> str:
@@ -105,8 +101,6 @@ class NetworkPosterior:
         arrays = {f"{name}_{key}": value for name, part in parts.items() for key, value in part.to_arrays().items()}
         names = "coupling", "running", "noise_var"
         arrays |= {name: getattr(self, name) for name in names}
-        if self.trail is not None:
-            arrays |= {f"trail_{name}": value for name, value in self.trail.to_arrays().items()}
         return arrays | {"step": np.array(self.step), "plug_in": np.array(self.plug_in)}
 
     @classmethod
@@ -127,7 +121,6 @@ class NetworkPosterior:
             arrays["noise_var"],
             int(arrays["step"]),
             bool(arrays["plug_in"]),
-            Trail.from_arrays(part("trail")) if "trail_n_steps" in arrays else None,
         )
 
 

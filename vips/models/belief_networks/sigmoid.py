@@ -19,19 +19,26 @@ Algorithm 6 of Park et al. (arXiv:1611.00340), after Gan et al. (2015).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from vips._extras import imported
+from vips._printable import printable, strings_for_pandas
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
+from vips.models.belief_networks.parts import network_parts
 from vips.parts import Score, average
 from vips.privacy import PrivacyBudget, PrivacyPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["SigmoidBeliefNetwork"]
 
@@ -77,7 +84,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         ``weights`` (W), ``visible_bias`` (c), ``hidden_bias`` (b): Gaussians with ``mean``, ``var``, ``sample``,
         ``interval``; ``shrinkage``: ``variance`` (ζ), ``local_rate`` (ξ), ``unit_rate`` (φ), ``global_rate`` (ω).
     noise_aware_posterior_ : NetworkPosterior
-        Of a private fit, to interpret weights and biases: a network whose records give such noisy totals (docs/noise.md).
+        Of a private fit whose steps tell the hidden units: networks whose records give such noisy totals (docs/noise.md).
+        What is read and predicted is from there.
     components_ : ndarray of shape (n_components, n_features)
         Means of the weights.
     intercept_visible_, intercept_hidden_ : ndarray of shape (n_features,), (n_components,)
@@ -160,13 +168,12 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         Z : array of shape (n_records, n_components)
             Between 0 and 1.
         """
-        check_is_fitted(self)
+        posterior = self.fitted_posterior()
         Z = check_array(Z, dtype=np.float64)
         if Z.shape[1] != self.n_components:
             raise ValueError(f"Z has {Z.shape[1]} columns, the network has {self.n_components} hidden units.")
         if not ((Z >= 0.0) & (Z <= 1.0)).all():
             raise ValueError("Z must hold probabilities, between 0 and 1.")
-        posterior = self.posterior_
         predictor = Z @ posterior.weights.mean.T + posterior.visible_bias.mean
         variance = posterior.spread(np.dtype(np.float64)).of_predictor(Z, np.matmul) + posterior.visible_bias.var
         return posterior_probabilities(predictor, variance)
@@ -187,18 +194,13 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
             X, observed, lambda units: posterior_probabilities(units.predictor, units.variance), (self.n_features_in_,)
         )
 
-    def sample(
-        self, n_samples: int = 1, random_state: RandomStateLike = None, *, noise_aware: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Synthetic records of the network at the posterior mean; from a private fit, as private as the fit.
+    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
+        """Synthetic records; from a private fit, as private as the fit.
 
         Parameters
         ----------
         n_samples : int
         random_state : int, Generator, RandomState or None
-        noise_aware : bool
-            Of ``noise_aware_posterior_`` in place of ``posterior_``, whose weights clipping makes too large. Slow where weights
-            are many; it needs a fit that found the hidden units.
 
         Returns
         -------
@@ -206,17 +208,40 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         hidden : bool ndarray of shape (n_samples, n_components)
             The hidden units.
         """
-        check_is_fitted(self)
+        posterior = self.fitted_posterior()
         check_integer("n_samples", n_samples, 0)
         rng = as_generator(random_state)
-        posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
         hidden = rng.uniform(size=(n_samples, self.n_components)) < expit(posterior.hidden_bias.mean)
         predictor = hidden @ posterior.weights.mean.T + posterior.visible_bias.mean
         return rng.uniform(size=predictor.shape) < expit(predictor), hidden
 
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """A table of the parameters.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each parameter. "mean", and where there is a noise-aware posterior the "lower" and "upper" limit.
+        """
+        pd = imported("pandas", "summary()")
+        aware = getattr(self, "noise_aware_posterior_", None)
+        parts = network_parts(self.fitted_posterior(), self.column_names())[:3]
+        labels = [printable(part.label(index)) for part in parts for index in np.ndindex(part.distribution.mean.shape)]
+        means = np.concatenate([np.ravel(part.distribution.mean) for part in parts])
+        table = pd.DataFrame({"mean": means}, index=strings_for_pandas(labels))
+        if aware is not None:
+            limits = aware.interval(level).values()
+            table["lower"], table["upper"] = (np.concatenate([np.ravel(of[side]) for of in limits]) for side in (0, 1))
+        return table
+
     def score_samples(self, X) -> np.ndarray:
         """Evidence lower bound of each record given the parameters' posterior, in nats, shape (n_records,)."""
-        return self._over_chunks(X, None, lambda units: units.bounds(self.posterior_), ())
+        return self._over_chunks(X, None, lambda units: units.bounds(self.fitted_posterior()), ())
 
     def score(self, X, y=None) -> float:
         """Mean of :meth:`score_samples`."""
@@ -231,20 +256,17 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     @property
     def components_(self) -> np.ndarray:
         """Means of the weights, shape (n_components, n_features)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.weights.mean.T
+        return self.fitted_posterior().weights.mean.T
 
     @property
     def intercept_visible_(self) -> np.ndarray:
         """Means of the visible units' biases, shape (n_features,)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.visible_bias.mean
+        return self.fitted_posterior().visible_bias.mean
 
     @property
     def intercept_hidden_(self) -> np.ndarray:
         """Means of the hidden units' biases, shape (n_components,)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.hidden_bias.mean
+        return self.fitted_posterior().hidden_bias.mean
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Evidence lower bound per record."""
@@ -281,7 +303,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         return np.concatenate([np.empty((0, *shape)), *map(function, self._inferred(X, observed))])
 
     def _inferred(self, X, observed) -> Iterator[HiddenUnits]:
-        check_is_fitted(self)
+        posterior = self.fitted_posterior()
         X = self.read_rows(X, reset=False, ensure_all_finite=observed is None)
         if observed is not None:
             observed = np.asarray(observed)
@@ -295,4 +317,4 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
             if not np.isfinite(rows).all():
                 raise ValueError("X holds NaN or infinity where it is observed.")
             self.check_values(rows, None)
-            yield infer(self._binary(rows), self.posterior_, max(self.max_iter, _PREDICTION_SWEEPS), mask)
+            yield infer(self._binary(rows), posterior, max(self.max_iter, _PREDICTION_SWEEPS), mask)

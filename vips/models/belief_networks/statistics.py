@@ -94,6 +94,17 @@ class NetworkStatistics(RecordStatistics):
         squares = np.square(self._z)
         return np.sqrt(np.square(row_dots(self._z, self._z)) + row_dots(2.0 * squares + self._var, self._var))
 
+    @property
+    def centred(self) -> np.ndarray:
+        """z̃ of each record, shape (n_records, K)."""
+        return self._centred
+
+    def of_units(self, units: slice) -> np.ndarray:
+        """``visible`` and ``weights`` of visible units, record by record, shape (n_units, K + 1, n_records)."""
+        residual, omega = self._residual[:, units].T[:, None], self._omega[:, units].T[:, None]
+        weights = residual * self._centred.T - omega * (self._weights[units, :, None] * self._var.T)
+        return np.concatenate([residual, weights], axis=1)
+
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         weights, omega, residual, z, centred, var = self._present(weights)
         column, n_hidden = weights[:, None], z.shape[1]  # the narrower factors are multiplied by the weights

@@ -13,7 +13,7 @@ from vips.expfam import Draws
 from vips.models._gaussians.matching import at_chart, chart_of, named_draws
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
-from vips.models.components.matching.match import Match, best_match, check_told
+from vips.models.components.matching.match import ChartMatch, best_match, check_told
 from vips.models.components.matching.simulator import levels_at
 from vips.models.components.matching.steps import StepSimulator, totals_of
 
@@ -41,7 +41,7 @@ class MixtureSimulator(StepSimulator):
         return np.hstack([shares.scores(given[:, None, :]), components.scores(given, images)])
 
 
-def match_of(model, simulator: MixtureSimulator, concentration: float, prior_sizes: tuple[float, float]) -> Match:
+def match_of(model, simulator: MixtureSimulator, concentration: float, prior_sizes: tuple[float, float]) -> ChartMatch:
     """Components whose records give the totals of a private fit; the first start is the fit's posterior.
 
     Raises
@@ -57,7 +57,7 @@ def match_of(model, simulator: MixtureSimulator, concentration: float, prior_siz
     return best_match(simulator, totals, charts, partial(_moved_apart, charts))
 
 
-def matched_components(match: Match, fitted: MixturePosterior) -> dict[str, Draws]:
+def matched_components(match: ChartMatch, fitted: MixturePosterior) -> dict[str, Draws]:
     """Draws of shares, means and covariances, the components in the order of the fit.
 
     Raises
@@ -72,7 +72,7 @@ def matched_components(match: Match, fitted: MixturePosterior) -> dict[str, Draw
     return {"weights": Draws(shares[:, order])} | named_draws(match.charts[1], of_components, order)
 
 
-def as_matched(match: Match, fitted: MixturePosterior) -> MixturePosterior:
+def as_matched(match: ChartMatch, fitted: MixturePosterior) -> MixturePosterior:
     """The fit's posterior with the parameters of the match, which E-steps take as known."""
     shares, components = match.charts
     matched = at_chart(fitted, components, match.n_records * shares.p[0])

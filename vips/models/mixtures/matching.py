@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from vips.expfam import Draws
 from vips.models.components.columns import Columns
 from vips.models.components.matching.charts import Chart, Simplexes
-from vips.models.components.matching.match import Match, best_match, check_told
+from vips.models.components.matching.match import ChartMatch, best_match, check_told
 from vips.models.components.matching.simulator import levels_at
 from vips.models.components.matching.steps import StepSimulator, totals_of
 from vips.models.mixtures.posterior import ClassPosterior, of_kinds
@@ -63,7 +63,7 @@ class ClassSimulator(StepSimulator):
         return given / given.sum(axis=1, keepdims=True)
 
 
-def match_of(model, columns: Columns, class_prior: float) -> Match:
+def match_of(model, columns: Columns, class_prior: float) -> ChartMatch:
     """Classes whose records give the totals of a private fit; the first start is the fit's posterior.
 
     Raises
@@ -83,7 +83,7 @@ def match_of(model, columns: Columns, class_prior: float) -> Match:
 
 
 def matched_classes(
-    match: Match, fitted: ClassPosterior, columns: Columns, features: Callable[[ClassPosterior], np.ndarray]
+    match: ChartMatch, fitted: ClassPosterior, columns: Columns, features: Callable[[ClassPosterior], np.ndarray]
 ) -> ClassPosterior:
     """Draws of shares and answers, and what other columns say, the classes in the order of the fit, by these features.
 

@@ -33,7 +33,7 @@ from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator, moments_of
 from vips.statistics import ReleasedStep
 
-__all__ = ["N_DRAWS", "Match", "Totals", "best_match", "check_told", "finding_of_match"]
+__all__ = ["N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "finding_of_match"]
 
 N_DRAWS = 2_000  # of the parameters
 _FIRST, _LAST, _MORE, _OF_TRIAL = 5, 3, 5, 7  # moves; _MORE only while they are large
@@ -70,25 +70,20 @@ class Totals:
     groups: Sequence[Sequence[ReleasedStep]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Match:
-    """Parameters that give the totals, and a normal approximation around them.
+    """How well simulated records of the best parameters give the totals.
 
     Parameters
     ----------
-    charts : list of Chart
     n_records : float
-    cov : ndarray of shape (n_coordinates + 1, n_coordinates + 1)
-        Of the coordinates of all charts, and of log N.
     chi2, degrees : float
         Distance of the totals from those of the parameters, and its mean if they are from such records.
     move : float
         Size of the last move.
     """
 
-    charts: Sequence[Chart] = field(repr=False)
     n_records: float
-    cov: np.ndarray = field(repr=False)
     chi2: float
     degrees: float
     move: float
@@ -105,6 +100,21 @@ class Match:
                 "The released totals are not those of such records, or the fit went astray: they are "
                 f"{self.misfit:.1f} standard deviations from those of the best parameters. So there are no intervals."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartMatch(Match):
+    """Parameters in charts, and a normal approximation around them.
+
+    Parameters
+    ----------
+    charts : list of Chart
+    cov : ndarray of shape (n_coordinates + 1, n_coordinates + 1)
+        Of the coordinates of all charts, and of log N.
+    """
+
+    charts: Sequence[Chart] = field(repr=False)
+    cov: np.ndarray = field(repr=False)
 
     def draws(self) -> list[np.ndarray]:
         """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call, and pairs around the match."""
@@ -188,7 +198,7 @@ def best_match(
     totals: Totals,
     charts: Sequence[Chart],
     other: Callable[[np.random.Generator], Sequence[Chart]] | None = None,
-) -> Match:
+) -> ChartMatch:
     """The match that begins at ``charts``; if it is doubtful, the best one of those from some draws of ``other`` starts, too.
 
     Raises
@@ -216,8 +226,15 @@ def best_match(
     return min(matches, key=lambda match: match.misfit)
 
 
-def _matched(place: _Place, move: float) -> Match:
-    return Match(place.charts, place.n_records, np.linalg.inv(place.curvature), place.chi2, place.degrees(), move)
+def _matched(place: _Place, move: float) -> ChartMatch:
+    return ChartMatch(
+        charts=place.charts,
+        cov=np.linalg.inv(place.curvature),
+        n_records=place.n_records,
+        chi2=place.chi2,
+        degrees=place.degrees(),
+        move=move,
+    )
 
 
 def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float]:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from vips.models.components.matching.match import Totals
 from vips.models.components.matching.simulator import Simulator, portions
 from vips.phases import FitPhase, phases_of, step_of, unchanged
-from vips.privacy import PrivacyPlan
 from vips.privacy.units import is_group
 from vips.statistics import Block, ReleasedStep
 
-__all__ = ["StepSimulator", "entries", "kept_steps", "totals_of"]
+__all__ = ["StepGroup", "StepSimulator", "entries", "groups_of", "kept_steps", "totals_of"]
 
-_MOST = 40  # kept steps of a group
-_MOST_TOTALS = 1_000  # of all groups
+_MOST, _LEAST = 40, 5  # kept steps of a group, if their totals are few, and if they are many
+_MOST_NUMBERS = 500_000  # totals of the kept steps of a group
+_MOST_TOTALS = 1_000  # of all groups, in one match
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,42 @@ class StepSimulator(Simulator):
         return phases_of(self.model, self.model.privacy_.plan.n_steps)
 
 
-def kept_steps(phases: Sequence[FitPhase]) -> list[int]:
-    """Steps of all groups, evenly spaced where a group has many."""
-    return [step for group in _groups(phases) for step in group]
+@dataclass(frozen=True)
+class StepGroup:
+    """Steps that see records alike.
+
+    Parameters
+    ----------
+    steps : list of ReleasedStep
+    totals : dict of str to ndarray
+        Averages over the steps, by block.
+    noise_var : dict of str to ndarray
+        Of the noise in them.
+    sampled : float
+        Factor of N E s s' by which Poisson samples of the steps add to their variance.
+    """
+
+    steps: Sequence[ReleasedStep]
+    totals: Mapping[str, np.ndarray]
+    noise_var: Mapping[str, np.ndarray]
+    sampled: float
 
 
-def totals_of(model) -> Totals:
-    """Averages of the kept steps of a fitted model over each group, and the variances of the noise in them.
+def kept_steps(phases: Sequence[FitPhase], most_totals: int = _MOST_TOTALS, least_groups: int = 2) -> list[int]:
+    """Steps of the groups, from the last one, that have at most so many totals in all, evenly spaced where they are many or
+    large; none if these groups are too few."""
+    groups = _groups(phases)
+    n_totals = [_n_entries(step_of(phases, group[0])[0].blocks) for group in groups]
+    first = next((i for i in range(len(groups)) if sum(n_totals[i:]) <= most_totals), len(groups))
+    return (
+        [step for group in groups[first:] for step in group]
+        if len(groups) - first >= min(least_groups, len(groups))
+        else []
+    )
+
+
+def groups_of(model) -> list[StepGroup]:
+    """The kept steps of a fitted model, group by group.
 
     Raises
     ------
@@ -69,28 +99,37 @@ def totals_of(model) -> Totals:
     """
     if not getattr(model, "noisy_totals_", None) or not model.noisy_totals_.steps:
         raise NotImplementedError(
-            f"This {type(model).__name__} has not kept its steps: private fits of up to {_MOST_TOTALS:,} totals do, but no "
-            "streams."
+            f"This {type(model).__name__} has not kept its steps: private fits without too many totals do, but no streams."
         )
     if is_group(model.privacy_.unit):
         raise NotImplementedError(
             "A record was all rows of a person, and how these are alike is not known: there are no intervals."
         )
     plan, steps = model.privacy_.plan, {step.number: step for step in model.noisy_totals_.steps}
-    phases, rate = phases_of(model, plan.n_steps), plan.sampling_rate
-    values, noise_var, factors, groups = [], [], [], []
+    phases, rate, groups = phases_of(model, plan.n_steps), plan.sampling_rate, []
     for numbers in _groups(phases):
-        group = [steps[number] for number in numbers]
-        phase = step_of(phases, numbers[0])[0]
+        if numbers[0] not in steps:  # a group that is not kept
+            continue
+        group, n, phase = [steps[number] for number in numbers], len(numbers), step_of(phases, numbers[0])[0]
         blocks = phase.blocks
-        averages = {name: np.mean([step.totals[name] for step in group], axis=0) for name in blocks}
-        values.append(entries(averages, blocks))
-        noise_var.append(_noise_var(plan, numbers[0], blocks) / len(group))
-        factors.append(np.full(len(values[-1]), (1.0 - rate) / (rate * len(group))))
-        groups.append(group[:1] if phase.update is unchanged else group)
-    owners = np.repeat(np.arange(len(groups)), [len(of) for of in values])
-    sampled = np.where(owners[:, None] == owners, np.concatenate(factors), 0.0)
-    return Totals(np.concatenate(values), np.concatenate(noise_var), sampled, groups)
+        std = plan.of_step(numbers[0]).noise_std() / rate
+        totals = {name: np.mean([step.totals[name] for step in group], axis=0) for name in blocks}
+        noise_var = {name: block.noise_var(std * block.scale) / n for name, block in blocks.items()}
+        seen = group[:1] if phase.update is unchanged else group
+        groups.append(StepGroup(seen, totals, noise_var, (1.0 - rate) / (rate * n)))
+    return groups
+
+
+def totals_of(model) -> Totals:
+    """All totals of all groups in one array; see :func:`groups_of`."""
+    groups, phases = groups_of(model), phases_of(model, model.privacy_.plan.n_steps)
+    of_groups = [step_of(phases, group.steps[0].number)[0].blocks for group in groups]
+    values, noise_var = (
+        [entries(getattr(group, name), blocks) for group, blocks in zip(groups, of_groups, strict=True)]
+        for name in ("totals", "noise_var")
+    )
+    sampled = block_diag(*(np.full((len(of),) * 2, group.sampled) for of, group in zip(values, groups, strict=True)))
+    return Totals(np.concatenate(values), np.concatenate(noise_var), sampled, [group.steps for group in groups])
 
 
 def entries(arrays: dict[str, np.ndarray], blocks: dict[str, Block]) -> np.ndarray:
@@ -112,16 +151,9 @@ def _n_entries(blocks: dict[str, Block]) -> int:
     return round(sum(math.prod(block.shape) * half for block, half in zip(blocks.values(), halves, strict=True)))
 
 
-def _noise_var(plan: PrivacyPlan, step: int, blocks: dict[str, Block]) -> np.ndarray:
-    """Of the entries of one step's totals of all records."""
-    std = plan.of_step(step).noise_std() / plan.sampling_rate
-    return entries({name: block.noise_var(std * block.scale) for name, block in blocks.items()}, blocks)
-
-
-def _groups(phases: Sequence[FitPhase]) -> list[list[int]]:
+def _groups(phases: Sequence[FitPhase]) -> list[Sequence[int]]:
     """Steps of one kind; of the last kind in two halves, after the first step if there is no other kind: posteriors of early
-    steps are far from the last, and tell other things. As many of them, from the last one, as can be matched; none if there
-    are not two."""
+    steps are far from the last, and tell other things."""
     groups, first, kind = [], 1, None
     for phase in phases:
         steps = range(first, first + phase.n_steps)
@@ -134,11 +166,9 @@ def _groups(phases: Sequence[FitPhase]) -> list[list[int]]:
         groups, last = [last[:1]], last[1:]
     half = len(last) // 2
     groups += [last[:half], last[half:]]
-    groups = [[group[i] for i in _spaced(len(group))] for group in groups if group]
-    n_totals = [_n_entries(step_of(phases, group[0])[0].blocks) for group in groups]
-    first = next((i for i in range(len(groups)) if sum(n_totals[i:]) <= _MOST_TOTALS), len(groups))
-    return groups[first:] if first == 0 or len(groups) - first >= 2 else []
+    return [_spaced(group, _n_entries(step_of(phases, group[0])[0].blocks)) for group in groups if group]
 
 
-def _spaced(n: int) -> list[int]:
-    return list(range(n)) if n <= _MOST else [round(i * (n - 1) / (_MOST - 1)) for i in range(_MOST)]
+def _spaced(group: Sequence[int], n_totals: int) -> list[int]:
+    most, n = int(np.clip(_MOST_NUMBERS // max(n_totals, 1), _LEAST, _MOST)), len(group)
+    return list(group) if n <= most else [group[round(i * (n - 1) / (most - 1))] for i in range(most)]
