@@ -105,6 +105,7 @@ def few_generated_documents():
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)
         patch.setattr("vips.models.belief_networks.matching._FEW", 200)
         patch.setattr("vips.models.belief_networks.matching._MANY", 300)
+        patch.setattr("vips.models.markov.matching.ChainSimulator.sizes", (1_000, 2_000, 1_000))
         patch.setattr("vips.models.second_moments.factors._N_DRAWS", 60)
         yield
 
@@ -122,6 +123,14 @@ def many_generated_documents():
     """As many as users have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 20_000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def many_generated_sequences():
+    """As many as users have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vips.models.markov.matching.ChainSimulator.sizes", (4_000, 10_000, 2_000))
         yield
 
 

@@ -163,6 +163,16 @@ class Contract(ABC):
         """How records are matched to the released totals, for models that can be simulated: see ``match`` of the model."""
         raise NotImplementedError(f"{type(self).__name__} is not matched to its totals.")
 
+    def to_matched_posterior(self) -> Any:
+        """The posterior at the match, which is read in place of that of the last step.
+
+        Raises
+        ------
+        NotImplementedError
+            If there is none, or it is refused.
+        """
+        raise NotImplementedError
+
     def to_noise_aware_posterior(self) -> Any:
         """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""
         raise NotImplementedError(f"{type(self).__name__} has no noise-aware posterior.")

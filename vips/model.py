@@ -6,6 +6,7 @@ import copy
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -278,9 +279,18 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         return self.once("match", self.to_match)
 
     def fitted_posterior(self):
-        """What is read, ``posterior_`` unless a model has a better one; or NotFittedError."""
+        """What is read: the match, if there are intervals, else ``posterior_``; or NotFittedError."""
         check_is_fitted(self, "posterior_")
+        with suppress(NotImplementedError):
+            return self.once("posterior to read", self.to_matched_posterior)
         return self.posterior_
+
+    def findings(self) -> dict[str, float]:
+        """Numbers about the fit that a comparison shows, by name: how far the released totals are from those of the match, if
+        there is one."""
+        with suppress(NotImplementedError):
+            return {"misfit of the released totals (standard deviations)": self.once("match", self.to_match).misfit}
+        return {}
 
     def __sklearn_is_fitted__(self) -> bool:
         return "posterior_" in vars(self)

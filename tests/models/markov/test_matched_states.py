@@ -19,6 +19,7 @@ from vips.models.markov import matching
 from vips.models.markov.matching import CountSimulator, SymbolSimulator, VectorSimulator
 from vips.phases import phases_of
 
+pytestmark = pytest.mark.usefixtures("many_generated_sequences")
 K, LENGTHS = 2, np.array([2, 4, 7])
 START, MOVES = np.array([0.7, 0.3]), np.array([[0.85, 0.15], [0.25, 0.75]])
 EMISSIONS = np.array([[0.5, 0.3, 0.15, 0.05], [0.05, 0.1, 0.25, 0.6]])

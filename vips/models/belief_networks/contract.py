@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +18,6 @@ from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.statistics import NetworkStatistics
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
-from vips.models.components.matching.match import finding_of_match
 from vips.models.components.matching.steps import kept_steps
 from vips.parts import Part
 from vips.phases import phases_of
@@ -141,15 +139,8 @@ class BeliefNetwork(ConjugateExponentialModel):
         check_told(self.match())
         return network
 
-    def fitted_posterior(self) -> NetworkPosterior:
-        """What is read: the match, unless it is refused; otherwise ``posterior_``."""
-        fitted = super().fitted_posterior()
-        with suppress(NotImplementedError):
-            return self.once("posterior to read", lambda: matched_network(self.match(), self))
-        return fitted
-
-    def findings(self) -> dict[str, float]:
-        return finding_of_match(self)
+    def to_matched_posterior(self) -> NetworkPosterior:
+        return matched_network(self.match(), self)
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise 1 for gradients, which are not

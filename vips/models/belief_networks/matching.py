@@ -49,7 +49,7 @@ _NEAR, _SMALL_MOVE = 1.0, 0.1  # in standard deviations: to end the first sweeps
 _NUMBERS = 5_000_000  # in one array of some visible units
 _FEWEST = 30.0  # records
 _RIDGE, _LEAST_VAR = 1e-4, 1e-6  # of scores, and of statistics over N times their mean variance
-_TOLD = 0.93  # correlation
+_TOLD, _SEEN = 0.93, 0.5  # correlation: for intervals, and for the match to be read at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +156,11 @@ def matched_network(match: NetworkMatch, model) -> NetworkPosterior:
     Raises
     ------
     NotImplementedError
-        If the match is refused.
+        If the match is refused, or noise hides a hidden unit altogether.
     """
     match.check()
+    if (match.told < _SEEN).any():
+        check_told(match)
     fitted, variances = model.posterior_, np.diagonal(match.rows_cov, axis1=1, axis2=2)
     weights = match.rows[:, 1:]
     if isinstance(fitted.weights, Gaussian):

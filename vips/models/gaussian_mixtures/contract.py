@@ -155,12 +155,9 @@ class GaussianMixtureModel(Mixture):
     def to_noise_aware_posterior(self) -> dict[str, Draws]:
         return matched_components(self.match(), self.posterior_)
 
-    def fitted_posterior(self) -> MixturePosterior:
-        """What is read: the match, if there are intervals, else ``posterior_``."""
-        fitted = super().fitted_posterior()
-        if not hasattr(self, "noise_aware_posterior_"):
-            return fitted
-        return self.once("posterior to read", lambda: as_matched(self.match(), fitted))
+    def to_matched_posterior(self) -> MixturePosterior:
+        self.once("noise-aware posterior", self.to_noise_aware_posterior)  # which may be refused
+        return as_matched(self.match(), self.posterior_)
 
     def prepare(self, posterior: MixturePosterior) -> None:
         _ = posterior.tables

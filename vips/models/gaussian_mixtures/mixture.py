@@ -13,7 +13,6 @@ from vips._validation import check_integer
 from vips.expfam import Dirichlet
 from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.models.components.matching.match import finding_of_match
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.parts import Part, last_of
@@ -236,18 +235,18 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     @property
     def weight_concentration_(self) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Concentration of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
-        concentration = super().fitted_posterior().concentration
+        concentration = self.posterior_.concentration
         return concentration if concentration.ndim == 1 else (concentration[0], concentration[1])
 
     @property
     def mean_precision_(self) -> np.ndarray:
         """β, shape (n_components,)."""
-        return super().fitted_posterior().mean_precision
+        return self.posterior_.mean_precision
 
     @property
     def degrees_of_freedom_(self) -> np.ndarray | float:
         """ν, shape (n_components,); a float if covariances are tied."""
-        degrees = super().fitted_posterior().dof
+        degrees = self.posterior_.dof
         return float(degrees[0]) if self.covariance_type == "tied" else degrees
 
     @property
@@ -290,7 +289,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
 
     def findings(self) -> dict[str, float]:
         """Number of components with records, and how far the released totals are from those of the best components."""
-        return {"components with records": float(self.n_components_effective_)} | finding_of_match(self)
+        return {"components with records": float(self.n_components_effective_)} | super().findings()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

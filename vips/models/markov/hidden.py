@@ -18,7 +18,7 @@ from vips.data._step_index import step_frame
 from vips.expfam import Draws
 from vips.models._chains import inferred
 from vips.models._sequences import SequenceModel
-from vips.models.components.matching.match import Match, finding_of_match
+from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, drawn_states
@@ -54,7 +54,7 @@ class HiddenMarkovModel(SequenceModel):
     tolerance = 1e-3
     _unlisted = (
         "at_means", "chain_blocks", "chain_priors", "declared", "divergence_of_emissions", "drawn", "e_step_dtype",
-        "fitted_posterior", "inferred", "likely", "n_features", "parameters_in_words", "plugs_in", "simulator",
+        "inferred", "likely", "n_features", "parameters_in_words", "plugs_in", "simulator",
     )  # fmt: skip
 
     # -- what a subclass says ---------------------------------------------------------------------------------------
@@ -123,12 +123,9 @@ class HiddenMarkovModel(SequenceModel):
     def to_noise_aware_posterior(self) -> dict[str, Draws]:
         return self.simulator().draws(self.match(), self.posterior_)
 
-    def fitted_posterior(self) -> ChainPosterior:
-        """What is read: the match, if there are intervals, else ``posterior_``."""
-        check_is_fitted(self, "posterior_")
-        if not hasattr(self, "noise_aware_posterior_"):
-            return self.posterior_
-        return self.once("posterior to read", lambda: self.simulator().as_matched(self.match(), self.posterior_))
+    def to_matched_posterior(self) -> ChainPosterior:
+        self.once("noise-aware posterior", self.to_noise_aware_posterior)  # which may be refused
+        return self.simulator().as_matched(self.match(), self.posterior_)
 
     def prepare(self, posterior: ChainPosterior) -> None:
         _ = posterior.chain, posterior.tables
@@ -169,10 +166,6 @@ class HiddenMarkovModel(SequenceModel):
             return posterior.in_order(order)
         draws = {name: part.draws[:, order] for name, part in posterior.items()}
         return {name: Draws(of[:, :, order] if name == "moves" else of) for name, of in draws.items()}
-
-    def findings(self) -> dict[str, float]:
-        """How far the released totals are from those of the best states."""
-        return finding_of_match(self)
 
     def record_scores(self, records: Sequences, name: str) -> np.ndarray:
         """Log likelihood per step of each sequence."""

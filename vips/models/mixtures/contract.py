@@ -27,7 +27,7 @@ from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
 from vips.models.components.counts import Counts
-from vips.models.components.matching.match import Match, finding_of_match
+from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.components.numbers import Numbers
 from vips.models.mixtures import table
@@ -173,13 +173,8 @@ class LatentClasses(Mixture):
     def to_noise_aware_posterior(self) -> ClassPosterior:
         return matched_classes(self.match(), self.posterior_, self._columns(self.posterior_.frame), self._features)
 
-    def fitted_posterior(self) -> ClassPosterior:
-        """What is read: the noise-aware posterior if there is one, else ``posterior_``."""
-        return getattr(self, "noise_aware_posterior_", super().fitted_posterior())
-
-    def findings(self) -> dict[str, float]:
-        """How far the released totals are from those of the best classes."""
-        return finding_of_match(self)
+    def to_matched_posterior(self) -> ClassPosterior:
+        return self.once("noise-aware posterior", self.to_noise_aware_posterior)
 
     def _features(self, posterior: ClassPosterior) -> np.ndarray:
         """By which classes are told from each other, of shape (K, n_features)."""

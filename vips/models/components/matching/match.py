@@ -33,7 +33,7 @@ from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator, moments_of
 from vips.statistics import ReleasedStep
 
-__all__ = ["N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "finding_of_match"]
+__all__ = ["N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told"]
 
 N_DRAWS = 2_000  # of the parameters
 _FIRST, _LAST, _MORE, _OF_TRIAL = 5, 3, 5, 7  # moves; _MORE only while they are large
@@ -135,13 +135,6 @@ def check_told(shares: np.ndarray, components: str, least: float = 5.0) -> None:
             f"Noise hides {hidden.sum()} of the {len(hidden)} {components}: their shares are below {least:g} of their standard "
             f"deviations. So there are no intervals. Fewer {components}, or a larger ε, would show more."
         )
-
-
-def finding_of_match(model) -> dict[str, float]:
-    """How far the released totals are from those of the match, if there is one, as a finding of a model."""
-    with suppress(NotImplementedError):
-        return {"misfit of the released totals (standard deviations)": model.match().misfit}
-    return {}
 
 
 @dataclass(frozen=True)
