@@ -204,7 +204,9 @@ class Numbers(Component):
     # -- to be matched ------------------------------------------------------------------------------------------
 
     def charts(self, posterior: NormalGamma) -> list[Gaussians]:
-        return [self._chart(posterior.mean, np.sqrt(posterior.variance))]
+        eye, sizes = np.eye(self.n_columns), (self.prior, self.prior)
+        factor = np.sqrt(posterior.variance)[:, None] * eye
+        return [Gaussians(posterior.mean, factor, True, np.zeros(self.n_columns), eye, sizes)]
 
     def simulated(self, charts: Sequence[Gaussians], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         (chart,), normal = charts, rng.standard_normal((len(members), self.n_columns))
@@ -227,9 +229,3 @@ class Numbers(Component):
         shape, means = 1.0 / logs.var(axis=0), means[:, order]
         precision = Gamma(shape, shape * np.exp(logs.mean(axis=0)))
         return NormalGamma(means.mean(axis=0), 1.0 / (means.var(axis=0) * precision.mean), precision)
-
-    def _chart(self, means: np.ndarray, deviations: np.ndarray) -> Gaussians:
-        eye = np.eye(self.n_columns)
-        return Gaussians(
-            means, deviations[:, None] * eye, True, np.zeros(self.n_columns), eye, (self.prior, self.prior)
-        )

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+from scipy.special import softmax
 
+from vips._alignment import align
 from vips.expfam import Draws
 from vips.models._gaussians.matching import at_chart, chart_of, named_draws
 from vips.models._gaussians.posterior import MixturePosterior
@@ -36,8 +37,7 @@ class MixtureSimulator(StepSimulator):
         shares, components = charts
         images = components.images(records)
         logs = np.log(shares.p[0]) + components.logs(images)
-        given = np.exp(logs - logs.max(axis=1, keepdims=True))
-        given /= given.sum(axis=1, keepdims=True)
+        given = softmax(logs, axis=1)
         return np.hstack([shares.scores(given[:, None, :]), components.scores(given, images)])
 
 
@@ -80,7 +80,7 @@ def as_matched(match: ChartMatch, fitted: MixturePosterior) -> MixturePosterior:
 
 
 def _order(components: Gaussians, fitted: MixturePosterior) -> np.ndarray:
-    return linear_sum_assignment(np.square(fitted.mean[:, None] - components.mean).sum(axis=-1))[1]
+    return align(fitted.mean, components.mean, "euclidean").order
 
 
 def _moved_apart(charts: Sequence[Chart], rng: np.random.Generator) -> list[Chart]:

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
+from vips._alignment import align
 from vips.data import Sequences
 from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models._chains import inferred
@@ -208,8 +208,8 @@ class ChainSimulator(StepSimulator):
         """In which states of the match are those of the fit; masks give them an order of their own."""
         if (match.charts[0].p == 0.0).any() or (match.charts[1].p == 0.0).any():
             return np.arange(self.model.n_components)
-        theirs, ours = (self.model.components(at)[0] for at in (fitted, self._at_match(match, fitted)))
-        return linear_sum_assignment(np.square(theirs[:, None] - ours).sum(axis=-1))[1]
+        (theirs, distance), (ours, _) = map(self.model.components, (fitted, self._at_match(match, fitted)))
+        return align(theirs, ours, distance).order
 
     def _law_of_lengths(self) -> Tilts:
         """A Gamma, and the features of Gammas, normals and of a last length at which sequences are cut; uncorrelated."""

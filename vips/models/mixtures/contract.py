@@ -171,15 +171,10 @@ class LatentClasses(Mixture):
         return match_of(self, self._columns(self.posterior_.frame, limit=np.inf), self._class_prior())
 
     def to_noise_aware_posterior(self) -> ClassPosterior:
-        return matched_classes(self.match(), self.posterior_, self._columns(self.posterior_.frame), self._features)
+        return matched_classes(self.match(), self.posterior_, self._columns(self.posterior_.frame), self.components)
 
     def to_matched_posterior(self) -> ClassPosterior:
         return self.once("noise-aware posterior", self.to_noise_aware_posterior)
-
-    def _features(self, posterior: ClassPosterior) -> np.ndarray:
-        """By which classes are told from each other, of shape (K, n_features)."""
-        features, metric = self.components(posterior)
-        return np.sqrt(features) if metric == "hellinger" else features
 
     # -- comparisons --------------------------------------------------------------------------------------------
 

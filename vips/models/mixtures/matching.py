@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+from scipy.special import softmax
 
+from vips._alignment import align
 from vips.expfam import Draws
 from vips.models.components.columns import Columns
 from vips.models.components.matching.charts import Chart, Simplexes
@@ -59,8 +60,7 @@ class ClassSimulator(StepSimulator):
             + natural[:, 0]
             + np.log(shares.p[0])
         )
-        given = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return given / given.sum(axis=1, keepdims=True)
+        return softmax(logs, axis=1)
 
 
 def match_of(model, columns: Columns, class_prior: float) -> ChartMatch:
@@ -83,9 +83,12 @@ def match_of(model, columns: Columns, class_prior: float) -> ChartMatch:
 
 
 def matched_classes(
-    match: ChartMatch, fitted: ClassPosterior, columns: Columns, features: Callable[[ClassPosterior], np.ndarray]
+    match: ChartMatch,
+    fitted: ClassPosterior,
+    columns: Columns,
+    components: Callable[[ClassPosterior], tuple[np.ndarray, str]],
 ) -> ClassPosterior:
-    """Draws of shares and answers, and what other columns say, the classes in the order of the fit, by these features.
+    """Draws of shares and answers, and what other columns say, the classes in the order of the fit.
 
     Raises
     ------
@@ -101,8 +104,8 @@ def matched_classes(
             fitted, weights=Draws(shares[:, order]), **of_kinds(columns.of_draws(match.charts[2:], draws, order))
         )
 
-    theirs = features(in_order(np.arange(shares.shape[1])))
-    return in_order(linear_sum_assignment(np.square(features(fitted)[:, None] - theirs).sum(axis=-1))[1])
+    (theirs, distance), (ours, _) = map(components, (fitted, in_order(np.arange(shares.shape[1]))))
+    return in_order(align(theirs, ours, distance).order)
 
 
 def _missing(posterior: ClassPosterior, columns: Columns) -> np.ndarray:

@@ -24,6 +24,7 @@ from typing import Self
 
 import numpy as np
 from scipy.linalg import block_diag, expm
+from scipy.special import softmax
 
 __all__ = ["Chart", "Gaussians", "Rates", "Simplexes", "Tilts"]
 
@@ -345,8 +346,7 @@ class Tilts(Chart):
 
     def _tilted(self, tilts: np.ndarray) -> np.ndarray:
         logs = np.log(self.base) + tilts @ self.features.T
-        p = np.exp(logs - logs.max(axis=-1, keepdims=True))
-        return p / p.sum(axis=-1, keepdims=True)
+        return softmax(logs, axis=-1)
 
 
 def _held(values: np.ndarray, changes: np.ndarray, floors: np.ndarray) -> np.ndarray:

@@ -82,11 +82,8 @@ def kept_steps(phases: Sequence[FitPhase], most_totals: int = _MOST_TOTALS, leas
     groups = _groups(phases)
     n_totals = [_n_entries(step_of(phases, group[0])[0].blocks) for group in groups]
     first = next((i for i in range(len(groups)) if sum(n_totals[i:]) <= most_totals), len(groups))
-    return (
-        [step for group in groups[first:] for step in group]
-        if len(groups) - first >= min(least_groups, len(groups))
-        else []
-    )
+    kept = groups[first:] if len(groups) - first >= min(least_groups, len(groups)) else []
+    return [step for group in kept for step in group]
 
 
 def groups_of(model) -> list[StepGroup]:
