@@ -28,6 +28,6 @@ class GaussianMean(ConjugateExponentialModel):
     def max_record_norm(self):
         return float(np.hypot(self.radius, 1.0 / self.radius))
 
-    def held_out_scores(self, X, y=None, noise_aware=False):
-        errors = np.sum((X - self.posterior_.mean) ** 2, axis=1)
+    def held_out_scores(self, X, y=None):
+        errors = np.sum((X - self.last_posterior_.mean) ** 2, axis=1)
         return [Score("mean squared distance (lower is better)", lambda counts: counts @ errors / counts.sum(axis=1))]

@@ -24,7 +24,7 @@ SHOWN = {
     "signature": lambda model: inspect.signature(model.fit),
     "static members": lambda model: [inspect.getattr_static(model, name) for name in dir(model)],
     "report": lambda model: (repr(model.privacy_), model.privacy_._repr_html_()),
-    "posterior": lambda model: repr(model.posterior_),
+    "posterior": lambda model: repr(model.last_posterior_),
 }
 
 
@@ -37,4 +37,4 @@ def test_nothing_is_computed(model, show, monkeypatch):
     monkeypatch.setattr(type(model), "to_noise_aware_posterior", computes)
     show(model)
     assert not model._computed
-    assert "noise_aware_posterior_" in dir(model)
+    assert "posterior_" in dir(model)

@@ -25,8 +25,8 @@ from vips.persistence.checkpoint import Journal
 def test_full_batch_without_noise_is_the_exact_posterior():
     X = np.random.default_rng(0).integers(0, 2, (30, 4)).astype(float)
     model = BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=2)).fit(X)
-    np.testing.assert_allclose(model.posterior_["a"], 1 + X.sum(axis=0))
-    np.testing.assert_allclose(model.posterior_["b"], 1 + (1 - X).sum(axis=0))
+    np.testing.assert_allclose(model.last_posterior_["a"], 1 + X.sum(axis=0))
+    np.testing.assert_allclose(model.last_posterior_["b"], 1 + (1 - X).sum(axis=0))
 
 
 def test_private_posterior_is_near_the_exact_one_when_there_is_little_noise():
@@ -34,7 +34,7 @@ def test_private_posterior_is_near_the_exact_one_when_there_is_little_noise():
     plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=30)
     model = BetaBernoulli(privacy=plan).fit(X)
     assert model.privacy_.plan.clip_norm == pytest.approx(np.sqrt(8.0))
-    np.testing.assert_allclose(model.posterior_["a"], 1 + X.sum(axis=0), rtol=0.05)
+    np.testing.assert_allclose(model.last_posterior_["a"], 1 + X.sum(axis=0), rtol=0.05)
 
 
 class LinearModel(ConjugateExponentialModel):
@@ -61,7 +61,7 @@ def test_labels_reach_the_model_and_defective_labels_count_for_nothing():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
     model = LinearModel(privacy=PrivacyPlan.non_private(n_steps=1)).fit(X, y)
-    np.testing.assert_allclose(model.posterior_["xy"], X.T @ y)
+    np.testing.assert_allclose(model.last_posterior_["xy"], X.T @ y)
     plan = PrivacyPlan(
         noise_multiplier=1e-9, sampling_rate=1.0, n_steps=1, clip_norm=1e6, sampling="full", reproducible_noise=True
     )
@@ -70,7 +70,7 @@ def test_labels_reach_the_model_and_defective_labels_count_for_nothing():
     private.step_size = lambda t: 1.0
     private.fit(X, y)
     keep = np.arange(20) != 4
-    np.testing.assert_allclose(private.posterior_["xy"], X[keep].T @ y[keep], atol=0.1)
+    np.testing.assert_allclose(private.last_posterior_["xy"], X[keep].T @ y[keep], atol=0.1)
     with pytest.raises(ValueError, match="different numbers of rows"):
         private.fit(X, y[:-1])
     with pytest.raises(ValueError, match="no default clip norm"):
@@ -97,8 +97,8 @@ def test_step_sizes_by_block():
 
     X = np.ones((8, 2))
     model = TwoSpeeds(privacy=PrivacyPlan.non_private(n_steps=1)).fit(X)
-    np.testing.assert_allclose(model.posterior_["a"], 9.0)
-    np.testing.assert_allclose(model.posterior_["b"], 1.0)
+    np.testing.assert_allclose(model.last_posterior_["a"], 9.0)
+    np.testing.assert_allclose(model.last_posterior_["b"], 1.0)
 
 
 @pytest.mark.parametrize("bad", [1.5, -0.1, np.nan, {"heads": 0.5}])
@@ -245,7 +245,7 @@ def test_a_column_that_does_not_exist_makes_its_record_defective(column, dtype):
     X = sp.csr_array((np.ones(4, dtype), np.array([0, column, 1, 2]), np.arange(5)), shape=(4, 4))
     rows = np.eye(4)[[0, 1, 2]]
     plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=10.0, reproducible_noise=True)
-    found, expected = (SparseSums(plan, 0).fit(data).posterior_ for data in (X, sp.csr_array(rows)))
+    found, expected = (SparseSums(plan, 0).fit(data).last_posterior_ for data in (X, sp.csr_array(rows)))
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, atol=1e-5)
 

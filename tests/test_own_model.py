@@ -30,8 +30,8 @@ def test_it_is_short():
 
 def test_it_fits(fitted):
     private, plain = fitted
-    np.testing.assert_allclose(plain.posterior_.mean, rows().sum(axis=0) / 4001, rtol=1e-12)
-    np.testing.assert_allclose(private.posterior_.mean, plain.posterior_.mean, atol=0.05)
+    np.testing.assert_allclose(plain.last_posterior_.mean, rows().sum(axis=0) / 4001, rtol=1e-12)
+    np.testing.assert_allclose(private.last_posterior_.mean, plain.last_posterior_.mean, atol=0.05)
     assert private.privacy_.epsilon(1e-6) == pytest.approx(2.0, rel=1e-3)
     assert 0.9 < private.signal()["count"] <= 1.0
     assert plain.signal() == {}
@@ -41,7 +41,7 @@ def test_it_is_saved(fitted, tmp_path):
     private, _ = fitted
     private.save(tmp_path / "mean.vips")
     loaded = vips.load(tmp_path / "mean.vips", model_class=GaussianMean)
-    np.testing.assert_array_equal(loaded.posterior_.mean, private.posterior_.mean)
+    np.testing.assert_array_equal(loaded.last_posterior_.mean, private.last_posterior_.mean)
 
 
 def test_it_is_compared_and_reported_with_scores(fitted, tmp_path):
@@ -49,7 +49,7 @@ def test_it_is_compared_and_reported_with_scores(fitted, tmp_path):
     test = rows(500, seed=1)
     comparison = vips.compare(private, plain, test, X=rows(), may_use_private_data=True, n_bootstrap=50)
     score = comparison["mean squared distance (lower is better)"]
-    errors = np.sum((test - plain.posterior_.mean) ** 2, axis=1)
+    errors = np.sum((test - plain.last_posterior_.mean) ** 2, axis=1)
     assert score.baseline == pytest.approx(errors.mean(), rel=1e-12)
     assert comparison.movers(1)[0].name in ("x0", "x1", "x2")
     assert comparison["share of signal, count"].private == pytest.approx(private.signal()["count"])
@@ -93,9 +93,11 @@ def test_a_dict_of_distributions_is_saved_and_goes_on(cls, tmp_path):
     model.save(tmp_path / "mean.vips")
     again = cls(privacy=PLAN).fit(rows(), checkpoint=tmp_path / "checkpoint.vips")
     for other in (vips.load(tmp_path / "mean.vips", model_class=cls), again):
-        assert other.posterior_.keys() == model.posterior_.keys()
-        np.testing.assert_array_equal(other.posterior_["mean"].var, model.posterior_["mean"].var)
-        np.testing.assert_array_equal(other.posterior_["share"].concentration, model.posterior_["share"].concentration)
+        assert other.last_posterior_.keys() == model.last_posterior_.keys()
+        np.testing.assert_array_equal(other.last_posterior_["mean"].var, model.last_posterior_["mean"].var)
+        np.testing.assert_array_equal(
+            other.last_posterior_["share"].concentration, model.last_posterior_["share"].concentration
+        )
 
 
 def test_a_dict_of_distributions_is_compared():

@@ -30,7 +30,7 @@ folder = pathlib.Path(sys.argv[1])
 plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=1)
 model = DirichletMultinomial(privacy=plan).fit(np.eye(3), checkpoint=folder / "fit", executor="threads")
 model.save(folder / "model")
-assert np.array_equal(vips.load(folder / "model").posterior_.mean, model.posterior_.mean)
+assert np.array_equal(vips.load(folder / "model").last_posterior_.mean, model.last_posterior_.mean)
 print("fitted, saved and loaded")
 
 stream = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=2)

@@ -56,11 +56,11 @@ X = np.random.default_rng(0).normal(3.0, 1.0, (50, 2))
 
 def test_an_average_is_carried_to_the_coordinates_of_the_next_step():
     plan = PrivacyPlan.non_private(n_steps=4)
-    posterior = CentredMean(privacy=plan).fit(X).posterior_
+    posterior = CentredMean(privacy=plan).fit(X).last_posterior_
     np.testing.assert_allclose(posterior["mean"], X.mean(axis=0), rtol=1e-12)
     lost = CentredMean(privacy=plan)
     lost.transport = lambda average, noise_std, *_: (average, noise_std)
-    assert np.abs(lost.fit(X).posterior_["mean"] - X.mean(axis=0)).max() > 0.1
+    assert np.abs(lost.fit(X).last_posterior_["mean"] - X.mean(axis=0)).max() > 0.1
 
 
 def moving_once(average, noise_std, previous):
@@ -96,7 +96,7 @@ def test_a_resumed_fit_goes_on_in_the_same_coordinates(tmp_path):
     with pytest.raises(Stop):
         stopped_after(CentredMean(privacy=plan, random_state=1), 2).fit(X, checkpoint=path)
     resumed = fitted(X, checkpoint=path)
-    np.testing.assert_array_equal(resumed.posterior_["mean"], whole.posterior_["mean"])
+    np.testing.assert_array_equal(resumed.last_posterior_["mean"], whole.last_posterior_["mean"])
     for name, std in whole.noisy_totals_.noise_std.items():
         np.testing.assert_array_equal(resumed.noisy_totals_.noise_std[name], std)
 

@@ -133,7 +133,7 @@ def test_a_file_cannot_say_what_a_model_s_statement_says(tmp_path):
     model = LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(np.eye(3))
     model.save(path)
     saved = path.read_bytes()
-    for name in ("privacy_", "posterior_", "noisy_totals_"):
+    for name in ("privacy_", "last_posterior_", "noisy_totals_"):
         path.write_bytes(saved)
         rewritten(path, lambda header, name=name: header.update(report=None, learnt=header["learnt"] | {name: FORGED}))
         with pytest.raises(ValueError, match="not a fitted attribute"):

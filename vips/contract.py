@@ -163,19 +163,18 @@ class Contract(ABC):
         """How records are matched to the released totals, for models that can be simulated: see ``match`` of the model."""
         raise NotImplementedError(f"{type(self).__name__} is not matched to its totals.")
 
-    def to_matched_posterior(self) -> Any:
-        """The posterior at the match, which is read in place of that of the last step.
+    def to_noise_aware_posterior(self) -> Any:
+        """The posterior of the parameters given *noisy* totals, which is then ``posterior_``.
 
         Raises
         ------
         NotImplementedError
-            If there is none, or it is refused.
+            If there is none, or it is refused; with the reason, in words for the user.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"A {type(self).__name__} takes noisy totals at face value.")
 
-    def to_noise_aware_posterior(self) -> Any:
-        """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""
-        raise NotImplementedError(f"{type(self).__name__} has no noise-aware posterior.")
+    def check_intervals(self) -> None:  # noqa: B027
+        """Raise NotImplementedError, with the reason, if intervals of the noise-aware posterior may not hold."""
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: 1 in a non-private full-batch fit (textbook variational Bayes), else (1 + t)^(-0.7)."""

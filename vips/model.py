@@ -71,7 +71,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     Attributes
     ----------
     posterior_ : object
-        The last posterior.
+        Posterior of the parameters. In a private fit of a model that can tell, the one given that totals are noisy, which is
+        computed when it is first read; :meth:`why_no_intervals` says where it is not.
+    last_posterior_ : object
+        The posterior of the last step, which takes noisy totals at face value; without noise it is ``posterior_``.
     privacy_ : PrivacyReport
         What the fit did to the data and what that costs.
     noisy_totals_ : NoisyTotals
@@ -82,34 +85,38 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     See :class:`~vips.PrivacyPlan`, and :class:`vips.contract.Contract` for what a subclass promises.
     """
 
-    posterior_: Any  # each family has its own
+    last_posterior_: Any  # each family has its own
     _kept_by_clone = ("_chunk_size", "sent_from")
     _chunk_size: int | None = None
     _computed: dict[str, Any] | None = None  # from released values, once it was asked for; a fit makes it anew
     _is_shown = False  # whether `dir` is asked for a table, which reads every name
+    _computes = True  # whether `posterior_` is computed when it is read
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted: tuple[str, ...] = (
-        "advice", "bound", "fitted_posterior", "forget_computed", "ledger_of_fit", "name_of_ratio",
+        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio",
         "name_of_score", "once", "read_rows", "records_of", "sent_from", "settling_of", "table_of",
     )  # fmt: skip
 
     @property
-    def noise_aware_posterior_(self) -> Any:
-        """Posterior of the parameters that accounts for the noise of a private fit; ``posterior_`` takes noisy totals at face
-        value. It is computed from released values only, so it costs no budget.
+    def posterior_(self) -> Any:
+        """Posterior of the parameters, for which totals of a private fit are noisy if the model can tell; computed once, from
+        released values only, so it costs no budget."""
+        check_is_fitted(self, "last_posterior_")
+        if self._computes or not self._computes_first():
+            with suppress(NotImplementedError):
+                return self._noise_aware_posterior()
+        return self.last_posterior_
 
-        Raises
-        ------
-        AttributeError
-            For a model without one, and for a fit that was not private.
-        """
-        check_is_fitted(self, "posterior_")
-        if not self.privacy_.plan.is_private:
-            raise AttributeError("The fit added no noise: its posterior is `posterior_`.")
+    def why_no_intervals(self) -> str:
+        """Why intervals of ``posterior_`` say nothing of the noise, in words; empty where they do, and without noise."""
+        check_is_fitted(self, "last_posterior_")
         try:
-            return self.once("noise-aware posterior", self.to_noise_aware_posterior)
+            if hasattr(self, "noisy_totals_"):
+                self._noise_aware_posterior()
+                self.check_intervals()
         except NotImplementedError as missing:
-            raise AttributeError(str(missing)) from None
+            return str(missing)
+        return ""
 
     @property
     def chunk_size(self) -> int:
@@ -185,7 +192,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
             settling = self.settling_of(plan)
-            self.posterior_, noisy_totals = engine.run(self, data, plan, journal, executor, settling)
+            self.last_posterior_, noisy_totals = engine.run(self, data, plan, journal, executor, settling)
             if settling is not None and not settling.distance <= self.tolerance:
                 message = self._not_settled(plan.n_steps, settling.distance)
                 warnings.warn(message, ConvergenceWarning, stacklevel=levels_to_user())
@@ -275,15 +282,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         NotImplementedError
             If the fit has not kept what this needs, as in streams, or a record is more than a row.
         """
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.once("match", self.to_match)
-
-    def fitted_posterior(self):
-        """What is read: the match, if there are intervals, else ``posterior_``; or NotFittedError."""
-        check_is_fitted(self, "posterior_")
-        with suppress(NotImplementedError):
-            return self.once("posterior to read", self.to_matched_posterior)
-        return self.posterior_
 
     def findings(self) -> dict[str, float]:
         """Numbers about the fit that a comparison shows, by name: how far the released totals are from those of the match, if
@@ -293,7 +293,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         return {}
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "posterior_" in vars(self)
+        return "last_posterior_" in vars(self)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted model to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
@@ -309,7 +309,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         TypeError
             If a constructor argument cannot be written as data (a function as ``schedule``, say).
         """
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         save_model(self, path)
 
     def __sklearn_tags__(self):
@@ -318,19 +318,16 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         return tags
 
     def __dir__(self) -> list[str]:
-        """Names of the attributes that users read and call, and that exist: not those of the contract.
-
-        scikit-learn reads each of them to find out, which would compute the noise-aware posterior.
-        """
-        slow = "noise_aware_posterior_"
-        hidden = {slow} | (_names_of_contract(type(self)) - vars(self).keys())
-        names = [name for name in object.__dir__(self) if name not in hidden and hasattr(self, name)]
-        is_listed = type(self).to_noise_aware_posterior is not ConjugateExponentialModel.to_noise_aware_posterior
-        is_listed &= "noise-aware posterior" in (self._computed or {}) or not self._is_shown
-        return [*names, slow] if is_listed and hasattr(self, "noisy_totals_") else names
+        """Names of the attributes that users read and call, and that exist: not those of the contract. Nothing is computed."""
+        quick = copy.copy(self)
+        quick._computes = False
+        hidden = _names_of_contract(type(self)) - vars(self).keys()
+        if self._is_shown and self._computes_first():
+            hidden.add("posterior_")
+        return [name for name in object.__dir__(self) if name not in hidden and hasattr(quick, name)]
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> str:
-        """scikit-learn's table for notebooks, which reads every name in ``dir``: without a noise-aware posterior to compute."""
+        """scikit-learn's table for notebooks, which reads all names in ``dir``: no posterior that is still to compute."""
         shown = copy.copy(self)
         shown._is_shown = True
         return super(ConjugateExponentialModel, shown)._get_fitted_attr_html(doc_link)
@@ -395,6 +392,16 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         if isinstance(value, _Missing):
             raise NotImplementedError(value.reason)
         return value
+
+    def _noise_aware_posterior(self) -> Any:
+        """Of fits with noise, computed once; raises NotImplementedError where there is none."""
+        if not hasattr(self, "noisy_totals_"):
+            return self.last_posterior_
+        return self.once("posterior", self.to_noise_aware_posterior)
+
+    def _computes_first(self) -> bool:
+        """Whether ``posterior_`` is still to compute."""
+        return hasattr(self, "noisy_totals_") and "posterior" not in (self._computed or {})
 
     def _forget(self) -> None:
         self.forget_computed()

@@ -16,12 +16,11 @@ import numpy as np
 
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Draws, ScaledDirichlet
-from vips.expfam.divergences import FAMILIES, Family
+from vips.expfam.divergences import BY_MOMENTS, FAMILIES, Family
 from vips.privacy.only_noise import blocks_of_noise
 from vips.privacy.units import is_group
 
 __all__ = [
-    "NO_DIVERGENCE",
     "STANDS_OUT",
     "FeatureTotals",
     "Part",
@@ -38,9 +37,6 @@ __all__ = [
 # Standard deviations of noise above which a count is taken for one of records; missing values then get an indicator, say.
 STANDS_OUT = 3.0
 
-# Distributions with means and variances, but no divergence in closed form.
-NO_DIVERGENCE = (Draws, ScaledDirichlet)
-
 
 @dataclass(frozen=True)
 class Part:
@@ -49,7 +45,7 @@ class Part:
     Attributes
     ----------
     name : str
-    distribution : one of ``vips.expfam.divergences.FAMILIES`` or ``NO_DIVERGENCE``
+    distribution : one of ``FAMILIES`` or ``BY_MOMENTS`` of ``vips.expfam.divergences``
     label : callable
         Maps an index into the array of means to the name of that parameter. A function of a module or a ``partial`` of one:
         closures cannot be pickled.
@@ -131,7 +127,7 @@ class SelfDescription:
         return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
     def posterior_parts(self, posterior) -> list[Part]:
-        """The distributions of a posterior, noise-aware or not; by default a single one, "parameters", or those of a dict.
+        """The distributions of a posterior; by default a single one, "parameters", or those of a dict.
 
         Raises
         ------
@@ -139,7 +135,7 @@ class SelfDescription:
             For a posterior whose distributions are not known.
         """
         parts = posterior if isinstance(posterior, Mapping) else {"parameters": posterior}
-        if not (parts and all(isinstance(part, (*FAMILIES, *NO_DIVERGENCE)) for part in parts.values())):
+        if not (parts and all(isinstance(part, (*FAMILIES, *BY_MOMENTS)) for part in parts.values())):
             raise TypeError(
                 f"The posterior of {type(self).__name__} is a {type(posterior).__name__}, whose distributions are not known. "
                 "Write posterior_parts(self, posterior) in the class, which gives a list of vips.Part; or compare them one by "
@@ -162,9 +158,8 @@ class SelfDescription:
         """A posterior with its latent components in another order."""
         raise NotImplementedError(f"{type(self).__name__} has no latent components.")
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
-        """Scores of records that were not fitted; none by default. With ``noise_aware``, an empty list unless the model
-        predicts with its noise-aware posterior."""
+    def held_out_scores(self, X, y=None) -> list[Score]:
+        """Scores of records that were not fitted; none by default."""
         return []
 
     def score_ranges(self) -> dict[str, tuple[float, float] | None]:
@@ -242,7 +237,7 @@ def warn_of_binding_clip(model: SelfDescription) -> None:
     bound = "which may have any number of rows" if n_rows == math.inf else f"{n_rows * largest:.3g}"
     warnings.warn(
         f"The clip norm {plan.clip_norm:.3g} is below the largest norm of a record, {bound}: clipping biases the "
-        "parameters, and intervals of the noise-aware posterior need not hold. To interpret parameters, "
+        "parameters, and intervals need not hold. To interpret parameters, "
         f"fit with PrivacyPlan(..., {remedy}).",
         PrivacyWarning,
         stacklevel=4,

@@ -80,7 +80,7 @@ def fit(images: np.ndarray, n_hidden: int, batch_size: int, sigma: float, seed: 
         noisy["omega_zz"] = _clamped(unpacked(noisy["omega_zz"], n_hidden), least)
         posterior, precision, linear = _m_step(noisy, n_records, t**-DECAY, posterior, precision, linear)
     model = SigmoidBeliefNetwork(n_hidden)
-    model.n_features_in_, model.posterior_ = n_visible, posterior
+    model.n_features_in_, model.last_posterior_ = n_visible, posterior
     return model
 
 

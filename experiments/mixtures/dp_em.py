@@ -80,7 +80,7 @@ class DPEM(ConjugateExponentialModel):
 
     def score(self, X) -> float:
         """Mean log density of records, in their own units."""
-        joint = self._log_joint(self._scaled(np.asarray(X, dtype=np.float64)), self.posterior_)
+        joint = self._log_joint(self._scaled(np.asarray(X, dtype=np.float64)), self.last_posterior_)
         return float(logsumexp(joint, axis=1).mean() - self.n_features_in_ * np.log(self.max_norm))
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:

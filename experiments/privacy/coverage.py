@@ -1,9 +1,9 @@
 """``python -m experiments coverage``: how often credible intervals of private fits hold the truth.
 
 Parameters are drawn from the model's own prior (or, if marked so, from elsewhere), data are simulated, and private models are
-fitted. Do intervals at four levels hold the true parameters? Compared are intervals of ``posterior_``, which takes noisy totals
-at face value, of ``noise_aware_posterior_``, and of a fit without privacy. ``coverage_simulate.py`` defines the parameters of
-each model, ``coverage_oracle.py`` the knowledge of the oracle.
+fitted. Do intervals at four levels hold the true parameters? Compared are intervals of the last step's posterior, which takes
+noisy totals at face value, of ``posterior_``, and of a fit without privacy. ``coverage_simulate.py`` defines the parameters of each
+model, ``coverage_oracle.py`` the knowledge of the oracle.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,7 +24,6 @@ from vips import (
     MixedLatentClassAnalysis,
     PoissonHMM,
     PrivacyPlan,
-    PrivacyWarning,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
@@ -65,10 +63,7 @@ class Simulated:
 
 
 def _asked(model, baseline, chosen: Callable[[Interval], Interval]) -> dict[str, Callable[[float], Interval]]:
-    posteriors = {"naive": model.posterior_, "without privacy": baseline}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyWarning)
-        posteriors["noise-aware"] = model.noise_aware_posterior_
+    posteriors = {"naive": model.last_posterior_, "noise-aware": model.posterior_, "without privacy": baseline}
     return {name: lambda level, p=p: chosen(p.interval(level)) for name, p in posteriors.items() if p is not None}
 
 
@@ -117,7 +112,7 @@ def proportions(
         theta /= theta.sum()
     X = np.eye(N_CATEGORIES)[rng.choice(N_CATEGORIES, n_records, p=theta)]
     model = DirichletMultinomial(privacy=plan).fit(X)
-    baseline = DirichletMultinomial().fit(X).posterior_ if with_baseline else None
+    baseline = DirichletMultinomial().fit(X).last_posterior_ if with_baseline else None
     known = oracle.proportions_width(model, n_records, rng, n_moves) if with_baseline and not misspecified else None
     return Simulated(theta, _asked(model, baseline, lambda bounds: bounds), known)
 
@@ -132,7 +127,7 @@ def linear(
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
     y = X @ w + intercept + 0.5 * rng.normal(size=n_records)
     model = BayesianLinearRegression(penalty=penalty, privacy=plan, max_norm=1.0, target_range=(-6.0, 6.0)).fit(X, y)
-    baseline = BayesianLinearRegression(penalty=penalty).fit(X, y).posterior_ if with_baseline else None
+    baseline = BayesianLinearRegression(penalty=penalty).fit(X, y).last_posterior_ if with_baseline else None
     return Simulated(w, _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds)))
 
 
@@ -141,10 +136,10 @@ def principal_components(n_records: int, plan: PrivacyPlan, rng: np.random.Gener
     loadings = np.array([[0.5], [0.3]]) * np.linalg.qr(rng.normal(size=(6, 6)))[0][:2]
     X = rng.normal(size=(n_records, 2)) @ loadings + np.sqrt(0.02) * rng.normal(size=(n_records, 6))
     model = ProbabilisticPCA(2, privacy=plan, max_norm=2.5).fit(X)
-    found = model.posterior_.mean[:2]
+    found = model.last_posterior_.mean[:2]
     loadings *= np.where((loadings * found).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
     truth = np.append(loadings.ravel(), 0.02)
-    if not hasattr(model, "noise_aware_posterior_"):
+    if model.why_no_intervals():
         nothing = np.zeros(0)
         return Simulated(nothing, dict.fromkeys(("naive", "noise-aware"), lambda level: (nothing, nothing)))
     return Simulated(truth, _asked(model, None, lambda bounds: tuple(side.ravel()[:13] for side in bounds)))
@@ -163,7 +158,7 @@ def factors(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_ba
     truth *= [[np.sqrt(scale)], [np.sqrt(scale)], [scale]]
     X = rng.normal(size=(n_records, 2)) @ truth[:2] + rng.normal(size=(n_records, 8)) * np.sqrt(truth[2])
     model = FactorAnalysis(2, privacy=plan, max_norm=1.6).fit(X)
-    if not hasattr(model, "noise_aware_posterior_"):
+    if model.why_no_intervals():
         nothing = np.zeros(0)
         return Simulated(nothing, dict.fromkeys(("naive", "noise-aware"), lambda level: (nothing, nothing)))
     truth[:2] = aligned(truth[:2], model.components_)
@@ -187,7 +182,7 @@ def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_bas
 
     def fit(privacy: PrivacyPlan) -> tuple[LatentDirichletAllocation, Callable, np.ndarray]:
         model = LatentDirichletAllocation(N_TOPICS, privacy=privacy, **arguments).fit(corpus.counts)
-        distances = ((np.sqrt(corpus.topics)[:, None] - np.sqrt(model.posterior_.mean)) ** 2).sum(axis=2)
+        distances = ((np.sqrt(corpus.topics)[:, None] - np.sqrt(model.last_posterior_.mean)) ** 2).sum(axis=2)
         rows, order = linear_sum_assignment(distances)
         asked = (corpus.topics > LEAST_PROBABILITY) & (distances[rows, order] < FOUND)[:, None]
         return model, lambda bounds: tuple(side[order][asked] for side in bounds), corpus.topics[asked]
@@ -197,7 +192,7 @@ def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_bas
     if with_baseline:
         plain, its, found = fit(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60))
         if len(found) == len(truth):  # otherwise it found other topics
-            asked["without privacy"] = lambda level: its(plain.posterior_.interval(level))
+            asked["without privacy"] = lambda level: its(plain.last_posterior_.interval(level))
     return Simulated(truth, asked)
 
 
@@ -211,7 +206,7 @@ def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, 
     arguments = {"penalty": "normal", "random_state": int(rng.integers(2**31))}
     model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X)
     found = _as_found(weights, c, b, z, model.transform(X))
-    if found is None or not hasattr(model, "noise_aware_posterior_"):
+    if found is None or model.why_no_intervals():
         return Simulated(np.empty(0), {})
     truth = np.append(found[1], found[2])
     asked = _asked(model, None, _biases)
@@ -220,7 +215,7 @@ def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, 
         plain = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X)
         its = _as_found(weights, c, b, z, plain.transform(X))
         if its is not None and np.array_equal(truth, np.append(its[1], its[2])):  # otherwise units have other labels
-            asked["without privacy"] = lambda level: _biases(plain.posterior_.interval(level))
+            asked["without privacy"] = lambda level: _biases(plain.last_posterior_.interval(level))
     return Simulated(truth, asked, oracle.network_width(model, *found))
 
 
@@ -246,15 +241,15 @@ def latent_classes(
     settings = {"categories": [N_LEVELS] * N_ITEMS, "random_state": 0}
     codes = table(n_records)
     model = LatentClassAnalysis(N_CLASSES, privacy=plan, **settings).fit(codes)
-    if not hasattr(model, "noise_aware_posterior_"):
+    if model.why_no_intervals():
         return Simulated(np.empty(0), {})
     if misspecified:
-        best = LatentClassAnalysis(N_CLASSES, **settings | {"random_state": 1}).fit(table(N_MANY // 4)).posterior_
+        best = LatentClassAnalysis(N_CLASSES, **settings | {"random_state": 1}).fit(table(N_MANY // 4)).last_posterior_
         shares, tables = best.weights.mean, best.profiles.reshape(tables.shape)
-    baseline = LatentClassAnalysis(N_CLASSES, **settings).fit(codes).posterior_ if with_baseline else None
+    baseline = LatentClassAnalysis(N_CLASSES, **settings).fit(codes).last_posterior_ if with_baseline else None
     truth, flat = np.concatenate([shares, tables.ravel()]), tables.reshape(N_CLASSES, -1)
     posteriors = {
-        "naive": model.posterior_, "noise-aware": model.noise_aware_posterior_, "without privacy": baseline,
+        "naive": model.last_posterior_, "noise-aware": model.posterior_, "without privacy": baseline,
     }  # fmt: skip
     asked = {name: _of_classes(p, flat, truth > LEAST_SHARE) for name, p in posteriors.items() if p is not None}
     return Simulated(truth[truth > LEAST_SHARE], asked)
@@ -286,11 +281,11 @@ def mixed_classes(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, w
     columns = [(0.0, 100.0)] * 2 + [range(41)] * 2 + [N_LEVELS] * N_CATEGORIES
     settings = {"columns": columns, "random_state": 0}
     model = MixedLatentClassAnalysis(N_CLASSES, privacy=plan, **settings).fit(table)
-    if not hasattr(model, "noise_aware_posterior_"):
+    if model.why_no_intervals():
         return Simulated(np.empty(0), {})
-    posteriors = {"naive": model.posterior_, "noise-aware": model.noise_aware_posterior_}
+    posteriors = {"naive": model.last_posterior_, "noise-aware": model.posterior_}
     if with_baseline:
-        posteriors["without privacy"] = MixedLatentClassAnalysis(N_CLASSES, **settings).fit(table).posterior_
+        posteriors["without privacy"] = MixedLatentClassAnalysis(N_CLASSES, **settings).fit(table).last_posterior_
     return Simulated(means.ravel(), {name: _of_mixed(part, means) for name, part in posteriors.items()})
 
 
@@ -315,11 +310,11 @@ def gaussian_mixture(n_records: int, plan: PrivacyPlan, rng: np.random.Generator
     X = means[members] + np.einsum("nij,nj->ni", factors[members], rng.normal(size=(n_records, 2 * N_COLUMNS)))
     settings = {"max_norm": 4.0, "random_state": 0}
     model = BayesianGaussianMixture(N_CLASSES, privacy=plan, **settings).fit(X)
-    if not hasattr(model, "noise_aware_posterior_"):
+    if model.why_no_intervals():
         return Simulated(np.empty(0), {})
-    asked = {"naive": model.posterior_.means, "noise-aware": model.noise_aware_posterior_["means"]}
+    asked = {"naive": model.last_posterior_.means, "noise-aware": model.posterior_.draws["means"]}
     if with_baseline:
-        asked["without privacy"] = BayesianGaussianMixture(N_CLASSES, **settings).fit(X).posterior_.means
+        asked["without privacy"] = BayesianGaussianMixture(N_CLASSES, **settings).fit(X).last_posterior_.means
     return Simulated(means.ravel(), {name: _of_means(part, means) for name, part in asked.items()})
 
 
@@ -353,13 +348,13 @@ def hidden_states(
         values = emissions[states] + 0.4 * rng.normal(size=(len(states), 2))
         kind, settings = GaussianHMM, settings | {"max_norm": 4.0, "n_features": 2}
     model = kind(K, privacy=plan, **settings).fit(Sequences(values, offsets))
-    if not hasattr(model, "noise_aware_posterior_"):
+    if model.why_no_intervals():
         return Simulated(np.empty(0), {})
-    posteriors = {"naive": _of_chain(model.posterior_), "noise-aware": model.noise_aware_posterior_}
+    posteriors = {"naive": _of_chain(model.last_posterior_), "noise-aware": model.posterior_.draws}
     if with_baseline:
         plain = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
         posteriors["without privacy"] = _of_chain(
-            kind(K, privacy=plain, **settings).fit(Sequences(values, offsets)).posterior_
+            kind(K, privacy=plain, **settings).fit(Sequences(values, offsets)).last_posterior_
         )
     truth = np.concatenate([start, moves.ravel(), emissions.ravel()])
     kept = np.concatenate([truth[: K + K * K] > LEAST_SHARE, (emissions > LEAST_SHARE).ravel() | (seen != "symbols")])

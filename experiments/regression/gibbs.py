@@ -47,8 +47,8 @@ def compare(name: str, X: np.ndarray, y: np.ndarray, n_draws: int) -> dict:
         "n": len(y),
         "d": X.shape[1],
         "signal": float(model.decision_function(X).std()),
-        "mean": float((np.abs(model.posterior_.mean - exact.mean) / exact.std).max()),
-        "variational": (model.posterior_.std / exact.std).tolist(),
+        "mean": float((np.abs(model.last_posterior_.mean - exact.mean) / exact.std).max()),
+        "variational": (model.last_posterior_.std / exact.std).tolist(),
         "laplace": (model.laplace_posterior(X, y).std / exact.std).tolist(),
         "draws": float(exact.effective_sample_size().min()),
     }

@@ -83,7 +83,7 @@ def the_system() -> Dynamics:
 def drawn(true: Dynamics, n: int, gaps: float, rng: np.random.Generator) -> Sequences:
     """Series of 20 to 60 steps, without a share ``gaps`` of the entries."""
     model = LinearDynamicalSystem(3)
-    model.posterior_ = DynamicsPosterior(true)
+    model.last_posterior_ = DynamicsPosterior(true)
     found = model.sample(n, rng, lengths=rng.integers(20, 61, n))[0]
     found.values[rng.random(found.values.shape) < gaps] = np.nan
     return found

@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     test, rows = drawn(true, N_TEST, 0.0, rng), []
     plan, steps = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=N_STEPS), len(test.values)
     best = LinearDynamicalSystem(3)
-    best.n_features_in_, best.posterior_ = test.values.shape[1], DynamicsPosterior(true)
+    best.n_features_in_, best.last_posterior_ = test.values.shape[1], DynamicsPosterior(true)
     for size in SIZES[:1] if options.quick else SIZES:
         found = {method: [] for method in METHODS}
         for _ in range(2 if options.quick else N_SETS):

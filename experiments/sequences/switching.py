@@ -58,7 +58,7 @@ def the_system(rng: np.random.Generator) -> SwitchingLinearDynamicalSystem:
     moves, covs = np.array([turn(0.9), turn(-0.15)]), np.array([cov, cov])
     model = SwitchingLinearDynamicalSystem(2, 2)
     model.n_features_in_, chain = 5, np.array([[0.95, 0.05], [0.05, 0.95]])
-    model.posterior_ = SwitchingPosterior(of, moves, covs, np.full(2, 0.5), chain, np.zeros((2, 2, 2)))
+    model.last_posterior_ = SwitchingPosterior(of, moves, covs, np.full(2, 0.5), chain, np.zeros((2, 2, 2)))
     return model
 
 

@@ -126,7 +126,7 @@ def documents(quick: bool) -> Bunch:
 
 def matched(first, second) -> list[tuple[int, int, float]]:
     """Pairs of topics with the largest total overlap Σ_v min(p_v, q_v), best first."""
-    overlap = np.minimum(first.posterior_.mean[:, None], second.posterior_.mean[None]).sum(axis=2)
+    overlap = np.minimum(first.last_posterior_.mean[:, None], second.last_posterior_.mean[None]).sum(axis=2)
     pairs = zip(*linear_sum_assignment(-overlap), strict=True)
     return sorted(((int(i), int(j), float(overlap[i, j])) for i, j in pairs), key=lambda pair: -pair[2])
 

@@ -126,7 +126,7 @@ def fit(how: str, size: Size, folder: Path, out: Path) -> None:
     seconds = time.perf_counter() - start
     test = held_out(1000, size.topics, size.words, size.length)
     np.savez(
-        out, concentration=model.posterior_.concentration, fit_s=seconds, perplexity=model.perplexity(test),
+        out, concentration=model.last_posterior_.concentration, fit_s=seconds, perplexity=model.perplexity(test),
         killed_workers=len(killed),
     )  # fmt: skip
 

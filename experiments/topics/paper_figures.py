@@ -168,7 +168,7 @@ def table1(arguments: list[str]) -> None:
     batch_size = setting.batches[-1]
     for method in (NONE, MOMENTS, STRONG, OURS):
         model = setting.fit(method, SIGMA, batch_size)
-        topics = model.posterior_.concentration
+        topics = model.last_posterior_.concentration
         largest = np.argsort(-topics.sum(axis=1))[:N_SHOWN]
         words = topics[largest] / topics[largest].sum(axis=1, keepdims=True)
         found[method] = [

@@ -82,7 +82,7 @@ def fit(
         noisy = np.maximum(mean + rng.normal(0.0, sigma * bound / batch_size, mean.shape), 0.0)
         rho = SCHEDULE(t)
         topics = (1.0 - rho) * topics + rho * (prior + n_documents * noisy)
-        model.posterior_ = TopicPosterior(topics)
+        model.last_posterior_ = TopicPosterior(topics)
         if each_step is not None:
             each_step(t, model)
     return model

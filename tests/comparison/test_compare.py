@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -22,13 +21,13 @@ from vips import (
     FactorAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
-    PrivacyWarning,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
 from vips.comparison import Comparison, compare
 from vips.comparison import movement as movements
 from vips.datasets import load_digits_binary, make_lda_corpus
+from vips.expfam import Dirichlet
 from vips.models.topics.statistics import TopicPosterior
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=10)
@@ -118,7 +117,7 @@ def test_every_class_has_rows_a_table_a_figure_and_words(models, name):
     assert text.startswith(
         f"{type(private).__name__}: a private fit (ε = 2 at δ = 1e-05) against a baseline without noise."
     )
-    movement, place = movements.largest(comparison.aware_movements or comparison.movements, 1)[0]
+    movement, place = movements.largest(comparison.movements, 1)[0]
     assert f"the one that moved most is {movement.name(place)}, from " in text
     forward, backward = compare(private, baseline), compare(baseline, private)
     assert str(forward) == str(backward)  # the order of the two does not decide which is private
@@ -231,15 +230,15 @@ def test_one_class_in_the_test_records_has_a_loss_and_no_auc(models):
 
 
 def of_posteriors(comparison):
-    """Rows of ``posterior_``, which the tests below put in another order; others come from totals."""
-    others = "noise-aware", "share of signal", "real topics"
+    """Rows of the posterior, which the tests below put in another order; others come from totals."""
+    others = "share of signal", "real topics"
     return [row for row in comparison.rows if not any(other in row.quantity for other in others)]
 
 
 def test_topics_in_another_order_are_the_same_topics(models):
     private, _, (X,) = models["lda"]
     shuffled = LatentDirichletAllocation(3, vocabulary=40, privacy=PLAN, random_state=0).fit(X)
-    shuffled.posterior_ = TopicPosterior(private.posterior_.concentration[[2, 0, 1]])
+    shuffled.last_posterior_ = TopicPosterior(private.last_posterior_.concentration[[2, 0, 1]])
     comparison = compare(private, shuffled)
     assert comparison.alignment.order.tolist() == [1, 2, 0]
     assert all(row.value == 0.0 for row in of_posteriors(comparison))
@@ -254,8 +253,8 @@ def test_hidden_units_in_another_order_are_the_same_units(models, name):
     for model in (private, shuffled):  # without a match, which would be read
         model.noisy_totals_ = replace(model.noisy_totals_, steps=())
         model.forget_computed()
-    shuffled.posterior_ = reordered(private.posterior_, order)
-    assert not np.array_equal(shuffled.posterior_.weights.mean, private.posterior_.weights.mean)
+    shuffled.last_posterior_ = reordered(private.last_posterior_, order)
+    assert not np.array_equal(shuffled.last_posterior_.weights.mean, private.last_posterior_.weights.mean)
     comparison = compare(private, shuffled)
     rows = of_posteriors(comparison)
     assert all(row.value == 0.0 for row in rows if not row.quantity.startswith("2-Wasserstein"))
@@ -271,8 +270,8 @@ def test_large_topics_are_compared_in_seconds():
         LatentDirichletAllocation(50, vocabulary=4000, privacy=plan, random_state=0).fit(X) for plan in plans
     )
     counts, order = 1000.0 * rng.gamma(0.1, 1.0, (50, 4000)) + 0.02, rng.permutation(50)
-    private.posterior_ = TopicPosterior(counts)
-    baseline.posterior_ = TopicPosterior((counts * rng.gamma(100.0, 0.01, counts.shape))[order])
+    private.last_posterior_ = TopicPosterior(counts)
+    baseline.last_posterior_ = TopicPosterior((counts * rng.gamma(100.0, 0.01, counts.shape))[order])
     comparison = compare(private, baseline)
     np.testing.assert_array_equal(order[comparison.alignment.order], np.arange(50))
     assert comparison.divergences["topics"].kl_private_baseline.shape == (50,)
@@ -294,7 +293,7 @@ def test_movers_are_named_and_sorted():
         assert sizes == sorted(sizes, reverse=True)
         assert {mover.name for mover in movers} == {"age", "height", "weight", "shoe size", "intercept"}
     shift = dict(zip(["age", "height", "weight", "shoe size"], (private.coef_ - baseline.coef_)[0], strict=True))
-    pooled = np.sqrt(0.5 * (private.posterior_.var + baseline.posterior_.var))
+    pooled = np.sqrt(0.5 * (private.last_posterior_.var + baseline.last_posterior_.var))
     for mover in movers:
         if mover.name != "intercept":
             assert mover.difference == pytest.approx(shift[mover.name])
@@ -315,26 +314,32 @@ def test_words_and_classes_name_parameters(models):
     assert "→" in compare(*models["sbn"][:2]).to_frame("parameters")["name"][0]
 
 
-# -- noise-aware posteriors ----------------------------------------------------------------------------------------
+# -- the posterior that is read ----------------------------------------------------------------------------------------
 
 
-def test_the_noise_aware_posterior_is_compared_beside_the_naive_one(models):
+def test_the_posterior_that_is_read_is_compared(models):
+    """Under a flat prior, not under the learnt one of the last step."""
+    private, baseline, _ = models["logistic"]
+    means, _ = compare(private, baseline).movements[0].means
+    np.testing.assert_array_equal(means, private.posterior_.mean)
+    assert (means != private.last_posterior_.mean).all()
+
+
+def test_draws_are_compared_by_their_moments(models):
+    private, baseline, _ = models["proportions"]
+    comparison = compare(private, baseline)
+    draws, theirs = private.posterior_, baseline.posterior_
+    size = (draws.mean * (1.0 - draws.mean)).sum() / draws.var.sum() - 1.0
+    assert comparison.divergences["parameters"].kl_private_baseline == Dirichlet(draws.mean * size).kl(theirs)
+    movement = comparison.movements[0]
+    np.testing.assert_array_equal(movement.stds[0], draws.std)
+
+
+def test_a_posterior_that_ignores_the_noise_is_noted(models):
     private, baseline, data = models["logistic"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PrivacyWarning)  # a note of the comparison replaces it
-        comparison = compare(clone(private).set_params(influence="clipped").fit(*data), baseline, *data, n_bootstrap=10)
-    assert any("clipping biases the parameters" in note for note in comparison.notes)
-    naive, aware = (comparison.divergences[f"coefficients{suffix}"] for suffix in ("", ", noise-aware"))
-    assert np.isfinite([naive.kl_baseline_private, aware.kl_baseline_private]).all()
-    assert aware.kl_baseline_private != naive.kl_baseline_private  # under the learnt prior, and under a flat one
-    assert f"{LOG_LOSS}, noise-aware" in [row.quantity for row in comparison.rows]
-
-
-def test_draws_have_means_and_no_divergence(models):
-    comparison = compare(*models["proportions"][:2])
-    names = [row.quantity for row in comparison.rows]
-    assert "shift in pooled standard deviations, largest, parameters, noise-aware" in names
-    assert "parameters, noise-aware" not in comparison.divergences
+    paper = clone(private).set_params(statistics="paper").fit(*data)
+    assert any('statistics="centred"' in note for note in compare(paper, baseline).notes)
+    assert not any("ignore the noise" in note for note in compare(private, baseline).notes)
 
 
 # -- three arms ----------------------------------------------------------------------------------------------------
@@ -494,7 +499,7 @@ def test_an_unknown_posterior_is_refused_and_a_known_family_is_enough():
     assert isinstance(comparison, Comparison)
     assert [mover.name for mover in sorted(comparison.movers(), key=lambda mover: mover.name)] == ["x0", "x1"]
     assert "X_test was not used" in comparison.notes[0]
-    private.posterior_ = {"a": np.ones(3)}
+    private.last_posterior_ = {"a": np.ones(3)}
     with pytest.raises(TypeError, match="The posterior of Rate is a dict"):
         compare(private, plain)
 

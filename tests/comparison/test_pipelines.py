@@ -53,7 +53,7 @@ def test_coefficients_are_those_of_the_summary(people, covariance):
     baseline = clone(private[-1]).set_params(privacy=None).fit(private[:-1].transform(table), y)
     found = compare(private, baseline)
     ours, theirs = private.summary(), baseline.summary(features=private[0])
-    movement = found.aware_movements[0]
+    movement = found.movements[0]
     assert [movement.name(i) for i in range(len(ours))] == ours.index.tolist()
     np.testing.assert_allclose(movement.means, [ours["mean"], theirs["mean"]], rtol=1e-6)
     np.testing.assert_allclose(movement.stds, [ours["std"], theirs["std"]], rtol=1e-6)
@@ -61,7 +61,7 @@ def test_coefficients_are_those_of_the_summary(people, covariance):
     sizes = (ours["mean"] - theirs["mean"]).abs() / np.sqrt((ours["std"] ** 2 + theirs["std"] ** 2) / 2)
     assert f"moved most is {sizes.idxmax()}, from " in str(found)
     assert f"by {sizes.max():.2g} pooled posterior standard deviations" in str(found)
-    largest = found["shift in pooled standard deviations, largest, coefficients in units of the columns, noise-aware"]
+    largest = found["shift in pooled standard deviations, largest, coefficients in units of the columns"]
     assert largest.value == pytest.approx(sizes.max())
 
 

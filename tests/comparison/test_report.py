@@ -124,18 +124,6 @@ def test_sections_are_those_that_the_model_has(pages):
     assert "<table" in pages["topics"].split('id="topics"')[1]
 
 
-def test_noise_aware_marginals_are_drawn_where_there_are_some(pages, tmp_path):
-    comparison = cases.regression()
-    assert comparison.aware_movements
-    page = pages["regression"]
-    assert 'class="line aware"' in page
-    assert page.count("Three curves. ") == page.count("Noise-aware: mean ") > 0
-    assert "var(--aware)" in page
-    without = written(replace(comparison, aware_movements=()), tmp_path)
-    assert 'class="line aware"' not in without
-    assert "Noise-aware: mean" not in without
-
-
 # -- the privacy statement -----------------------------------------------------------------------------------------
 
 
@@ -299,14 +287,6 @@ def test_a_clip_that_can_bias_is_told_before_everything_else(pages, tmp_path):
         assert "Clipping can bias" not in written(compare(unbiased, cases.logistic(None)), tmp_path)
 
 
-def test_the_noise_aware_posterior_comes_first(pages):
-    page = pages["regression"]
-    assert page.index('id="aware-movers-table"') < page.index('id="movers-table"')
-    assert page.index('class="line aware"') < page.index('class="line private"')
-    body = page.split('id="summary-table"')[1].split("<tbody>")[1]
-    assert "noise-aware" in body.split("</th>")[0]
-
-
 # -- what may be shown to whom -------------------------------------------------------------------------------------
 
 
@@ -324,9 +304,7 @@ def test_every_number_of_the_summary_keeps_its_label(pages):
     comparison, page = cases.regression(), pages["regression"]
     body = page.split('id="summary-table"')[1].split("<tbody>")[1].split("</tbody>")[0]
     lines = body.strip().split("</tr>")[:-1]
-    shown = sorted(comparison.rows, key=lambda row: "noise-aware" not in row.quantity)
-    assert shown != list(comparison.rows)
-    for row, line in zip(shown, lines, strict=True):
+    for row, line in zip(comparison.rows, lines, strict=True):
         labels = re.findall(r'<span class="source \w+">(.*?)</span>', line)
         expected = [row.private_source, row.baseline_source, row.source]
         assert labels == [source for source in expected if source], row.quantity

@@ -24,12 +24,12 @@ def regression(**settings):
 
 
 def test_dask_arrays_are_taken_as_they_are():
-    expected = regression().fit(InMemoryData(X, Y, partition_size=20)).posterior_.mean
+    expected = regression().fit(InMemoryData(X, Y, partition_size=20)).last_posterior_.mean
     x, y = da.from_array(X, chunks=(20, 3)), da.from_array(Y, chunks=20)
     source = as_source(x, y)
     assert (source.n_features, source.sizes, source.has_labels) == (3, (20, 20, 20), True)
-    np.testing.assert_array_equal(regression().fit(x, y).posterior_.mean, expected)
-    np.testing.assert_array_equal(regression().fit(DaskSource(x, y), executor="threads").posterior_.mean, expected)
+    np.testing.assert_array_equal(regression().fit(x, y).last_posterior_.mean, expected)
+    np.testing.assert_array_equal(regression().fit(DaskSource(x, y), executor="threads").last_posterior_.mean, expected)
 
 
 def test_data_frames_name_their_columns():
@@ -39,7 +39,7 @@ def test_data_frames_name_their_columns():
     source = as_source(frame[["a", "b", "c"]], frame["y"])
     assert source.sizes == (20, 20, 20)  # counted, because Dask does not know
     np.testing.assert_array_equal(
-        found.posterior_.mean, regression().fit(InMemoryData(X, Y, partition_size=20)).posterior_.mean
+        found.last_posterior_.mean, regression().fit(InMemoryData(X, Y, partition_size=20)).last_posterior_.mean
     )
     frame["name"] = "x"
     with pytest.raises(TypeError, match="NumPy dtypes"):

@@ -269,7 +269,7 @@ def prepared(case, noise="gaussian", **settings):
     records = arguments(case.make_records(40, np.random.default_rng(1)))
     ids = np.random.default_rng(2).integers(0, 15, 40)
     model = case.make_model(privacy=plan, random_state=0).fit(*records, groups=ids)
-    return model, model.posterior_, plan, records, ids
+    return model, model.last_posterior_, plan, records, ids
 
 
 def grouped(model, records, ids, plan):
@@ -369,7 +369,7 @@ def test_coins_are_of_persons():
     X[np.arange(2000), ids] = 1.0
     plan = replace(PLAN, clip_norm=1e6, noise_multiplier=1e-6)
     model = DirichletMultinomial(privacy=plan, random_state=0).fit(X[:5], groups=ids[:5])
-    totals = clipped_sum(model, in_groups(X, groups=ids, partition_size=7), plan, model.posterior_)
+    totals = clipped_sum(model, in_groups(X, groups=ids, partition_size=7), plan, model.last_posterior_)
     counts = np.concatenate([np.ravel(value) for value in totals.values()])
     assert set(np.unique(counts)) == {0.0, 40.0}
     assert 5 < (counts > 0).sum() < 45
@@ -387,13 +387,13 @@ def test_a_person_of_more_rows_than_a_chunk_is_clipped_as_a_whole(monkeypatch):
             model.chunk_size = chunk_size
             original = model.expected_statistics
             model.expected_statistics = lambda rows, posterior: sizes.append(len(rows)) or original(rows, posterior)  # noqa: B023
-            whole[chunk_size] = clipped_sum(model, grouped(model, [X], ids, plan), plan, model.posterior_)
+            whole[chunk_size] = clipped_sum(model, grouped(model, [X], ids, plan), plan, model.last_posterior_)
             del model.expected_statistics
         assert max(sizes[1:]) <= 240  # a chunk is filled up to a piece of BLAS
         sizes.clear()
         for name, value in whole[50].items():
             np.testing.assert_allclose(value, whole[10_000][name], rtol=1e-9)
-        first = clipped_sum(model, grouped(model, [X[:500]], ids[:500], plan), plan, model.posterior_)
+        first = clipped_sum(model, grouped(model, [X[:500]], ids[:500], plan), plan, model.last_posterior_)
         total = coordinates(first, model.blocks()) * (plan.lattice(model.blocks()).unit if noise == "discrete" else 1.0)
         assert 0.5 * plan.clip_norm < np.linalg.norm(total) <= plan.clip_norm * 1.5  # isometric coordinates: up to √2
 
@@ -444,11 +444,11 @@ def test_chunks_change_nothing(chunk_size):
     rng = np.random.default_rng(0)
     X, ids = rng.integers(0, 2, (60, 4)).astype(float), rng.integers(0, 8, 60)
     plan = replace(PLAN, reproducible_noise=True)
-    expected = BetaBernoulli(privacy=plan, random_state=0).fit(X, groups=ids).posterior_
+    expected = BetaBernoulli(privacy=plan, random_state=0).fit(X, groups=ids).last_posterior_
     model = BetaBernoulli(privacy=plan, random_state=0)
     model.chunk_size = chunk_size
     for executor in (None, "threads"):
-        for name, value in model.fit(X, groups=ids, executor=executor).posterior_.items():
+        for name, value in model.fit(X, groups=ids, executor=executor).last_posterior_.items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-12)
 
 
@@ -654,7 +654,7 @@ def test_combinations_without_a_guarantee_are_refused(tmp_path):
 def test_a_million_rows_of_one_person():
     X = np.ones((1_000_000, 2))
     model = BetaBernoulli(privacy=PLAN).fit(X, groups=np.zeros(1_000_000, int))
-    assert np.isfinite(model.posterior_["a"]).all()
+    assert np.isfinite(model.last_posterior_["a"]).all()
 
 
 def test_a_saved_model_keeps_its_unit(tmp_path):
@@ -708,7 +708,7 @@ def test_a_clip_that_may_bind_for_persons_is_warned_of():
         model = BayesianLogisticRegression(privacy=plan, max_norm=3.0, influence="clipped").fit(X, y, groups=ids)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            assert model.noise_aware_posterior_ is not None
+            assert model.posterior_ is not None
         return [str(each.message) for each in caught if each.category is PrivacyWarning]
 
     largest = BayesianLogisticRegression(max_norm=3.0).fit(X, y).max_record_norm()

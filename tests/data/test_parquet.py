@@ -50,7 +50,7 @@ def test_a_table_is_its_declared_columns_in_row_groups(tmp_path):
     np.testing.assert_array_equal(opened.y, Y[30:45])
     expected = regression().fit(InMemoryData(X, Y.astype(float), partition_size=15))
     found = regression().fit(source)
-    np.testing.assert_array_equal(found.posterior_.mean, expected.posterior_.mean)
+    np.testing.assert_array_equal(found.last_posterior_.mean, expected.last_posterior_.mean)
     assert found.feature_names_in_.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(source.partition(0).open().X[:, ::-1], ParquetTable(
         tmp_path / "parts", ["c", "b", "a"]).partition(0).open().X)  # fmt: skip
@@ -64,7 +64,9 @@ def test_a_null_makes_its_record_defective(tmp_path):
     assert np.isnan(first.X[0, 1])
     assert first.X.dtype == first.y.dtype == np.float64
     keep = InMemoryData(np.where(np.arange(60)[:, None] > 0, X, np.nan), np.append(Y[:-1], np.nan), partition_size=15)
-    np.testing.assert_array_equal(regression().fit(source).posterior_.mean, regression().fit(keep).posterior_.mean)
+    np.testing.assert_array_equal(
+        regression().fit(source).last_posterior_.mean, regression().fit(keep).last_posterior_.mean
+    )
     with pytest.raises(ValueError, match="A record is not valid"):
         regression(privacy=None).fit(source)
 

@@ -169,7 +169,7 @@ def test_an_empty_source_is_ordinary(tmp_path):
     ):  # fmt: skip
         source = regroup(rows, by=by, to=tmp_path / str(i), n_partitions=2)
         assert source.sizes == (0, 0)
-        assert np.isfinite(DirichletMultinomial(privacy=PLAN).fit(source).posterior_.mean).all()
+        assert np.isfinite(DirichletMultinomial(privacy=PLAN).fit(source).last_posterior_.mean).all()
 
 
 def test_rows_of_nobody_are_left_out(tmp_path):
@@ -273,7 +273,7 @@ def prepared(case, noise="gaussian", sparse=False):
     records = arguments(case.make_records(40, np.random.default_rng(1)))
     ids = np.random.default_rng(2).integers(0, 8, 40)
     model = case.make_model(privacy=plan, random_state=0).fit(*records, groups=ids)
-    return model, model.posterior_, plan, records, ids
+    return model, model.last_posterior_, plan, records, ids
 
 
 @of_every_kind
@@ -337,7 +337,7 @@ def check_coins_are_of_persons(tmp_path):
     source = regroup(NpySource(tmp_path / "X.npy", partition_size=100), by=ids, to=tmp_path / "g", n_partitions=4)
     plan = replace(PLAN, clip_norm=1e6, noise_multiplier=1e-6)
     model = DirichletMultinomial(privacy=plan, random_state=0).fit(source)
-    totals = clipped_sum(model, source, plan, model.posterior_)
+    totals = clipped_sum(model, source, plan, model.last_posterior_)
     counts = np.concatenate([np.ravel(value) for value in totals.values()])
     assert set(np.unique(counts)) == {0.0, 40.0}, "a sample holds some rows of a person"
     assert 5 < (counts > 0).sum() < 45
@@ -385,7 +385,7 @@ def test_rows_beyond_the_bound_are_the_last_ones(tmp_path):
     source = regroup(NpySource(tmp_path / "X.npy", partition_size=3), by=ids, to=tmp_path / "g")
     plan = replace(PLAN, sampling_rate=1.0, clip_norm=1e6, max_rows_per_group=7)
     model = DirichletMultinomial(privacy=plan).fit(source)
-    total = clipped_sum(model, source, plan, model.posterior_)
+    total = clipped_sum(model, source, plan, model.last_posterior_)
     np.testing.assert_array_equal(np.ravel(next(iter(total.values()))), rows[:7].sum(axis=0))
 
 
@@ -420,7 +420,7 @@ def test_entries_of_columns_that_do_not_exist_stay_defective(tmp_path):
     view.data, view.indices, view.indptr = wide.data, wide.indices, wide.indptr
     source = regroup(InMemoryData(view), by=[1, 2, 3, 4], to=tmp_path / "g")
     model = DirichletMultinomial(privacy=replace(PLAN, sampling_rate=1.0, clip_norm=10.0)).fit(source)
-    total = clipped_sum(model, source, model.privacy, model.posterior_)
+    total = clipped_sum(model, source, model.privacy, model.last_posterior_)
     np.testing.assert_array_equal(np.ravel(next(iter(total.values()))), [1, 1, 0])
 
 
@@ -646,15 +646,15 @@ def test_a_fit_states_its_unit_everywhere(tmp_path):
 
 def test_fits_that_are_not_private_count_persons(tmp_path):
     source = regroup(X, by=IDS, to=tmp_path / "g", n_partitions=2)
-    found = DirichletMultinomial(random_state=0).fit(source).posterior_.mean
-    np.testing.assert_allclose(found, DirichletMultinomial(random_state=0).fit(X, groups=IDS).posterior_.mean)
+    found = DirichletMultinomial(random_state=0).fit(source).last_posterior_.mean
+    np.testing.assert_allclose(found, DirichletMultinomial(random_state=0).fit(X, groups=IDS).last_posterior_.mean)
 
 
 def test_a_regression_that_is_not_private_has_the_bound_of_all_rows(tmp_path):
     source = regroup(X, Y, by=IDS, to=tmp_path / "g", n_partitions=2)
     on_disk, in_memory = (vips.BayesianLogisticRegression(max_norm=4.0, random_state=0) for _ in range(2))
     found, expected = on_disk.fit(source), in_memory.fit(X, Y, groups=IDS)
-    np.testing.assert_allclose(found.posterior_.mean, expected.posterior_.mean)
+    np.testing.assert_allclose(found.last_posterior_.mean, expected.last_posterior_.mean)
     np.testing.assert_allclose(found.bound_, expected.bound_)
 
 

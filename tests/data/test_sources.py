@@ -76,7 +76,7 @@ def test_labels_may_be_in_the_files(make, tmp_path):
     source = make(tmp_path, y=LABELS)
     memory = InMemoryData(sp.csr_array(COINS) if make is shards else COINS, LABELS, partition_size=SIZE)
     expected, found = regression().fit(memory), regression().fit(source)
-    np.testing.assert_array_equal(found.posterior_.mean, expected.posterior_.mean)
+    np.testing.assert_array_equal(found.last_posterior_.mean, expected.last_posterior_.mean)
     with pytest.raises(TypeError, match="its own labels"):
         regression().fit(source, LABELS)
     # and a model without labels ignores them
@@ -125,14 +125,14 @@ def test_non_private_fits_read_sources_and_stop_at_an_invalid_record(make, tmp_p
     source = make(tmp_path, y=LABELS)
     plain = regression(privacy=None).fit(source)
     expected = regression(privacy=None).fit(sp.csr_array(COINS) if make is shards else COINS, LABELS)
-    np.testing.assert_allclose(plain.posterior_.mean, expected.posterior_.mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(plain.last_posterior_.mean, expected.last_posterior_.mean, rtol=1e-6, atol=1e-8)
     assert plain.bound_ == pytest.approx(expected.bound_)
     bad = COINS.copy()
     bad[33, 2] = np.nan
     source = make(tmp_path, bad, LABELS)
     with pytest.raises(ValueError, match="A record is not valid"):
         regression(privacy=None).fit(source)
-    assert np.isfinite(regression().fit(source).posterior_.mean).all()  # private: the record counts for nothing
+    assert np.isfinite(regression().fit(source).last_posterior_.mean).all()  # private: the record counts for nothing
 
 
 @pytest.mark.parametrize("make", [npy, shards])
@@ -142,7 +142,7 @@ def test_a_defective_record_counts_for_nothing(make, tmp_path):
     rows = np.ones(90, bool)
     rows[[3, 50]] = False
     plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=1e3, reproducible_noise=True)
-    found = DirichletMultinomial(privacy=plan).fit(make(tmp_path, bad)).posterior_
+    found = DirichletMultinomial(privacy=plan).fit(make(tmp_path, bad)).last_posterior_
     np.testing.assert_allclose(found.concentration, 1 + COINS[rows].sum(axis=0), atol=1e-4)
 
 

@@ -102,7 +102,7 @@ def test_every_model_takes_arrow_tables_with_nullable_labels(name, plan):
     labels = [ExportedColumn(pa.chunked_array([LABELS])) for _ in labels]
     found = MODELS[name](plan).fit(Exported(arrow()), *labels)
     assert list(found.feature_names_in_) == NAMES
-    for part, other in zip(*(model.posterior_parts(model.posterior_) for model in (found, expected)), strict=True):
+    for part, other in zip(*(model.posterior_parts(model.last_posterior_) for model in (found, expected)), strict=True):
         np.testing.assert_allclose(part.distribution.mean, other.distribution.mean, rtol=1e-9)
 
 

@@ -78,7 +78,7 @@ def in_parts(*records, size=15) -> InMemoryData:
 
 
 def arrays_of(model) -> dict[str, np.ndarray]:
-    posterior = model.posterior_
+    posterior = model.last_posterior_
     return posterior if isinstance(posterior, dict) else posterior.to_arrays()
 
 
@@ -125,7 +125,7 @@ def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path
 
     def fit(source, executor):
         model = BayesianLogisticRegression(privacy=PLAN, max_norm=3.0, random_state=0)
-        return model.fit(source, executor=executor).posterior_.mean
+        return model.fit(source, executor=executor).last_posterior_.mean
 
     expected = fit(in_parts(X, y), None)
     for source in (in_parts(X, y), files, collection):
@@ -147,7 +147,7 @@ def test_every_source_of_sequences_gives_every_executor_the_same_posterior(execu
 
         def fit(source, executor, plan=plan):
             model = CategoricalHMM(2, n_symbols=5, max_length=20, privacy=plan, random_state=0)
-            return model.fit(source, executor=executor).posterior_.emissions.concentration
+            return model.fit(source, executor=executor).last_posterior_.emissions.concentration
 
         expected = fit(InMemoryData(some, partition_size=15), None)
         for source in (
@@ -171,7 +171,7 @@ def test_persons_on_disk_are_the_same_for_every_executor(noise, executor, tmp_pa
             BayesianLogisticRegression(privacy=plan, max_norm=3.0, random_state=0).fit(source, executor=each)
             for each in (None, executor)
         ]
-        np.testing.assert_array_equal(fits[1].posterior_.mean, fits[0].posterior_.mean)
+        np.testing.assert_array_equal(fits[1].last_posterior_.mean, fits[0].last_posterior_.mean)
         assert fits[1].privacy_.unit == "all rows of one group"
 
 
@@ -186,30 +186,30 @@ def test_more_partitions_than_a_node_of_the_tree_holds(client):
         for executor in (None, "threads", client)
     ]
     for other in fits[1:]:
-        np.testing.assert_array_equal(other.posterior_.mean, fits[0].posterior_.mean)
+        np.testing.assert_array_equal(other.last_posterior_.mean, fits[0].last_posterior_.mean)
 
 
 @pytest.mark.parametrize("records", [COINS[:0], np.full((20, 3), np.nan)], ids=["none", "all defective"])
 def test_no_usable_record_is_ordinary(records, executor):
     expected = coins().fit(in_parts(records))
     found = coins().fit(in_parts(records), executor=executor)
-    np.testing.assert_array_equal(found.posterior_["a"], expected.posterior_["a"])
+    np.testing.assert_array_equal(found.last_posterior_["a"], expected.last_posterior_["a"])
 
 
 def test_full_batches_and_non_private_fits(executor):
     full = replace(REPLACED, reproducible_noise=True)
     for plan in (full, PrivacyPlan.non_private(sampling_rate=0.5, n_steps=3), None):
-        expected = coins(privacy=plan).fit(in_parts(COINS)).posterior_["a"]
-        found = coins(privacy=plan).fit(in_parts(COINS), executor=executor).posterior_["a"]
+        expected = coins(privacy=plan).fit(in_parts(COINS)).last_posterior_["a"]
+        found = coins(privacy=plan).fit(in_parts(COINS), executor=executor).last_posterior_["a"]
         np.testing.assert_array_equal(found, expected)
 
 
 def test_every_backend_of_joblib_gives_the_same_posterior(client):
-    expected = coins().fit(in_parts(COINS)).posterior_["a"]
+    expected = coins().fit(in_parts(COINS)).last_posterior_["a"]
     for settings in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 1}, {"backend": "dask", "client": client}):
         with joblib.parallel_config(**settings):
             found = coins().fit(in_parts(COINS), executor="joblib")
-        np.testing.assert_array_equal(found.posterior_["a"], expected)
+        np.testing.assert_array_equal(found.last_posterior_["a"], expected)
 
 
 class Strict(BetaBernoulli):
@@ -231,7 +231,7 @@ def test_floating_point_warnings_are_off_in_workers(executor):
     indirect=["executor"],
 )
 def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path, monkeypatch):
-    expected = coins().fit(in_parts(COINS)).posterior_["a"]
+    expected = coins().fit(in_parts(COINS)).last_posterior_["a"]
     noised, original = [], PrivacyPlan.add_noise
 
     def add_noise(self, total, blocks, randomness, step):
@@ -250,7 +250,7 @@ def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path,
     found = model.fit(in_parts(COINS), executor=executor)
     assert not list(tmp_path.glob("die*"))
     assert noised == [1, 2, 3]  # once in each step, however often its shares were computed
-    np.testing.assert_array_equal(found.posterior_["a"], expected)
+    np.testing.assert_array_equal(found.last_posterior_["a"], expected)
 
 
 COORDINATOR = """
@@ -281,7 +281,7 @@ def test_a_killed_coordinator_goes_on_from_its_checkpoint(client, tmp_path):
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert checkpoint.exists()
     found = coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
-    np.testing.assert_array_equal(found.posterior_["a"], coins().fit(in_parts(COINS)).posterior_["a"])
+    np.testing.assert_array_equal(found.last_posterior_["a"], coins().fit(in_parts(COINS)).last_posterior_["a"])
 
 
 def test_a_cluster_without_workers_is_refused_before_anything_is_charged(tmp_path):
@@ -423,7 +423,7 @@ def test_a_thread_without_a_partition_helps_with_those_of_others(monkeypatch):
         in_parts(COINS, size=20), executor="threads"
     )
     np.testing.assert_array_equal(
-        model.posterior_["a"], coins(privacy=model.privacy).fit(in_parts(COINS, size=20)).posterior_["a"]
+        model.last_posterior_["a"], coins(privacy=model.privacy).fit(in_parts(COINS, size=20)).last_posterior_["a"]
     )
     assert (Shared.most, Shared.helped, Shared.prepared) == (2, True, PLAN.n_steps)
 
@@ -469,8 +469,8 @@ def test_changes_in_a_copy_on_write_map_are_fitted(executor, tmp_path):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
     mapped[:30] = 1.0 - mapped[:30]
     data = InMemoryData(mapped, partition_size=15)
-    expected = coins().fit(in_parts(np.array(mapped))).posterior_["a"]
-    np.testing.assert_array_equal(coins().fit(data, executor=executor).posterior_["a"], expected)
+    expected = coins().fit(in_parts(np.array(mapped))).last_posterior_["a"]
+    np.testing.assert_array_equal(coins().fit(data, executor=executor).last_posterior_["a"], expected)
     assert data.partition(0).__getstate__()["X"].base is None
 
 

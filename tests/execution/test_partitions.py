@@ -224,7 +224,7 @@ def share_left_out(patch):
 def check_every_partition_counts():
     plan = PrivacyPlan.non_private(n_steps=1)
     model = BetaBernoulli(privacy=plan).fit(data_of(np.ones((40, 2)), 4))
-    np.testing.assert_allclose(model.posterior_["a"], 41.0)
+    np.testing.assert_allclose(model.last_posterior_["a"], 41.0)
 
 
 # -- sums that are not copied ---------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def fit_reusing(plan, chunk_size):
 
 def check_arrays_of_a_model_are_not_added_to():
     model = fit_reusing(PrivacyPlan.non_private(n_steps=1), 4)
-    np.testing.assert_allclose(model.posterior_["a"], 501.0)
+    np.testing.assert_allclose(model.last_posterior_["a"], 501.0)
 
 
 def check_sums_declared_new_share_no_memory():

@@ -299,7 +299,7 @@ def replay(case, records, n_steps=4):
             raise AssertionError(f"an error that depends on a record: {type(error).__name__}: {error}") from error
     learnt = {name: value for name, value in vars(model).items() if name.endswith("_")}
     learnt = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in learnt.items()}
-    posterior = learnt.pop("posterior_")
+    posterior = learnt.pop("last_posterior_")
     arrays = posterior if isinstance(posterior, dict) else posterior.to_arrays()
     report, noisy = learnt.pop("privacy_").to_dict(), learnt.pop("noisy_totals_")
     learnt["noisy_totals_"] = {k: v.tobytes() for k, v in noisy.average.items()}, as_lists(noisy.noise_std)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import pickle
 import tempfile
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from vips.phases import phases_of, step_of
 # Attributes that a private fit adds to those of the constructor.
 # Attributes of a fit that is running, and what is computed from released values when it is asked for.
 WORKING = {"_computed", "_fitting_plan", "_public"}
-LEARNT = {"n_features_in_", "posterior_", "noisy_totals_", "privacy_"}
+LEARNT = {"n_features_in_", "last_posterior_", "noisy_totals_", "privacy_"}
 OF_CLASS = {"BayesianLogisticRegression": {"classes_"}, "LatentClassAnalysis": {"categories_"}}  # as declared
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
               "repeated", "arrays"}  # fmt: skip
@@ -100,8 +99,8 @@ HELD = {
     },  # computed from the others on demand
     "DiagonalCoefficientPosterior": {"kept", "coordinates"},
     "DynamicsPosterior": {"dynamics", "_known", "canonical", "uncertainty"},
-    "FactorPosterior": {"cov", "aware"},
-    "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},
+    "FactorPosterior": {"cov"},
+    "LinearPosterior": {"cov", "var", "factor", "inverse_factor"},
     "MixturePosterior": {"inverse_factors", "tables"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }
@@ -156,13 +155,6 @@ def what_a_fit_leaves(case, records, noise: str):
     return model, traces
 
 
-def _noise_aware(model):
-    """The noise-aware posterior, if the model has one."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the clip of these plans
-        return getattr(model, "noise_aware_posterior_", None)
-
-
 def walked(traces) -> dict[str, list]:
     """Places and contents of all ``traces``, and of what the class and the modules of vips keep."""
     of_class = {name: value for name, value in vars(type(traces["model"])).items() if not callable(value)}
@@ -171,7 +163,7 @@ def walked(traces) -> dict[str, list]:
     model = traces["model"]
     if not model.takes_one_label:  # not for regressions: a second each, from `noisy_totals_` alone
         # last, because it may fit models to simulated records, which take the place of what was left of a chunk
-        there["noise-aware posterior"] = walk(_noise_aware(copy.copy(model)), "noise-aware posterior")
+        there["posterior"] = walk(copy.copy(model).posterior_, "posterior")
     return there
 
 
@@ -193,7 +185,7 @@ def everything_reachable_is_a_function_of_the_noisy_totals(case) -> None:
 def what_can_be_reached_is_listed(case) -> None:
     """Every attribute, field and part of a file has a name that is listed above as public."""
     model, traces = what_a_fit_leaves(case, case.make_records(30, np.random.default_rng(20)), "gaussian")
-    blocks, parameters, posterior = model.blocks(), set(model.get_params(deep=False)), model.posterior_
+    blocks, parameters, posterior = model.blocks(), set(model.get_params(deep=False)), model.last_posterior_
     own = LEARNT | OF_CLASS.get(type(model).__name__, set())
     held = set(vars(model)) - WORKING
     assert held == parameters | own, f"a model holds {held ^ (parameters | own)}"
@@ -233,7 +225,7 @@ def what_can_be_reached_is_listed(case) -> None:
             np.testing.assert_array_equal(arrays[f"noisy/{name}"], total, err_msg="not the noisy total of the step")
     header, arrays = traces["saved model"]
     assert set(header) == SAVED, f"a saved model's header holds {set(header) ^ SAVED}"
-    assert set(header["learnt"]) == own - {"posterior_", "noisy_totals_", "privacy_"}
+    assert set(header["learnt"]) == own - {"last_posterior_", "noisy_totals_", "privacy_"}
     names = written | {f"noisy_totals/{name}" for name in blocks} | names_of_steps(N_STEPS)
     assert set(arrays) == names, f"a saved model holds {set(arrays) ^ names}"
     assert set(traces["files"]) == {"fit.vips", "saved.vips"}, f"files of a fit: {sorted(traces['files'])}"

@@ -159,7 +159,7 @@ def test_a_column_that_does_not_exist_is_one_records_defect_in_every_format(form
     else:
         X.rows[0][0] = FAR
     plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=1e3)
-    found, expected = (DirichletMultinomial(privacy=plan).fit(data).posterior_ for data in (X, whole()[1:]))
+    found, expected = (DirichletMultinomial(privacy=plan).fit(data).last_posterior_ for data in (X, whole()[1:]))
     np.testing.assert_allclose(found.concentration, expected.concentration, atol=1e-4)
 
 

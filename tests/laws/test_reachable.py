@@ -281,7 +281,7 @@ def noisy_totals_are_the_exact_ones(patch):
         (a_class_keeps_the_last_chunk, "lda", r"(class|modules).*last.* depends on the records"),
         (a_module_keeps_the_last_chunk, "lda", r"modules.*_cache.* depends on the records"),
         (a_pickle_takes_the_last_chunk_along, "beta-bernoulli", "pickle depends on the records"),
-        (a_posterior_carries_the_exact_total, "lda", r"posterior_.exact.* depends on the records"),
+        (a_posterior_carries_the_exact_total, "lda", r"last_posterior_.exact.* depends on the records"),
         (a_posterior_is_a_view_beside_the_exact_total, "lda", r"concentration.base depends on the records"),
         (a_posterior_refers_to_statistics, "lda", "_statistics.* depends on the records"),
         (a_report_counts_the_records, "beta-bernoulli", r"privacy_.releases.*declared.* depends on the records"),

@@ -274,4 +274,4 @@ def test_columns_that_do_not_exist_make_a_record_defective():
         for rows, labels in ((X, [1.0, 0.0, 1.0]), (torn, [1.0, 0.0, 1.0, 1.0]))
         for labels in [np.array(labels)]
     ]
-    np.testing.assert_allclose(fits[0].posterior_.mean, fits[1].posterior_.mean, rtol=1e-6)
+    np.testing.assert_allclose(fits[0].last_posterior_.mean, fits[1].last_posterior_.mean, rtol=1e-6)

@@ -98,7 +98,7 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
     assert "key" not in json.dumps(header)
     assert "60" not in json.dumps(header)  # the number of records is not in it either
     np.testing.assert_array_equal(
-        model.posterior_["a"],
+        model.last_posterior_["a"],
         1.0 + np.maximum(vips.persistence.archive.read_archive(path, "checkpoint")[1]["average/heads"], 0),
     )
 
@@ -154,7 +154,7 @@ def test_a_finished_checkpoint_gives_its_posterior_and_costs_nothing(tmp_path):
     spent = ledger.spent()
     with pytest.warns(PrivacyWarning, match="finished fit"):
         again = BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
-    np.testing.assert_array_equal(again.posterior_["a"], model.posterior_["a"])
+    np.testing.assert_array_equal(again.last_posterior_["a"], model.last_posterior_["a"])
     assert ledger.spent() == spent
 
 

@@ -60,7 +60,7 @@ def test_models_of_ones_own_are_loaded_by_class(tmp_path):
     with pytest.raises(ValueError, match="model_class=MyModel"):
         vips.load(tmp_path / "m")
     loaded = vips.load(tmp_path / "m", model_class=BetaBernoulli)
-    np.testing.assert_array_equal(loaded.posterior_["a"], model.posterior_["a"])
+    np.testing.assert_array_equal(loaded.last_posterior_["a"], model.last_posterior_["a"])
     assert loaded.privacy_.epsilon(1e-5) == model.privacy_.epsilon(1e-5)
     BetaBernoulli(privacy=REPLACED).fit(COINS).save(tmp_path / "m")
     assert vips.load(tmp_path / "m", BetaBernoulli).privacy_.plan == REPLACED

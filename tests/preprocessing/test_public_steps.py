@@ -25,12 +25,12 @@ def table(n=40):
 
 def moments(records, encoder=None):
     model = SecondMoments(privacy=REPRODUCIBLE, random_state=0)
-    return make_pipeline(encoder or TableEncoder(COLUMNS), model).fit(records)[-1].posterior_["second"]
+    return make_pipeline(encoder or TableEncoder(COLUMNS), model).fit(records)[-1].last_posterior_["second"]
 
 
 def test_the_fit_is_that_of_the_encoded_table():
     alone = SecondMoments(privacy=REPRODUCIBLE, random_state=0).fit(TableEncoder(COLUMNS).fit_transform(table()))
-    np.testing.assert_array_equal(moments(table()), alone.posterior_["second"])
+    np.testing.assert_array_equal(moments(table()), alone.last_posterior_["second"])
 
 
 def test_a_defective_cell_is_a_missing_one():

@@ -82,7 +82,7 @@ CASES = {
     ),
     "own model": (
         GaussianMean(), {"radius": [1.0, 3.0]}, X, None,
-        {"score": lambda model, X, y: -float(((X - model.posterior_.mean) ** 2).sum()), "score_range": (-1.0, 0.0)},
+        {"score": lambda model, X, y: -float(((X - model.last_posterior_.mean) ** 2).sum()), "score_range": (-1.0, 0.0)},
     ),
 }  # fmt: skip
 
@@ -197,7 +197,7 @@ def test_the_best_can_be_saved(tmp_path):
     search = votes().fit(VOTES)
     search.best_estimator_.save(tmp_path / "best.vips")
     again = load(tmp_path / "best.vips")
-    assert np.array_equal(again.posterior_.mean, search.best_estimator_.posterior_.mean)
+    assert np.array_equal(again.last_posterior_.mean, search.best_estimator_.last_posterior_.mean)
     assert "chosen among 3 candidates by vips.PrivateSearch" in again.privacy_.tuning
     assert "how long the search takes" in again.privacy_.not_covered[0]
     for report in (again.privacy_, search.best_estimator_.privacy_):  # the fit has the guarantee of the search only

@@ -60,7 +60,9 @@ def check_only_the_best_is_kept(patch=None):
     alive = [model() for model in models if model() is not None]
     assert alive == [search.best_estimator_], "a losing model is alive"
     everything = reachable(search)
-    fitted = [each for each in everything if isinstance(each, DirichletMultinomial) and hasattr(each, "posterior_")]
+    fitted = [
+        each for each in everything if isinstance(each, DirichletMultinomial) and hasattr(each, "last_posterior_")
+    ]
     assert fitted == [search.best_estimator_], "a losing model can be reached"
     numbers = {each for each in everything if isinstance(each, float)}
     assert not numbers & set(sorted(scores)[:-1]), "the score of a losing trial can be reached"

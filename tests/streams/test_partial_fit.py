@@ -51,11 +51,11 @@ def test_batches_without_noise_are_one_fit():
         proportions.partial_fit(COUNTS[part])
         regression.partial_fit(ROWS[part], TARGETS[part])
     np.testing.assert_allclose(
-        proportions.posterior_.mean, DirichletMultinomial().fit(COUNTS).posterior_.mean, rtol=1e-12
+        proportions.last_posterior_.mean, DirichletMultinomial().fit(COUNTS).last_posterior_.mean, rtol=1e-12
     )
     whole = BayesianLinearRegression().fit(ROWS, TARGETS)
     np.testing.assert_allclose(regression.coef_, whole.coef_, rtol=1e-9)
-    np.testing.assert_allclose(regression.posterior_.cov, whole.posterior_.cov, rtol=1e-8)
+    np.testing.assert_allclose(regression.last_posterior_.cov, whole.last_posterior_.cov, rtol=1e-8)
     assert proportions.n_batches_seen_ == 5
 
 
@@ -73,7 +73,7 @@ def test_topics_without_noise_are_streaming_variational_bayes():
             np.testing.assert_allclose(model.noisy_totals_.average["topic_word"], total, rtol=1e-6)
         else:
             total = model.noisy_totals_.average["topic_word"]
-        before = copy.deepcopy(model.posterior_)
+        before = copy.deepcopy(model.last_posterior_)
 
 
 def delta_of_normal(sigma):
@@ -249,9 +249,9 @@ def test_another_process_goes_on_from_the_checkpoint(tmp_path):
     for k in range(3):
         model = DirichletMultinomial(privacy=plan(3)).partial_fit(COUNTS[k * 100 : (k + 1) * 100], checkpoint=path)
     assert model.n_batches_seen_ == 3
-    np.testing.assert_allclose(model.posterior_.mean, [0.2, 0.3, 0.5], atol=0.2)
+    np.testing.assert_allclose(model.last_posterior_.mean, [0.2, 0.3, 0.5], atol=0.2)
     again = DirichletMultinomial(privacy=plan(3)).partial_fit(None, checkpoint=path)
-    np.testing.assert_array_equal(again.posterior_.mean, model.posterior_.mean)
+    np.testing.assert_array_equal(again.last_posterior_.mean, model.last_posterior_.mean)
 
 
 def test_what_cannot_go_on_is_refused(tmp_path):

@@ -216,7 +216,7 @@ def check_two_copies_do_not_go_on_under_one_charge(ledger, path, copy):
     second = DirichletMultinomial(privacy=PLAN)
     with suppress(LedgerError):
         stream(ledger, copy, model=second)
-    assert not hasattr(second, "posterior_"), "two copies went on under one charge"
+    assert not hasattr(second, "last_posterior_"), "two copies went on under one charge"
     assert stream(ledger, path, model=first).n_batches_seen_ == 3
 
 
@@ -288,7 +288,7 @@ def test_a_forged_secret_with_less_noise_is_not_believed(noise, noise_multiplier
     model = DirichletMultinomial(privacy=plan)
     with pytest.raises(StreamError, match="noise"):
         model.partial_fit(COUNTS, ledger=ledger, checkpoint=path)
-    assert not hasattr(model, "posterior_")
+    assert not hasattr(model, "last_posterior_")
 
 
 def test_a_forged_lattice_that_is_coarse_is_not_believed(tmp_path):

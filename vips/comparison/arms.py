@@ -98,7 +98,7 @@ def shares_of_parameters(private, baseline, arms: Arms) -> Shares:
     the private fit), each arm aligned with the private fit."""
     deviations = 1.0
     if private.units_of_columns is not None:
-        parts = parts_of(private, private.posterior_)
+        parts = parts_of(private, private.last_posterior_)
         deviations = np.concatenate([np.ravel(part.distribution.std) for part in parts if part.are_parameters])
     models = arms.plain, arms.clipped, private, baseline
     return Shares.of(*(_coordinates(private, model) / deviations for model in models))
@@ -111,8 +111,8 @@ def shares_of_predictions(private, baseline, arms: Arms, X) -> Shares | None:
 
 
 def _coordinates(private, model) -> np.ndarray:
-    alignment = match(private, private.posterior_, model.posterior_)
-    parts = parts_of(private, model.posterior_, None if alignment is None else alignment.order)
+    alignment = match(private, private.last_posterior_, model.last_posterior_)
+    parts = parts_of(private, model.last_posterior_, None if alignment is None else alignment.order)
     all_means = [
         np.sqrt(part.distribution.mean) if isinstance(part.distribution, Dirichlet) else part.distribution.mean
         for part in parts

@@ -30,7 +30,7 @@ def check_models(private, baseline) -> tuple:
             "different things. Compare two models of one class."
         )
     for name, model in (("private", private), ("baseline", baseline)):
-        if not hasattr(model, "posterior_"):
+        if not hasattr(model, "last_posterior_"):
             raise ValueError(f"`{name}` is not fitted: call {name}.fit(...) first.")
     if not private.privacy_.plan.is_private:
         private, baseline = baseline, private

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 
 from vips._pipelines import model_of
 from vips._random_state import as_generator
@@ -22,10 +21,8 @@ from vips.comparison.rows import (
     score_rows,
     signal_rows,
 )
-from vips.comparison.text import AWARE
-from vips.exceptions import PrivacyWarning
 from vips.expfam.divergences import kl, wasserstein
-from vips.parts import NO_DIVERGENCE, Part
+from vips.parts import Part
 from vips.privacy.only_noise import NO_SIGNAL
 from vips.privacy.words import loss
 
@@ -119,19 +116,15 @@ def compare(
     for which, model in (("private fit", private), ("baseline", baseline)):
         if model.privacy_.only_noise:
             notes.append(f"the {which} has {NO_SIGNAL}.")
+        if reason := model.why_no_intervals():
+            notes.append(f"deviations of the {which} ignore the noise. {reason}")
     divergences = {ours.name: _divergences(ours, theirs) for ours, theirs in pairs}
     movements = tuple(Movement(*pair) for pair in pairs if pair[0].are_parameters)
 
     rows = alignment_rows(alignment, sources) + posterior_rows(pairs, divergences, movements, sources)
-    aware = _noise_aware_pairs(private, baseline, order, notes)
-    aware_movements = tuple(Movement(*pair) for pair in aware)
-    if aware:
-        aware_divergences = {f"{ours.name}{AWARE}": _divergences(ours, theirs) for ours, theirs in aware}
-        rows += posterior_rows(aware, aware_divergences, aware_movements, sources, AWARE)
-        divergences |= {name: values for name, values in aware_divergences.items() if values is not None}
     rows += finding_rows(private, baseline, sources) + signal_rows(private, baseline, sources)
     if X_test is not None:
-        scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))
+        scores = score_rows(private, baseline, X_test, y_test, sources, (n_bootstrap, level, rng))
         rows += scores
         if not scores:
             notes.append(f"predictions of a {type(private).__name__} have no score here: X_test was not used.")
@@ -148,7 +141,7 @@ def compare(
     return Comparison(
         model=type(private).__name__, summary=_summary(private), private=names[0], baseline=names[1], rows=tuple(rows),
         divergences=divergences, alignment=alignment, movements=movements, source=sources.both, level=level,
-        privacy=reports, notes=tuple(notes), aware_movements=aware_movements,
+        privacy=reports, notes=tuple(notes),
         clip_biases=(private.clip_biases(), baseline.clip_biases()),
     )  # fmt: skip
 
@@ -173,37 +166,7 @@ def _pairs(ours: list[Part], theirs: list[Part]) -> list[tuple[Part, Part]]:
     return [(part, by_name[part.name]) for part in ours if part.name in by_name]
 
 
-def _divergences(ours: Part, theirs: Part) -> Divergences | None:
-    """Divergences of a part; None for distributions without closed forms."""
+def _divergences(ours: Part, theirs: Part) -> Divergences:
+    """Divergences of a part."""
     p, q = ours.distribution, theirs.distribution
-    if isinstance(p, NO_DIVERGENCE) or isinstance(q, NO_DIVERGENCE):
-        return None
     return Divergences(kl(p, q), kl(q, p), wasserstein(p, q))
-
-
-def _noise_aware_pairs(private, baseline, order, notes: list[str]) -> list[tuple[Part, Part]]:
-    """Parts of the private fit's noise-aware posterior, with those of the baseline's noise-aware or else ordinary posterior."""
-    posterior = _noise_aware(private, notes)
-    if posterior is None:
-        return []
-    theirs = _noise_aware(baseline, notes)
-    theirs = baseline.posterior_ if theirs is None else theirs
-    try:
-        pairs = _pairs(parts_of(private, posterior), parts_of(baseline, theirs, order))
-    except TypeError:
-        notes.append(f"the noise-aware posterior is a {type(posterior).__name__}, which is not compared.")
-        return []
-    return [pair for pair in pairs if pair[0].are_parameters]
-
-
-def _noise_aware(model, notes: list[str]):
-    """The noise-aware posterior, or None if there is none. Its warnings become notes."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        posterior = getattr(model, "noise_aware_posterior_", None)
-    for warning in caught:
-        if not issubclass(warning.category, PrivacyWarning):
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-        elif str(warning.message) not in notes:
-            notes.append(str(warning.message))
-    return posterior

@@ -112,7 +112,7 @@ class Comparison:
     rows : tuple of Row
         All results.
     divergences : dict of Divergences
-        By part of the posterior; those of the noise-aware posterior under ``"…, noise-aware"``.
+        By part of the posterior.
     alignment : Alignment or None
         The match of the baseline's topics or hidden units with those of the private model.
     movements : tuple of Movement
@@ -124,8 +124,6 @@ class Comparison:
     privacy : (PrivacyReport, PrivacyReport)
         The privacy statements of the private fit and of the baseline.
     notes : tuple of str
-    aware_movements : tuple of Movement
-        As ``movements``, for the private fit's noise-aware posterior; empty without one.
     clip_biases : (bool, bool)
         Whether clipping may have biased the parameters of the private fit, and of the baseline.
     """
@@ -142,7 +140,6 @@ class Comparison:
     level: float
     privacy: tuple[PrivacyReport, PrivacyReport]
     notes: tuple[str, ...] = ()
-    aware_movements: tuple[Movement, ...] = ()
     clip_biases: tuple[bool, bool] = (False, False)
 
     def __getitem__(self, quantity: str) -> Row:

@@ -12,7 +12,7 @@ from vips._alignment import Alignment, align
 from vips._printable import printable
 from vips._validation import check_integer
 from vips.expfam import Dirichlet
-from vips.expfam.divergences import FAMILIES, Family, family_of, kl, marginals, wasserstein
+from vips.expfam.divergences import FAMILIES, Family, alike, family_of, kl, marginals, wasserstein
 from vips.parts import Part
 
 __all__ = ["Movement", "Mover", "largest", "match", "parts_of"]
@@ -91,12 +91,16 @@ class Movement:
         return self.private.label(np.unravel_index(index, self._shape))
 
     @cached_property
+    def _alike(self) -> tuple[Family, Family]:
+        return alike(self.private.distribution, self.baseline.distribution)
+
+    @cached_property
     def _shape(self) -> tuple[int, ...]:
         return np.shape(self.private.distribution.mean)
 
     def marginals(self, chosen: np.ndarray) -> tuple[Family, Family]:
         """Marginals of the parameters at the indices ``chosen``, in the private and the baseline posterior."""
-        return tuple(_taken(marginals(part.distribution), chosen) for part in (self.private, self.baseline))
+        return tuple(_taken(marginals(distribution), chosen) for distribution in self._alike)
 
     def movers(self, chosen: np.ndarray, source: str) -> list[Mover]:
         """The parameters at the indices ``chosen`` of the flattened arrays."""
@@ -114,7 +118,7 @@ class Movement:
 
     def columns(self) -> dict[str, list | np.ndarray]:
         """All parameters as columns of a table, without the Wasserstein distances of Betas, which take milliseconds each."""
-        ours, theirs = marginals(self.private.distribution), marginals(self.baseline.distribution)
+        ours, theirs = map(marginals, self._alike)
         distance = None if isinstance(ours, Dirichlet) else wasserstein(ours, theirs)
         return {
             "name": [self.private.label(index) for index in np.ndindex(self._shape)],

@@ -11,7 +11,7 @@ from vips.comparison.arms import Arms, Shares, shares_of_parameters, shares_of_p
 from vips.comparison.bootstrap import bootstrap
 from vips.comparison.comparison import Row
 from vips.comparison.movement import Movement
-from vips.comparison.text import AWARE, PRIVATE, X_TEST, combined, source_of
+from vips.comparison.text import PRIVATE, X_TEST, combined, source_of
 
 __all__ = [
     "Sources",
@@ -65,13 +65,11 @@ def alignment_rows(alignment, sources: Sources) -> list[Row]:
     ]
 
 
-def posterior_rows(pairs, divergences, movements, sources: Sources, suffix: str = "") -> list[Row]:
-    """Divergences of pairs of parts (except draws, which have none), and how far their means moved."""
+def posterior_rows(pairs, divergences, movements, sources: Sources) -> list[Row]:
+    """Divergences of pairs of parts, and how far their means moved."""
     rows = []
     for ours, _ in pairs:
-        name, divergence = f"{ours.name}{suffix}", divergences[f"{ours.name}{suffix}"]
-        if divergence is None:
-            continue
+        name, divergence = ours.name, divergences[ours.name]
         labels = (
             "KL(private ‖ baseline)",
             "KL(baseline ‖ private)",
@@ -84,7 +82,7 @@ def posterior_rows(pairs, divergences, movements, sources: Sources, suffix: str 
             if not math.isnan(value)
         ]
     for movement in movements:
-        name, sizes = f"{movement.private.name}{suffix}", np.abs(movement.standardized)
+        name, sizes = movement.private.name, np.abs(movement.standardized)
         rows += [
             sources.between(f"shift in pooled standard deviations, median, {name}", np.median(sizes)),
             sources.between(f"shift in pooled standard deviations, largest, {name}", sizes.max()),
@@ -121,18 +119,10 @@ def finding_rows(private, baseline, sources: Sources) -> list[Row]:
     return rows
 
 
-def score_rows(private, baseline, X, y, has_aware: bool, sources: Sources, settings) -> list[Row]:
+def score_rows(private, baseline, X, y, sources: Sources, settings) -> list[Row]:
     """Scores of both models on test records; ``settings``: number of resamples, level, generator."""
-    sources = sources.with_test()
-    theirs = baseline.held_out_scores(X, y)
-    pairs = [("", pair) for pair in zip(private.held_out_scores(X, y), theirs, strict=True)]
-    ours = private.held_out_scores(X, y, noise_aware=True) if has_aware else []
-    if ours:
-        baseline_aware = baseline.privacy_.plan.is_private and hasattr(baseline, "noise_aware_posterior_")
-        theirs = baseline.held_out_scores(X, y, noise_aware=True) if baseline_aware else theirs
-        pairs += [(AWARE, pair) for pair in zip(ours, theirs, strict=True)]
-    rows = []
-    for suffix, (ours, other) in pairs:
+    sources, rows = sources.with_test(), []
+    for ours, other in zip(private.held_out_scores(X, y), baseline.held_out_scores(X, y), strict=True):
         (a, private_interval), (b, baseline_interval), (difference, difference_interval) = bootstrap(
             [ours, other], _n_rows(X), *settings
         )
@@ -141,7 +131,7 @@ def score_rows(private, baseline, X, y, has_aware: bool, sources: Sources, setti
             "baseline_interval": baseline_interval,
             "interval": difference_interval,
         }
-        rows.append(sources.row(f"{ours.name}{suffix}", a, b, difference, **intervals))
+        rows.append(sources.row(ours.name, a, b, difference, **intervals))
     return rows
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison, Row
 
 __all__ = [
-    "AWARE",
     "HEADS",
     "PRIVATE",
     "RELEASED",
@@ -31,7 +30,6 @@ RELEASED = "released"
 X_TEST = "X_test: not protected"
 PRIVATE = "private data"
 
-AWARE = ", noise-aware"  # at the end of quantities of a noise-aware posterior
 HEADS = "", "private", "baseline", "value", "computed from"
 
 
@@ -48,7 +46,7 @@ def combined(*sources: str) -> str:
 
 def paragraph(comparison: Comparison) -> str:
     """A paragraph that a reader can quote, which also says what must not be published."""
-    movements = comparison.aware_movements or comparison.movements  # as `summary()` of a model reads its posterior
+    movements = comparison.movements
     (movement, place), n_parameters = largest(movements, 1)[0], sum(len(movement.difference) for movement in movements)
     after, before = (means[place] for means in movement.means)
     says = [f"{comparison.model}: {comparison.private} against {comparison.baseline}."]
@@ -93,7 +91,7 @@ def table_cells(row: Row) -> tuple[str, ...]:
 
 
 def _is_score(row: Row) -> bool:
-    return X_TEST in row.private_source and not row.quantity.endswith(AWARE)
+    return X_TEST in row.private_source
 
 
 def _score(row: Row, level: float) -> str:

@@ -12,6 +12,7 @@ Gamma                         closed      closed for equal shapes, else an integ
 Dirichlet, two categories     closed      of the first category's Beta, an integral over quantiles
 Dirichlet, more categories    closed      None: no closed form
 GeneralizedInverseGaussian    closed      None
+Draws, ScaledDirichlet        as members of the other's family, with their means and variances
 ============================  ==========  ==========================================================
 """
 
@@ -20,9 +21,19 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betainccinv, betaincinv, gammainccinv, gammaincinv, ndtr
 
-from vips.expfam import DiagonalGaussian, Dirichlet, Gamma, Gaussian, GeneralizedInverseGaussian
+from vips.expfam import DiagonalGaussian, Dirichlet, Draws, Gamma, Gaussian, GeneralizedInverseGaussian, ScaledDirichlet
 
-__all__ = ["FAMILIES", "bound_from_kl", "family_of", "kl", "marginals", "total_variation_bound", "wasserstein"]
+__all__ = [
+    "BY_MOMENTS",
+    "FAMILIES",
+    "alike",
+    "bound_from_kl",
+    "family_of",
+    "kl",
+    "marginals",
+    "total_variation_bound",
+    "wasserstein",
+]
 
 Family = Gaussian | DiagonalGaussian | Dirichlet | Gamma | GeneralizedInverseGaussian
 
@@ -34,6 +45,9 @@ FAMILIES = {
     Gamma: (("shape", 0), ("rate", 0)),
     GeneralizedInverseGaussian: (("rate", 0), ("inverse_rate", 0)),
 }
+# Distributions that are compared by their means and variances.
+BY_MOMENTS = (Draws, ScaledDirichlet)
+_LEAST_VARIANCE, _LEAST_MEAN = 1e-200, 1e-12
 # ∫ f(u) du over (0, 1) is ∫ f(Φ(z)) φ(z) dz: quantiles are smooth functions of z, and their singular ends are far away.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(100)
 _NEAR = np.abs(_NODES) < 8.0  # other nodes have 6e-16 of the weight, and SciPy has no quantiles of betas at 1e-70
@@ -58,7 +72,7 @@ def kl(p: Family, q: Family) -> np.ndarray:
     TypeError, ValueError
         For different families; for different shapes.
     """
-    p, q = _alike(p, q)
+    p, q = alike(p, q)
     # rounding can make it slightly negative
     return np.where(_equal(p, q), 0.0, np.maximum(np.asarray(p.kl(q), dtype=np.float64), 0.0))
 
@@ -68,7 +82,7 @@ def wasserstein(p: Family, q: Family) -> np.ndarray | None:
 
     Parameters and errors as for :func:`kl`. For Gaussians ``W₂² = ‖μ - μ'‖² + tr(Σ + Σ' - 2 (Σ^½ Σ' Σ^½)^½)``.
     """
-    p, q = _alike(p, q)
+    p, q = alike(p, q)
     if isinstance(p, Gaussian):
         distance = np.hypot(np.linalg.norm(p.mean - q.mean, axis=-1), _bures(p, q))
     elif isinstance(p, DiagonalGaussian):
@@ -149,8 +163,19 @@ def _over_quantiles(lower, upper) -> np.ndarray:
     return np.sqrt(square)
 
 
-def _alike(p: Family, q: Family) -> tuple[Family, Family]:
-    """Both distributions as members of the same family of :data:`FAMILIES`, with the same shape."""
+def alike(p, q) -> tuple[Family, Family]:
+    """Both distributions as members of the same family of :data:`FAMILIES`, with the same shape; those of :data:`BY_MOMENTS` by
+    means and variances, where no other family is given as Dirichlets or normals.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For different families; for different shapes.
+    """
+    if isinstance(q, BY_MOMENTS):
+        q = _of_moments(q, p)
+    if isinstance(p, BY_MOMENTS):
+        p = _of_moments(p, q)
     if {family_of(p), family_of(q)} == {Gaussian, DiagonalGaussian}:
         p, q = (_widened(g) if isinstance(g, DiagonalGaussian) else g for g in (p, q))
     if family_of(p) is not family_of(q):
@@ -161,6 +186,18 @@ def _alike(p: Family, q: Family) -> tuple[Family, Family]:
     if shapes[0] != shapes[1]:
         raise ValueError(f"The distributions have different shapes, {shapes[0]} and {shapes[1]}.")
     return p, q
+
+
+def _of_moments(p: Draws | ScaledDirichlet, like) -> Family:
+    """The member of the family of ``like`` with the means and variances of ``p``, over a Dirichlet's categories in all."""
+    mean, var = p.mean, np.maximum(p.var, _LEAST_VARIANCE)
+    if isinstance(like, Dirichlet | ScaledDirichlet):
+        mean = np.maximum(mean, _LEAST_MEAN)
+        size = (mean * (1.0 - mean)).sum(axis=-1, keepdims=True) / var.sum(axis=-1, keepdims=True) - 1.0
+        return Dirichlet(mean * np.maximum(size, _LEAST_MEAN))
+    if isinstance(like, Gamma):
+        return Gamma(mean**2 / var, mean / var)
+    return DiagonalGaussian(mean, 1.0 / var)
 
 
 def family_of(p: Family) -> type:

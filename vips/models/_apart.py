@@ -30,7 +30,7 @@ def fit_apart(model, X, y=None):
     Parameters
     ----------
     model : ConjugateExponentialModel
-        From :func:`copy_of`. Its ``posterior_`` and ``noisy_totals_`` are set.
+        From :func:`copy_of`. Its ``last_posterior_`` and ``noisy_totals_`` are set.
     X, y
         Public or simulated records.
 
@@ -40,7 +40,7 @@ def fit_apart(model, X, y=None):
     """
     plan = model.completed_plan(model.stated_plan() or model.default_plan(X.shape[0]))
     model.use_plan(plan)
-    model.posterior_, model.noisy_totals_ = engine.run(
+    model.last_posterior_, model.noisy_totals_ = engine.run(
         model, InMemoryData(X, y), plan, Journal(), settling=model.settling_of(plan)
     )
     return model
@@ -70,4 +70,4 @@ def fit_to_public(model, X, y=None, **settings):
         X, y = validated(public, X, y, reset=False)
         y = column_or_1d(y)
     public.check_values(X, y)
-    return fit_apart(public, X, y).posterior_, (X, y)
+    return fit_apart(public, X, y).last_posterior_, (X, y)

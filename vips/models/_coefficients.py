@@ -48,13 +48,13 @@ def count_scores(model, X, y) -> list[Score]:
     ]
 
 
-def classification_scores(model, X, y, noise_aware: bool) -> list[Score]:
+def classification_scores(model, X, y) -> list[Score]:
     """Log-loss, and the area under the ROC curve of two classes."""
     y, classes = column_or_1d(y), model.classes_
     place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     if (classes[place] != y).any():
         raise ValueError(f"`y_test` holds labels that the models do not know; they know {classes.tolist()}.")
-    probabilities = model.predict_proba(X, noise_aware=noise_aware)
+    probabilities = model.predict_proba(X)
     of_own = probabilities[np.arange(len(y)), place]
     losses = -np.log(np.maximum(of_own, np.finfo(float).tiny))
     scores = [Score("log-loss (lower is better)", lambda counts: average(counts, losses))]

@@ -48,10 +48,8 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         """Log probability of each record, for comparisons."""
         return self.score_samples(X)
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Log probability per record."""
-        if noise_aware:
-            return []
         scores = self.score_samples(X)
         return [Score(f"{self.name_of_score} per record (higher is better)", lambda counts: average(counts, scores))]
 

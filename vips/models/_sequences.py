@@ -87,10 +87,8 @@ class SequenceModel(ConjugateExponentialModel):
         """Steps of a chunk, or those of one longer sequence. Many sequences may have one step, and each has K² moves."""
         return int(np.clip(2**22 // self.n_components**2, 1_024, 65_536))
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per step, or its lower bound."""
-        if noise_aware:
-            return []
         records = self.sequences_of(X, None)
         scores, lengths = self._log_likelihood(records), records.lengths
         return [

@@ -24,7 +24,7 @@ __all__ = ["contents", "released_arrays", "restored", "save_model"]
 
 
 _TOTALS, _STEPS = "noisy_totals", "steps"
-_OF_THE_FILE = ("posterior_", "privacy_", "noisy_totals_")  # of members of their own, which are checked
+_OF_THE_FILE = ("last_posterior_", "privacy_", "noisy_totals_")  # of members of their own, which are checked
 _LONGEST_UNIT = 1_000  # characters
 _OF_MODELS = ("fit", "regression", "search", "stream")  # what a model's release can be
 # Sums of at most _SMALL numbers are always accepted, others up to _MOST_TIMES the size of the posterior.
@@ -41,7 +41,7 @@ def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
     """Header and arrays of a fitted model's file."""
     learnt = fitted_attributes(model)
     report, totals = (learnt.pop(name, None) for name in ("privacy_", "noisy_totals_"))
-    del learnt["posterior_"]
+    del learnt["last_posterior_"]
     header = {
         "class": type(model).__name__,
         "parameters": {name: encode(value) for name, value in model.get_params(deep=False).items()},
@@ -55,7 +55,7 @@ def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
 def released_arrays(model) -> dict[str, np.ndarray]:
     """What a fit has released, by the names of the file: its posterior, and its noisy totals if they are kept."""
     totals = getattr(model, "noisy_totals_", None)
-    arrays = posterior_arrays(model.posterior_)
+    arrays = posterior_arrays(model.last_posterior_)
     if totals is not None:
         arrays |= {f"{_TOTALS}/{name}": value for name, value in totals.average.items()}
         arrays |= {f"{_STEPS}/{name}": value for name, value in step_arrays(totals.steps).items()}
@@ -83,7 +83,7 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     if any(array.dtype.kind not in "biuf" for array in arrays.values()):
         raise ValueError("its posterior holds no numbers")
     first = _first_posterior(model)
-    model.posterior_ = restore_posterior(first, arrays)
+    model.last_posterior_ = restore_posterior(first, arrays)
     report = None if header["report"] is None else PrivacyReport.from_json(header["report"])
     if header.get("noise_std") is not None:
         model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])

@@ -301,9 +301,9 @@ class PrivatePipeline(Pipeline):
         return self[-1].predict(self.encoded(X), **params)
 
     @_if_steps_have("predict_proba")
-    def predict_proba(self, X, **params) -> np.ndarray:
+    def predict_proba(self, X) -> np.ndarray:
         """``predict_proba`` of the model, for :meth:`encoded` rows."""
-        return self[-1].predict_proba(self.encoded(X), **params)
+        return self[-1].predict_proba(self.encoded(X))
 
     @_if_steps_have("predict_log_proba")
     def predict_log_proba(self, X, **params) -> np.ndarray:

@@ -107,7 +107,7 @@ class _Stream:
         with self._undone_by_errors():
             self._begin_as(secret)
         if self.checkpoint is None:
-            self.t, self.posterior = model.stream_.t, model.posterior_
+            self.t, self.posterior = model.stream_.t, model.last_posterior_
         else:
             self.t, self.posterior = self._read_checkpoint()
         if secret.t not in (self.t, self.t + 1):
@@ -309,7 +309,7 @@ class _Stream:
         mechanism = self._mechanism(secret, blocks)
         totals = NoisyTotals(mechanism.values(), mechanism.std_of_average())
         unit, has_register = secret.header["unit"], secret.header["register"]
-        model.posterior_, model.noisy_totals_ = self.posterior, totals
+        model.last_posterior_, model.noisy_totals_ = self.posterior, totals
         facts = model.describe()
         ledger = None if self.run is None else self.ledger.entry(self.run)
         kept = "kept by a register of persons" if has_register else "a promise of the caller, which nothing checks"

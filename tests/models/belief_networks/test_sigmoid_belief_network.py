@@ -196,7 +196,7 @@ def test_bound_of_parameters_and_records_is_below_the_integrated_evidence():
     model = SigmoidBeliefNetwork(1, covariance="full", penalty="normal", privacy=plan, max_iter=50, random_state=0).fit(
         y
     )
-    assert evidence - 6.0 < model.bound(y, model.posterior_) < evidence
+    assert evidence - 6.0 < model.bound(y, model.last_posterior_) < evidence
 
 
 def test_divergence_from_the_prior_against_draws():
@@ -290,7 +290,7 @@ def test_the_diagonal_fixed_point_is_that_of_one_update_at_a_time():
     X = load_digits_binary().data[:200, 10:22].astype(float)
     plan = PrivacyPlan.non_private(n_steps=3000)
     model = SigmoidBeliefNetwork(2, penalty="normal", privacy=plan, max_iter=15, random_state=3).fit(X)
-    posterior = model.posterior_
+    posterior = model.last_posterior_
     units = infer(X, posterior, 15)
     z, omega, v = units.mean, units.omega, units.mean * (1 - units.mean)
     weights, c, b = posterior.weights, posterior.visible_bias, posterior.hidden_bias
@@ -452,7 +452,7 @@ def test_degenerate_data_give_sound_private_fits(covariance):
             model = SigmoidBeliefNetwork(6, covariance=covariance, privacy=plan).fit(
                 X
             )  # more hidden units than columns
-        arrays = model.posterior_.to_arrays()
+        arrays = model.last_posterior_.to_arrays()
         assert all(np.isfinite(value).all() for value in arrays.values()), name
         assert np.abs(model.components_).max() <= 6.0
         assert np.isfinite(model.sample(5)[0]).all()

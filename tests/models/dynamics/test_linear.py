@@ -28,7 +28,7 @@ def driven(n, rng=RNG, low=1, high=30):
 def fitted_to(of, **arguments):
     """A model with these parameters."""
     model = LinearDynamicalSystem(len(of.start), **arguments)
-    model.n_features_in_, model.posterior_ = len(of.offset), DynamicsPosterior(of, 1.0, 10.0)
+    model.n_features_in_, model.last_posterior_ = len(of.offset), DynamicsPosterior(of, 1.0, 10.0)
     return model
 
 
@@ -62,7 +62,7 @@ def test_the_likelihood_does_not_fall():
     found = []
     for n_steps in range(2, 12):
         model = LinearDynamicalSystem(K, privacy=every(n_steps)).fit(DATA)
-        found.append(model.bound(DATA, model.posterior_))
+        found.append(model.bound(DATA, model.last_posterior_))
         np.testing.assert_allclose(model.score_samples(DATA).sum(), found[-1], rtol=1e-9)  # in other coordinates
         np.testing.assert_allclose(model.score_samples(DATA).sum(), found[-1], rtol=1e-9)
     assert (np.diff(found) > 0.0).all()
@@ -73,7 +73,7 @@ def test_em_ends_where_the_likelihood_is_level():
     from tests.models.dynamics.test_smoothing import slopes
 
     some = driven(12, np.random.default_rng(3), 3, 8)
-    ends = [LinearDynamicalSystem(1, privacy=every(n)).fit(some).posterior_.dynamics for n in (2, 3000)]
+    ends = [LinearDynamicalSystem(1, privacy=every(n)).fit(some).last_posterior_.dynamics for n in (2, 3000)]
     start, end = (slopes(lambda of: sum(brute_force.conditioned(of, each)[2] for each in some), of) for of in ends)
     assert np.abs(end).max() < 1e-3 < 1.0 < np.abs(start).max()
 
@@ -100,7 +100,7 @@ def test_attributes_are_one_system():
 
 def test_forecasts_are_those_of_the_joint_gaussian():
     model = LinearDynamicalSystem(K, privacy=every(5)).fit(DATA)
-    of, values = model.posterior_.canonical, list(DATA)[5]
+    of, values = model.last_posterior_.canonical, list(DATA)[5]
     longer = np.vstack([values, np.full((4, P), np.nan)])
     mean, cov, _ = brute_force.conditioned(of, longer)
     expected = mean[-4 * K :].reshape(4, K) @ of.loadings.T + of.offset
@@ -176,7 +176,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=3, noise=noise, **bound)
     with np.errstate(all="raise"):
         model = LinearDynamicalSystem(K, privacy=plan, max_norm=4.0).fit(data, groups=groups)
-    assert all(np.isfinite(each).all() for each in arrays(model.posterior_))
+    assert all(np.isfinite(each).all() for each in arrays(model.last_posterior_))
     assert np.isfinite(model.score_samples(DATA).sum())
     assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
 
@@ -186,7 +186,7 @@ def test_fits_without_privacy_take_gaps_and_empty_sequences():
     model, without = (LinearDynamicalSystem(K, privacy=every(8)).fit(data) for data in (gaps, DATA))
     np.testing.assert_allclose(model.score_samples(DATA).sum(), without.score_samples(DATA).sum(), rtol=1e-2)
     empty = LinearDynamicalSystem(K, privacy=every(3)).fit([np.empty((0, P))] * 4)
-    assert all(np.isfinite(each).all() for each in arrays(empty.posterior_))
+    assert all(np.isfinite(each).all() for each in arrays(empty.last_posterior_))
 
 
 def test_a_million_steps_count_as_the_first_ones():
@@ -222,14 +222,14 @@ def test_executors_and_chunks_change_nothing(tmp_path, plan):
     other = LinearDynamicalSystem(K, **settings)
     other.chunk_size = 7
     other.fit(DATA, executor="threads")
-    for found, value in zip(arrays(other.posterior_), arrays(expected.posterior_), strict=True):
+    for found, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-6, atol=1e-7)
     expected.save(tmp_path / "a.vips")
     again = vips.load(tmp_path / "a.vips")
     assert again.score_samples(DATA).sum() == expected.score_samples(DATA).sum()
     np.testing.assert_array_equal(again.transition_matrix_, expected.transition_matrix_)
     fresh = clone(expected)
-    assert not hasattr(fresh, "posterior_")
+    assert not hasattr(fresh, "last_posterior_")
     np.testing.assert_array_equal(fresh.fit(DATA).transition_matrix_, expected.transition_matrix_)
 
 
@@ -240,7 +240,7 @@ def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
     with pytest.raises(Stop):
         stopped_after(LinearDynamicalSystem(K, **settings), 2).fit(DATA, checkpoint=path)
     model = LinearDynamicalSystem(K, **settings).fit(DATA, checkpoint=path)
-    assert all(np.isfinite(each).all() for each in arrays(model.posterior_))
+    assert all(np.isfinite(each).all() for each in arrays(model.last_posterior_))
 
 
 def test_saved_systems_that_do_not_fit_together_are_refused():
@@ -268,7 +268,7 @@ def test_private_fits_learn(many, epsilon, least):
         (centred * np.linalg.solve(cov, centred.T).T).sum() + len(centred) * np.linalg.slogdet(2 * np.pi * cov)[1]
     )
     assert model.score_samples(test).sum() - alone > least * (true.score_samples(test).sum() - alone)
-    assert model.posterior_.n_sequences == pytest.approx(6_000, rel=0.5)
+    assert model.last_posterior_.n_sequences == pytest.approx(6_000, rel=0.5)
 
 
 def test_noise_that_hides_everything_leaves_a_valid_model():
@@ -300,7 +300,7 @@ def test_what_cannot_work_is_refused(data, lengths, arguments, error, message):
 
 def test_samples_are_of_the_model():
     model = LinearDynamicalSystem(K, privacy=every(3)).fit(DATA)
-    of = model.posterior_.canonical
+    of = model.last_posterior_.canonical
     drawn, states = model.sample(20_000, 0, lengths=np.full(20_000, 3))
     _, cov, H, _, R = brute_force.joint(of, 3)
     found = np.cov(drawn.values.reshape(20_000, -1).T)
@@ -332,7 +332,7 @@ def test_tables_of_a_known_system():
         moves, 0.1 * np.eye(3), np.eye(3)[[0, 2]], np.array([5.0, 6.0]), np.array([0.5, 2.0]), np.zeros(3), np.eye(3)
     )
     model = LinearDynamicalSystem(3)
-    model.n_features_in_, model.posterior_ = 2, DynamicsPosterior(of, 1.0, 10.0)
+    model.n_features_in_, model.last_posterior_ = 2, DynamicsPosterior(of, 1.0, 10.0)
     modes = model.modes()
     np.testing.assert_allclose(modes["half-life"], [20.0, 8.0, 8.0], rtol=1e-9)
     np.testing.assert_allclose(modes["period"], [np.inf, 12.0, 12.0], rtol=1e-9)

@@ -126,7 +126,7 @@ def turning(n, rng, low=25, high=40):
     )
     model = SwitchingLinearDynamicalSystem(2, 2)
     model.n_features_in_ = 5
-    model.posterior_ = SwitchingPosterior(
+    model.last_posterior_ = SwitchingPosterior(
         of, np.array([turn(0.9), turn(-0.15)]), np.array([0.1 * np.eye(2)] * 2), np.full(2, 0.5),
         np.array([[0.95, 0.05], [0.05, 0.95]]), np.zeros((2, 2, 2)), 1.0, 30.0,
     )  # fmt: skip
@@ -154,7 +154,7 @@ def test_the_bound_does_not_fall(learnt):
     train, found = learnt[1][:60], []
     for n_steps in (2, 3, 4, 7, 11):
         model = SwitchingLinearDynamicalSystem(2, 2, max_iter=40, privacy=every(n_steps), random_state=0).fit(train)
-        found.append(model.bound(train, model.posterior_))
+        found.append(model.bound(train, model.last_posterior_))
     assert (np.diff(found) > -1e-6).all()
     assert found[-1] > found[0] + 1.0
 
@@ -189,7 +189,7 @@ def test_hostile_sequences_executors_and_files(tmp_path):
     model.save(tmp_path / "a.vips")
     again = vips.load(tmp_path / "a.vips")
     assert again.score_samples(DATA).sum() == model.score_samples(DATA).sum()
-    arrays = model.posterior_.to_arrays()
+    arrays = model.last_posterior_.to_arrays()
     with pytest.raises(ValueError, match="regimes"):
         SwitchingPosterior.from_arrays(arrays | {"regime_start": np.ones(3)})
 
@@ -225,7 +225,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     bound = {"max_rows_per_group": 10} if with_groups else {}
     plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=7, noise=noise, **bound)
     model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=plan, max_norm=4.0).fit(data, groups=groups)
-    assert all(np.isfinite(each).all() for each in model.posterior_.to_arrays().values())
+    assert all(np.isfinite(each).all() for each in model.last_posterior_.to_arrays().values())
     assert np.isfinite(model.score_samples(DATA).sum())
 
 

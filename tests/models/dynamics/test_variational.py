@@ -28,7 +28,7 @@ def fitted(n_steps, data=DATA, **arguments):
 @pytest.fixture(scope="module")
 def early():
     """A posterior far from any fixed point, with much uncertainty."""
-    return fitted(4, driven(3, np.random.default_rng(1), 3, 6)).posterior_
+    return fitted(4, driven(3, np.random.default_rng(1), 3, 6)).last_posterior_
 
 
 def with_spread(posterior, values):
@@ -71,7 +71,7 @@ def test_states_are_those_of_dense_matrices(early):
 
 
 def test_the_bound_does_not_fall():
-    found = [(model := fitted(n)).bound(DATA, model.posterior_) for n in (2, 3, 4, 5, 8, 12, 30)]
+    found = [(model := fitted(n)).bound(DATA, model.last_posterior_) for n in (2, 3, 4, 5, 8, 12, 30)]
     assert (np.diff(found) > 0.0).all()
 
 
@@ -108,7 +108,7 @@ def test_the_fit_ends_where_the_bound_is_level():
     data = driven(6, np.random.default_rng(3), 3, 8)
     model = LinearDynamicalSystem(1, inference="vb", privacy=every(1_500)).fit(data)
     start = LinearDynamicalSystem(1, inference="vb", privacy=every(2)).fit(data)
-    end, before = (slopes(each, data, each.posterior_) for each in (model, start))
+    end, before = (slopes(each, data, each.last_posterior_) for each in (model, start))
     for key, slope in end.items():
         assert abs(slope) < 1e-3 * max(1.0, abs(before[key])), key
     assert max(map(abs, before.values())) > 1.0
@@ -178,14 +178,14 @@ def test_what_is_read_has_the_spread_of_draws(early):
 
 def test_hostile_sequences_files_and_comparisons(tmp_path):
     model = fitted(6, Sequences.from_list([*HOSTILE[:2], *HOSTILE[3:], *DATA]))
-    assert np.isfinite(model.posterior_.dynamics.moves).all()
+    assert np.isfinite(model.last_posterior_.dynamics.moves).all()
     model = fitted(6)
     path = tmp_path / "model.vips"
     model.save(path)
     again = vips.load(path)
-    for name, value in model.posterior_.to_arrays().items():
-        np.testing.assert_array_equal(again.posterior_.to_arrays()[name], value)
-    assert again.bound(DATA, again.posterior_) == model.bound(DATA, model.posterior_)
+    for name, value in model.last_posterior_.to_arrays().items():
+        np.testing.assert_array_equal(again.last_posterior_.to_arrays()[name], value)
+    assert again.bound(DATA, again.last_posterior_) == model.bound(DATA, model.last_posterior_)
     plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=1)
     private = LinearDynamicalSystem(K, privacy=plan, max_norm=10.0).fit(DATA)
     parts = vips.compare(private, model, DATA).divergences

@@ -36,8 +36,8 @@ def test_without_noise_it_is_scikit_learns_variational_bayes(kind, process):
     with pytest.warns(Warning, match="converge"):
         theirs.fit(X)
     start, ours = fitted(BEGUN, **settings), fitted(BEGUN + STEPS, **settings)
-    np.testing.assert_allclose(start.posterior_.prior_mean, theirs.mean_prior_, atol=1e-12)
-    prior_covariance = start.posterior_.prior_covariance
+    np.testing.assert_allclose(start.last_posterior_.prior_mean, theirs.mean_prior_, atol=1e-12)
+    prior_covariance = start.last_posterior_.prior_covariance
     theirs_of_all = np.broadcast_to(theirs.covariance_prior_, prior_covariance.shape)
     np.testing.assert_allclose(prior_covariance, theirs_of_all, rtol=1e-10, atol=1e-10)
     learnt = ("weight_concentration_", "mean_precision_", "means_", "degrees_of_freedom_", "covariances_", "weights_")
@@ -71,7 +71,7 @@ def test_without_noise_em_is_scikit_learns(kind):
 ])  # fmt: skip
 def test_the_bound_does_not_fall(settings):
     models = [fitted(n, **settings) for n in range(6, 20)]
-    bounds = [model.bound(X, model.posterior_) for model in models]
+    bounds = [model.bound(X, model.last_posterior_) for model in models]
     assert np.diff(bounds).min() > -1e-7
     assert bounds[-1] > bounds[0]
 

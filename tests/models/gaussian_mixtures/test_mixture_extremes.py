@@ -98,7 +98,7 @@ FORGED = {
 def test_forged_posteriors_are_refused(name):
     plan = PrivacyPlan.non_private(n_steps=4)
     records = np.random.default_rng(0).normal(size=(30, 2))
-    posterior = BayesianGaussianMixture(2, dof=4.0, privacy=plan).fit(records).posterior_
+    posterior = BayesianGaussianMixture(2, dof=4.0, privacy=plan).fit(records).last_posterior_
     arrays = posterior.to_arrays()
     assert restore_posterior(posterior, arrays).n_active == 2
     for value in FORGED[name]:

@@ -31,7 +31,7 @@ def prepared(settings, seed=0):
 
 def formed(model, X):
     """Every record's statistics, written down anew."""
-    posterior, blocks = model.posterior_, model.blocks()
+    posterior, blocks = model.last_posterior_, model.blocks()
     shares, d = model.predict_proba(X), X.shape[1]
     centred = X[:, None, :] - posterior.mean
     inverses = posterior.inverse_factors
@@ -61,7 +61,7 @@ def formed(model, X):
 def check(settings):
     model, X = prepared(settings)
     blocks = model.blocks()
-    found, expected = MixtureStatistics(X, model.posterior_.tables, blocks), formed(model, X)
+    found, expected = MixtureStatistics(X, model.last_posterior_.tables, blocks), formed(model, X)
     np.testing.assert_allclose(found.norms(blocks), expected.norms(blocks), rtol=1e-7, err_msg="norms differ")
     weights = np.random.default_rng(1).random(N)
     weights[::7] = 0.0
@@ -80,7 +80,7 @@ def test_statistics_are_those_of_records_formed_one_by_one(settings):
 
 def test_long_records_weigh_less_and_never_more_than_the_bound():
     model, X = prepared({})
-    blocks, tables = model.blocks(), model.posterior_.tables
+    blocks, tables = model.blocks(), model.last_posterior_.tables
     plain, bounded = MixtureStatistics(X, tables, blocks), MixtureStatistics(X, tables, blocks, 1.0)
     norms = plain.norms(blocks)
     assert (norms > 1.0).any()
@@ -115,7 +115,7 @@ def test_fits_see_rows_that_are_scaled_to_the_norm():
 def test_noise_in_counts_is_carried_to_the_other_totals(kind, dof):
     """Totals are counts alone: what they become in other coordinates is their noise there."""
     model, _ = prepared({"covariance_type": kind, "dof": dof})
-    old, blocks = model.posterior_, model.blocks()
+    old, blocks = model.last_posterior_, model.blocks()
     rng = np.random.default_rng(0)
     new = replace(old, mean=old.mean + rng.normal(size=(K, D)), factor=1.5 * old.factor, portion=np.ones(K))
     noise = np.zeros(K) if kind == "tied" else 2.0 + np.arange(K)

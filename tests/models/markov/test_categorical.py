@@ -58,12 +58,12 @@ def of_hmmlearn(posterior, n_steps):
 
 def test_without_noise_it_is_hmmlearn():
     start, end = (CategoricalHMM(K, n_symbols=V, random_state=0, privacy=every(n)).fit(DATA) for n in (60, 70))
-    peer = of_hmmlearn(start.posterior_, 10)
-    for ours, name in zip(arrays(end.posterior_), ("startprob", "transmat", "emissionprob"), strict=True):
+    peer = of_hmmlearn(start.last_posterior_, 10)
+    for ours, name in zip(arrays(end.last_posterior_), ("startprob", "transmat", "emissionprob"), strict=True):
         np.testing.assert_allclose(ours, getattr(peer, f"{name}_posterior_"), rtol=1e-9, atol=1e-11)
     # hmmlearn's bound is that of the posterior before its last M-step
     np.testing.assert_allclose(
-        start.bound(DATA, start.posterior_), of_hmmlearn(start.posterior_, 1).monitor_.history[0], rtol=1e-10
+        start.bound(DATA, start.last_posterior_), of_hmmlearn(start.last_posterior_, 1).monitor_.history[0], rtol=1e-10
     )
     np.testing.assert_allclose(end.score_samples(DATA).sum(), peer.score(CODES, DATA.lengths), rtol=1e-10)
     (ours, states), (theirs, expected) = end.decode(DATA), peer.decode(CODES, DATA.lengths)
@@ -77,7 +77,7 @@ def test_the_bound_does_not_fall(inference):
     found = []
     for n_steps in range(55, 61):
         model = CategoricalHMM(K, n_symbols=V, random_state=0, inference=inference, privacy=every(n_steps)).fit(DATA)
-        found.append(model.bound(DATA, model.posterior_))
+        found.append(model.bound(DATA, model.last_posterior_))
     assert (np.diff(found) > -1e-8).all()
 
 
@@ -231,7 +231,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups):
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=30, noise=noise, **bound)
     with np.errstate(all="raise"):
         model = CategoricalHMM(K, n_symbols=V, privacy=plan).fit(data, groups=groups)
-    assert all(np.isfinite(each).all() for each in arrays(model.posterior_))
+    assert all(np.isfinite(each).all() for each in arrays(model.last_posterior_))
     assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
 
 
@@ -241,7 +241,7 @@ def test_executors_and_chunks_change_nothing(tmp_path):
     other = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0)
     other.chunk_size = 7
     other.fit(DATA, executor="threads")
-    for found, value in zip(arrays(other.posterior_), arrays(expected.posterior_), strict=True):
+    for found, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-6)
     expected.save(tmp_path / "a.vips")
     again = vips.load(tmp_path / "a.vips")
@@ -256,7 +256,7 @@ def test_a_fit_goes_on_from_a_checkpoint_of_the_start(tmp_path):
         stopped_after(CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0), 3).fit(DATA, checkpoint=path)
     assert path.exists()
     model = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA, checkpoint=path)
-    for found, value in zip(arrays(model.posterior_), arrays(expected.posterior_), strict=True):
+    for found, value in zip(arrays(model.last_posterior_), arrays(expected.last_posterior_), strict=True):
         assert np.isfinite(found).all()
         assert found.shape == value.shape
 
@@ -283,7 +283,7 @@ def test_private_fits_of_text_like_sequences_learn():
     true = CategoricalHMM(3, n_symbols=15)
     parts = (np.ones(3), np.roll(np.eye(3), 1, axis=1) * 50 + 1, np.kron(np.eye(3), np.full(5, 50.0)) + 1)
     start, moves, emissions = map(Dirichlet, parts)
-    true.n_features_in_, true.posterior_ = 1, SymbolPosterior(start, moves, True, emissions, np.zeros((3, 15)))
+    true.n_features_in_, true.last_posterior_ = 1, SymbolPosterior(start, moves, True, emissions, np.zeros((3, 15)))
     lengths = rng.integers(5, 20, 6_000)
     train = true.sample(6_000, rng, lengths=lengths)[0]
     test = true.sample(500, rng, lengths=np.full(500, 10))[0]

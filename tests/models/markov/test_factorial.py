@@ -189,7 +189,7 @@ def test_steps_of_variational_bayes_raise_the_bound():
     few, bounds = Sequences(TRAIN.values[:2_000], TRAIN.offsets[:101]), []
     for n_steps in (2, 3, 4, 7, 13):
         model = FactorialHMM(2, 2, max_iter=60, privacy=every(n_steps), random_state=3).fit(few)
-        bounds.append(model.bound(few, model.posterior_))
+        bounds.append(model.bound(few, model.last_posterior_))
     assert (np.diff(bounds) > -1e-6 * abs(bounds[0])).all()
     assert bounds[-1] > bounds[0] + 100.0
 
@@ -242,7 +242,9 @@ def test_few_records_and_much_noise_give_a_valid_posterior():
 
 def test_the_view_has_the_margins_of_its_chains():
     rng = np.random.default_rng(0)
-    sums = factorial_statistics(TRAIN, FactorialHMM(2, 2, privacy=every(5), random_state=0).fit(TRAIN).posterior_, 5)
+    sums = factorial_statistics(
+        TRAIN, FactorialHMM(2, 2, privacy=every(5), random_state=0).fit(TRAIN).last_posterior_, 5
+    )
     exact = sums.weighted_sum(np.ones(len(TRAIN)))
     noisy = {name: value + 30.0 * rng.standard_normal(value.shape) for name, value in exact.items()}
     noisy["both"] = 0.5 * (noisy["both"] + noisy["both"].T)
@@ -302,7 +304,7 @@ def test_saved_models_come_back(tmp_path):
     model.save(tmp_path / "m.vips")
     back = vips.load(tmp_path / "m.vips")
     assert back.score_samples(TEST).sum() == model.score_samples(TEST).sum()
-    arrays = model.posterior_.to_arrays()
+    arrays = model.last_posterior_.to_arrays()
     for name, value in (
         ("mean", arrays["mean"][:, 1:]), ("scale", -arrays["scale"]), ("dof", np.array(0.5)),
         ("spread", 0.0 * arrays["spread"]),
@@ -313,7 +315,7 @@ def test_saved_models_come_back(tmp_path):
 
 
 def test_chains_in_another_order_are_the_same_model():
-    posterior = FactorialHMM(2, 2, privacy=every(30), random_state=0).fit(TRAIN).posterior_
+    posterior = FactorialHMM(2, 2, privacy=every(30), random_state=0).fit(TRAIN).last_posterior_
     ours, theirs = (inferred_chains(TEST, each, 50) for each in (posterior, posterior.in_order(np.array([1, 0]))))
     np.testing.assert_allclose(ours.bound, theirs.bound, atol=1e-6)
     np.testing.assert_allclose(ours.shares[:, :2], theirs.shares[:, 2:], atol=1e-6)
@@ -336,13 +338,13 @@ def test_comparison_matches_chains_and_states():
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-5, sampling_rate=1.0, n_steps=20)
     private = FactorialHMM(2, 2, privacy=plan, max_norm=9.0, random_state=1).fit(TRAIN)
     plain, swapped = (FactorialHMM(2, 2, privacy=every(15), random_state=0).fit(TRAIN) for _ in range(2))
-    posterior, flip = swapped.posterior_, np.array([1, 0, 2, 3])
+    posterior, flip = swapped.last_posterior_, np.array([1, 0, 2, 3])
     posterior = replace(
         posterior, mean=posterior.mean[:, flip], spread=posterior.spread[np.ix_(flip, flip)],
         start=Dirichlet(np.array([posterior.start.concentration[0, ::-1], posterior.start.concentration[1]])),
         moves=Dirichlet(np.array([posterior.moves.concentration[0, ::-1, ::-1], posterior.moves.concentration[1]])),
     )  # fmt: skip
-    swapped.posterior_ = posterior.in_order(np.array([1, 0]))
+    swapped.last_posterior_ = posterior.in_order(np.array([1, 0]))
     assert swapped.score_samples(TEST).sum() == pytest.approx(plain.score_samples(TEST).sum())
     ours, theirs = (vips.compare(private, each, TEST) for each in (plain, swapped))
     assert sorted(ours.alignment.order) == [0, 1]

@@ -50,14 +50,17 @@ def every(n_steps):
 
 def at_a_posterior(kind="full", **arguments):
     """A private model, and a posterior in the middle of a fit."""
-    posterior = GaussianHMM(K, covariance_type=kind, privacy=every(20)).fit(DATA).posterior_
+    posterior = GaussianHMM(K, covariance_type=kind, privacy=every(20)).fit(DATA).last_posterior_
     model = GaussianHMM(K, covariance_type=kind, max_norm=8.0, privacy=PLAN, **arguments)
     model.n_features_in_ = D
     return model, model.at_means(posterior)
 
 
 def of_hmmlearn(model, kind, n_steps):
-    posterior, peer = model.posterior_, VariationalGaussianHMM(K, kind, n_iter=n_steps, tol=-np.inf, init_params="")
+    posterior, peer = (
+        model.last_posterior_,
+        VariationalGaussianHMM(K, kind, n_iter=n_steps, tol=-np.inf, init_params=""),
+    )
     components = posterior.gaussians
     shape = (-1, 1, 1) if kind == "full" else (-1, 1)
     values = {
@@ -78,13 +81,13 @@ def of_hmmlearn(model, kind, n_steps):
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_without_noise_it_is_hmmlearn(kind):
     start, end = (GaussianHMM(K, covariance_type=kind, privacy=every(n)).fit(DATA) for n in (30, 40))
-    peer, components = of_hmmlearn(start, kind, 10), end.posterior_.gaussians
+    peer, components = of_hmmlearn(start, kind, 10), end.last_posterior_.gaussians
     np.testing.assert_allclose(components.mean, peer.means_posterior_, atol=1e-8)
     np.testing.assert_allclose(components.covariances, peer._covars_, atol=1e-8)
-    np.testing.assert_allclose(end.posterior_.moves.concentration, peer.transmat_posterior_, atol=1e-6)
-    np.testing.assert_allclose(end.posterior_.start.concentration, peer.startprob_posterior_, atol=1e-6)
+    np.testing.assert_allclose(end.last_posterior_.moves.concentration, peer.transmat_posterior_, atol=1e-6)
+    np.testing.assert_allclose(end.last_posterior_.start.concentration, peer.startprob_posterior_, atol=1e-6)
     if kind == "full":  # the bound of diagonal covariances takes the Wishart's expectations here
-        differences = np.diff([each.bound(DATA, each.posterior_) for each in (start, end)])
+        differences = np.diff([each.bound(DATA, each.last_posterior_) for each in (start, end)])
         one, two = (of_hmmlearn(model, kind, 1).monitor_.history[0] for model in (start, end))
         np.testing.assert_allclose(differences[0], two - one, atol=1e-6)
 
@@ -97,7 +100,7 @@ def test_em_is_that_of_hmmlearn(kind):
         min_covar=0.0, startprob_prior=1.0, transmat_prior=1.0,
     )  # fmt: skip
     peer.startprob_, peer.transmat_, peer.means_ = start.startprob_, start.transmat_, start.means_
-    peer.covars_ = start.posterior_.gaussians.covariances
+    peer.covars_ = start.last_posterior_.gaussians.covariances
     peer.fit(DATA.values, DATA.lengths)
     np.testing.assert_allclose(end.means_, peer.means_, atol=1e-7)
     np.testing.assert_allclose(end.transmat_, peer.transmat_, atol=1e-7)
@@ -217,7 +220,7 @@ def test_private_fits_take_hostile_sequences(noise, kind, tmp_path):
 def test_transport_carries_sums_to_the_coordinates_of_the_next_posterior():
     """The carried total is the total that the same records would have had, with the same shares."""
     model, posterior = at_a_posterior()
-    other = GaussianHMM(K, privacy=every(22)).fit(DATA).posterior_
+    other = GaussianHMM(K, privacy=every(22)).fit(DATA).last_posterior_
     shares = np.random.default_rng(1).dirichlet(np.ones(K), len(DATA.values))
 
     def totals(of):
@@ -354,7 +357,7 @@ def test_a_sequence_that_contradicts_the_mask_counts(n_states, dtype, low):
 
 
 def test_a_forged_type_of_covariance_is_refused():
-    arrays = GaussianHMM(K, covariance_type="diag", privacy=every(3)).fit(DATA).posterior_.to_arrays()
+    arrays = GaussianHMM(K, covariance_type="diag", privacy=every(3)).fit(DATA).last_posterior_.to_arrays()
     for kind in range(4):
         forged = arrays | {"gaussians_covariance_type": np.array(kind)}
         if kind == arrays["gaussians_covariance_type"]:
@@ -368,6 +371,6 @@ def test_a_forged_type_of_covariance_is_refused():
 def test_the_means_that_are_compared_have_the_variances_of_their_states(kind):
     """Cov(μ_k) is that of the state, divided by the weight of its steps."""
     model = GaussianHMM(K, covariance_type=kind, privacy=every(20)).fit(DATA)
-    (means,) = (part.distribution for part in model.posterior_parts(model.posterior_) if part.name == "means")
-    expected = np.diagonal(model.covars_, axis1=1, axis2=2) / model.posterior_.gaussians.mean_precision[:, None]
+    (means,) = (part.distribution for part in model.posterior_parts(model.last_posterior_) if part.name == "means")
+    expected = np.diagonal(model.covars_, axis1=1, axis2=2) / model.last_posterior_.gaussians.mean_precision[:, None]
     np.testing.assert_allclose(means.var, expected, rtol=1e-9)

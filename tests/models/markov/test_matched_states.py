@@ -149,7 +149,7 @@ def test_weighted_statistics_add_up():
         for phase in phases_of(model, model.privacy_.plan.n_steps):
             if phase.statistics in ("_profile_statistics", "_move_statistics"):
                 continue  # their posteriors are gone
-            statistics = phase.statistics_of(model, records, model.posterior_)
+            statistics = phase.statistics_of(model, records, model.last_posterior_)
             sums = statistics.weighted_sum(weights)
             for name, of_records in statistics.weighted(weights).items():
                 assert of_records.shape == (3, *phase.blocks[name].shape)
@@ -185,11 +185,11 @@ def fits():
 
 
 def share_held(model) -> float:
-    posterior = model.noise_aware_posterior_
-    order = linear_sum_assignment(np.abs(EMISSIONS[:, None] - posterior["emissions"].mean).sum(axis=-1))[1]
+    posterior = model.posterior_
+    order = linear_sum_assignment(np.abs(EMISSIONS[:, None] - posterior.draws["emissions"].mean).sum(axis=-1))[1]
     ordered, held = model.in_order(posterior, order), []
     for name, truth in (("start", START), ("moves", MOVES), ("emissions", EMISSIONS)):
-        lower, upper = ordered[name].interval(0.95)
+        lower, upper = ordered.draws[name].interval(0.95)
         held += list(((lower <= truth) & (truth <= upper)).ravel())
     return float(np.mean(held))
 
@@ -235,11 +235,11 @@ def replaced_fit(model):
 
 def test_what_people_read_is_the_match(fits, tmp_path):
     model = fits[0]
-    posterior, summary = model.noise_aware_posterior_, model.summary()
-    np.testing.assert_allclose(model.transmat_, posterior["moves"].mean, atol=0.01)
-    np.testing.assert_allclose(model.startprob_, posterior["start"].mean, atol=0.01)
-    np.testing.assert_allclose(model.emissionprob_, posterior["emissions"].mean, atol=0.01)
-    np.testing.assert_allclose(model.shares_, posterior["shares"].mean, atol=0.01)
+    posterior, summary = model.posterior_, model.summary()
+    np.testing.assert_allclose(model.transmat_, posterior.draws["moves"].mean, atol=0.01)
+    np.testing.assert_allclose(model.startprob_, posterior.draws["start"].mean, atol=0.01)
+    np.testing.assert_allclose(model.emissionprob_, posterior.draws["emissions"].mean, atol=0.01)
+    np.testing.assert_allclose(model.shares_, posterior.draws["shares"].mean, atol=0.01)
     assert ((summary["lower"] < summary["share"]) & (summary["share"] < summary["upper"])).all()
     assert (model.summary(level=0.5)["upper"] < summary["upper"]).all()
     assert model.findings() == {"misfit of the released totals (standard deviations)": model.match().misfit}
@@ -256,7 +256,7 @@ def test_estimates_are_nearer_than_those_of_the_fit(fits):
     errors = []
     for model in fits:
         truth = EMISSIONS[np.argsort(EMISSIONS[:, 0])]
-        ours, theirs = (e[np.argsort(e[:, 0])] for e in (model.emissionprob_, model.posterior_.emissions.mean))
+        ours, theirs = (e[np.argsort(e[:, 0])] for e in (model.emissionprob_, model.last_posterior_.emissions.mean))
         errors.append([np.sqrt(np.mean((e - truth) ** 2)) for e in (ours, theirs)])
     ours, theirs = np.mean(errors, axis=0)
     assert ours < theirs
@@ -267,7 +267,7 @@ def test_masks_hold_in_the_match():
     before = rng.geometric(0.2, 6_000)
     codes = [np.where(np.arange(10) < n, rng.integers(0, 2, 10), rng.integers(2, 4, 10)) for n in before]
     model = fitted(codes, startprob_mask=[1, 0], transmat_mask=np.triu(np.ones((2, 2))), n_symbols=4)
-    assert hasattr(model, "noise_aware_posterior_")
+    assert not model.why_no_intervals()
     np.testing.assert_allclose(model.transmat_, [[0.8, 0.2], [0.0, 1.0]], atol=0.05)
     assert model.transmat_[1, 0] == 0.0
 
@@ -280,8 +280,8 @@ def test_states_that_stay_for_a_fixed_time_are_refused():
         list(codes), PrivacyPlan.from_epsilon(epsilon=8.0, delta=1e-5, sampling_rate=1.0, n_steps=24), n_symbols=4
     )
     assert model.match().misfit > 3.0
-    assert not hasattr(model, "noise_aware_posterior_")
-    np.testing.assert_array_equal(model.transmat_, model.posterior_.means_of_chain()[1])
+    assert "not those of such records" in model.why_no_intervals()
+    np.testing.assert_array_equal(model.transmat_, model.last_posterior_.means_of_chain()[1])
     assert "lower" not in model.summary().columns
 
 
@@ -315,9 +315,9 @@ def test_states_of_counts_and_vectors_are_matched():
     counts.fit(list(rng.poisson(np.where(states, 5.0, 1.0))))
     vectors.fit(list(np.where(states, 1.0, 0.0) + 0.4 * rng.normal(size=states.shape)))
     for model, name, truth in ((counts, "rates", [1.0, 5.0]), (vectors, "means", [0.0, 1.0])):
-        part = model.noise_aware_posterior_[name]
+        part = model.posterior_.draws[name]
         z = (np.sort(part.mean.ravel()) - truth) / part.std.ravel()[np.argsort(part.mean.ravel())]
         assert np.abs(z).max() < 4.0
         assert part.std.max() < 0.1
-        moves = model.noise_aware_posterior_["moves"]
+        moves = model.posterior_.draws["moves"]
         assert (np.abs(np.diagonal(moves.mean) - 0.8) / np.diagonal(moves.std)).max() < 4.0

@@ -91,11 +91,11 @@ def arrays(posterior):
 @pytest.mark.parametrize("inference", ["vb", "em"])
 def test_without_noise_it_is_the_reference(inference):
     start, end = (fitted(n, inference=inference) for n in (2, 12))
-    found, is_vb = arrays(start.posterior_), inference == "vb"
+    found, is_vb = arrays(start.last_posterior_), inference == "vb"
     priors = (1.0 / K, 1.0 / K, 1.0, 1.0 / 40.0) if is_vb else (1e-12, 1e-12, 0.0, 0.0)
     for _ in range(10):
         found, _ = reference_step(DATA, *found, priors, is_vb)
-    for ours, theirs in zip(arrays(end.posterior_), found, strict=True):
+    for ours, theirs in zip(arrays(end.last_posterior_), found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
     _, log_likelihood = reference_step(DATA, *found, priors, False)
     np.testing.assert_allclose(end.score_samples(DATA).sum(), log_likelihood, rtol=1e-9)
@@ -119,13 +119,13 @@ def test_it_is_hmmlearn_by_maximum_likelihood():
 @pytest.mark.parametrize("inference", ["vb", "em"])
 def test_the_bound_does_not_fall(inference):
     models = [fitted(n, inference=inference) for n in range(2, 8)]
-    bounds = [model.bound(DATA, model.posterior_) for model in models]
+    bounds = [model.bound(DATA, model.last_posterior_) for model in models]
     assert (np.diff(bounds) > -1e-8).all()
 
 
 def test_likelihoods_are_those_of_scipy():
     model = fitted(5)
-    likely, log_scale = model.likely(DATA, model.at_means(model.posterior_))
+    likely, log_scale = model.likely(DATA, model.at_means(model.last_posterior_))
     expected = np.nansum(poisson.logpmf(DATA.values[:, None], model.lambdas_), axis=2)
     np.testing.assert_allclose(np.log(likely) + log_scale[:, None], expected, rtol=1e-9, atol=1e-9)
 
@@ -172,11 +172,12 @@ def test_large_counts_are_cut_and_what_is_none_is_missing():
 
 def test_a_missing_cell_drops_only_its_column():
     model = fitted(5)
-    alone = replace(model.posterior_, rates=type(model.posterior_.rates)(*(
-        getattr(model.posterior_.rates, name)[:, :1] for name in ("shape", "rate")
-    )), frame=type(model.posterior_.frame)(*(value[:1] for value in vars(model.posterior_.frame).values())))  # fmt: skip
+    whole = model.posterior_
+    alone = replace(whole, rates=type(whole.rates)(*(
+        getattr(whole.rates, name)[:, :1] for name in ("shape", "rate")
+    )), frame=type(whole.frame)(*(value[:1] for value in vars(whole.frame).values())))  # fmt: skip
     other = PoissonHMM(K, max_count=40, privacy=every(2))
-    other.n_features_in_, other.posterior_ = 1, alone
+    other.n_features_in_, other.last_posterior_ = 1, alone
     values = np.array([[2.0, np.nan], [5.0, np.nan], [0.0, np.nan]])
     np.testing.assert_allclose(model.score_samples([values]), other.score_samples([values[:, :1]]), rtol=1e-10)
 
@@ -196,7 +197,7 @@ def test_files_hold_the_model(tmp_path):
     ).fit(DATA)
     model.save(tmp_path / "m.vips")
     loaded = vips.load(tmp_path / "m.vips")
-    for ours, theirs in zip(arrays(loaded.posterior_), arrays(model.posterior_), strict=True):
+    for ours, theirs in zip(arrays(loaded.last_posterior_), arrays(model.last_posterior_), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     np.testing.assert_array_equal(loaded.score_samples(DATA), model.score_samples(DATA))
 
@@ -209,7 +210,7 @@ def test_readers_see_rates_of_columns():
     for k in range(K):
         np.testing.assert_allclose(drawn.values[states == k].mean(axis=0), model.lambdas_[k], rtol=0.1)
     order = np.array([2, 0, 1])
-    np.testing.assert_array_equal(model.in_order(model.posterior_, order).rates.mean, model.lambdas_[order])
+    np.testing.assert_array_equal(model.in_order(model.last_posterior_, order).rates.mean, model.lambdas_[order])
 
 
 def test_comparisons_match_states_by_rates():
@@ -241,9 +242,9 @@ def test_arguments_that_cannot_work_are_refused(settings, message):
     [("scale", 1e-320), ("scale", 0.0), ("centre", 1e300), ("rates_shape", 1e100), ("rates_rate", 1e-320)],
 )
 def test_forged_posteriors_are_refused(name, value):
-    arrays = fitted(2).posterior_.to_arrays()
+    arrays = fitted(2).last_posterior_.to_arrays()
     with pytest.raises(ValueError, match=r"the posterior's|rate"):
-        type(fitted(2).posterior_).from_arrays(arrays | {name: np.full_like(arrays[name], value)})
+        type(fitted(2).last_posterior_).from_arrays(arrays | {name: np.full_like(arrays[name], value)})
 
 
 @pytest.mark.parametrize("max_count", [{"a": 3}, [None], [[3, 4]], "many", 2.5])

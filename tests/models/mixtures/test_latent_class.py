@@ -33,16 +33,16 @@ def fitted(n_steps, codes=CODES, **settings):
 def test_without_noise_it_is_textbook_variational_bayes_and_em(inference):
     priors = (0.7, 0.4) if inference == "vb" else (0.0, 0.0)
     settings = {"class_prior": 0.7, "answer_prior": 0.4, "inference": inference}
-    start = fitted(2, **settings).posterior_
+    start = fitted(2, **settings).last_posterior_
     weights, table = start.weights.concentration, start.concentration
     for n_steps in range(3, 13):
         weights, table, scores = textbook_step(one_hot(CODES), weights, table, priors, inference == "vb")
-        found = fitted(n_steps, **settings).posterior_
+        found = fitted(n_steps, **settings).last_posterior_
         np.testing.assert_allclose(found.weights.concentration, weights, rtol=1e-9)
         np.testing.assert_allclose(found.concentration, table, rtol=1e-9, atol=1e-9)
     before = fitted(11, **settings)
-    divergence = kl(before.posterior_, priors) if inference == "vb" else 0.0
-    assert before.bound(CODES, before.posterior_) == pytest.approx(scores.sum() - divergence, rel=1e-9)
+    divergence = kl(before.last_posterior_, priors) if inference == "vb" else 0.0
+    assert before.bound(CODES, before.last_posterior_) == pytest.approx(scores.sum() - divergence, rel=1e-9)
 
 
 def kl(posterior, priors):
@@ -61,18 +61,18 @@ def kl(posterior, priors):
 @pytest.mark.parametrize("inference", ["vb", "em"])
 def test_the_bound_does_not_fall(inference):
     models = [fitted(n, inference=inference) for n in range(2, 25)]
-    bounds = [model.bound(CODES, model.posterior_) for model in models]
+    bounds = [model.bound(CODES, model.last_posterior_) for model in models]
     assert np.diff(bounds).min() > -1e-8
     assert bounds[-1] > bounds[0] + 10.0
 
 
 def test_the_first_step_counts_answers_and_classes_start_around_them():
     one = fitted(1, n_components=1, answer_prior=0.5)
-    np.testing.assert_allclose(one.posterior_.concentration[0], 0.5 + one_hot(CODES).sum(axis=0))
-    assert one.posterior_.weights.concentration[0] == 1.0 + len(CODES)
-    three = fitted(1).posterior_
+    np.testing.assert_allclose(one.last_posterior_.concentration[0], 0.5 + one_hot(CODES).sum(axis=0))
+    assert one.last_posterior_.weights.concentration[0] == 1.0 + len(CODES)
+    three = fitted(1).last_posterior_
     np.testing.assert_allclose(three.weights.mean, 1.0 / 3.0)
-    ratios = (three.concentration - 1.0) / (one.posterior_.concentration - 0.5) * 3.0
+    ratios = (three.concentration - 1.0) / (one.last_posterior_.concentration - 0.5) * 3.0
     assert 0.3 < np.log(ratios).std() < 0.8
     assert np.abs(np.log(ratios).mean()) < 0.4
 
@@ -111,7 +111,7 @@ def test_classes_are_recovered_with_and_without_noise():
 def both_statistics(codes, n_numbers=0):
     """Statistics of records, never formed, and formed one by one; beside numbers, if there are any."""
     model = fitted(6)
-    found = model.expected_statistics(codes, model.posterior_)
+    found = model.expected_statistics(codes, model.last_posterior_)
     rows = np.random.default_rng(0).normal(size=(len(codes), n_numbers))
     if n_numbers:
         found = ClassStatistics(found.shares, rows, model._columns().places(codes), sum(LEVELS))
@@ -124,7 +124,7 @@ def check_statistics(n_numbers=0):
     codes[7] = -1  # a record without an answer
     model, found, formed = both_statistics(codes, n_numbers)
     blocks = {"count": Block((3,), scale=3.0), "cells": Block((3, n_numbers + sum(LEVELS)), scale=2.0)}
-    constants, _, table = model.posterior_.tables(model._columns())
+    constants, _, table = model.last_posterior_.tables(model._columns())
     joint = constants + one_hot(codes) @ table
     expected = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
     assert np.allclose(found.shares, expected, rtol=1e-10, atol=1e-14), "responsibilities differ"
@@ -217,7 +217,7 @@ def test_no_record_is_longer_than_the_largest_norm():
     ],
 )  # fmt: skip
 def test_forged_posteriors_are_refused(name, value):
-    posterior = fitted(2).posterior_
+    posterior = fitted(2).last_posterior_
     arrays = posterior.to_arrays()
     np.testing.assert_array_equal(restore_posterior(posterior, arrays).concentration, posterior.concentration)
     with pytest.raises(ValueError, match=r"the posterior's|concentration"):

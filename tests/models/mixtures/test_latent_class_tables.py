@@ -49,13 +49,13 @@ def test_a_data_frame_gives_the_fit_of_its_codes():
     frame, codes = people()
     found = model_of().fit(frame)
     expected = model_of(categories=LEVELS).fit(codes)
-    np.testing.assert_array_equal(found.posterior_.concentration, expected.posterior_.concentration)
+    np.testing.assert_array_equal(found.last_posterior_.concentration, expected.last_posterior_.concentration)
     np.testing.assert_array_equal(found.predict_proba(frame), expected.predict_proba(codes))
     assert list(found.feature_names_in_) == list(CATEGORIES)
     lists = model_of(categories=[CATEGORIES[name] for name in frame])
     more = frame.assign(other=3.5)[["other", *reversed(frame.columns)]]  # of a mapping, only names count
     for same in (lists.fit(frame), lists.fit(frame.to_numpy(dtype=object)), model_of().fit(more)):
-        np.testing.assert_array_equal(same.posterior_.concentration, expected.posterior_.concentration)
+        np.testing.assert_array_equal(same.last_posterior_.concentration, expected.last_posterior_.concentration)
     assert model_of().fit(more).predict(more).tolist() == found.predict(frame).tolist()
 
 
@@ -64,7 +64,7 @@ def test_without_privacy_categories_are_those_that_occur():
     found = LatentClassAnalysis(2, random_state=0, privacy=PrivacyPlan.non_private(n_steps=5)).fit(frame)
     assert found.categories_ == [["f", "m"], ["north", "east", "west"], [0, 1, 2, 5], [False, True]]
     of_codes = LatentClassAnalysis(2, random_state=0, privacy=PrivacyPlan.non_private(n_steps=5)).fit(codes)
-    np.testing.assert_array_equal(found.posterior_.concentration, of_codes.posterior_.concentration)
+    np.testing.assert_array_equal(found.last_posterior_.concentration, of_codes.last_posterior_.concentration)
     as_floats = np.where(codes < 0, np.nan, codes)
     assert (
         LatentClassAnalysis(2, random_state=0).fit(as_floats).categories_
@@ -146,7 +146,7 @@ def test_no_cell_raises_or_speaks(name, capfd):
     hostile[4, 1] = CELLS[name]
     as_array = model_of(categories=list(CATEGORIES.values()))
     as_frame = pd.DataFrame(hostile, columns=objects.columns, dtype=object)
-    expected = model_of().fit(harmless).posterior_.concentration
+    expected = model_of().fit(harmless).last_posterior_.concentration
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -156,19 +156,19 @@ def test_no_cell_raises_or_speaks(name, capfd):
     assert not caught
     assert not any(mark in "".join(capfd.readouterr()) for mark in MARKS)
     for model in found:
-        np.testing.assert_array_equal(model.posterior_.concentration, expected)
+        np.testing.assert_array_equal(model.last_posterior_.concentration, expected)
 
 
 def test_sources_hold_codes(tmp_path):
     _, codes = people(50)
-    expected = model_of(categories=LEVELS).fit(codes).posterior_.concentration
+    expected = model_of(categories=LEVELS).fit(codes).last_posterior_.concentration
     found = model_of(categories=LEVELS).fit(InMemoryData(codes, None, partition_size=16))
-    np.testing.assert_allclose(found.posterior_.concentration, expected, rtol=1e-9)
+    np.testing.assert_allclose(found.last_posterior_.concentration, expected, rtol=1e-9)
     sp.save_npz(tmp_path / "shard.npz", sp.csr_array(np.abs(codes)))
     shards = CSRShards([tmp_path / "shard.npz"])
     of_shards = model_of(categories=LEVELS).fit(shards)
     dense = model_of(categories=LEVELS).fit(np.abs(codes))
-    np.testing.assert_allclose(of_shards.posterior_.concentration, dense.posterior_.concentration, rtol=1e-9)
+    np.testing.assert_allclose(of_shards.last_posterior_.concentration, dense.last_posterior_.concentration, rtol=1e-9)
     with pytest.raises(TypeError, match="declare the number of codes"):
         model_of().fit(shards)
 
@@ -260,7 +260,7 @@ def test_classes_in_another_order_are_matched():
     model, other = model_of().fit(frame), model_of().fit(frame)
     for fit in (model, other):  # matches would be those of other simulated records
         fit.noisy_totals_ = replace(fit.noisy_totals_, steps=())
-    other.posterior_ = other.in_order(other.posterior_, np.array([2, 0, 1]))
+    other.last_posterior_ = other.in_order(other.last_posterior_, np.array([2, 0, 1]))
     np.testing.assert_allclose(model.score_samples(frame), other.score_samples(frame))
     assert all(row.value == pytest.approx(0.0, abs=1e-12) for row in compare(model, other, frame, n_bootstrap=20).rows)
 

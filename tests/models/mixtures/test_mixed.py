@@ -67,7 +67,7 @@ def test_numbers_alone_are_scikit_learns_mixture():
     X = np.concatenate([rng.normal(centre, 1.0, (200, 4)) for centre in (-3.0, 0.0, 2.0)])
     settings = {"n_components": K, "columns": [(-20, 20)] * 4, "inference": "em", "random_state": 0}
     start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(X) for n in (3, 23))
-    columns, posterior = start._columns(start.posterior_.frame).parts[0], start.posterior_
+    columns, posterior = start._columns(start.last_posterior_.frame).parts[0], start.last_posterior_
     means, deviations = columns.in_units(posterior.numbers)
     peer = GaussianMixture(
         K, covariance_type="diag", reg_covar=0.0, max_iter=20, tol=0.0, weights_init=start.weights_, means_init=means,
@@ -75,7 +75,7 @@ def test_numbers_alone_are_scikit_learns_mixture():
     )  # fmt: skip
     with pytest.warns(Warning, match="converge"):
         peer.fit(X)
-    means, deviations = end._columns(end.posterior_.frame).parts[0].in_units(end.posterior_.numbers)
+    means, deviations = end._columns(end.last_posterior_.frame).parts[0].in_units(end.last_posterior_.numbers)
     np.testing.assert_allclose(end.weights_, peer.weights_, rtol=1e-8)
     np.testing.assert_allclose(means, peer.means_, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(deviations**2, peer.covariances_, rtol=1e-8)
@@ -90,8 +90,8 @@ def test_categories_alone_are_latent_classes(inference):
     start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(codes) for n in (3, 13))
 
     def arrays(model):
-        tables = [part.concentration for part in model.posterior_.answers]
-        return model.posterior_.weights.concentration, np.hstack(tables)
+        tables = [part.concentration for part in model.last_posterior_.answers]
+        return model.last_posterior_.weights.concentration, np.hstack(tables)
 
     weights, tables = arrays(start)
     priors = (1.0 / K, 1.0) if inference == "vb" else (1e-12, 1e-12)
@@ -101,7 +101,7 @@ def test_categories_alone_are_latent_classes(inference):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8)
     peer = vips.LatentClassAnalysis(K, categories=list(LEVELS), inference=inference, privacy=every(1)).fit(codes)
     answers_of_columns = tuple(map(Dirichlet, np.split(tables, np.cumsum(LEVELS)[:-1], axis=1)))
-    peer.posterior_ = replace(peer.posterior_, weights=Dirichlet(weights), answers=answers_of_columns)
+    peer.last_posterior_ = replace(peer.last_posterior_, weights=Dirichlet(weights), answers=answers_of_columns)
     np.testing.assert_allclose(end.score_samples(codes), peer.score_samples(codes), rtol=1e-8)
     np.testing.assert_allclose(end.predict_proba(codes), peer.predict_proba(codes), atol=1e-9)
 
@@ -111,14 +111,14 @@ def test_counts_alone_are_a_poisson_mixture():
     X = rng.poisson(np.array([[1.0, 9.0], [6.0, 2.0], [12.0, 12.0]])[rng.integers(0, K, 400)]).astype(float)
     settings = {"n_components": K, "columns": [range(61)] * 2, "inference": "em", "random_state": 0}
     start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(X) for n in (3, 13))
-    weights, rates = start.weights_, start.posterior_.counts.mean
+    weights, rates = start.weights_, start.last_posterior_.counts.mean
     for _ in range(10):
         joint = np.log(weights) + poisson.logpmf(X[:, None], rates).sum(axis=2)
         shares = np.exp(joint - joint.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         weights, rates = shares.mean(axis=0), shares.T @ X / shares.sum(axis=0)[:, None]
     np.testing.assert_allclose(end.weights_, weights, rtol=1e-8)
-    np.testing.assert_allclose(end.posterior_.counts.mean, rates, rtol=1e-8)
+    np.testing.assert_allclose(end.last_posterior_.counts.mean, rates, rtol=1e-8)
 
 
 # -- all kinds of columns -------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_counts_alone_are_a_poisson_mixture():
 
 def log_density(model, row):
     """Of one row in each class, by SciPy."""
-    posterior, total = model.posterior_, np.log(model.weights_)
+    posterior, total = model.last_posterior_, np.log(model.weights_)
     numbers = [name for name in COLUMNS if isinstance(COLUMNS[name], tuple)]
     means, deviations = model._columns(posterior.frame).parts[0].in_units(posterior.numbers)
     for i, name in enumerate(numbers):
@@ -155,7 +155,7 @@ def test_the_bound_does_not_fall(inference):
     table, _ = people(400)
     models = [model_of(every(n), inference=inference).fit(table) for n in range(3, 10)]
     values = models[0]._values(table, reset=False)
-    assert (np.diff([model.bound(values, model.posterior_) for model in models]) > -1e-8).all()
+    assert (np.diff([model.bound(values, model.last_posterior_) for model in models]) > -1e-8).all()
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, None])
@@ -210,11 +210,11 @@ def test_classes_begin_apart(wide, monkeypatch):
         monkeypatch.setattr(mixed, "_MOST_MEANS", 3)
     table, _ = people(20_000, missing=0.0)
     first = model_of(every(2)).fit(table)
-    features = first.components(first.posterior_)[0]
+    features = first.components(first.last_posterior_)[0]
     apart = features - features.mean(axis=0)
     assert np.linalg.matrix_rank(apart, tol=1e-6) == K - 1
     whole = model_of(every(100)).fit(table)
-    truth = whole.components(whole.posterior_)[0]
+    truth = whole.components(whole.last_posterior_)[0]
     truth = truth - truth.mean(axis=0)
     basis = np.linalg.svd(truth, full_matrices=False)[2][: K - 1]
     explained = np.square(apart @ basis.T).sum() / np.square(apart).sum()
@@ -286,11 +286,11 @@ def test_arrays_and_sources_hold_numbers_and_codes(tmp_path):
         codes[name] = [COLUMNS[name].index(value) if value in COLUMNS[name] else np.nan for value in codes[name]]
     X = codes.to_numpy(float)
     declared = [(0, 110), range(41), 2, (0.0, 20.0), 3]
-    of_frame = model_of(every(5)).fit(table).posterior_.to_arrays()
+    of_frame = model_of(every(5)).fit(table).last_posterior_.to_arrays()
     np.save(tmp_path / "x.npy", X)
     for data in (X, NpySource(tmp_path / "x.npy")):
         found = model_of(every(5), columns=declared).fit(data)
-        for name, value in found.posterior_.to_arrays().items():
+        for name, value in found.last_posterior_.to_arrays().items():
             np.testing.assert_allclose(value, of_frame[name], rtol=1e-9, atol=1e-12)
     assert found.sample(3)[0].shape == (3, 5)
     with pytest.raises(TypeError, match="declare the number of codes"):
@@ -312,11 +312,11 @@ def test_comparisons_match_classes():
     baseline = model_of(every(40)).fit(table)
     plan = PrivacyPlan(noise_multiplier=0.05, sampling_rate=1.0, n_steps=40)
     private = model_of(plan, random_state=5).fit(table)
-    parts = {part.name for part in private.posterior_parts(private.posterior_)}
+    parts = {part.name for part in private.posterior_parts(private.last_posterior_)}
     assert parts == {"weights", "means", "precisions", "rates", "answers: sex", "answers: town"}
     order = vips.compare(private, baseline).alignment.order
     np.testing.assert_allclose(private.weights_, baseline.weights_[order], atol=0.05)
-    posterior = private.in_order(private.fitted_posterior(), order)
+    posterior = private.in_order(private.posterior_, order)
     np.testing.assert_array_equal(posterior.weights.mean, private.weights_[order])
 
 
@@ -341,7 +341,7 @@ def test_declarations_that_cannot_work_are_refused(columns, message):
 
 def test_base_measure_counts_factorials():
     model = model_of(every(2), columns=[range(41)], n_components=1).fit(np.array([[3.0], [0.0], [np.nan], [40.0]]))
-    rate = model.posterior_.counts.mean[0, 0]
+    rate = model.last_posterior_.counts.mean[0, 0]
     expected = 3.0 * np.log(rate) - rate - gammaln(4.0)
     np.testing.assert_allclose(model.score_samples(np.array([[3.0], [np.nan]])), [expected, 0.0], atol=1e-12)
 
@@ -350,7 +350,7 @@ def test_base_measure_counts_factorials():
     ("name", "value"), [("scale", 1e-320), ("centre", 1e300), ("numbers_mean", 1e300), ("counts_shape", 1e100)]
 )
 def test_forged_posteriors_are_refused(name, value):
-    posterior = model_of(every(2)).fit(people(200)[0]).posterior_
+    posterior = model_of(every(2)).fit(people(200)[0]).last_posterior_
     arrays = posterior.to_arrays()
     with pytest.raises(ValueError, match="the posterior's"):
         type(posterior).from_arrays(arrays | {name: np.full_like(arrays[name], value)})

@@ -81,7 +81,7 @@ def test_a_summary_names_the_answers_that_tell_a_class(model):
     first = table.loc[k, "typical answers"].split("; ")[0]
     assert first.replace("\\x1b", "\x1b") == f"{pairs[v][0]} = {pairs[v][1]} {own[v]:.2f} ({overall[v]:.2f})"
     noise = model.noisy_totals_.noise_std["count"]
-    assert table["noise"].iloc[0] == pytest.approx(noise / model.posterior_.weights.concentration.sum())
+    assert table["noise"].iloc[0] == pytest.approx(noise / model.last_posterior_.weights.concentration.sum())
     with pytest.raises(ValueError, match="`n_answers`"):
         model.summary(0)
 

@@ -81,7 +81,7 @@ def test_constant_and_empty_columns_are_scaled_to_less_than_others():
     X = np.column_stack([X, np.full(len(X), 0.4), np.zeros(len(X))])
     model = BayesianLogisticRegression(privacy=NOISY, max_norm=1.0).fit(X, y)
     design = np.column_stack([X, np.full(len(X), 0.25)])
-    deviations = model.posterior_.coordinates.rows(design)[0].std(axis=0)
+    deviations = model.last_posterior_.coordinates.rows(design)[0].std(axis=0)
     assert deviations[3:].max() < 0.1 * deviations[:3].min()
 
 
@@ -96,8 +96,8 @@ def test_a_fit_with_hardly_any_noise_has_the_coefficients_of_all_records(setting
     X = sp.csr_array(X) if sparse else X
     model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, **settings).fit(X, y)
     plain = BayesianLogisticRegression(max_norm=1.0, **settings | {"prior": settings.get("prior", 0.02)}).fit(X, y)
-    assert model.posterior_.coordinates.move
-    distance = (model.noise_aware_posterior_.mean - plain.posterior_.mean) / plain.posterior_.std
+    assert model.last_posterior_.coordinates.move
+    distance = (model.posterior_.mean - plain.last_posterior_.mean) / plain.last_posterior_.std
     np.testing.assert_allclose(distance, 0.0, atol=0.15)
 
 
@@ -111,9 +111,9 @@ def test_counts_and_persons_have_coordinates():
     )
     persons = BayesianLogisticRegression(privacy=EASY, max_norm=1.0).fit(X, y, groups=np.arange(len(X)) // 3)
     for model, truth in ((binomial, w), (persons, w)):
-        assert model.posterior_.coordinates.move
+        assert model.last_posterior_.coordinates.move
         np.testing.assert_allclose(model.coef_.ravel(), truth, atol=1.0)
-    assert negative.posterior_.coordinates.move
+    assert negative.last_posterior_.coordinates.move
 
 
 def test_fits_that_learn_no_coordinates():
@@ -134,15 +134,15 @@ def test_fits_that_learn_no_coordinates():
         },
     ):
         model = BayesianLogisticRegression(**{"privacy": NOISY, "max_norm": 1.0} | settings).fit(X, y)
-        assert not model.posterior_.coordinates.move
+        assert not model.last_posterior_.coordinates.move
     plain = BayesianLogisticRegression(privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=10)).fit(X, y)
-    assert not plain.posterior_.coordinates.move
+    assert not plain.last_posterior_.coordinates.move
 
 
 def test_one_event_a_step_and_the_accounting_of_equal_steps():
     X, y, _ = table(500, np.random.default_rng(8))
     model = BayesianLogisticRegression(privacy=NOISY, max_norm=1.0).fit(X, y)
-    assert model.posterior_.coordinates.move
+    assert model.last_posterior_.coordinates.move
     assert model.privacy_.plan.phases == ()
     assert model.privacy_.epsilon(1e-6) == pytest.approx(NOISY.epsilon(1e-6))
 
@@ -163,7 +163,7 @@ def test_coordinates_follow_from_released_totals_alone():
             return updated
 
         with_updates(model, frozen)
-        fits.append(model.fit(X, y).posterior_)
+        fits.append(model.fit(X, y).last_posterior_)
     np.testing.assert_array_equal(fits[0].coordinates.shift, fits[1].coordinates.shift)
     np.testing.assert_array_equal(fits[0].mean, fits[1].mean)
 
@@ -173,7 +173,7 @@ def test_a_saved_model_keeps_its_coordinates(tmp_path):
     model = BayesianLogisticRegression(privacy=NOISY, max_norm=1.0).fit(X, y)
     model.save(tmp_path / "model")
     loaded = vips.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.posterior_.coordinates.scale, model.posterior_.coordinates.scale)
+    np.testing.assert_array_equal(loaded.last_posterior_.coordinates.scale, model.last_posterior_.coordinates.scale)
     np.testing.assert_allclose(loaded.summary()["std"], model.summary()["std"], rtol=1e-12)
     with pytest.raises(ValueError, match="finite"):
         Coordinates(np.zeros(2), np.array([1.0, 0.0]))
@@ -184,7 +184,10 @@ def test_totals_of_columns_are_those_of_rows_as_they_come():
     model = BayesianLogisticRegression(privacy=EASY, max_norm=1.0).fit(X, y)
     totals = model.feature_totals()
     np.testing.assert_allclose(totals.means, X.mean(axis=0), atol=0.01)
-    inverse = 1.0 / model.posterior_.coordinates.scale[:3] ** 2 + (model.posterior_.coordinates.shift[:3] / 0.25) ** 2
+    inverse = (
+        1.0 / model.last_posterior_.coordinates.scale[:3] ** 2
+        + (model.last_posterior_.coordinates.shift[:3] / 0.25) ** 2
+    )
     np.testing.assert_allclose(totals.noise_std, model.noisy_totals_.noise_std["precision"] * inverse)
 
 
@@ -195,7 +198,7 @@ def _moved(settings=None):
     """A model ready for E-steps, and a posterior with coordinates."""
     X, y, _ = table(500, np.random.default_rng(12))
     model = BayesianLogisticRegression(privacy=NOISY, max_norm=1.0, **settings or {}).fit(X, y)
-    return model, model.posterior_
+    return model, model.last_posterior_
 
 
 HOSTILE = np.array([

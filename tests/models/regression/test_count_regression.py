@@ -15,7 +15,7 @@ def test_one_trial_is_logistic_regression():
     X = covariates(100)
     y = (np.random.default_rng(1).random(100) < expit(X[:, 0])).astype(int)
     binomial, logistic = BayesianBinomialRegression().fit(X, y), BayesianLogisticRegression().fit(X, y)
-    np.testing.assert_allclose(binomial.posterior_.mean, logistic.posterior_.mean, rtol=1e-12)
+    np.testing.assert_allclose(binomial.last_posterior_.mean, logistic.last_posterior_.mean, rtol=1e-12)
     assert binomial.bound_ == pytest.approx(logistic.bound_)
     np.testing.assert_allclose(binomial.predict(X), logistic.predict_proba(X)[:, 1])
 
@@ -28,8 +28,8 @@ def test_many_trials_are_repeated_records():
     repeated = np.repeat(X, 4, axis=0)
     labels = (np.arange(4) < y[:, None]).astype(int).ravel()
     logistic = BayesianLogisticRegression().fit(repeated, labels)
-    np.testing.assert_allclose(binomial.posterior_.mean, logistic.posterior_.mean, rtol=1e-10)
-    np.testing.assert_allclose(binomial.posterior_.cov, logistic.posterior_.cov, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(binomial.last_posterior_.mean, logistic.last_posterior_.mean, rtol=1e-10)
+    np.testing.assert_allclose(binomial.last_posterior_.cov, logistic.last_posterior_.cov, rtol=1e-9, atol=1e-12)
     coefficients = np.log([1.0, 4.0, 6.0, 4.0, 1.0])[y].sum()
     assert binomial.bound_ == pytest.approx(logistic.bound_ + coefficients)
 
@@ -40,7 +40,7 @@ def test_binomial_posterior_against_gibbs():
     exact = gibbs_logistic(X, y, n_trials=5, fit_intercept=True, n_samples=4000, random_state=0)
     model = BayesianBinomialRegression(n_trials=5).fit(X, y)
     error = 4.0 / np.sqrt(exact.effective_sample_size().min())
-    assert (np.abs(model.posterior_.mean - exact.mean) < (0.1 + error) * exact.std).all()
+    assert (np.abs(model.last_posterior_.mean - exact.mean) < (0.1 + error) * exact.std).all()
     np.testing.assert_allclose(model.laplace_posterior(X, y).std, exact.std, rtol=0.1)
 
 
@@ -56,7 +56,7 @@ def test_negative_binomial_against_integration():
     mean = np.array([weights @ w, weights @ b])
     std = np.sqrt([weights @ (w - mean[0]) ** 2, weights @ (b - mean[1]) ** 2])
     model = BayesianNegativeBinomialRegression(dispersion=r, prior=1.0).fit(X, y)
-    assert (np.abs(model.posterior_.mean - mean) < 0.1 * std).all()
+    assert (np.abs(model.last_posterior_.mean - mean) < 0.1 * std).all()
     np.testing.assert_allclose(model.laplace_posterior(X, y).std, std, rtol=0.1)
     evidence = logsumexp(joint) + np.log(0.01**2)
     assert evidence - 1.0 < model.bound_ < evidence
@@ -71,7 +71,7 @@ def test_counts_above_the_declared_largest_count_as_the_largest():
     settings = {"max_count": 4, "privacy": PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=4)}
     one = BayesianNegativeBinomialRegression(max_norm=2.0, **settings).fit(X, y)
     other = BayesianNegativeBinomialRegression(max_norm=2.0, **settings).fit(X, np.minimum(y, 4))
-    np.testing.assert_allclose(one.posterior_.mean, other.posterior_.mean, rtol=1e-5)
+    np.testing.assert_allclose(one.last_posterior_.mean, other.last_posterior_.mean, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

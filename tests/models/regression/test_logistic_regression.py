@@ -58,16 +58,16 @@ def test_a_full_batch_without_noise_is_the_textbook_update(statistics, container
     )
     model.fit(container(X), y)
     mean, cov, alpha = textbook(X, y, FULL_BATCH.n_steps, 2.0, 3.0)
-    np.testing.assert_allclose(model.posterior_.mean, mean, rtol=1e-10)
-    np.testing.assert_allclose(model.posterior_.cov, cov, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(model.last_posterior_.mean, mean, rtol=1e-10)
+    np.testing.assert_allclose(model.last_posterior_.cov, cov, rtol=1e-10, atol=1e-14)
     assert model.alpha_ == pytest.approx(alpha, rel=1e-10)
 
 
 def test_the_plan_without_noise_gives_the_same_as_the_non_private_plan():
     X, y = logistic_data(200, [1.0, -2.0, 0.5], 0.4)
     noiseless = PrivacyPlan(noise_multiplier=0.0, sampling_rate=1.0, n_steps=12, clip_norm=np.inf)
-    one = BayesianLogisticRegression(privacy=noiseless).fit(X, y).posterior_
-    other = BayesianLogisticRegression(privacy=FULL_BATCH).fit(X, y).posterior_
+    one = BayesianLogisticRegression(privacy=noiseless).fit(X, y).last_posterior_
+    other = BayesianLogisticRegression(privacy=FULL_BATCH).fit(X, y).last_posterior_
     np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12)
     np.testing.assert_allclose(one.cov, other.cov, rtol=1e-12, atol=1e-15)
 
@@ -77,7 +77,7 @@ def test_single_precision_forms_change_little():
     double, single = (
         BayesianLogisticRegression(dtype=dtype, privacy=PrivacyPlan.non_private())
         .fit(sp.csr_array(X), y)
-        .posterior_.mean
+        .last_posterior_.mean
         for dtype in (float, np.float32)
     )
     assert 0.0 < np.abs(double - single).max() < 1e-5
@@ -97,8 +97,8 @@ def test_the_diagonal_posterior_is_the_mean_field_optimum():
             precision = prior[i] + omega @ rows[:, i] ** 2
             rest = rows @ mean - rows[:, i] * mean[i]
             mean[i], var[i] = rows[:, i] @ (y - 0.5 - omega * rest) / precision, 1.0 / precision
-    np.testing.assert_allclose(model.posterior_.mean, mean, atol=1e-5)
-    np.testing.assert_allclose(model.posterior_.var, var, rtol=1e-4)
+    np.testing.assert_allclose(model.last_posterior_.mean, mean, atol=1e-5)
+    np.testing.assert_allclose(model.last_posterior_.var, var, rtol=1e-4)
 
 
 def expected_omega(c):
@@ -140,8 +140,8 @@ def test_one_coefficient_against_integration_over_it_and_its_precision():
     std = np.sqrt(weights @ (w - mean) ** 2)
     model = BayesianLogisticRegression(fit_intercept=False).fit(X, y)
     assert evidence - 1.0 < model.bound_ < evidence
-    assert abs(model.posterior_.mean[0] - mean) < 0.1 * std
-    assert 0.65 < model.posterior_.std[0] / std < 1.0
+    assert abs(model.last_posterior_.mean[0] - mean) < 0.1 * std
+    assert 0.65 < model.last_posterior_.std[0] / std < 1.0
     assert model.laplace_posterior(X, y).std[0] == pytest.approx(std, rel=0.1)
 
 
@@ -156,7 +156,7 @@ def test_coefficient_and_intercept_against_integration():
     std = np.sqrt([weights @ (w - mean[0]) ** 2, weights @ (b - mean[1]) ** 2])
     model = BayesianLogisticRegression(prior=0.5).fit(X, y)
     assert evidence - 0.5 < model.bound_ < evidence
-    assert (np.abs(model.posterior_.mean - mean) < 0.1 * std).all()
+    assert (np.abs(model.last_posterior_.mean - mean) < 0.1 * std).all()
     np.testing.assert_allclose(model.laplace_posterior(X, y).std, std, rtol=0.1)
 
 
@@ -174,7 +174,7 @@ def real_and_generated():
 def test_posterior_against_gibbs(X, y):
     exact = gibbs_logistic(X, y, fit_intercept=True, n_samples=8000, n_burn_in=500, random_state=0)
     model = BayesianLogisticRegression().fit(X, y)
-    posterior, error = model.posterior_, 4.0 / np.sqrt(exact.effective_sample_size().min())
+    posterior, error = model.last_posterior_, 4.0 / np.sqrt(exact.effective_sample_size().min())
     assert (np.abs(posterior.mean - exact.mean) < (0.1 + error) * exact.std).all()
     ratio = posterior.std / exact.std
     assert ((ratio > 0.6) & (ratio < 1.0 + error)).all(), f"variational over exact deviations: {ratio}"
@@ -193,7 +193,7 @@ def test_probabilities_are_averaged_over_the_posterior():
     rows = np.array([[0.5, 0.1], [3.0, -4.0], [40.0, 60.0]])  # the last with a deviation far above 2
     augmented = np.column_stack([rows, np.ones(3)])
     for row, probability in zip(augmented, model.predict_proba(rows), strict=True):
-        mean, std = row @ model.posterior_.mean, np.sqrt(row @ model.posterior_.cov @ row)
+        mean, std = row @ model.last_posterior_.mean, np.sqrt(row @ model.last_posterior_.cov @ row)
         points = np.clip([0.0], mean - 9 * std, mean + 9 * std)
         exact, _ = quad(
             lambda a, mean=mean, std=std: expit(a) * norm.pdf(a, mean, std), mean - 10 * std, mean + 10 * std,
@@ -211,14 +211,14 @@ def test_three_classes_by_stick_breaking():
     y = np.array(["a", "b", "c"])[(scores + rng.gumbel(size=scores.shape)).argmax(axis=1)]
     model = BayesianLogisticRegression().fit(X, y)
     assert model.coef_.shape == (2, 2)
-    assert model.posterior_.cov.shape == (2, 3, 3)
+    assert model.last_posterior_.cov.shape == (2, 3, 3)
     probabilities = model.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
     np.testing.assert_array_equal(model.predict(X), model.classes_[probabilities.argmax(axis=1)])
     assert np.mean(model.predict(X) == y) > 0.95 * np.mean(np.array(["a", "b", "c"])[scores.argmax(axis=1)] == y)
     # the first stick is the regression of "a" against the rest, with the sign turned
     first = BayesianLogisticRegression().fit(X, y == "a")
-    np.testing.assert_allclose(model.posterior_.mean[0], first.posterior_.mean, rtol=1e-5)
+    np.testing.assert_allclose(model.last_posterior_.mean[0], first.last_posterior_.mean, rtol=1e-5)
 
 
 # -- the public ball ----------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_longer_rows_are_scaled_down_in_fits_and_predictions():
     short = X * np.minimum(1.0, 0.8 / norms)
     one = BayesianLogisticRegression(max_norm=0.8).fit(X, y)
     other = BayesianLogisticRegression(max_norm=0.8).fit(short, y)
-    np.testing.assert_allclose(one.posterior_.mean, other.posterior_.mean, rtol=1e-10)
+    np.testing.assert_allclose(one.last_posterior_.mean, other.last_posterior_.mean, rtol=1e-10)
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(short), rtol=1e-10)
 
 
@@ -326,11 +326,11 @@ def test_what_is_not_declared_is_asked_for():
 def test_undeclared_labels_and_defective_rows_count_for_nothing():
     X, y = logistic_data(100, [1.0, -2.0])
     settings = {"privacy": PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=5), "max_norm": 5.0}
-    alone = BayesianLogisticRegression(**settings).fit(X, y).posterior_.mean
+    alone = BayesianLogisticRegression(**settings).fit(X, y).last_posterior_.mean
     bad_X = np.vstack([X, np.ones((3, 2)), [[np.nan, 1.0], [np.inf, 0.0]]])
     bad_y = np.concatenate([y, [2.0, np.nan, 0.5], [1.0, 0.0]])
     np.testing.assert_allclose(
-        BayesianLogisticRegression(**settings).fit(bad_X, bad_y).posterior_.mean, alone, rtol=1e-4
+        BayesianLogisticRegression(**settings).fit(bad_X, bad_y).last_posterior_.mean, alone, rtol=1e-4
     )
     with pytest.raises(ValueError, match="not valid"):
         BayesianLogisticRegression(on_invalid="raise", **settings).fit(bad_X, bad_y)
@@ -360,8 +360,8 @@ def test_degenerate_records_give_finite_private_posteriors_in_silence(X, y, cova
                 plan = private(epsilon, sampling_rate=sampling_rate, n_steps=5)
                 model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, covariance=covariance)
                 model.fit(container(X), y)
-                assert np.isfinite(model.posterior_.mean).all()
-                assert np.isfinite(model.posterior_.std).all()
+                assert np.isfinite(model.last_posterior_.mean).all()
+                assert np.isfinite(model.last_posterior_.std).all()
                 assert np.isfinite(model.predict_proba(np.ones((1, 2)))).all()
 
 
@@ -370,8 +370,8 @@ def test_degenerate_records_give_finite_private_posteriors_in_silence(X, y, cova
 )
 def test_degenerate_records_give_finite_plain_posteriors(X, y):
     model = BayesianLogisticRegression().fit(X, y)
-    assert np.isfinite(model.posterior_.mean).all()
-    assert (model.posterior_.std > 0.0).all()
+    assert np.isfinite(model.last_posterior_.mean).all()
+    assert (model.last_posterior_.std > 0.0).all()
 
 
 def test_one_class_needs_declared_classes_in_a_plain_fit():
@@ -417,7 +417,7 @@ def test_saved_and_cloned(tmp_path):
         again = load(tmp_path / "model")
         np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), rtol=1e-12)
         assert again.alpha_ == pytest.approx(model.alpha_)
-        assert not hasattr(clone(model), "posterior_")
+        assert not hasattr(clone(model), "last_posterior_")
 
 
 def test_a_resumed_fit_goes_on_from_released_values(tmp_path):
@@ -439,7 +439,7 @@ def test_a_resumed_fit_goes_on_from_released_values(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y, checkpoint=tmp_path / "fit")
     model.fit(X, y, checkpoint=tmp_path / "fit")
-    np.testing.assert_allclose(model.posterior_.mean, whole.posterior_.mean, rtol=1e-10)
+    np.testing.assert_allclose(model.last_posterior_.mean, whole.last_posterior_.mean, rtol=1e-10)
 
 
 def test_the_report_names_what_was_declared():
@@ -476,10 +476,10 @@ def test_rows_choose_their_kernel_by_themselves(covariance):
     labels = rng.integers(0, 2, 12).astype(float)
     model.fit(np.vstack([dense, sparse]), labels)
     for rows, own in ((dense, labels[:6]), (sparse, labels[6:])):
-        norms, sums = statistics_of(model, rows, own, model.posterior_)
+        norms, sums = statistics_of(model, rows, own, model.last_posterior_)
         together = np.vstack([np.zeros((40, 12)), rows, sparse])
         all_norms, all_sums = statistics_of(
-            model, together, np.concatenate([np.ones(40), own, labels[6:]]), model.posterior_
+            model, together, np.concatenate([np.ones(40), own, labels[6:]]), model.last_posterior_
         )
         np.testing.assert_allclose(all_norms[40:46], norms, rtol=1e-13)
         np.testing.assert_allclose(all_sums[40:46], sums, rtol=1e-11, atol=1e-14)
@@ -492,9 +492,9 @@ def test_norms_of_sparse_rows_do_not_depend_on_their_place(n_stored):
     model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, covariance="diagonal", fit_intercept=False)
     X = sp.csr_array(rng.normal(size=(60, n_stored)))
     model.fit(X, np.ones(60))
-    norms, _ = statistics_of(model, X, np.ones(60), model.posterior_)
+    norms, _ = statistics_of(model, X, np.ones(60), model.last_posterior_)
     for i in range(60):
-        alone, _ = statistics_of(model, X[[i]], np.ones(1), model.posterior_)
+        alone, _ = statistics_of(model, X[[i]], np.ones(1), model.last_posterior_)
         assert alone[0] == norms[i]  # to the last bit
 
 

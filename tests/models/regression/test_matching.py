@@ -57,7 +57,7 @@ def coverage(n_records, epsilon, n_fits, seed, sampling_rate=1.0):
         X, y, w = table(n_records, 4, rng)
         model = unclipped(BayesianLogisticRegression(privacy=plan, max_norm=1.0, prior=ALPHA)).fit(X, y)
         own = []
-        for posterior in (model.posterior_, model.noise_aware_posterior_):
+        for posterior in (model.last_posterior_, model.posterior_):
             lower, upper = posterior.interval(0.95)
             own.append((lower[:4] < w) & (w < upper[:4]))
         held.append(own)
@@ -313,7 +313,7 @@ def test_kept_steps_are_those_of_the_fit(n_steps):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(PrivacyPlan, "add_noise", watch)
             model.fit(X, y)
-        kept = model.posterior_.kept
+        kept = model.last_posterior_.kept
         assert kept.points.shape[1] == min(n_steps, 64)
         first, length = max(n_steps // 10, 1) if covariance == "full" else 0, int(kept.counts[0])
         assert kept.counts.sum() == n_steps - first
@@ -335,8 +335,8 @@ def test_a_fit_with_hardly_any_noise_is_the_ordinary_fit():
     p = root.predict_proba(X)[:, 1]
     std = np.sqrt(np.diagonal(np.linalg.inv((design.T * (p * (1.0 - p))) @ design)))
     expected = np.append(root.coef_[0], root.intercept_)
-    np.testing.assert_allclose((model.noise_aware_posterior_.mean - expected) / std, 0.0, atol=0.1)
-    np.testing.assert_allclose(model.noise_aware_posterior_.std, std, rtol=0.03)
+    np.testing.assert_allclose((model.posterior_.mean - expected) / std, 0.0, atol=0.1)
+    np.testing.assert_allclose(model.posterior_.std, std, rtol=0.03)
 
 
 def test_indicators_narrow_intervals_and_are_those_of_the_encoder():
@@ -370,26 +370,33 @@ def test_impossible_indicators_are_refused(indicators):
         )
 
 
-def test_a_clip_that_binds_is_warned_of_and_predictions_can_use_it(tmp_path):
+def test_a_clip_that_looks_at_labels_is_warned_of(tmp_path):
     X, y, _ = table(3000, 3, np.random.default_rng(3))
     plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20)
     model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, influence="clipped").fit(X, y)
     with pytest.warns(PrivacyWarning, match="max_record_norm"):
-        assert model.noise_aware_posterior_
+        assert model.summary() is not None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = unclipped(BayesianLogisticRegression(privacy=plan, max_norm=1.0)).fit(X, y)
-        aware = model.predict_proba(X[:200], noise_aware=True)
-    naive = model.predict_proba(X[:200])
-    assert aware.shape == naive.shape
-    posterior, design = model.noise_aware_posterior_, np.hstack([X[:200], np.ones((200, 1))])
+        model.summary()
+
+
+def test_predictions_are_under_the_learnt_precision_and_coefficients_under_a_flat_prior(tmp_path):
+    X, y, _ = table(3000, 3, np.random.default_rng(3))
+    plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y)
+    posterior, design = model.last_posterior_, np.hstack([X[:200], np.ones((200, 1))])
     variance = np.einsum("ni,ij,nj->n", design, posterior.cov, design)
-    np.testing.assert_allclose(aware[:, 1], posterior_probabilities(design @ posterior.mean, variance), rtol=1e-6)
-    assert np.abs(aware - naive).max() > 1e-3
+    expected = posterior_probabilities(design @ posterior.mean, variance)
+    np.testing.assert_allclose(model.predict_proba(X[:200])[:, 1], expected, rtol=1e-6)
+    np.testing.assert_array_equal(model.coef_[0], model.posterior_.mean[:3])
+    np.testing.assert_array_equal(model.coef_[0], model.summary()["mean"][:3])
+    assert np.abs(model.coef_ - posterior.mean[:3]).max() > 1e-3
     model.save(tmp_path / "model.npz")
     again = vips.load(tmp_path / "model.npz")
     assert again.noisy_totals_.noise_std == model.noisy_totals_.noise_std
-    np.testing.assert_array_equal(again.noise_aware_posterior_.mean, model.noise_aware_posterior_.mean)
+    np.testing.assert_array_equal(again.posterior_.mean, model.posterior_.mean)
 
 
 def test_several_outputs_and_counts_have_a_noise_aware_posterior():
@@ -397,24 +404,25 @@ def test_several_outputs_and_counts_have_a_noise_aware_posterior():
     X, y, _ = table(3000, 3, rng, n_trials=4)
     plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=1.0, n_steps=10)
     counts = unclipped(BayesianBinomialRegression(n_trials=4, privacy=plan, max_norm=1.0)).fit(X, y)
-    assert counts.noise_aware_posterior_.cov.shape == (4, 4)
+    assert counts.posterior_.cov.shape == (4, 4)
     three = unclipped(BayesianLogisticRegression(classes=(0, 1, 2), privacy=plan, max_norm=1.0, fit_intercept=False))
     three.fit(X, np.minimum(y, 2))
-    assert three.noise_aware_posterior_.mean.shape == (2, 3)
-    assert (three.noise_aware_posterior_.std > three.posterior_.std).mean() > 0.5
+    assert three.posterior_.mean.shape == (2, 3)
+    assert (three.posterior_.std > three.last_posterior_.std).mean() > 0.5
 
 
 def test_models_and_fits_without_a_noise_aware_posterior_say_so():
     X, y, _ = table(200, 3, np.random.default_rng(5))
-    with pytest.raises(AttributeError, match="added no noise"):
-        assert BayesianLogisticRegression().fit(X, y).noise_aware_posterior_
+    plain = BayesianLogisticRegression().fit(X, y)
+    assert plain.posterior_ is plain.last_posterior_
+    assert not plain.why_no_intervals()
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
     paper = BayesianLogisticRegression(statistics="paper", privacy=plan, max_norm=1.0).fit(X, y)
-    with pytest.raises(AttributeError, match='statistics="centred"'):
-        assert paper.noise_aware_posterior_
+    assert paper.posterior_ is paper.last_posterior_
+    assert 'statistics="centred"' in paper.why_no_intervals()
     other = BetaBernoulli(privacy=plan).fit((X > 0.0).astype(float))
-    with pytest.raises(AttributeError, match="BetaBernoulli has no noise-aware posterior"):
-        assert other.noise_aware_posterior_
+    assert other.posterior_ is other.last_posterior_
+    assert "BetaBernoulli takes noisy totals at face value" in other.why_no_intervals()
     assert other.noisy_totals_.average
 
 
@@ -427,7 +435,7 @@ def test_a_diagonal_covariance_can_be_noise_aware_for_independent_features():
         X, y, w = table(20_000, 20, rng)
         model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, prior=ALPHA, covariance="diagonal")
         model = unclipped(model).fit(X + 0.05, y)
-        bounds = (posterior.interval(0.95) for posterior in (model.posterior_, model.noise_aware_posterior_))
+        bounds = (posterior.interval(0.95) for posterior in (model.last_posterior_, model.posterior_))
         held.append([((lower[:20] < w) & (w < upper[:20])).mean() for lower, upper in bounds])
     naive, aware = np.mean(held, axis=0)
     assert aware > max(0.7, naive + 0.15)

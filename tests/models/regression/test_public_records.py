@@ -73,8 +73,8 @@ def test_a_given_prior_is_the_textbooks():
     X, y = table(200, 0)
     fitted = model_of(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100), prior=given()).fit(X, y)
     mean, precision = fixed_point(X, y, given())
-    np.testing.assert_allclose(fitted.posterior_.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(fitted.posterior_.precision, precision, rtol=1e-9)
+    np.testing.assert_allclose(fitted.last_posterior_.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(fitted.last_posterior_.precision, precision, rtol=1e-9)
     with pytest.raises(AttributeError, match="no α"):
         fitted.alpha_  # noqa: B018
 
@@ -98,20 +98,22 @@ def test_laplace_uses_the_given_prior():
         off = w - given().mean
         return np.logaddexp(0.0, rows @ w).sum() - y @ (rows @ w) + 0.5 * off @ given().precision @ off
 
-    slopes = expit(rows @ fitted.posterior_.mean)
+    slopes = expit(rows @ fitted.last_posterior_.mean)
     expected = given().precision + (rows.T * (slopes * (1.0 - slopes))) @ rows
     np.testing.assert_allclose(fitted.laplace_posterior(X, y).precision, expected, rtol=1e-6)
-    np.testing.assert_allclose(fitted.posterior_.mean, minimize(minus_log, given().mean).x, atol=0.15)
+    np.testing.assert_allclose(fitted.last_posterior_.mean, minimize(minus_log, given().mean).x, atol=0.15)
 
 
 def test_records_of_an_earlier_fit_count_once_more():
     """Records A as prior of a fit to B are nearly A and B together: the earlier bound's curvature is kept."""
     (X, y), (X2, y2) = table(2000, 3), table(2000, 4)
     first = model_of(prior=1.0).fit(X, y)
-    second = model_of(prior=first.posterior_).fit(X2, y2)
+    second = model_of(prior=first.last_posterior_).fit(X2, y2)
     both = model_of(prior=1.0).fit(np.vstack([X, X2]), np.append(y, y2))
-    np.testing.assert_allclose(second.posterior_.mean, both.posterior_.mean, atol=0.5 * both.posterior_.std.max())
-    np.testing.assert_allclose(second.posterior_.std, both.posterior_.std, rtol=0.05)
+    np.testing.assert_allclose(
+        second.last_posterior_.mean, both.last_posterior_.mean, atol=0.5 * both.last_posterior_.std.max()
+    )
+    np.testing.assert_allclose(second.last_posterior_.std, both.last_posterior_.std, rtol=0.05)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
@@ -124,15 +126,15 @@ def test_a_private_fit_with_a_given_prior(covariance, tmp_path):
     hidden = model_of(plan_of(1e6), prior=prior, covariance=covariance).fit(X, y)
     if covariance == "full":
         for posterior in (
+            hidden.last_posterior_,
             hidden.posterior_,
-            hidden.noise_aware_posterior_,
         ):  # a curvature that is all noise moves it a little
             assert (np.abs(posterior.mean - prior.mean) < prior.std).all()
         assert 0.0 < hidden.signal_of_coefficients().p_value <= 1.0
     assert "prior of the coefficients: a given Gaussian" in private.privacy_.declared_public
     private.save(tmp_path / "model")
     loaded = vips.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.posterior_.mean, private.posterior_.mean)
+    np.testing.assert_array_equal(loaded.last_posterior_.mean, private.last_posterior_.mean)
     np.testing.assert_array_equal(loaded.prior.precision, prior.precision)
     np.testing.assert_array_equal(clone(private).prior.mean, prior.mean)
 
@@ -142,7 +144,7 @@ def test_of_several_classes_and_of_counts():
     y = y + (X[:, 3] > 0.2)
     model = BayesianLogisticRegression(privacy=plan_of(1e-3, n_steps=5), max_norm=1.0, classes=[0, 1, 2])
     earlier = clone(model).set_params(privacy=None).fit(X, y)
-    assert model.set_params(prior=earlier.posterior_).fit(X, y).coef_.shape == (2, N_FEATURES)
+    assert model.set_params(prior=earlier.last_posterior_).fit(X, y).coef_.shape == (2, N_FEATURES)
     public = clone(model).set_params(prior=1.0).fit(X, y, public_X=X[:500], public_y=y[:500])
     assert public.public_weight_.shape == (2,)
     counts = BayesianBinomialRegression(n_trials=2, privacy=plan_of(n_steps=5), max_norm=1.0)
@@ -170,7 +172,7 @@ def test_public_records_help_and_their_posterior_is_released_by_nobody_else():
     plan = dataclasses.replace(plan_of(30.0), reproducible_noise=True)
     alone, without = model_of().fit(*public), model_of(plan, random_state=0).fit(*private)
     both = model_of(plan, random_state=0).fit(*private, public_X=public[0], public_y=public[1])
-    np.testing.assert_allclose(both.public_posterior_.mean, alone.posterior_.mean)
+    np.testing.assert_allclose(both.public_posterior_.mean, alone.last_posterior_.mean)
     assert loss(both, X, y) < min(loss(alone, X, y) * 1.02, loss(without, X, y))
     assert both.findings() == {"weight of public records": both.public_weight_.mean()}
     assert any("500 public records" in words for words in both.privacy_.declared_public)
@@ -237,8 +239,8 @@ def _released_totals_decide():
             patch.setattr(PrivacyPlan, "add_noise", frozen)
             X, y = table(400, seed, SLOPES * (-1.0) ** seed)
             fits.append(model_of(plan_of(2.0, n_steps=4)).fit(X, y, public_X=public[0], public_y=public[1]))
-    for name, value in fits[0].posterior_.to_arrays().items():
-        assert np.array_equal(value, fits[1].posterior_.to_arrays()[name]), f"{name} depends on the records"
+    for name, value in fits[0].last_posterior_.to_arrays().items():
+        assert np.array_equal(value, fits[1].last_posterior_.to_arrays()[name]), f"{name} depends on the records"
 
 
 def frozen(plan, total, blocks, randomness, step):
@@ -309,7 +311,7 @@ def test_a_fit_with_public_records_is_saved_and_continued(tmp_path):
     fitted.save(tmp_path / "model")
     loaded = vips.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.public_weight_, fitted.public_weight_)
-    np.testing.assert_array_equal(loaded.noise_aware_posterior_.mean, fitted.noise_aware_posterior_.mean)
+    np.testing.assert_array_equal(loaded.posterior_.mean, fitted.posterior_.mean)
     other = arguments | {"public_y": 1 - public[1]}
     with pytest.raises(CheckpointError, match="public records"):
         model_of(plan, random_state=0).fit(*private, **other)
@@ -335,15 +337,15 @@ def test_an_interrupted_fit_goes_on_as_if_nothing_had_happened(tmp_path, monkeyp
             model_of(plan, random_state=0).fit(*private, **arguments, checkpoint=tmp_path / "fit")
     resumed = model_of(plan, random_state=0).fit(*private, **arguments, checkpoint=tmp_path / "fit")
     assert whole.public_weight_ < 1.0
-    for name, value in whole.posterior_.to_arrays().items():
-        np.testing.assert_allclose(resumed.posterior_.to_arrays()[name], value, rtol=1e-9, atol=1e-12)
+    for name, value in whole.last_posterior_.to_arrays().items():
+        np.testing.assert_allclose(resumed.last_posterior_.to_arrays()[name], value, rtol=1e-9, atol=1e-12)
 
 
 def test_a_later_fit_without_them_forgets_them():
     public, private = table(200, 18), table(400, 19)
     model = model_of(plan_of(n_steps=2)).fit(*private, public_X=public[0], public_y=public[1])
     assert not hasattr(model.fit(*private), "public_posterior_")
-    assert model.posterior_.public is None
+    assert model.last_posterior_.public is None
 
 
 def test_public_records_charge_nothing(tmp_path):
@@ -395,5 +397,5 @@ def test_what_cannot_work_is_refused_before_a_private_value_is_read(settings, ar
 
 
 def test_a_model_is_no_prior():
-    with pytest.raises(TypeError, match="posterior_"):
+    with pytest.raises(TypeError, match="last_posterior_"):
         model_of(prior=model_of().fit(X, Y)).fit(X, Y)

@@ -79,7 +79,7 @@ def test_deviations_of_differences_use_the_covariance():
     frame, y = patients(500)
     encoder = TableEncoder({"ward": ["A", "B", "C"]})
     model = BayesianLogisticRegression(max_norm=1.0).fit(encoder.fit_transform(frame), y)
-    cov = model.posterior_.cov
+    cov = model.last_posterior_.cov
     expected = np.sqrt(cov[1, 1] + cov[0, 0] - 2.0 * cov[0, 1])
     assert model.summary(features=encoder).loc["ward: B against A", "std"] == pytest.approx(expected)
 
@@ -140,7 +140,7 @@ def test_several_classes_and_counts():
     table = classes.summary()
     assert table.index.names == ["y", "log odds against later classes"]
     assert table.index.tolist() == [(own, name) for own in "ab" for name in ("x0", "x1", "intercept")]
-    np.testing.assert_array_equal(table["mean"], classes.posterior_.mean.ravel())
+    np.testing.assert_array_equal(table["mean"], classes.last_posterior_.mean.ravel())
     counts = BayesianNegativeBinomialRegression(fit_intercept=False).fit(X, rng.poisson(2.0, 900)).summary()
     assert counts.index.tolist() == ["x0", "x1"]
     assert "rate ratio" in counts.columns
@@ -169,8 +169,8 @@ def test_draws_for_arviz(monkeypatch):
     assert given["posterior"]["coef"].shape == (1, 3000, 2, 2)
     assert given["dims"] == {"coef": ["class", "feature"], "intercept": ["class"]}
     assert given["coords"] == {"feature": ["x0", "x1"], "class": [0, 1]}
-    mean, std = given["posterior"]["coef"][0].mean(axis=0), model.posterior_.std[:, :2]
-    np.testing.assert_allclose(mean, model.posterior_.mean[:, :2], atol=0.1 * std.max())
+    mean, std = given["posterior"]["coef"][0].mean(axis=0), model.last_posterior_.std[:, :2]
+    np.testing.assert_allclose(mean, model.last_posterior_.mean[:, :2], atol=0.1 * std.max())
 
 
 def test_tables_plots_and_reports_name_the_class(tmp_path):

@@ -68,7 +68,7 @@ def test_long_rows_weigh_less():
     k = np.minimum(1.0, 1.0 / np.linalg.norm(X, axis=1))
     rows = np.column_stack([X, np.ones(len(X))]) * k[:, None]
     squares = np.linalg.lstsq(rows, y * k, rcond=None)[0]
-    np.testing.assert_allclose(model.posterior_.mean, squares, atol=0.02)
+    np.testing.assert_allclose(model.last_posterior_.mean, squares, atol=0.02)
 
 
 def _held(prior, n_records, epsilon, n_fits):
@@ -76,7 +76,7 @@ def _held(prior, n_records, epsilon, n_fits):
     for _ in range(n_fits):
         X, y, w = table(n_records, rng)
         model = BayesianLinearRegression(penalty=prior, privacy=plan(epsilon), **TABLE).fit(X, y)
-        for held, posterior in ((naive, model.posterior_), (aware, model.noise_aware_posterior_)):
+        for held, posterior in ((naive, model.last_posterior_), (aware, model.posterior_)):
             lower, upper = (side[: len(w)] for side in posterior.interval(0.95))
             held.append((lower < w) & (w < upper))
     return np.mean(naive), np.mean(aware)
@@ -156,10 +156,10 @@ def test_noise_that_vanishes_leaves_the_exact_posterior():
     X, y, _ = table(3000, np.random.default_rng(4))
     tiny = PrivacyPlan(noise_multiplier=1e-4, sampling_rate=1.0, n_steps=1)
     private = BayesianLinearRegression(privacy=tiny, **TABLE).fit(X, y)
-    exact = BayesianLinearRegression().fit(X, y).posterior_
-    np.testing.assert_allclose(private.noise_aware_posterior_.mean, exact.mean, atol=2e-3)
-    np.testing.assert_allclose(private.noise_aware_posterior_.std, exact.std, rtol=0.02)
+    exact = BayesianLinearRegression().fit(X, y).last_posterior_
+    np.testing.assert_allclose(private.posterior_.mean, exact.mean, atol=2e-3)
     np.testing.assert_allclose(private.posterior_.std, exact.std, rtol=0.02)
+    np.testing.assert_allclose(private.last_posterior_.std, exact.std, rtol=0.02)
 
 
 def test_only_noise():
@@ -168,7 +168,7 @@ def test_only_noise():
         privacy = PrivacyPlan(noise_multiplier=1.0 + seed, sampling_rate=1.0, n_steps=1)
         model = BayesianLinearRegression(privacy=privacy, **TABLE).fit(np.zeros((0, 3)), np.zeros(0))
         assert np.isfinite(model.predict(np.ones((2, 3)), return_std=True)).all()
-        assert (model.noise_aware_posterior_.std[:3] > 0.3).all()
+        assert (model.posterior_.std[:3] > 0.3).all()
 
 
 def test_save_summary_audit_and_persons(tmp_path):
@@ -178,7 +178,7 @@ def test_save_summary_audit_and_persons(tmp_path):
     model.save(tmp_path / "model.vips")
     restored = load(tmp_path / "model.vips")
     np.testing.assert_array_equal(restored.coef_, model.coef_)
-    np.testing.assert_array_equal(restored.posterior_.information, model.posterior_.information)
+    np.testing.assert_array_equal(restored.last_posterior_.information, model.last_posterior_.information)
     summary = model.summary()
     assert list(summary.columns) == ["mean", "std", "lower", "upper", "P(> 0)"]
     assert list(summary.index) == ["x0", "x1", "x2", "x3", "intercept"]

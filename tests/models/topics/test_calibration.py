@@ -34,7 +34,7 @@ def share_held(posterior, topics):
 
 def test_calibrated_intervals_hold_the_truth_where_those_of_the_noise_do_not(fitted):
     topics, model = fitted
-    calibrated = model.noise_aware_posterior_
+    calibrated = model.posterior_
     of_noise = calibration._Counts.of(model).posterior(0.0, 1.0, 0.2)
     assert share_held(calibrated, topics) > 0.88
     assert share_held(of_noise, topics) < 0.8
@@ -77,7 +77,7 @@ def test_stand_ins_have_the_signal_and_the_noise_of_the_fit(fitted):
     for most in (20_000, 500):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", most)
-            found = stand_in(model, model.posterior_.mean, 0, start).noisy_totals_
+            found = stand_in(model, model.last_posterior_.mean, 0, start).noisy_totals_
         assert found.average["topic_word"].sum() / found.noise_std["topic_word"] == pytest.approx(ratio, rel=0.15)
 
 
@@ -94,7 +94,7 @@ def test_stand_ins_start_where_the_fit_did(fitted):
 def test_a_fit_to_nothing_stays_wide():
     plan = PrivacyPlan(noise_multiplier=5.0, sampling="full", n_steps=5, reproducible_noise=True)
     model = LatentDirichletAllocation(3, vocabulary=40, privacy=plan, random_state=0).fit(np.zeros((20, 40), int))
-    lower, upper = model.noise_aware_posterior_.interval(0.95)
+    lower, upper = model.posterior_.interval(0.95)
     assert np.median(upper) > 0.05
     assert np.median(lower) < 1e-3
 
@@ -105,6 +105,6 @@ def test_a_file_of_the_fit_gives_the_same_intervals(tmp_path):
     corpus = make_lda_corpus(300, n_topics=2, n_words=30, document_length=20, random_state=0)
     model = LatentDirichletAllocation(2, vocabulary=30, privacy=plan).fit(corpus.counts)
     model.save(tmp_path / "model.npz")
-    again = vips.load(tmp_path / "model.npz").noise_aware_posterior_
-    np.testing.assert_array_equal(again.rate_mean, model.noise_aware_posterior_.rate_mean)
-    np.testing.assert_array_equal(again.rate_var, model.noise_aware_posterior_.rate_var)
+    again = vips.load(tmp_path / "model.npz").posterior_
+    np.testing.assert_array_equal(again.rate_mean, model.posterior_.rate_mean)
+    np.testing.assert_array_equal(again.rate_var, model.posterior_.rate_var)

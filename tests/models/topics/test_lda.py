@@ -87,7 +87,7 @@ def test_online_quality_matches_scikit_learn(corpus):
     ).fit(train)  # fmt: skip
     reference = clone(ours)
     reference.n_features_in_ = 200
-    reference.posterior_ = TopicPosterior(theirs.components_)
+    reference.last_posterior_ = TopicPosterior(theirs.components_)
     for kind in ("completion", "bound"):
         assert ours.perplexity(test, kind=kind) <= 1.01 * reference.perplexity(test, kind=kind)
 
@@ -149,7 +149,7 @@ def test_to_posterior_without_noise_is_the_m_step_and_always_valid():
 def test_topics_are_recovered(corpus, fitted):
     from scipy.optimize import linear_sum_assignment
 
-    overlap = np.minimum(corpus.topics[:, None], fitted.posterior_.mean[None]).sum(axis=2)
+    overlap = np.minimum(corpus.topics[:, None], fitted.last_posterior_.mean[None]).sum(axis=2)
     assert overlap[linear_sum_assignment(-overlap)].min() > 0.85
 
 
@@ -196,7 +196,7 @@ def test_completion_by_brute_force(fitted, corpus):
     np.testing.assert_array_equal(observed.sum(axis=1), test.sum(axis=1) // 2)
     shares = fitted.transform(observed)
     log_likelihood = sum(
-        hidden[[d]].toarray()[0] @ np.log(shares[d] @ fitted.posterior_.mean) for d in range(test.shape[0])
+        hidden[[d]].toarray()[0] @ np.log(shares[d] @ fitted.last_posterior_.mean) for d in range(test.shape[0])
     )
     expected = np.exp(-log_likelihood / hidden.sum())
     assert fitted.perplexity(test) == pytest.approx(expected, rel=1e-4)
@@ -362,7 +362,7 @@ def test_public_mistakes_stop_a_private_fit_before_values_are_read(arguments, me
     model = LatentDirichletAllocation(**({"n_components": 5, "vocabulary": 200, "privacy": private_plan()} | arguments))
     with pytest.raises(ValueError, match=message):
         model.fit(corpus.counts)
-    assert not hasattr(model, "posterior_")
+    assert not hasattr(model, "last_posterior_")
 
 
 def test_wrong_containers_are_refused_without_quoting_values():
@@ -469,7 +469,7 @@ def test_a_stored_zero_is_no_word(dtype):
     concentration[:, 0] = np.where(np.arange(12) == 5, 1e3, 1e-3)
     concentration[:, 1] = 1e-3
     model = LatentDirichletAllocation(12, vocabulary=300, topic_word_prior=1e-3, dtype=dtype).fit(np.eye(300))
-    model.posterior_ = TopicPosterior(concentration)
+    model.last_posterior_ = TopicPosterior(concentration)
     stored = sp.csr_array((np.array([0.0, 1.0]), np.arange(2), [0, 2]), shape=(1, 300))
     absent = sp.csr_array(stored.toarray())
     assert (stored.nnz, absent.nnz) == (2, 1)

@@ -67,7 +67,7 @@ def test_words_do_not_depend_on_the_other_words_of_their_piece(monkeypatch):
 def test_without_noise_and_overlap_it_is_the_posterior():
     counts = np.kron(np.eye(3), np.full(5, 4000.0)) + 1e-9
     fit = SimpleNamespace(
-        posterior_=TopicPosterior(counts + 0.1),
+        last_posterior_=TopicPosterior(counts + 0.1),
         noisy_totals_=SimpleNamespace(average={"topic_word": counts}, noise_std={"topic_word": 1e-3}),
         word_concentration=lambda: 0.1,
         topic_concentration=lambda: 0.1,
@@ -92,11 +92,11 @@ def test_intervals_of_private_topics_hold_the_truth_where_naive_ones_do_not():
         model = LatentDirichletAllocation(
             4, vocabulary=80, privacy=plan, doc_topic_prior=0.2, topic_word_prior=0.2, random_state=seed
         ).fit(corpus.counts)
-        distances = ((np.sqrt(corpus.topics)[:, None] - np.sqrt(model.posterior_.mean)) ** 2).sum(axis=2)
+        distances = ((np.sqrt(corpus.topics)[:, None] - np.sqrt(model.last_posterior_.mean)) ** 2).sum(axis=2)
         _, order = linear_sum_assignment(distances)
         found = distances[np.arange(4), order] < 0.2
         frequent = (corpus.topics > 1e-3) & found[:, None]
-        for posterior in (model.posterior_, model.noise_aware_posterior_):
+        for posterior in (model.last_posterior_, model.posterior_):
             lower, upper = (bound[order] for bound in posterior.interval(0.95))
             held.append(((lower < corpus.topics) & (corpus.topics < upper))[frequent].mean())
         found = distances[np.arange(4), order] < 0.05

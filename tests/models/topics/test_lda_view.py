@@ -174,14 +174,14 @@ def test_scaled_totals_are_undone_exactly():
 def test_no_noise_means_no_scaling():
     model = LatentDirichletAllocation(3, privacy=PrivacyPlan.non_private(n_steps=3), random_state=0)
     model.fit(np.random.default_rng(0).poisson(1.0, (40, 20)))
-    np.testing.assert_array_equal(model.posterior_.scale, 1.0)
-    np.testing.assert_array_equal(model.posterior_.average_scale, 1.0)
+    np.testing.assert_array_equal(model.last_posterior_.scale, 1.0)
+    np.testing.assert_array_equal(model.last_posterior_.average_scale, 1.0)
 
 
 def test_posterior_round_trip():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=3)
     model = LatentDirichletAllocation(3, vocabulary=20, privacy=plan).fit(np.ones((5, 20)))
-    arrays = model.posterior_.to_arrays()
+    arrays = model.last_posterior_.to_arrays()
     again = TopicPosterior.from_arrays(arrays).to_arrays()
     for name, value in arrays.items():
         np.testing.assert_array_equal(value, again[name])

@@ -57,9 +57,9 @@ def page_of(model, folder, **settings):
 def test_values_are_those_of_the_models(tmp_path, has_baseline):
     model, other = fitted(), fitted(private=False)
     values = Page(page_of(model, tmp_path, baseline=other if has_baseline else None, n_words=5)).values
-    order = align(model.posterior_.mean, other.posterior_.mean).order
+    order = align(model.last_posterior_.mean, other.last_posterior_.mean).order
     assert order.tolist() != [0, 1, 2, 3]
-    means = [model.posterior_.mean, other.posterior_.mean[order]][: 1 + has_baseline]
+    means = [model.last_posterior_.mean, other.last_posterior_.mean[order]][: 1 + has_baseline]
     counts = [np.maximum(each.components_ - 0.25, 0.0).sum(axis=1) for each in (model, other)]
     counts[1] = counts[1][order]
     column = {printable(word): v for v, word in enumerate(WORDS)}

@@ -86,7 +86,7 @@ def test_the_table_and_the_lists_agree():
     table = model.top_words(7, relevance=0.4, as_frame=True)
     assert isinstance(table, pd.DataFrame)
     assert table.groupby("topic")["word"].agg(list).tolist() == model.top_words(7, relevance=0.4)
-    mean = model.posterior_.mean
+    mean = model.last_posterior_.mean
     for row in table.itertuples():
         assert row.probability == pytest.approx(mean[row.topic, WORDS.index(row.word)])
     assert (table.probability > table.overall).mean() > 0.8

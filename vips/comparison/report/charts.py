@@ -25,7 +25,7 @@ from vips.expfam.divergences import Family
 
 __all__ = ["draw_epsilon", "draw_marginals", "draw_utility", "image"]
 
-_COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404", "aware": "#050505"}
+_COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404"}
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "vips",
@@ -41,16 +41,16 @@ _STYLE = {
     "grid.color": _COLOURS["line"],
     "grid.linewidth": 0.5,
 }
-_DASHES = {"private": "-", "baseline": (0, (4, 2)), "aware": (0, (1, 1.5))}
+_DASHES = {"private": "-", "baseline": (0, (4, 2))}
 _HREF = "{http://www.w3.org/1999/xlink}href"
 
 
-def draw_marginals(private: Family, baseline: Family, aware: Family | None, description: str, identity: str) -> Markup:
-    """Two marginals on one axis, or three with the noise-aware one."""
+def draw_marginals(private: Family, baseline: Family, description: str, identity: str) -> Markup:
+    """Two marginals on one axis."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        drawn = {"baseline": baseline, "private": private} | ({} if aware is None else {"aware": aware})
+        drawn = {"baseline": baseline, "private": private}
         curves = [curve(marginal) for marginal in drawn.values()]
         for kind, (x, y) in zip(drawn, curves, strict=True):
             axes.fill_between(x, y, color=_COLOURS[kind], alpha=0.18, linewidth=0.0)

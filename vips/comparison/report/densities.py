@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
+from vips.expfam import DiagonalGaussian, Dirichlet
 from vips.expfam.divergences import Family
 
-__all__ = ["curve", "is_positive", "with_moments"]
+__all__ = ["curve", "is_positive"]
 
 _N_POINTS = 161  # odd: one is at the mean
 _FAR = 14.0  # a millionth of the mean: tails of vague Betas extend over a hundred powers of ten
@@ -20,16 +20,6 @@ _FAR = 14.0  # a millionth of the mean: tails of vague Betas extend over a hundr
 def is_positive(p: Family) -> bool:
     """Whether the curve is drawn on a logarithmic axis."""
     return not isinstance(p, DiagonalGaussian)
-
-
-def with_moments(p: Family, mean: float, var: float) -> Family:
-    """The distribution of the family of ``p`` with this mean and variance."""
-    if isinstance(p, DiagonalGaussian):
-        return DiagonalGaussian(np.array([mean]), np.array([1.0 / var]))
-    if isinstance(p, Dirichlet):
-        size = max(mean * (1.0 - mean) / var - 1.0, 1e-9)
-        return Dirichlet(np.array([mean * size, (1.0 - mean) * size]))
-    return Gamma(np.array([mean**2 / var]), np.array([mean / var]))
 
 
 def curve(p: Family) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,6 @@ import numpy as np
 from vips._pages.text import Cell, number
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.report.charts import draw_epsilon, draw_utility
-from vips.comparison.text import AWARE
 from vips.privacy import PrivacyReport
 from vips.privacy.certificate.page import DELTAS, IN_TABLE
 
@@ -21,7 +20,7 @@ __all__ = ["curve_view", "summary_view", "utility_view"]
 
 
 def summary_view(comparison: Comparison) -> dict:
-    """All rows: each number with its interval and its source; those of a noise-aware posterior first."""
+    """All rows: each number with its interval and its source."""
     rows = [
         (
             row.quantity,
@@ -31,7 +30,7 @@ def summary_view(comparison: Comparison) -> dict:
                 Cell(row.value, row.source, row.interval),
             ],
         )
-        for row in sorted(comparison.rows, key=lambda row: not row.quantity.endswith(AWARE))
+        for row in comparison.rows
     ]
     return {"rows": rows, "level": f"{100.0 * comparison.level:g}"}
 

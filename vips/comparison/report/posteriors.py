@@ -14,7 +14,6 @@ import numpy as np
 from vips._pages.text import Cell, number
 from vips.comparison.movement import Movement, largest
 from vips.comparison.report.charts import draw_marginals, image
-from vips.comparison.report.densities import with_moments
 from vips.comparison.text import PRIVATE, RELEASED
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _N_MARGINALS, _N_MOVERS, _N_WORDS, _N_UNITS = 12, 50, 10, 40
 
 
 def movers_view(comparison: Comparison) -> dict:
-    """Tables of the parameters that moved most: first those of the noise-aware posterior, if there is one."""
+    """The table of the parameters that moved most."""
     movers = comparison.movers(_N_MOVERS)
     rows = [
         (
@@ -41,22 +40,16 @@ def movers_view(comparison: Comparison) -> dict:
         )
         for mover in movers
     ]  # fmt: skip
-    tables = [{"key": "movers-table", "rows": rows, "which": _which(rows, comparison.movements), "heading": ""}]
-    if comparison.aware_movements:
-        tables[0]["heading"] = "The posterior that takes noisy totals at face value"
-        tables.insert(0, _aware_movers(comparison.aware_movements))
-    return _sources(comparison) | {"tables": tables}
+    return _sources(comparison) | {"rows": rows, "which": _which(rows, comparison.movements)}
 
 
 def marginals_view(comparison: Comparison) -> dict:
-    """Overlaid marginals of the parameters that moved most, in the noise-aware posterior if there is one."""
-    shown = comparison.aware_movements or comparison.movements
-    by_name = {movement.private.name: movement for movement in comparison.movements}
+    """Overlaid marginals of the parameters that moved most."""
     figures = [
-        _marginal(comparison, by_name[movement.private.name], index, place)
-        for place, (movement, index) in enumerate(largest(shown, _N_MARGINALS))
+        _marginal(comparison, movement, index, place)
+        for place, (movement, index) in enumerate(largest(comparison.movements, _N_MARGINALS))
     ]
-    return _sources(comparison) | {"figures": figures, "has_aware": bool(comparison.aware_movements)}
+    return _sources(comparison) | {"figures": figures}
 
 
 def topics_view(comparison: Comparison) -> dict | None:
@@ -105,17 +98,6 @@ def weights_view(comparison: Comparison) -> dict | None:
     return _sources(comparison) | {"units": units, "which": which, "side": side, "largest": largest}
 
 
-def _aware_movers(movements: Sequence[Movement]) -> dict:
-    """The table of the noise-aware posterior, without distances: its distributions need not have any in closed form."""
-    rows = []
-    for movement, index in largest(movements, _N_MOVERS):
-        (mean, other), (std, other_std) = movement.means, movement.stds
-        values = (mean, std, other, other_std, movement.difference, movement.standardized)
-        rows.append((movement.name(index), [Cell(float(quantity[index])) for quantity in values]))
-    heading = "The noise-aware posterior of the private fit"
-    return {"key": "aware-movers-table", "rows": rows, "which": _which(rows, movements), "heading": heading}
-
-
 def _which(rows: Sequence, movements: Sequence[Movement]) -> str:
     n_all = sum(len(movement.difference) for movement in movements)
     if n_all == len(rows):
@@ -124,36 +106,22 @@ def _which(rows: Sequence, movements: Sequence[Movement]) -> str:
 
 
 def _marginal(comparison: Comparison, movement: Movement, index: int, place: int) -> dict:
-    """One figure: curves of both fits, and of the noise-aware posterior if there is one."""
+    """One figure: curves of both fits."""
     (mean, other), (std, other_std) = (
         tuple(float(values[index]) for values in pair) for pair in (movement.means, movement.stds)
     )
-    aware = _aware(comparison, movement, index)
     described = (
-        f"{'Two' if aware is None else 'Three'} curves. Private fit: mean {number(mean)}, standard deviation {number(std)}. "
+        f"Two curves. Private fit: mean {number(mean)}, standard deviation {number(std)}. "
         f"Baseline: mean {number(other)}, standard deviation {number(other_std)}."
     )
-    if aware is not None:
-        described += f" Noise-aware: mean {number(aware[0])}, standard deviation {number(aware[1] ** 0.5)}."
-    private, baseline = movement.marginals(np.array([index]))
-    shown = mean if aware is None else aware[0]
-    third = None if aware is None else with_moments(private, *aware)
-    chart = draw_marginals(private, baseline, third, described, f"marginal-{place}")
-    return {"chart": chart, "name": movement.name(index), "private": shown, "baseline": other}
+    chart = draw_marginals(*movement.marginals(np.array([index])), described, f"marginal-{place}")
+    return {"chart": chart, "name": movement.name(index), "private": mean, "baseline": other}
 
 
 def _sources(comparison: Comparison) -> dict[str, str]:
     """Sources of numbers from the private fit alone, from the baseline alone, and from both."""
     ours, theirs = (RELEASED if report.has_guarantee else PRIVATE for report in comparison.privacy)
     return {"private": ours, "baseline": theirs, "both": comparison.source}
-
-
-def _aware(comparison: Comparison, movement: Movement, index: int) -> tuple[float, float] | None:
-    """Mean and variance of the same parameter in the private fit's noise-aware posterior."""
-    for other in comparison.aware_movements:
-        if other.private.name == movement.private.name:
-            return float(other.means[0][index]), float(other.stds[0][index]) ** 2
-    return None
 
 
 def _part(comparison: Comparison, title: str) -> Movement | None:

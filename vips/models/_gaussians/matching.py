@@ -39,9 +39,9 @@ def at_chart(posterior: MixturePosterior, chart: Gaussians, sizes: np.ndarray) -
     )
 
 
-def named_draws(chart: Gaussians, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
-    """Of means, and of covariances or variances, the components in this order."""
+def named_draws(chart: Gaussians, draws: np.ndarray) -> dict[str, Draws]:
+    """Of means, and of covariances or variances."""
     mean, covariances = chart.split(draws)
     if chart.is_diagonal:
         covariances = np.diagonal(covariances, axis1=2, axis2=3)
-    return {"means": Draws(mean[:, order]), "covariances": Draws(covariances[:, order])}
+    return {"means": Draws(mean), "covariances": Draws(covariances)}

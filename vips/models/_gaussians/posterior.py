@@ -16,14 +16,14 @@ As in scikit-learn, diagonal and spherical covariances take the Wishart's expect
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
 from vips._compute.blas import lower_inverse
-from vips.expfam import DiagonalGaussian, Gaussian
+from vips.expfam import DiagonalGaussian, Draws, Gaussian
 
 __all__ = ["KINDS", "MixturePosterior", "Tables", "applied"]
 
@@ -55,6 +55,9 @@ class MixturePosterior:
         Of the components.
     directions : ndarray of shape (K, d)
         Public draws: along them spherical components are split.
+    draws : dict of str to Draws
+        Of "weights", "means" and "covariances", given that totals are noisy: what intervals are read from; empty where there
+        are none. Not saved.
     """
 
     covariance_type: str
@@ -71,6 +74,7 @@ class MixturePosterior:
     prior_mean: np.ndarray
     prior_covariance: np.ndarray
     directions: np.ndarray
+    draws: Mapping[str, Draws] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<MixturePosterior of {len(self.mean)} components with {self.mean.shape[1]} columns>"
@@ -158,11 +162,12 @@ class MixturePosterior:
         reordered["concentration"] = self.concentration[..., order]
         if len(self.factor) > 1 or len(order) == 1:
             reordered["factor"] = self.factor[order]
+        reordered["draws"] = {name: Draws(of.draws[:, order]) for name, of in self.draws.items()}
         return replace(self, **reordered)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        arrays = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        arrays = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self) if field.name != "draws"}
         return arrays | {"covariance_type": np.array(KINDS.index(self.covariance_type))}
 
     @classmethod

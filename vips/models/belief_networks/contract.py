@@ -134,13 +134,11 @@ class BeliefNetwork(ConjugateExponentialModel):
         return match_of(self)
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
-        """The match, if the steps tell its hidden units."""
-        network = matched_network(self.match(), self)
-        check_told(self.match())
-        return network
-
-    def to_matched_posterior(self) -> NetworkPosterior:
         return matched_network(self.match(), self)
+
+    def check_intervals(self) -> None:
+        """Steps must tell the hidden units."""
+        check_told(self.match())
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise 1 for gradients, which are not

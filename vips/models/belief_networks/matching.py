@@ -127,7 +127,7 @@ def match_of(model) -> NetworkMatch:
 
 
 def _matched(model) -> NetworkMatch:
-    groups, posterior = groups_of(model), model.posterior_
+    groups, posterior = groups_of(model), model.last_posterior_
     totals = _Totals.of(groups, _of_visible), _Totals.of(groups, lambda blocks: blocks["hidden"][None])
     at = np.append(np.column_stack([posterior.visible_bias.mean, posterior.weights.mean]), posterior.hidden_bias.mean)
     n, before = _FEW, np.zeros_like(at)
@@ -161,7 +161,7 @@ def matched_network(match: NetworkMatch, model) -> NetworkPosterior:
     match.check()
     if (match.told < _SEEN).any():
         check_told(match)
-    fitted, variances = model.posterior_, np.diagonal(match.rows_cov, axis1=1, axis2=2)
+    fitted, variances = model.last_posterior_, np.diagonal(match.rows_cov, axis1=1, axis2=2)
     weights = match.rows[:, 1:]
     if isinstance(fitted.weights, Gaussian):
         of_weights = Gaussian(weights, np.linalg.inv(match.rows_cov[:, 1:, 1:]))

@@ -83,9 +83,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     posterior_ : NetworkPosterior
         ``weights`` (W), ``visible_bias`` (c), ``hidden_bias`` (b): Gaussians with ``mean``, ``var``, ``sample``,
         ``interval``; ``shrinkage``: ``variance`` (ζ), ``local_rate`` (ξ), ``unit_rate`` (φ), ``global_rate`` (ω).
-    noise_aware_posterior_ : NetworkPosterior
-        Of a private fit whose steps tell the hidden units: networks whose records give such noisy totals (docs/noise.md).
-        What is read and predicted is from there.
+        Of a private fit, networks whose records give such noisy totals (docs/noise.md).
     components_ : ndarray of shape (n_components, n_features)
         Means of the weights.
     intercept_visible_, intercept_hidden_ : ndarray of shape (n_features,), (n_components,)
@@ -168,7 +166,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         Z : array of shape (n_records, n_components)
             Between 0 and 1.
         """
-        posterior = self.fitted_posterior()
+        posterior = self.posterior_
         Z = check_array(Z, dtype=np.float64)
         if Z.shape[1] != self.n_components:
             raise ValueError(f"Z has {Z.shape[1]} columns, the network has {self.n_components} hidden units.")
@@ -208,7 +206,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         hidden : bool ndarray of shape (n_samples, n_components)
             The hidden units.
         """
-        posterior = self.fitted_posterior()
+        posterior = self.posterior_
         check_integer("n_samples", n_samples, 0)
         rng = as_generator(random_state)
         hidden = rng.uniform(size=(n_samples, self.n_components)) < expit(posterior.hidden_bias.mean)
@@ -226,22 +224,22 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         Returns
         -------
         pandas.DataFrame
-            A row for each parameter. "mean", and where there is a noise-aware posterior the "lower" and "upper" limit.
+            A row for each parameter. "mean", and where intervals know the noise the "lower" and "upper" limit; of a private fit
+            without, :meth:`why_no_intervals` says why.
         """
         pd = imported("pandas", "summary()")
-        aware = getattr(self, "noise_aware_posterior_", None)
-        parts = network_parts(self.fitted_posterior(), self.column_names())[:3]
+        parts = network_parts(self.posterior_, self.column_names())[:3]
         labels = [printable(part.label(index)) for part in parts for index in np.ndindex(part.distribution.mean.shape)]
         means = np.concatenate([np.ravel(part.distribution.mean) for part in parts])
         table = pd.DataFrame({"mean": means}, index=strings_for_pandas(labels))
-        if aware is not None:
-            limits = aware.interval(level).values()
+        if self.is_private and not self.why_no_intervals():
+            limits = self.posterior_.interval(level).values()
             table["lower"], table["upper"] = (np.concatenate([np.ravel(of[side]) for of in limits]) for side in (0, 1))
         return table
 
     def score_samples(self, X) -> np.ndarray:
         """Evidence lower bound of each record given the parameters' posterior, in nats, shape (n_records,)."""
-        return self._over_chunks(X, None, lambda units: units.bounds(self.fitted_posterior()), ())
+        return self._over_chunks(X, None, lambda units: units.bounds(self.posterior_), ())
 
     def score(self, X, y=None) -> float:
         """Mean of :meth:`score_samples`."""
@@ -250,28 +248,26 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     @property
     def n_iter_(self) -> int:
         """Updates of each hidden unit of a record in a step: always ``max_iter``."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.max_iter
 
     @property
     def components_(self) -> np.ndarray:
         """Means of the weights, shape (n_components, n_features)."""
-        return self.fitted_posterior().weights.mean.T
+        return self.posterior_.weights.mean.T
 
     @property
     def intercept_visible_(self) -> np.ndarray:
         """Means of the visible units' biases, shape (n_features,)."""
-        return self.fitted_posterior().visible_bias.mean
+        return self.posterior_.visible_bias.mean
 
     @property
     def intercept_hidden_(self) -> np.ndarray:
         """Means of the hidden units' biases, shape (n_components,)."""
-        return self.fitted_posterior().hidden_bias.mean
+        return self.posterior_.hidden_bias.mean
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Evidence lower bound per record."""
-        if noise_aware:
-            return []
         bounds = self.score_samples(X)
         return [Score("evidence lower bound per record (higher is better)", lambda counts: average(counts, bounds))]
 
@@ -303,7 +299,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         return np.concatenate([np.empty((0, *shape)), *map(function, self._inferred(X, observed))])
 
     def _inferred(self, X, observed) -> Iterator[HiddenUnits]:
-        posterior = self.fitted_posterior()
+        posterior = self.posterior_
         X = self.read_rows(X, reset=False, ensure_all_finite=observed is None)
         if observed is not None:
             observed = np.asarray(observed)

@@ -196,7 +196,7 @@ class DynamicsModel(SequenceModel):
 
     def _read(self, X, lengths=None) -> Sequences:
         """Sequences as a user passes them; steps are not scaled down."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         records = self.sequences_of(X, lengths)
         values = np.array(records.values, dtype=np.float64, order="C")
         values[~np.isfinite(values)] = np.nan

@@ -228,7 +228,7 @@ class LinearDynamicalSystem(DynamicsModel):
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
         """Log likelihood of each sequence, in nats, shape (n_sequences,)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self._log_likelihood(self.sequences_of(X, lengths))
 
     def sample(
@@ -351,7 +351,7 @@ class LinearDynamicalSystem(DynamicsModel):
 
     def _system(self) -> Dynamics:
         """The fitted system in its canonical coordinates."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.canonical
 
 

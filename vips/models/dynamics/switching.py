@@ -227,7 +227,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object
     ) -> tuple[Sequences, np.ndarray, np.ndarray]:
         """Synthetic sequences of these lengths, their states (n_steps, K), and their regimes (n_steps,)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         check_integer("n_samples", n_samples, 0)
         rng, of, shared = as_generator(random_state), self.posterior_, self.posterior_.dynamics
         lengths = np.asarray(lengths, np.int64)
@@ -253,43 +253,43 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     @property
     def transition_matrices_(self) -> np.ndarray:
         """A of each regime, shape (n_regimes, K, K)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.moves
 
     @property
     def transition_covariances_(self) -> np.ndarray:
         """Q of each regime, shape (n_regimes, K, K)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.moves_cov
 
     @property
     def startprob_(self) -> np.ndarray:
         """Probabilities of the first regime, shape (n_regimes,)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.regime_start
 
     @property
     def transmat_(self) -> np.ndarray:
         """Probabilities of the next regime, shape (n_regimes, n_regimes)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.regime_moves
 
     @property
     def observation_matrix_(self) -> np.ndarray:
         """C, shape (n_features, K)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.dynamics.loadings
 
     @property
     def observation_offset_(self) -> np.ndarray:
         """d, shape (n_features,)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.dynamics.offset
 
     @property
     def observation_variance_(self) -> np.ndarray:
         """Diagonal of R, shape (n_features,)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.dynamics.noise_variance
 
     # -- comparisons and helpers ----------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import scipy.sparse as sp
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
-from vips.expfam import Draws
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
@@ -25,7 +24,7 @@ from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models._mixture import Mixture
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
-from vips.models.gaussian_mixtures.matching import MixtureSimulator, as_matched, match_of, matched_components
+from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, matched_components
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.phases import FitPhase, phases_of
 from vips.privacy import PrivacyBudget, PrivacyPlan
@@ -152,12 +151,8 @@ class GaussianMixtureModel(Mixture):
         priors = self._priors()
         return match_of(self, MixtureSimulator(self), priors.concentration, (priors.mean_precision, priors.dof))
 
-    def to_noise_aware_posterior(self) -> dict[str, Draws]:
-        return matched_components(self.match(), self.posterior_)
-
-    def to_matched_posterior(self) -> MixturePosterior:
-        self.once("noise-aware posterior", self.to_noise_aware_posterior)  # which may be refused
-        return as_matched(self.match(), self.posterior_)
+    def to_noise_aware_posterior(self) -> MixturePosterior:
+        return matched_components(self.match(), self.last_posterior_)
 
     def prepare(self, posterior: MixturePosterior) -> None:
         _ = posterior.tables

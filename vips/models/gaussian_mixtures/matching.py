@@ -13,12 +13,12 @@ from vips._alignment import align
 from vips.expfam import Draws
 from vips.models._gaussians.matching import at_chart, chart_of, named_draws
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
+from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import ChartMatch, best_match, check_told
 from vips.models.components.matching.simulator import levels_at
 from vips.models.components.matching.steps import StepSimulator, totals_of
 
-__all__ = ["MixtureSimulator", "as_matched", "match_of", "matched_components"]
+__all__ = ["MixtureSimulator", "match_of", "matched_components"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def match_of(model, simulator: MixtureSimulator, concentration: float, prior_siz
     NotImplementedError
         For Student-t, tied and spherical components, and as :func:`totals_of` does.
     """
-    posterior, kind = model.posterior_, model.posterior_.covariance_type
+    posterior, kind = model.last_posterior_, model.last_posterior_.covariance_type
     if kind not in ("full", "diag") or posterior.tail.any():
         raise NotImplementedError('Only Gaussian components with covariance_type="full" or "diag" are matched.')
     totals, components = totals_of(model), chart_of(posterior, prior_sizes)
@@ -57,8 +57,9 @@ def match_of(model, simulator: MixtureSimulator, concentration: float, prior_siz
     return best_match(simulator, totals, charts, partial(_moved_apart, charts))
 
 
-def matched_components(match: ChartMatch, fitted: MixturePosterior) -> dict[str, Draws]:
-    """Draws of shares, means and covariances, the components in the order of the fit.
+def matched_components(match: ChartMatch, fitted: MixturePosterior) -> MixturePosterior:
+    """The fit's posterior with the parameters of the match, which E-steps take as known, and with draws of shares, means and
+    covariances; the components are in the order of the fit.
 
     Raises
     ------
@@ -66,21 +67,12 @@ def matched_components(match: ChartMatch, fitted: MixturePosterior) -> dict[str,
         If the match is refused, or noise hides a component.
     """
     match.check()
-    shares, of_components = match.draws()
-    check_told(shares, "components")
-    order = _order(match.charts[1], fitted)
-    return {"weights": Draws(shares[:, order])} | named_draws(match.charts[1], of_components, order)
-
-
-def as_matched(match: ChartMatch, fitted: MixturePosterior) -> MixturePosterior:
-    """The fit's posterior with the parameters of the match, which E-steps take as known."""
+    weights, of_components = match.draws()
+    check_told(weights, "components")
     shares, components = match.charts
-    matched = at_chart(fitted, components, match.n_records * shares.p[0])
-    return matched.in_order(_order(components, fitted))
-
-
-def _order(components: Gaussians, fitted: MixturePosterior) -> np.ndarray:
-    return align(fitted.mean, components.mean, "euclidean").order
+    draws = {"weights": Draws(weights)} | named_draws(components, of_components)
+    matched = replace(at_chart(fitted, components, match.n_records * shares.p[0]), draws=draws)
+    return matched.in_order(align(fitted.mean, components.mean, "euclidean").order)
 
 
 def _moved_apart(charts: Sequence[Chart], rng: np.random.Generator) -> list[Chart]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._random_state import RandomStateLike, as_generator
@@ -69,6 +70,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     Attributes
     ----------
     posterior_ : MixturePosterior
+        Of a private fit at the match, if it is accepted: ``draws`` then holds those of "weights", "means" and "covariances".
     weights_, means_, covariances_, precisions_, precisions_cholesky_ : ndarray
         As in scikit-learn.
     weight_concentration_, mean_precision_, degrees_of_freedom_ : ndarray
@@ -120,7 +122,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
             Of each record.
         """
         check_integer("n_samples", n_samples, 0)
-        rng, posterior = as_generator(random_state), self.fitted_posterior()
+        rng, posterior = as_generator(random_state), self.posterior_
         component = np.sort(rng.choice(self.n_components, n_samples, p=posterior.weights))
         noise = rng.standard_normal((n_samples, self.n_features_in_))
         if posterior.tail.any():
@@ -148,15 +150,15 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         Returns
         -------
         pandas.DataFrame
-            A row for each component: its share, and its "lower" and "upper" limit where there is a noise-aware posterior;
-            whether it has records, or may be noise; mean and standard deviation of each column.
+            A row for each component: its share, and its "lower" and "upper" limit where intervals know the noise; whether it
+            has records, or may be noise; mean and standard deviation of each column.
         """
         pd = imported("pandas", "summary()")
 
         order = np.argsort(-self.weights_, kind="stable")
         table = {"share": self.weights_[order]}
-        if hasattr(self, "noise_aware_posterior_"):
-            limits = self.noise_aware_posterior_["weights"].interval(level)
+        if draws := self.posterior_.draws:
+            limits = draws["weights"].interval(level)
             table |= {name: limit[order] for name, limit in zip(("lower", "upper"), limits, strict=True)}
         table |= {
             "records": np.where(self._has_records(), "yes", "none, or hidden by noise")[order],
@@ -190,7 +192,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         """
         from vips.models.gaussian_mixtures.plot import plot_ellipses
 
-        self.fitted_posterior()
+        check_is_fitted(self, "last_posterior_")
         names = self.column_names()
         places = [names.index(column) if column in names else column for column in columns]
         if len(places) != 2 or not all(isinstance(j, int | np.integer) and 0 <= j < len(names) for j in places):
@@ -204,23 +206,23 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     @property
     def weights_(self) -> np.ndarray:
         """Shares of the components, shape (n_components,)."""
-        return self.fitted_posterior().weights
+        return self.posterior_.weights
 
     @property
     def means_(self) -> np.ndarray:
         """Shape (n_components, n_features)."""
-        return self.fitted_posterior().mean
+        return self.posterior_.mean
 
     @property
     def covariances_(self) -> np.ndarray:
         """Of shape (n_components, n_features, n_features), (n_features, n_features) if tied, (n_components, n_features) if
         diagonal, (n_components,) if spherical."""
-        return self.fitted_posterior().covariances
+        return self.posterior_.covariances
 
     @property
     def precisions_cholesky_(self) -> np.ndarray:
         """Factors P of the precisions P Pᵀ, upper triangular, or square roots; of the shape of ``covariances_``."""
-        inverses = self.fitted_posterior().inverse_factors
+        inverses = self.posterior_.inverse_factors
         if self.covariance_type in ("full", "tied"):
             upper = np.swapaxes(inverses, 1, 2)
             return upper if self.covariance_type == "full" else upper[0]
@@ -235,24 +237,24 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     @property
     def weight_concentration_(self) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Concentration of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
-        concentration = self.posterior_.concentration
+        concentration = self.last_posterior_.concentration
         return concentration if concentration.ndim == 1 else (concentration[0], concentration[1])
 
     @property
     def mean_precision_(self) -> np.ndarray:
         """β, shape (n_components,)."""
-        return self.posterior_.mean_precision
+        return self.last_posterior_.mean_precision
 
     @property
     def degrees_of_freedom_(self) -> np.ndarray | float:
         """ν, shape (n_components,); a float if covariances are tied."""
-        degrees = self.posterior_.dof
+        degrees = self.last_posterior_.dof
         return float(degrees[0]) if self.covariance_type == "tied" else degrees
 
     @property
     def dof_(self) -> np.ndarray | None:
         """Degrees of freedom of Student-t components."""
-        tail = self.fitted_posterior().tail
+        tail = self.posterior_.tail
         return tail if tail.any() else None
 
     def bound(self, records, posterior: MixturePosterior) -> float:
@@ -279,8 +281,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
             return super().posterior_parts(posterior)
         labels, names = [f"component {k}" for k in range(len(posterior.mean))], self.column_names()
         return [
-            Part("weights", _shares(posterior), partial(last_of, labels), labels),
-            Part("means", posterior.means, partial(_mean, labels, names), names),
+            Part("weights", posterior.draws.get("weights", _shares(posterior)), partial(last_of, labels), labels),
+            Part("means", posterior.draws.get("means", posterior.means), partial(_mean, labels, names), names),
         ]
 
     def components(self, posterior: MixturePosterior) -> tuple[np.ndarray, str]:
@@ -299,18 +301,18 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _inferred(self, X) -> MixtureStatistics:
-        posterior = self.fitted_posterior()
+        posterior = self.posterior_
         return self._statistics(self.read_rows(X, reset=False), posterior)
 
     def _matrices(self) -> np.ndarray:
         """Covariances of all components, (K, d, d); of Student-t components scale matrices."""
-        factors, d = self.fitted_posterior().factors, self.n_features_in_
+        factors, d = self.posterior_.factors, self.n_features_in_
         if factors.shape[1] == d:
             return factors @ np.swapaxes(factors, 1, 2)
         return np.square(factors[:, 0])[:, :, None] * np.eye(d)
 
     def _has_records(self) -> np.ndarray:
-        posterior = self.fitted_posterior()
+        posterior = self.posterior_
         if hasattr(self, "noisy_totals_"):
             totals = self.noisy_totals_
             return totals.average["count"] >= np.maximum(1.0, _HIDDEN * np.asarray(totals.noise_std["count"]))

@@ -75,10 +75,10 @@ class CategoricalHMM(HiddenMarkovModel):
     Attributes
     ----------
     posterior_ : ChainPosterior
+        Of a private fit at the match, if it is accepted: ``draws`` then holds those of "shares" of the states, "start",
+        "moves" and "emissions".
     startprob_, transmat_, emissionprob_ : ndarray of shape (K,), (K, K), (K, n_symbols)
         Of the match of a private fit, else posterior means.
-    noise_aware_posterior_ : dict of Draws
-        "shares" of the states, "start", "moves" and "emissions", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -352,7 +352,7 @@ class CategoricalHMM(HiddenMarkovModel):
     @property
     def emissionprob_(self) -> np.ndarray:
         """Probabilities of the symbols in each state, shape (K, n_symbols)."""
-        return self.fitted_posterior().emissions.mean
+        return self.posterior_.emissions.mean
 
     def simulator(self) -> SymbolSimulator:
         return SymbolSimulator.of(self, self._emission_prior())
@@ -367,9 +367,14 @@ class CategoricalHMM(HiddenMarkovModel):
             [f"{name} {i}" for i in range(n)] for name, n in (("state", self.n_components), ("symbol", self.n_symbols))
         )
         return [
-            Part("start", posterior.start, partial(last_of, states), states),
-            Part("moves", posterior.moves, partial(indexed, "moves"), states),
-            Part("emissions", posterior.emissions, partial(indexed, "emissions"), symbols),
+            Part("start", posterior.draws.get("start", posterior.start), partial(last_of, states), states),
+            Part("moves", posterior.draws.get("moves", posterior.moves), partial(indexed, "moves"), states),
+            Part(
+                "emissions",
+                posterior.draws.get("emissions", posterior.emissions),
+                partial(indexed, "emissions"),
+                symbols,
+            ),
         ]
 
     def components(self, posterior: SymbolPosterior) -> tuple[np.ndarray, str]:

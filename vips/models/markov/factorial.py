@@ -176,7 +176,7 @@ class FactorialHMM(FactorialChainModel):
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object
     ) -> tuple[Sequences, np.ndarray]:
         """Synthetic sequences of these lengths, and their states, shape (n_steps, M)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         check_integer("n_samples", n_samples, 0)
         rng, lengths = as_generator(random_state), np.asarray(lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -195,33 +195,33 @@ class FactorialHMM(FactorialChainModel):
     @property
     def startprob_(self) -> np.ndarray:
         """Probabilities of the first state of each chain, shape (M, K)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.means_of_chain()[0]
 
     @property
     def transmat_(self) -> np.ndarray:
         """Probabilities of the next state, a row for each state, shape (M, K, K)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self.posterior_.means_of_chain()[1]
 
     @property
     def means_(self) -> np.ndarray:
         """Effects of the states, shape (M, K, d); a chain's are 0 on average in the long run."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         effects = self._effects(self.posterior_)
         return effects - self._long_run()[:, None] @ effects
 
     @property
     def offset_(self) -> np.ndarray:
         """The mean of a step in the long run, shape (d,)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         effects = self._long_run()[:, None] @ self._effects(self.posterior_)
         return self.posterior_.centre + effects.sum(axis=(0, 1))
 
     @property
     def covar_(self) -> np.ndarray:
         """Covariance of a step given all states, shape (d, d)."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         back = np.linalg.inv(self.posterior_.whitening)
         return back @ (self.posterior_.scale / self.posterior_.dof) @ back.T
 
@@ -279,12 +279,12 @@ class FactorialHMM(FactorialChainModel):
         return inferred_chains(self._read(X, lengths), self._at_means(), self.max_iter)
 
     def _at_means(self) -> FactorialPosterior:
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return replace(self.posterior_, plug_in=True)
 
     def _read(self, X, lengths=None) -> Sequences:
         """Sequences as a user passes them."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         return self._usable(self.sequences_of(X, lengths))
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:

@@ -125,7 +125,7 @@ class FactorialPosterior(ChainPosterior):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        names = [field.name for field in fields(self) if field.name not in ("start", "moves")]
+        names = [field.name for field in fields(self) if field.name not in ("start", "moves", "draws")]
         return self._arrays_of_chain() | {name: np.asarray(getattr(self, name)) for name in names}
 
     @classmethod

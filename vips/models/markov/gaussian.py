@@ -87,13 +87,13 @@ class GaussianHMM(HiddenMarkovModel):
     Attributes
     ----------
     posterior_ : GaussianChainPosterior
+        Of a private fit at the match, if it is accepted: ``draws`` then holds those of "shares" of the states, "start",
+        "moves", "means" and "covariances".
     startprob_, transmat_ : ndarray of shape (K,), (K, K)
         Of the match of a private fit, else posterior means.
     means_ : ndarray of shape (K, d)
     covars_ : ndarray of shape (K, d, d)
         As in hmmlearn, also if they are diagonal.
-    noise_aware_posterior_ : dict of Draws
-        "shares" of the states, "start", "moves", "means" and "covariances", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -380,12 +380,12 @@ class GaussianHMM(HiddenMarkovModel):
     @property
     def means_(self) -> np.ndarray:
         """Shape (K, d)."""
-        return self.fitted_posterior().gaussians.mean
+        return self.posterior_.gaussians.mean
 
     @property
     def covars_(self) -> np.ndarray:
         """Shape (K, d, d)."""
-        covariances = self.fitted_posterior().gaussians.covariances
+        covariances = self.posterior_.gaussians.covariances
         return covariances if self._is_full() else covariances[:, :, None] * np.eye(covariances.shape[1])
 
     def simulator(self) -> VectorSimulator:
@@ -399,10 +399,11 @@ class GaussianHMM(HiddenMarkovModel):
         if not isinstance(posterior, GaussianChainPosterior):
             return super().posterior_parts(posterior)
         states = [f"state {k}" for k in range(self.n_components)]
+        means = posterior.draws.get("means", posterior.gaussians.means)
         return [
-            Part("start", posterior.start, partial(last_of, states), states),
-            Part("moves", posterior.moves, partial(indexed, "moves"), states),
-            Part("means", posterior.gaussians.means, partial(indexed, "mean"), self.column_names()),
+            Part("start", posterior.draws.get("start", posterior.start), partial(last_of, states), states),
+            Part("moves", posterior.draws.get("moves", posterior.moves), partial(indexed, "moves"), states),
+            Part("means", means, partial(indexed, "mean"), self.column_names()),
         ]
 
     def components(self, posterior: GaussianChainPosterior) -> tuple[np.ndarray, str]:

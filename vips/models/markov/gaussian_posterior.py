@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import quadratic_assignment
 
-from vips.expfam import Dirichlet
 from vips.models._gaussians.posterior import MixturePosterior, Tables
 from vips.models.markov.posterior import ChainPosterior, chain_of
 
@@ -43,8 +42,7 @@ class GaussianChainPosterior(ChainPosterior):
 
     def in_order(self, order: np.ndarray) -> GaussianChainPosterior:
         """The same states in another order."""
-        start, moves = self.start.concentration[order], self.moves.concentration[np.ix_(order, order)]
-        return replace(self, start=Dirichlet(start), moves=Dirichlet(moves), gaussians=self.gaussians.in_order(order))
+        return replace(self, **self._chain_in_order(order), gaussians=self.gaussians.in_order(order))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         arrays = self.gaussians.to_arrays()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,6 @@ from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import Sequences
 from vips.data._step_index import step_frame
-from vips.expfam import Draws
 from vips.models._chains import inferred
 from vips.models._sequences import SequenceModel
 from vips.models.components.matching.match import Match
@@ -120,12 +119,8 @@ class HiddenMarkovModel(SequenceModel):
     def to_match(self) -> Match:
         return self.simulator().match()
 
-    def to_noise_aware_posterior(self) -> dict[str, Draws]:
-        return self.simulator().draws(self.match(), self.posterior_)
-
-    def to_matched_posterior(self) -> ChainPosterior:
-        self.once("noise-aware posterior", self.to_noise_aware_posterior)  # which may be refused
-        return self.simulator().as_matched(self.match(), self.posterior_)
+    def to_noise_aware_posterior(self) -> ChainPosterior:
+        return self.simulator().matched_states(self.match(), self.last_posterior_)
 
     def prepare(self, posterior: ChainPosterior) -> None:
         _ = posterior.chain, posterior.tables
@@ -160,12 +155,9 @@ class HiddenMarkovModel(SequenceModel):
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 
-    def in_order(self, posterior, order: np.ndarray):
-        """The same states in another order; a dict holds draws."""
-        if not isinstance(posterior, Mapping):
-            return posterior.in_order(order)
-        draws = {name: part.draws[:, order] for name, part in posterior.items()}
-        return {name: Draws(of[:, :, order] if name == "moves" else of) for name, of in draws.items()}
+    def in_order(self, posterior: ChainPosterior, order: np.ndarray) -> ChainPosterior:
+        """The same states in another order."""
+        return posterior.in_order(order)
 
     def record_scores(self, records: Sequences, name: str) -> np.ndarray:
         """Log likelihood per step of each sequence."""
@@ -187,7 +179,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def predict_proba(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Probabilities of the states at each step, shape (n_steps, K)."""
-        posterior = self.at_means(self.fitted_posterior())
+        posterior = self.at_means(self.posterior_)
         shares = self.inferred(self.sequences_of(X, lengths), posterior)[0]
         return step_frame(X, shares, self.state_names())
 
@@ -204,7 +196,7 @@ class HiddenMarkovModel(SequenceModel):
             Of the states and what is seen.
         states : ndarray of int, shape (n_steps,)
         """
-        posterior = self.at_means(self.fitted_posterior())
+        posterior = self.at_means(self.posterior_)
         records = self.sequences_of(X, lengths)
         likely, log_scale = self.likely(records, posterior)
         states, log_probability = np.empty(len(likely), np.int64), np.empty(len(records))
@@ -232,7 +224,7 @@ class HiddenMarkovModel(SequenceModel):
         states : ndarray of int, shape (n_steps,)
         """
         check_integer("n_samples", n_samples, 0)
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         rng = as_generator(random_state)
         lengths = np.asarray(self._some_lengths(n_samples, rng) if lengths is None else lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -242,17 +234,17 @@ class HiddenMarkovModel(SequenceModel):
     @property
     def startprob_(self) -> np.ndarray:
         """Probabilities of the first state, shape (K,)."""
-        return self.fitted_posterior().means_of_chain()[0]
+        return self.posterior_.means_of_chain()[0]
 
     @property
     def transmat_(self) -> np.ndarray:
         """Probabilities of the next state, a row for each state, shape (K, K)."""
-        return self.fitted_posterior().means_of_chain()[1]
+        return self.posterior_.means_of_chain()[1]
 
     @property
     def shares_(self) -> np.ndarray:
         """Shares of the states among all steps, shape (K,)."""
-        posterior = self.fitted_posterior()
+        posterior = self.posterior_
         visits = posterior.start.concentration + posterior.moves.concentration.sum(axis=0)
         return visits / visits.sum()
 
@@ -271,9 +263,8 @@ class HiddenMarkovModel(SequenceModel):
         Returns
         -------
         pandas.DataFrame
-            A row for each state: its share of the steps, and the "lower" and "upper" limit of it where there is a noise-aware
-            posterior; how probable it is as the first one, how many steps a stay takes on average, where it goes most often,
-            and what is seen in it.
+            A row for each state: its share of the steps, and its "lower" and "upper" limit where intervals know the noise; how
+            probable it is as the first one, how many steps a stay takes, where it goes most often, and what is seen in it.
         """
         pd = imported("pandas", "summary()")
 
@@ -282,8 +273,8 @@ class HiddenMarkovModel(SequenceModel):
         after = [f"state {np.argmax(row)} ({100.0 * row.max():.0f} %)" if row.any() else "" for row in away]
         stays = 1.0 / np.maximum(1.0 - np.diagonal(moves), 1e-12)
         table = {"share": shares}
-        if hasattr(self, "noise_aware_posterior_"):
-            limits = self.noise_aware_posterior_["shares"].interval(level)
+        if draws := self.posterior_.draws:
+            limits = draws["shares"].interval(level)
             table |= dict(zip(("lower", "upper"), limits, strict=True))
         table |= {
             "first": start,
@@ -383,13 +374,13 @@ class HiddenMarkovModel(SequenceModel):
         return tuple(masks)
 
     def _some_lengths(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        if hasattr(self, "noise_aware_posterior_"):
+        if self.posterior_.draws:
             return self.simulator().some_lengths(self.match(), n, rng)
-        start, moves = (part.concentration.sum() for part in (self.posterior_.start, self.posterior_.moves))
+        start, moves = (part.concentration.sum() for part in (self.last_posterior_.start, self.last_posterior_.moves))
         return np.minimum(rng.geometric(start / (start + moves), n), self.max_length)
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        return self.inferred(records, self.at_means(self.fitted_posterior()))[2]
+        return self.inferred(records, self.at_means(self.posterior_))[2]
 
 
 def names_of(names: Sequence[str] | None, n: int, kind: str) -> list[str]:

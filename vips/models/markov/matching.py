@@ -107,8 +107,8 @@ class ChainSimulator(StepSimulator):
         """Fields of a posterior at the chart, whose states have so many steps."""
 
     @abstractmethod
-    def draws_of_seen(self, chart: Chart, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
-        """By name, the states in this order."""
+    def draws_of_seen(self, chart: Chart, draws: np.ndarray) -> dict[str, Draws]:
+        """By name."""
 
     # -- simulation -------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class ChainSimulator(StepSimulator):
     def match(self) -> Match:
         """Parameters whose sequences give the totals of the fit; the first start is the fit's posterior."""
         model = self.model
-        chain = zip(model.posterior_.means_of_chain(), model.chain_priors(), strict=True)
+        chain = zip(model.last_posterior_.means_of_chain(), model.chain_priors(), strict=True)
         start, moves = (
             Simplexes.inside(np.atleast_2d(p), float(prior.max()), np.atleast_2d(prior) > FORBIDDEN)
             for p, prior in chain
@@ -157,12 +157,13 @@ class ChainSimulator(StepSimulator):
             moves,
             self._law_of_lengths(),
             Simplexes(missing, 1.0),
-            self.first(model.posterior_),
+            self.first(model.last_posterior_),
         ]
         return best_match(self, totals_of(model), charts, partial(self._moved_apart, charts))
 
-    def draws(self, match: Match, fitted: ChainPosterior) -> dict[str, Draws]:
-        """Draws of all parameters, and of the shares of the states among all steps; states are in the order of the fit.
+    def matched_states(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:
+        """The fit's posterior with the parameters of the match, which E-steps take as known, and with draws of all parameters
+        and of the shares of the states among all steps; states are in the order of the fit.
 
         Raises
         ------
@@ -175,16 +176,9 @@ class ChainSimulator(StepSimulator):
         steps = _expected_steps(start, moves, self._survival(match))
         shares = steps / steps.sum(axis=1, keepdims=True)
         check_told(shares, "states", _LEAST_SHARE)
-        order = self._order(match, fitted)
-        return {
-            "shares": Draws(shares[:, order]),
-            "start": Draws(start[:, order]),
-            "moves": Draws(moves[:, order[:, None], order]),
-        } | self.draws_of_seen(match.charts[-1], seen, order)
-
-    def as_matched(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:
-        """The fit's posterior with the parameters of the match, which E-steps take as known."""
-        return self._at_match(match, fitted).in_order(self._order(match, fitted))
+        draws = {"shares": Draws(shares), "start": Draws(start), "moves": Draws(moves)}
+        matched = replace(self._at_match(match, fitted), draws=draws | self.draws_of_seen(match.charts[-1], seen))
+        return matched.in_order(self._order(matched, fitted, match))
 
     def some_lengths(self, match: Match, n: int, rng: np.random.Generator) -> np.ndarray:
         """Lengths of synthetic sequences."""
@@ -204,11 +198,11 @@ class ChainSimulator(StepSimulator):
             **self.posterior(seen, fitted, np.maximum(steps * missing.p[:, 0].mean(), 1.0)),
         )
 
-    def _order(self, match: Match, fitted: ChainPosterior) -> np.ndarray:
+    def _order(self, matched: ChainPosterior, fitted: ChainPosterior, match: Match) -> np.ndarray:
         """In which states of the match are those of the fit; masks give them an order of their own."""
         if (match.charts[0].p == 0.0).any() or (match.charts[1].p == 0.0).any():
             return np.arange(self.model.n_components)
-        (theirs, distance), (ours, _) = map(self.model.components, (fitted, self._at_match(match, fitted)))
+        (theirs, distance), (ours, _) = map(self.model.components, (fitted, matched))
         return align(theirs, ours, distance).order
 
     def _law_of_lengths(self) -> Tilts:
@@ -265,8 +259,8 @@ class SymbolSimulator(ChainSimulator):
     def posterior(self, chart: Simplexes, fitted, steps: np.ndarray) -> dict[str, Any]:
         return {"emissions": _counted(chart.p, steps[:, None]), "contexts": None}
 
-    def draws_of_seen(self, chart: Simplexes, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
-        return {"emissions": Draws(draws.reshape(-1, *chart.p.shape)[:, order])}
+    def draws_of_seen(self, chart: Simplexes, draws: np.ndarray) -> dict[str, Draws]:
+        return {"emissions": Draws(draws.reshape(-1, *chart.p.shape))}
 
 
 class VectorSimulator(ChainSimulator):
@@ -293,8 +287,8 @@ class VectorSimulator(ChainSimulator):
     def posterior(self, chart: Gaussians, fitted, steps: np.ndarray) -> dict[str, Any]:
         return {"gaussians": at_chart(fitted.gaussians, chart, steps)}
 
-    def draws_of_seen(self, chart: Gaussians, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
-        return named_draws(chart, draws, order)
+    def draws_of_seen(self, chart: Gaussians, draws: np.ndarray) -> dict[str, Draws]:
+        return named_draws(chart, draws)
 
 
 class CountSimulator(ChainSimulator):
@@ -324,8 +318,8 @@ class CountSimulator(ChainSimulator):
         sizes = np.broadcast_to(steps[:, None], chart.rates.shape)
         return {"rates": Gamma(chart.rates * sizes, sizes)}
 
-    def draws_of_seen(self, chart: Rates, draws: np.ndarray, order: np.ndarray) -> dict[str, Draws]:
-        return {"rates": Draws(draws.reshape(-1, *chart.rates.shape)[:, order])}
+    def draws_of_seen(self, chart: Rates, draws: np.ndarray) -> dict[str, Draws]:
+        return {"rates": Draws(draws.reshape(-1, *chart.rates.shape))}
 
 
 def drawn_states(start: np.ndarray, moves: np.ndarray, offsets: np.ndarray, draws: np.ndarray) -> np.ndarray:

@@ -58,9 +58,8 @@ class PoissonPosterior(ChainPosterior):
 
     def in_order(self, order: np.ndarray) -> PoissonPosterior:
         """The same states in another order."""
-        start, moves = self.start.concentration[order], self.moves.concentration[np.ix_(order, order)]
         rates = Gamma(self.rates.shape[order], self.rates.rate[order])
-        return replace(self, start=Dirichlet(start), moves=Dirichlet(moves), rates=rates)
+        return replace(self, **self._chain_in_order(order), rates=rates)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
@@ -124,10 +123,10 @@ class PoissonHMM(HiddenMarkovModel):
     Attributes
     ----------
     posterior_ : PoissonPosterior
+        Of a private fit at the match, if it is accepted: ``draws`` then holds those of "shares" of the states, "start",
+        "moves" and "rates".
     startprob_, transmat_, lambdas_ : ndarray of shape (K,), (K, K), (K, d)
         Of the match of a private fit, else posterior means.
-    noise_aware_posterior_ : dict of Draws
-        "shares" of the states, "start", "moves" and "rates", where the match of a private fit is accepted.
     privacy_ : PrivacyReport
 
     Privacy
@@ -345,13 +344,13 @@ class PoissonHMM(HiddenMarkovModel):
         return replace(posterior, plug_in=True)
 
     def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        posterior = self.fitted_posterior()
+        posterior = self.posterior_
         return self._columns(posterior.frame).drawn(posterior.rates, states, rng)
 
     @property
     def lambdas_(self) -> np.ndarray:
         """Rates of the counts in each state, shape (K, d)."""
-        return self.fitted_posterior().rates.mean
+        return self.posterior_.rates.mean
 
     def simulator(self) -> CountSimulator:
         return CountSimulator.of(self, self._columns())
@@ -364,9 +363,9 @@ class PoissonHMM(HiddenMarkovModel):
             return super().posterior_parts(posterior)
         states = [f"state {k}" for k in range(self.n_components)]
         return [
-            Part("start", posterior.start, partial(last_of, states), states),
-            Part("moves", posterior.moves, partial(indexed, "moves"), states),
-            Part("rates", posterior.rates, partial(indexed, "rate"), self.column_names()),
+            Part("start", posterior.draws.get("start", posterior.start), partial(last_of, states), states),
+            Part("moves", posterior.draws.get("moves", posterior.moves), partial(indexed, "moves"), states),
+            Part("rates", posterior.draws.get("rates", posterior.rates), partial(indexed, "rate"), self.column_names()),
         ]
 
     def components(self, posterior: PoissonPosterior) -> tuple[np.ndarray, str]:

@@ -12,12 +12,12 @@ B (K, n_symbols)     ``emissions``: probabilities of the symbols in each state
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from vips.expfam import Dirichlet
+from vips.expfam import Dirichlet, Draws
 from vips.models._denoising import denoise_counts, posterior_mean
 
 __all__ = [
@@ -39,11 +39,15 @@ class ChainPosterior:
         ``concentration`` of shape (K,) and (K, K); ``FORBIDDEN`` where a mask forbids a move.
     plug_in : bool
         Whether E-steps take the means, as EM and private fits do, instead of exp E log.
+    draws : dict of str to Draws
+        Of "shares", "start", "moves" and what is seen, given that totals are noisy: what intervals are read from; empty where
+        there are none. Not saved.
     """
 
     start: Dirichlet
     moves: Dirichlet
     plug_in: bool
+    draws: Mapping[str, Draws] = field(default_factory=dict, kw_only=True)
 
     @cached_property
     def chain(self) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +58,15 @@ class ChainPosterior:
         """Posterior means of π and A."""
         means = (np.where(part.concentration > FORBIDDEN, part.mean, 0.0) for part in (self.start, self.moves))
         return tuple(probabilities / probabilities.sum(axis=-1, keepdims=True) for probabilities in means)
+
+    def _chain_in_order(self, order: np.ndarray) -> dict:
+        """Fields of the same states in another order."""
+        draws = {name: of.draws[:, order] for name, of in self.draws.items()}
+        return {
+            "start": Dirichlet(self.start.concentration[order]),
+            "moves": Dirichlet(self.moves.concentration[np.ix_(order, order)]),
+            "draws": {name: Draws(of[:, :, order] if name == "moves" else of) for name, of in draws.items()},
+        }
 
     def divergence_of_chain(self, start: np.ndarray, moves: np.ndarray) -> float:
         """KL from Dirichlet priors with these concentrations."""
@@ -149,10 +162,8 @@ class SymbolPosterior(ChainPosterior):
 
     def in_order(self, order: np.ndarray) -> SymbolPosterior:
         """The same states in another order."""
-        start, moves, emissions = (part.concentration for part in (self.start, self.moves, self.emissions))
-        parts = {"start": start[order], "moves": moves[np.ix_(order, order)], "emissions": emissions[order]}
-        changed = {name: Dirichlet(value) for name, value in parts.items()}
-        return replace(self, **changed, noise=self.noise[order], contexts=None)
+        emissions = Dirichlet(self.emissions.concentration[order])
+        return replace(self, **self._chain_in_order(order), emissions=emissions, noise=self.noise[order], contexts=None)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving: arrays of the same shapes in every step, zeros in place of contexts that are not there."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._extras import imported
 from vips._printable import printable, strings_for_pandas
@@ -168,13 +168,11 @@ class LatentClasses(Mixture):
         return kept_steps(phases_of(self, n_steps)) if self.is_private and not self._in_stream() else ()
 
     def to_match(self) -> Match:
-        return match_of(self, self._columns(self.posterior_.frame, limit=np.inf), self._class_prior())
+        return match_of(self, self._columns(self.last_posterior_.frame, limit=np.inf), self._class_prior())
 
     def to_noise_aware_posterior(self) -> ClassPosterior:
-        return matched_classes(self.match(), self.posterior_, self._columns(self.posterior_.frame), self.components)
-
-    def to_matched_posterior(self) -> ClassPosterior:
-        return self.once("noise-aware posterior", self.to_noise_aware_posterior)
+        fitted = self.last_posterior_
+        return matched_classes(self.match(), fitted, self._columns(fitted.frame), self.components)
 
     # -- comparisons --------------------------------------------------------------------------------------------
 
@@ -214,7 +212,7 @@ class LatentClasses(Mixture):
             Class of each record.
         """
         check_integer("n_samples", n_samples, 0)
-        rng, posterior, declared = as_generator(random_state), self.fitted_posterior(), self._declared()
+        rng, posterior, declared = as_generator(random_state), self.posterior_, self._declared()
         component = rng.choice(self.n_components, n_samples, p=self.weights_)
         cells = self._columns(posterior.frame).drawn(posterior.parts(), component, rng)
         if hasattr(self, "column_dtypes_"):
@@ -231,15 +229,17 @@ class LatentClasses(Mixture):
 
         Raises
         ------
-        AttributeError
-            With ``level``, if there is no noise-aware posterior; it says why.
+        NotImplementedError
+            With ``level``, if there are no intervals; it says why.
         """
         pd = imported("pandas", "class_profiles()")
 
         index = pd.MultiIndex.from_tuples(self._pairs(), names=["column", "category"])
         if level is None:
             return pd.DataFrame(self.components_.T, index=index)
-        limits = [answers.interval(level) for answers in self.noise_aware_posterior_.answers]
+        if reason := self.why_no_intervals():
+            raise NotImplementedError(reason)
+        limits = [answers.interval(level) for answers in self.posterior_.answers]
         values = np.stack([self.components_, *map(np.hstack, zip(*limits, strict=True))], axis=-1)
         names = pd.MultiIndex.from_product([range(len(values)), ["mean", "lower", "upper"]], names=["class", None])
         return pd.DataFrame(np.moveaxis(values, 1, 0).reshape(len(index), -1), index=index, columns=names)
@@ -257,7 +257,7 @@ class LatentClasses(Mixture):
         Returns
         -------
         pandas.DataFrame
-            A row for each class, by its number. "share", and where there is a noise-aware posterior its "lower" and "upper"
+            A row for each class, by its number. "share", and where intervals know the noise its "lower" and "upper"
             limit. Of other fits with noise, "noise": the standard deviation of the share by the noise alone, which says nothing
             of who is in which class, nor of the clip. Where ``evidence()`` tells, "label": whether the class is real. "mean"
             and "std" of each number, and "mean" of each count, in the columns' units, means with their limits where shares have
@@ -273,7 +273,7 @@ class LatentClasses(Mixture):
         pd = imported("pandas", "summary()")
 
         check_integer("n_answers", n_answers)
-        posterior = self.fitted_posterior()
+        posterior = self.posterior_
         n_classes, columns = len(self.weights_), {"share": self.weights_}
         if isinstance(posterior.weights, Draws):
             columns["lower"], columns["upper"] = posterior.weights.interval(level)
@@ -310,7 +310,7 @@ class LatentClasses(Mixture):
         """
         from vips.models.mixtures.plot import plot_profiles
 
-        self.fitted_posterior()
+        check_is_fitted(self, "last_posterior_")
         names, pairs = {name for name, _ in self._categories()}, self._pairs()
         shown = names if columns is None else set(map(str, columns))
         if not shown or shown - names:
@@ -323,12 +323,12 @@ class LatentClasses(Mixture):
     @property
     def weights_(self) -> np.ndarray:
         """Shares of the classes, shape (n_components,)."""
-        return self.fitted_posterior().weights.mean
+        return self.posterior_.weights.mean
 
     @property
     def components_(self) -> np.ndarray:
         """Probabilities of the answers in each class, shape (n_components, n_levels)."""
-        return self.fitted_posterior().profiles
+        return self.posterior_.profiles
 
     def column_names(self) -> list[str]:
         """Names of the columns, or x0, x1, … where there are none."""
@@ -433,12 +433,12 @@ class LatentClasses(Mixture):
     # -- tables -------------------------------------------------------------------------------------------------
 
     def _inferred(self, X) -> ClassStatistics:
-        self.fitted_posterior()
+        check_is_fitted(self, "last_posterior_")
         return self._inferred_from(self._values(X, reset=False))
 
     def _inferred_from(self, records) -> ClassStatistics:
         """At the means of the posterior."""
-        posterior = replace(self.fitted_posterior(), plug_in=True)
+        posterior = replace(self.posterior_, plug_in=True)
         return self._likelihood(dense_rows(records), self._columns(posterior.frame, limit=np.inf), posterior)
 
     def _takes_codes(self) -> bool:

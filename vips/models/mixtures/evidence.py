@@ -95,7 +95,7 @@ def _fit_of_noise(model, seed: int):
     posterior = everybody.posterior(np.append(0.0, marginals)[None])
     codes = everybody.drawn(posterior, np.zeros(_MOST_RECORDS, np.int64), rng)
     codes[rng.random(codes.shape) >= answered] = -1
-    statistics = model.expected_statistics(codes, model.posterior_)
+    statistics = model.expected_statistics(codes, model.last_posterior_)
     weight = float(plan.clip_weights(statistics.norms(model.blocks())).mean())
     n = max(totals.average["count"].sum() / max(weight, 1e-3), _FEWEST_RECORDS)
     drawn = int(min(n, _MOST_RECORDS))

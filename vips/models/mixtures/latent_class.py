@@ -221,7 +221,7 @@ class LatentClassAnalysis(LatentClasses):
         Each class is compared with those of four fits to generated records without classes, under as much noise. Only released
         numbers are used, so that this costs no budget. The first call takes about as long as four fits to 5,000 records.
         """
-        posterior, known = self.fitted_posterior(), self._evidence
+        posterior, known = self.posterior_, self._evidence
         if not hasattr(self, "noisy_totals_") or self.n_components == 1:
             return None
         if known is None or known[0] is not posterior:

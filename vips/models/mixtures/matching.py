@@ -71,7 +71,7 @@ def match_of(model, columns: Columns, class_prior: float) -> ChartMatch:
     NotImplementedError
         See :func:`totals_of`.
     """
-    posterior, missing = model.posterior_, _missing(model.posterior_, columns)
+    posterior, missing = model.last_posterior_, _missing(model.last_posterior_, columns)
     shares = Simplexes.inside(posterior.weights.mean[None], class_prior)
     charts = [shares, Simplexes(np.column_stack([1.0 - missing, missing]), 1.0), *columns.charts(posterior.parts())]
 

@@ -272,7 +272,7 @@ class MixedLatentClassAnalysis(LatentClasses):
         return 0.0 if self.inference == "em" else float(self.number_prior)
 
     def _moments(self, level: float) -> dict[str, np.ndarray]:
-        posterior, moments = self.fitted_posterior(), {}
+        posterior, moments = self.posterior_, {}
         is_matched = isinstance(posterior.weights, Draws)
         if posterior.numbers is not None:
             part = self._columns(posterior.frame).parts[0]

@@ -38,7 +38,7 @@ class ClassPosterior:
     Parameters
     ----------
     weights : Dirichlet or Draws
-        Of shape (K,). Draws, as in ``answers``, of a noise-aware posterior.
+        Of shape (K,). Draws, as in ``answers``, at an accepted match.
     numbers : NormalGamma or None
         Of the columns of numbers, in the coordinates of ``frame``.
     counts : Gamma or None

@@ -45,10 +45,10 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     Attributes
     ----------
-    posterior_ : Dirichlet
+    posterior_ : Dirichlet, or Draws of a private fit
+        Of the proportions; in private fits given the noisy counts.
+    last_posterior_ : Dirichlet
         Takes noisy counts at face value, negative ones as 0.
-    noise_aware_posterior_ : Draws
-        Draws of the proportions given the noisy counts.
     privacy_ : PrivacyReport
     n_features_in_ : int
 
@@ -64,7 +64,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     >>> X = np.eye(3)[np.random.default_rng(0).choice(3, 5000, p=[0.7, 0.2, 0.1])]
     >>> plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=1.0, n_steps=1)
     >>> model = DirichletMultinomial(privacy=plan).fit(X)
-    >>> lower, upper = model.noise_aware_posterior_.interval(0.95)
+    >>> lower, upper = model.posterior_.interval(0.95)
     >>> bool((upper - lower).max() < 0.1)
     True
     """
@@ -135,10 +135,8 @@ class DirichletMultinomial(ConjugateExponentialModel):
         """One full-batch step."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per count."""
-        if noise_aware:
-            return []
         total, n_counts = self.predictions(X), np.asarray(sp.csr_array(X).sum(axis=1), dtype=np.float64).ravel()
         name = "log likelihood per count (higher is better)"
         return [Score(name, lambda counts: divided(counts @ total, counts @ n_counts))]

@@ -116,7 +116,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     takes_one_label = True
     settings_of_meaning: tuple[str, ...] = ("fit_intercept",)
     exact_rows = True
-    _unlisted = ("likelihood", "n_outputs")
+    _unlisted = ("likelihood", "matched_moments", "moved", "n_outputs", "released_gradients")
 
     def __init__(
         self,

@@ -108,8 +108,8 @@ class PolyaGammaRegression(AugmentedRegression):
 
     def finish(self, records: DataSource) -> None:
         """The evidence lower bound."""
-        divergence = self._coefficient_prior().divergence(self.posterior_)
-        bounds = (self.bound(chunk, self.posterior_) + divergence for chunk in records.chunks(self.chunk_size))
+        divergence = self._coefficient_prior().divergence(self.last_posterior_)
+        bounds = (self.bound(chunk, self.last_posterior_) + divergence for chunk in records.chunks(self.chunk_size))
         self.bound_ = sum(bounds) - divergence
 
     def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
@@ -137,23 +137,23 @@ class PolyaGammaRegression(AugmentedRegression):
                 "`posterior_`."
             )
         X, y = self.read_rows(X, y, reset=False)
-        mean, _ = self._in_coordinates(self.posterior_, sparse=False)
+        mean, _ = self._in_coordinates(self.last_posterior_, sparse=False)
         total = 0.0
         for chunk in InMemoryData(X, y).chunks(self.chunk_size):
             rows, _ = self._design(chunk.X)
             shape, _ = self.likelihood.terms(chunk.y)
             probabilities = expit(rows @ mean.T)
             total = total + outer_sums(rows, shape * probabilities * (1.0 - probabilities))
-        units, natural = self._units(), np.atleast_2d(self.posterior_.mean)
+        units, natural = self._units(), np.atleast_2d(self.last_posterior_.mean)
         precision = total * units[:, None] * units
         if not np.isfinite(precision).all():
             raise ValueError("y holds labels or counts that the model does not know.")
         for j in range(self.n_outputs):
-            alpha = self.posterior_.alpha_shape[j], self.posterior_.alpha_rate[j]
+            alpha = self.last_posterior_.alpha_shape[j], self.last_posterior_.alpha_rate[j]
             precision[j] += self._coefficient_prior().laplace_precision(j, natural[j], *alpha)
         precision = precision[0] if self.n_outputs == 1 else precision
         return CoefficientPosterior(
-            self.posterior_.mean, precision, self.posterior_.alpha_shape, self.posterior_.alpha_rate
+            self.last_posterior_.mean, precision, self.last_posterior_.alpha_shape, self.last_posterior_.alpha_rate
         )
 
     def to_noise_aware_posterior(self) -> CoefficientPosterior:
@@ -162,21 +162,14 @@ class PolyaGammaRegression(AugmentedRegression):
         With weights, or several rows of a person, its variance is that of the weighted scores (a sandwich). As noise vanishes
         and no weight is below 1, its intervals tend to those of the exact posterior. With ``covariance="diagonal"`` it assumes,
         as the fit does, that features are independent but for their averages.
-
-        Warns
-        -----
-        PrivacyWarning
-            With ``influence="clipped"``, if the clip norm is below :meth:`max_record_norm`: a clip that looks at labels makes
-            slopes steeper than the truth, whatever the noise.
         """
         if self.statistics != "centred":
-            raise NotImplementedError('The noise-aware posterior needs statistics="centred".')
+            raise NotImplementedError('Intervals that know the noise need statistics="centred".')
         if self.covariance == "diagonal" and self._n_coefficients() > _MOST_DENSE:
-            raise NotImplementedError(f"The noise-aware posterior works with d × d matrices, up to d = {_MOST_DENSE}.")
-        posterior = self.posterior_
+            raise NotImplementedError(f"Intervals that know the noise take d × d matrices, up to d = {_MOST_DENSE}.")
+        posterior = self.last_posterior_
         if not posterior.kept.counts.any():
-            raise NotImplementedError("The noise-aware posterior needs steps of a size above 0.")
-        warn_of_binding_clip(self)
+            raise NotImplementedError("Intervals that know the noise need steps of a size above 0.")
         steps = self._steps_of_fit()
         mean, precision = self.matched_moments(
             steps, posterior, self._read_alpha(), self._public_weights(), _MOST_ROUNDS
@@ -188,7 +181,7 @@ class PolyaGammaRegression(AugmentedRegression):
     def _steps_of_fit(self) -> list[ReleasedGradients]:
         """What the fit has released for each output."""
         totals = self.noisy_totals_
-        posterior, plan = self.posterior_, self.privacy_.plan
+        posterior, plan = self.last_posterior_, self.privacy_.plan
         return self.released_gradients(plan, totals.average, totals.noise_std, posterior.kept, posterior.coordinates)
 
     def misfit(self) -> float:
@@ -198,10 +191,10 @@ class PolyaGammaRegression(AugmentedRegression):
         probability says that this law does not fit these rows: intervals are then less sure. Computed from released values
         only; NaN where intervals do not rest on gradients.
         """
-        posterior = self._read_posterior()
-        if posterior is self.posterior_:
+        posterior = self.posterior_
+        if posterior is self.last_posterior_:
             return np.nan
-        to_rows, means = self._to_rows(self.posterior_.coordinates), np.atleast_2d(posterior.mean)
+        to_rows, means = self._to_rows(self.last_posterior_.coordinates), np.atleast_2d(posterior.mean)
         scatters = [steps.scatter(to_rows @ mean) for steps, mean in zip(self._steps_of_fit(), means, strict=True)]
         return float(chi2.sf(*np.sum(scatters, axis=0)))
 
@@ -213,16 +206,16 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         if self._learns_alpha and self.privacy_.plan.is_private:
             return np.full(self.n_outputs, _FLAT * self._ball() ** 2)
-        return self.posterior_.alpha_shape / self.posterior_.alpha_rate
+        return self.last_posterior_.alpha_shape / self.last_posterior_.alpha_rate
 
     def _public_weights(self) -> np.ndarray:
         """Weight of public records in the prior, 1 without them; shape (n_outputs,)."""
-        return np.ones(self.n_outputs) if self.posterior_.public is None else self.posterior_.public
+        return np.ones(self.n_outputs) if self.last_posterior_.public is None else self.last_posterior_.public
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: posterior mean, deviation, interval, odds or rate ratio.
 
-        Of the noise-aware posterior for a private fit. A fit in which nothing stands out from the noise warns of that.
+        A fit in which nothing stands out from the noise warns of that.
 
         Parameters
         ----------
@@ -242,12 +235,15 @@ class PolyaGammaRegression(AugmentedRegression):
         Warns
         -----
         PrivacyWarning
-            If a table without effects would show as much with a probability above 5 %; and if :meth:`misfit` is below 1 %.
+            If a table without effects would show as much with a probability above 5 %; if :meth:`misfit` is below 1 %; and with
+            ``influence="clipped"`` if the clip norm is below :meth:`max_record_norm`: a clip that looks at labels makes slopes
+            steeper than the truth, whatever the noise.
         """
         units = None if features is None else features.in_column_units()
-        table = coefficient_table(self, self._read_posterior(), level, units)
+        table = coefficient_table(self, self.posterior_, level, units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         warn_of_nothing(self, signal)
+        warn_of_binding_clip(self)
         if self.misfit() < _MISFIT:
             warnings.warn(
                 "The released gradients do not fit a Gaussian law of the rows, by which they are compared: they scatter more "
@@ -280,7 +276,7 @@ class PolyaGammaRegression(AugmentedRegression):
         arviz = imported("arviz", "to_arviz()")
 
         rng = np.random.default_rng(random_state)
-        parts = coefficient_draws(self, self._read_posterior(), n_draws, rng)
+        parts = coefficient_draws(self, self.posterior_, n_draws, rng)
         classes = list(getattr(self, "classes_", ()))[:-1] if self.n_outputs > 1 else []
         dims = {"coef": ["class", "feature"] if classes else ["feature"], "intercept": ["class"] if classes else []}
         coords = {"feature": self.column_names()} | ({"class": classes} if classes else {})
@@ -288,41 +284,32 @@ class PolyaGammaRegression(AugmentedRegression):
 
     def signal_of_coefficients(self) -> Signal:
         """Whether the coefficients stand out from sampling and noise; computed from released values only."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         linear, prior = zip(*(self._natural_prior(j) for j in range(self.n_outputs)), strict=True)
-        return signal_of(self._read_posterior(), prior, self.n_features_in_, linear)
+        return signal_of(self.posterior_, prior, self.n_features_in_, linear)
 
     def _natural_prior(self, output: int) -> tuple[np.ndarray, np.ndarray]:
         """Prior of one output under which people read its coefficients: Λm, and Λ or its diagonal."""
         return self._coefficient_prior().natural(output, self._read_alpha()[output], self._public_weights()[output])
 
-    def _read_posterior(self):
-        """The posterior whose intervals people read: the noise-aware one, if there is one."""
-        check_is_fitted(self, "posterior_")
-        if not self.privacy_.plan.is_private:
-            return self.posterior_
-        return getattr(self, "noise_aware_posterior_", self.posterior_)
-
     @property
     def coef_(self) -> np.ndarray:
         """Posterior means of the coefficients, shape (n_outputs, n_features); one output: (n_features,) or (1, n_features)."""
-        check_is_fitted(self, "posterior_")
         return self._shaped(np.atleast_2d(self.posterior_.mean)[:, : self.n_features_in_])
 
     @property
     def intercept_(self) -> np.ndarray:
         """Posterior means of the intercepts, shape (n_outputs,); 0 without an intercept."""
-        check_is_fitted(self, "posterior_")
         mean = np.atleast_2d(self.posterior_.mean)
         return mean[:, -1] if self.fit_intercept else np.zeros(len(mean))
 
     @property
     def alpha_(self) -> float | np.ndarray:
         """E[α], the prior precision of the coefficients; one for each output if there are several."""
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         if self._is_given:
             raise AttributeError("The prior is a Gaussian: it has no α.")
-        alpha = self.posterior_.alpha_shape / self.posterior_.alpha_rate
+        alpha = self.last_posterior_.alpha_shape / self.last_posterior_.alpha_rate
         return float(alpha[0]) if self.n_outputs == 1 else alpha
 
     # -- counts: checks and scores ------------------------------------------------------------------------------
@@ -332,9 +319,9 @@ class PolyaGammaRegression(AugmentedRegression):
         if np.isnan(shape).any():
             raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Root mean squared error, and R²."""
-        return [] if noise_aware else count_scores(self, X, y)
+        return count_scores(self, X, y)
 
     def score_ranges(self) -> dict[str, tuple[float, float] | None]:
         """From twice the log likelihood under counts drawn uniformly to 0."""
@@ -355,7 +342,7 @@ class PolyaGammaRegression(AugmentedRegression):
     def public_weight_(self) -> np.ndarray:
         """Weight of the public records in the prior, from 0 to 1, shape (n_outputs,): learnt from released totals."""
         check_is_fitted(self, "public_posterior_")
-        return self.posterior_.public
+        return self.last_posterior_.public
 
     def feature_totals(self) -> FeatureTotals | None:
         """From the precision, all records of which the first output sees; None without noise."""
@@ -370,7 +357,7 @@ class PolyaGammaRegression(AugmentedRegression):
             np.full(self._n_coefficients(), noise["precision"]),
         )
         if self.covariance == "full":
-            inverse = self.posterior_.coordinates.coefficients(np.eye(len(std)), constant)  # x = A⁻¹ x̃
+            inverse = self.last_posterior_.coordinates.coefficients(np.eye(len(std)), constant)  # x = A⁻¹ x̃
             squares, std = inverse @ squares @ inverse.T, std * np.square(inverse).sum(axis=1)
             if self.fit_intercept and squares[d, d] > STANDS_OUT * std[d]:
                 means = squares[:d, d] * constant / squares[d, d]
@@ -425,10 +412,11 @@ class PolyaGammaRegression(AugmentedRegression):
         tags.target_tags.positive_only = isinstance(self, RegressorMixin)  # counts
         return tags
 
-    def _predictors(self, X, noise_aware: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of x'w + intercept under the posterior, both of shape (n_records, n_outputs)."""
+    def _predictors(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of x'w + intercept, both of shape (n_records, n_outputs), under the learnt precision of the prior:
+        it shrinks what noise hides, and so predicts better (docs/noise.md)."""
         check_is_fitted(self)
-        posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
+        posterior = self.last_posterior_
         X = self.read_rows(X, reset=False)
         empty, diagonal = np.zeros((0, self.n_outputs)), self.covariance == "diagonal"
         means, variances = [empty], [empty]

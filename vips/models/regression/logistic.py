@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
 from vips.data import DataSource
 from vips.data._labels import label_codes
@@ -86,7 +85,10 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     ----------
     posterior_ : CoefficientPosterior
         Gaussian posterior of the coefficients, and the intercept in the last place: ``mean`` of shape (d,) or
-        (n_classes - 1, d), ``cov``, ``std``, ``sample``, ``interval``.
+        (n_classes - 1, d), ``cov``, ``std``, ``sample``, ``interval``. Of a private fit that learns the prior's precision:
+        under a flat prior, given that totals are noisy.
+    last_posterior_ : CoefficientPosterior
+        Under the learnt precision, which predictions use; the same without noise.
     classes_ : ndarray of shape (n_classes,)
     target_name_ : str
         The name of y, if it is a series with one: ``summary`` speaks of it.
@@ -148,21 +150,19 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     # -- methods for users --------------------------------------------------------------------------------------
 
-    def predict_proba(self, X, noise_aware: bool = False) -> np.ndarray:
+    def predict_proba(self, X) -> np.ndarray:
         """Posterior-averaged probabilities ∫ σ(a) N(a | x'μ, x'Σx) da, by Gauss-Hermite quadrature.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n_records, n_features)
-        noise_aware : bool
-            Average over ``noise_aware_posterior_`` in place of ``posterior_``.
 
         Returns
         -------
         ndarray of shape (n_records, n_classes)
             Rows sum to 1.
         """
-        stick = posterior_probabilities(*self._predictors(X, noise_aware))
+        stick = posterior_probabilities(*self._predictors(X))
         if stick.shape[1] == 1:
             return np.hstack([1.0 - stick, stick])
         remainders = np.cumprod(1.0 - stick, axis=1)
@@ -202,7 +202,6 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     @property
     def coef_(self) -> np.ndarray:
         """Posterior means of the coefficients, shape (1, n_features) or (n_classes - 1, n_features)."""
-        check_is_fitted(self, "posterior_")
         return np.atleast_2d(self.posterior_.mean)[:, : self.n_features_in_]
 
     # -- the contract -------------------------------------------------------------------------------------------
@@ -246,9 +245,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
             return Classes(self.classes_)
         return Classes(np.array([0, 1]) if self.classes is None else np.unique(self.classes))
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Log-loss, and the AUC of two classes."""
-        return classification_scores(self, X, y, noise_aware)
+        return classification_scores(self, X, y)
 
     def score_ranges(self) -> dict[str, tuple[float, float]]:
         """Log likelihood: from twice that of classes drawn uniformly to 0."""

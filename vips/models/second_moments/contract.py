@@ -6,7 +6,6 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_max_norm
 from vips.data import Records
@@ -109,18 +108,9 @@ class SecondMomentModel(ConjugateExponentialModel):
     def _constant(self) -> float:
         return 1.0 if self.max_norm is None else _CONSTANT_SHARE * float(self.max_norm)
 
-    def _read_posterior(self):
-        """The posterior that attributes and predictions use: the noise-aware one, if there is one."""
-        check_is_fitted(self, "posterior_")
-        return self.to_noise_aware_posterior() if self.privacy_.plan.is_private else self.posterior_
-
     def to_noise_aware_posterior(self) -> Any:
-        """Computed once, and kept beside the posterior: predictions leave the model as it is."""
-        if "aware" not in vars(self.posterior_):
-            totals = self.noisy_totals_
-            moments = SecondMoments.of(totals.average["second"], totals.noise_std["second"])
-            self.posterior_.aware = self._noise_aware_posterior_of(moments)
-        return self.posterior_.aware
+        totals = self.noisy_totals_
+        return self._noise_aware_posterior_of(SecondMoments.of(totals.average["second"], totals.noise_std["second"]))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

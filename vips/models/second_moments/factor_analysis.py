@@ -50,11 +50,9 @@ class FactorAnalysis(FactorModel):
     loglike_ : list of float
         Log likelihood after each iteration; with noisy moments, of these.
     n_iter_ : int
-    posterior_ : DiagonalGaussian
-        Of loadings, noise variances and means, for known factors.
-    noise_aware_posterior_ : Draws
-        Private fits only: draws of the same, given the noisy moments; none where noise hides a factor. Of a noise variance
-        that is at its bound only the upper end of an interval counts.
+    posterior_ : DiagonalGaussian, or Draws of a private fit
+        Of loadings, noise variances and means, for known factors. Draws are given the noisy moments; there are none where noise
+        hides a factor, and of a noise variance that is at its bound only the upper end of an interval counts.
     privacy_ : PrivacyReport
     n_features_in_ : int
 
@@ -147,14 +145,14 @@ class FactorAnalysis(FactorModel):
     @property
     def noise_variance_(self) -> np.ndarray:
         """Noise variance of each column."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.mean[-2]
+        check_is_fitted(self, "last_posterior_")
+        return self.last_posterior_.mean[-2]
 
     @property
     def loglike_(self) -> list[float]:
         """Log likelihood after each iteration."""
-        check_is_fitted(self, "posterior_")
-        log_likelihoods = self.posterior_.log_likelihoods
+        check_is_fitted(self, "last_posterior_")
+        log_likelihoods = self.last_posterior_.log_likelihoods
         return log_likelihoods[np.isfinite(log_likelihoods)].tolist()
 
     @property

@@ -130,13 +130,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
     @property
     def mean_(self) -> np.ndarray:
         """Means of the columns."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.mean[-1]
+        check_is_fitted(self, "last_posterior_")
+        return self.last_posterior_.mean[-1]
 
     def get_covariance(self) -> np.ndarray:
         """Covariance of the columns under the model, shape (n_features, n_features)."""
         loadings = self._loadings()
-        return loadings.T @ loadings + np.diag(self.posterior_.mean[-2])
+        return loadings.T @ loadings + np.diag(self.last_posterior_.mean[-2])
 
     def get_precision(self) -> np.ndarray:
         """Its inverse."""
@@ -156,8 +156,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Loadings, noise variances and means of the columns by name: mean, deviation and interval.
 
-        Of the noise-aware posterior for a private fit. Where noise hides a component there is none: the table then has the
-        estimates, and NaN for deviations and intervals.
+        Where noise hides a component there are no intervals: the table then has the estimates, and NaN for deviations and
+        limits.
 
         Parameters
         ----------
@@ -171,15 +171,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """
         pd = imported("pandas", "summary()")
 
-        check_is_fitted(self, "posterior_")
-        told = self.posterior_
-        if self.privacy_.plan.is_private:
-            told = getattr(self, "noise_aware_posterior_", None)
-        shape, names = self.posterior_.mean.shape, self.column_names()
-        if told is None:
-            numbers = [self.posterior_.mean, *np.full((3, *shape), np.nan)]
+        posterior, names = self.posterior_, self.column_names()
+        shape = posterior.mean.shape
+        if self.why_no_intervals():
+            numbers = [posterior.mean, *np.full((3, *shape), np.nan)]
         else:
-            numbers = [told.mean, told.std, *told.interval(level)]
+            numbers = [posterior.mean, posterior.std, *posterior.interval(level)]
         index = [_label(self._n_kept(), names, place) for place in np.ndindex(shape)]
         columns = dict(zip(("mean", "std", "lower", "upper"), map(np.ravel, numbers), strict=True))
         return pd.DataFrame(columns, index=index)
@@ -214,10 +211,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         columns = self.column_names()
         return [Part("parameters", posterior, partial(_label, self._n_kept(), columns), columns)]
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per record."""
-        if noise_aware:
-            return []
         log_likelihoods = self.score_samples(X)
         return [Score("log likelihood per record (higher is better)", lambda counts: average(counts, log_likelihoods))]
 
@@ -236,11 +231,11 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _loadings(self) -> np.ndarray:
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.mean[:-2]
+        check_is_fitted(self, "last_posterior_")
+        return self.last_posterior_.mean[:-2]
 
     def _centred(self, X) -> np.ndarray:
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         X = self.read_rows(X, reset=False)
         return (X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)) - self.mean_
 

@@ -50,7 +50,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         Public bounds of y. Values beyond are moved to the bound. Required by a private fit.
     fit_intercept : bool
     alpha_1, alpha_2, lambda_1, lambda_2 : float
-        Shape and rate of the Gamma priors of α and λ, in `posterior_`.
+        Shape and rate of the Gamma priors of α and λ, in ``last_posterior_``.
     max_iter, tol : int, float
         Of the iteration for α and λ: it ends when coefficients change by less than ``tol`` in all.
     on_invalid : {"drop", "raise"}
@@ -62,12 +62,11 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     Attributes
     ----------
     posterior_ : Gaussian
-        Of coefficients and intercept, at the maximum of the evidence, as in scikit-learn's ``BayesianRidge`` and
-        ``ARDRegression``. Takes noisy moments at face value, negative ones as their noise.
-    noise_aware_posterior_ : Gaussian
-        Private fits only: given the noisy moments.
+        Of coefficients and intercept. In private fits given the noisy moments; else at the maximum of the evidence, as in
+        scikit-learn's ``BayesianRidge`` and ``ARDRegression``.
+    last_posterior_ : Gaussian
+        The latter in private fits, too: takes noisy moments at face value, negative ones as their noise.
     coef_, intercept_ : ndarray of shape (n_features,), float
-        These and the following ones are of the noise-aware posterior in private fits, else of ``posterior_``.
     alpha_ : float
         Precision of y around its expected value.
     lambda_ : float or ndarray of shape (n_features,)
@@ -75,7 +74,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     sigma_ : ndarray of shape (n_features, n_features)
         Covariance of the coefficients.
     n_iter_ : int
-        Iterations for ``posterior_``.
+        Iterations for ``last_posterior_``.
     privacy_ : PrivacyReport
     n_features_in_ : int
 
@@ -204,7 +203,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     def predict(self, X, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Expected targets, shape (n_records,). With ``return_std`` also the deviations of targets around them, which include
         that of the intercept."""
-        posterior, d = self._read_posterior(), self.n_features_in_
+        posterior, d = self.posterior_, self.n_features_in_
         X = self.read_rows(X, reset=False)
         mean = X @ posterior.mean[:d] + self.intercept_
         if not return_std:
@@ -220,41 +219,41 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     @property
     def coef_(self) -> np.ndarray:
         """Posterior means of the coefficients, shape (n_features,)."""
-        return self._read_posterior().mean[: self.n_features_in_]
+        return self.posterior_.mean[: self.n_features_in_]
 
     @property
     def intercept_(self) -> float:
         """Posterior mean of the intercept; 0 without one."""
-        mean = self._read_posterior().mean
+        mean = self.posterior_.mean
         return float(mean[-1]) if self.fit_intercept else 0.0
 
     @property
     def alpha_(self) -> float:
         """Precision of targets around their expected values."""
-        return self._read_posterior().noise_precision
+        return self.posterior_.noise_precision
 
     @property
     def lambda_(self) -> float | np.ndarray:
         """Prior precision, one for all coefficients or one for each."""
-        precision = self._read_posterior().prior_precision
+        precision = self.posterior_.prior_precision
         return float(precision[0]) if self.penalty == "ridge" else precision
 
     @property
     def sigma_(self) -> np.ndarray:
         """Covariance of the coefficients, shape (n_features, n_features)."""
         d = self.n_features_in_
-        return self._read_posterior().cov[:d, :d]
+        return self.posterior_.cov[:d, :d]
 
     @property
     def n_iter_(self) -> int:
-        """Iterations for α and λ of ``posterior_``."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.n_iter
+        """Iterations for α and λ of ``last_posterior_``."""
+        check_is_fitted(self, "last_posterior_")
+        return self.last_posterior_.n_iter
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: posterior mean, deviation, interval, probability of a positive coefficient.
 
-        Of the noise-aware posterior for a private fit. A fit in which nothing stands out from the noise warns of that.
+        A fit in which nothing stands out from the noise warns of that.
 
         Parameters
         ----------
@@ -274,7 +273,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             If a table without effects would show as much with a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
-        table = coefficient_table(self, self._read_posterior(), level, units)
+        table = coefficient_table(self, self.posterior_, level, units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         warn_of_nothing(self, signal)
         return table
@@ -285,7 +284,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def signal_of_coefficients(self) -> Signal:
         """Whether the coefficients stand out from sampling and noise; computed from released values only."""
-        posterior, d = self._read_posterior(), self.n_features_in_
+        posterior, d = self.posterior_, self.n_features_in_
         prior = np.zeros(len(posterior.mean))
         information = posterior.information + np.eye(len(prior)) * 1e-12 * max(np.trace(posterior.information), 1e-300)
         likelihood = Gaussian(np.linalg.solve(information, posterior.linear), information)
@@ -308,9 +307,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         """Coefficients by name."""
         return coefficient_parts(self, posterior)
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Root mean squared error, and R²."""
-        return [] if noise_aware else count_scores(self, X, y)
+        return count_scores(self, X, y)
 
     def score_ranges(self) -> dict[str, tuple[float, float] | None]:
         """Minus the squared error, down to that of the range's width."""

@@ -37,10 +37,9 @@ class ProbabilisticPCA(FactorModel):
     noise_variance_ : float
         Variance in all other directions; 0 if there are none.
     n_components_ : int
-    posterior_ : DiagonalGaussian
+    posterior_ : DiagonalGaussian, or Draws of a private fit
         Of loadings (directions times the root of the variance above the noise's), noise variances and means, for known factors.
-    noise_aware_posterior_ : Draws
-        Private fits only: draws of the same, given the noisy moments; none where noise hides a component.
+        Draws are given the noisy moments; there are none where noise hides a component.
     privacy_ : PrivacyReport
     n_features_in_ : int
 
@@ -102,18 +101,18 @@ class ProbabilisticPCA(FactorModel):
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
         """The same, as shares of the columns' total variance."""
-        return self.explained_variance_ / max(self.posterior_.total_variance, 1e-300)
+        return self.explained_variance_ / max(self.last_posterior_.total_variance, 1e-300)
 
     @property
     def singular_values_(self) -> np.ndarray:
         """Roots of the variances times (number of records - 1)."""
-        return np.sqrt(self.explained_variance_ * max(self.posterior_.count - 1.0, 0.0))
+        return np.sqrt(self.explained_variance_ * max(self.last_posterior_.count - 1.0, 0.0))
 
     @property
     def noise_variance_(self) -> float:
         """Variance in directions beside the components."""
         self._loadings()
-        return float(self.posterior_.mean[-2, 0])
+        return float(self.last_posterior_.mean[-2, 0])
 
     @property
     def n_components_(self) -> int:

@@ -63,12 +63,12 @@ class _Counts:
     @classmethod
     def of(cls, model) -> _Counts:
         (noisy, noise_std), prior = released_counts(model), model.word_concentration()
-        counts = np.maximum(model.posterior_.concentration - prior, 0.0)
+        counts = np.maximum(model.last_posterior_.concentration - prior, 0.0)
         amplified, spread = error_factors(noisy, noise_std, counts, prior, model.topic_concentration())
         with np.errstate(all="ignore"):
             std = np.sqrt((noise_std * amplified) ** 2 + spread * np.maximum(counts, 1.0))
         totals = np.maximum(counts.sum(axis=1, keepdims=True), _LEAST)
-        concentration = model.posterior_.concentration  # not its mean, which the posterior would keep
+        concentration = model.last_posterior_.concentration  # not its mean, which the posterior would keep
         return cls(noisy, std, totals, concentration / concentration.sum(axis=1, keepdims=True))
 
     @property

@@ -58,7 +58,7 @@ from vips.models.topics.statistics import (
     without_zeros,
 )
 from vips.models.topics.sums import resample_counts
-from vips.parts import NO_DIVERGENCE, Part, Score, divided
+from vips.parts import Part, Score, divided
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -93,7 +93,7 @@ class LatentDirichletAllocation(
     public_documents : CSR matrix or array of shape (n_public, n_words) or None
         Counts of documents of the same kind that are public. The fit starts from their topics, adds their counts, and denoises
         private counts towards theirs, as far as these agree. That costs no budget. Where noise hides the private documents,
-        the model of the public ones is what remains. Such fits have no ``evidence()`` and no ``noise_aware_posterior_`` yet.
+        the model of the public ones is what remains. Such fits have no ``evidence()`` and no intervals yet.
     document_length : int or None
         If given, every training document is resized to this many words. None leaves documents unchanged.
     length_method : {"resample", "scale"}
@@ -114,8 +114,11 @@ class LatentDirichletAllocation(
 
     Attributes
     ----------
-    posterior_ : TopicPosterior
-        Dirichlet posterior of the topics, ``concentration`` of shape (n_components, n_words). With EM its mean is the estimate.
+    posterior_ : TopicPosterior, or ScaledDirichlet of a private fit
+        Of the topics; in private fits given that totals are noisy (docs/noise.md), which is computed when it is first read.
+    last_posterior_ : TopicPosterior
+        Dirichlet posterior of the last step, ``concentration`` of shape (n_components, n_words), from which shares and scores
+        are computed. With EM its mean is the estimate.
     components_ : ndarray of shape (n_components, n_words)
         Its concentration λ.
     privacy_ : PrivacyReport
@@ -256,7 +259,7 @@ class LatentDirichletAllocation(
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Topics, word by word."""
-        if not isinstance(posterior, (Dirichlet, *NO_DIVERGENCE)):
+        if not isinstance(posterior, (Dirichlet, ScaledDirichlet)):
             return super().posterior_parts(posterior)
         return topic_parts(posterior, self.column_names())
 
@@ -267,9 +270,9 @@ class LatentDirichletAllocation(
     def in_order(self, posterior, order: np.ndarray) -> Any:
         return topics_in_order(posterior, order)
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+    def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per word, by document completion."""
-        return [] if noise_aware else [completion_score(self, canonical(X))]
+        return [completion_score(self, canonical(X))]
 
     def score_ranges(self) -> dict[str, tuple[float, float]]:
         """Per word: from that of words drawn uniformly to half of it."""
@@ -350,10 +353,10 @@ class LatentDirichletAllocation(
         """Topic-word probabilities given the noisy totals (``noise_aware.py``), calibrated by fits to simulated documents
         (``calibration.py``): it takes about as long as five fits to at most 20,000 documents."""
         if self.public_documents is not None:
-            raise NotImplementedError("Fits with `public_documents` have no noise-aware posterior yet.")
+            raise NotImplementedError("Fits with `public_documents` have no intervals that know the noise yet.")
         if self.inference == "em":
             raise NotImplementedError(
-                'Fits with inference="em" have no noise-aware posterior: its documents are drawn from a prior of topic shares, '
+                'Fits with inference="em" have no intervals: their documents are drawn from a prior of topic shares, '
                 "which maximum likelihood does not have."
             )
         return calibrated_topics(self)
@@ -399,7 +402,7 @@ class LatentDirichletAllocation(
 
     def transform(self, X) -> np.ndarray:
         """Topic shares of documents, E[θ] or estimates by EM, shape (n_documents, n_components); rows sum to 1."""
-        return _normalised(self._infer(self._check_documents(X), self.posterior_).doc_topic)
+        return _normalised(self._infer(self._check_documents(X), self.last_posterior_).doc_topic)
 
     def perplexity(self, X, *, kind: str = "completion", random_state: object = 0) -> float:
         """Perplexity per word of documents that were not fitted; lower is better.
@@ -433,7 +436,7 @@ class LatentDirichletAllocation(
         documents = self._check_documents(X)
         if kind == "bound":
             n_words = documents.sum()
-            bound = self._infer(documents, self.posterior_).bounds().sum()
+            bound = self._infer(documents, self.last_posterior_).bounds().sum()
             return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
         if kind != "completion":
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
@@ -450,15 +453,15 @@ class LatentDirichletAllocation(
 
     def completed(self, observed: sp.csr_array, hidden: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
         """Log likelihood of each document's hidden words given its observed ones, and the number of the hidden ones."""
-        doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
-        log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T))
+        doc_topic = _normalised(self._infer(observed, self.last_posterior_).doc_topic)
+        log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.last_posterior_.mean.T))
         return log_likelihood, np.asarray(hidden.sum(axis=1), dtype=np.float64).ravel()
 
     @property
     def components_(self) -> np.ndarray:
         """λ, shape (n_components, n_words)."""
-        check_is_fitted(self, "posterior_")
-        return self.posterior_.concentration
+        check_is_fitted(self, "last_posterior_")
+        return self.last_posterior_.concentration
 
     @property
     def _n_features_out(self) -> int:

@@ -34,11 +34,11 @@ class ReadableTopics:
         Each topic is compared with those of four fits to generated documents without topics, under as much noise. Only
         released numbers are used, so that this costs no budget. The first call takes seconds.
         """
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         if not hasattr(self, "noisy_totals_") or self.n_components == 1 or self.public_documents is not None:
             return None
-        if self._evidence[0] is not self.posterior_:
-            self._evidence = self.posterior_, topic_evidence(self)
+        if self._evidence[0] is not self.last_posterior_:
+            self._evidence = self.last_posterior_, topic_evidence(self)
         return self._evidence[1]
 
     def findings(self) -> dict[str, float]:
@@ -140,7 +140,7 @@ class ReadableTopics:
         The file holds values computed from ``posterior_``, and the share of signal in ``noisy_totals_``: it is as private as
         the fits that it shows. It says so where one of them has no guarantee.
         """
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         check_integer("n_words", n_words)
         other = None if baseline is None else model_of(baseline)
         if other is not None:
@@ -179,7 +179,7 @@ class ReadableTopics:
         ValueError
             If an argument is out of range, or there are fewer axes than topics.
         """
-        check_is_fitted(self, "posterior_")
+        check_is_fitted(self, "last_posterior_")
         check_relevance(n_words, relevance)
         topics = list(range(self.n_components)) if topics is None else list(topics)
         if not topics:
@@ -217,7 +217,7 @@ class ReadableTopics:
     def _check_comparable(self, other) -> None:
         if not isinstance(other, ReadableTopics):
             raise TypeError(f"`baseline` must be a LatentDirichletAllocation, got {type(other).__name__}.")
-        check_is_fitted(other, "posterior_")
+        check_is_fitted(other, "last_posterior_")
         ours, theirs = self.components_.shape, other.components_.shape
         if ours != theirs:
             raise ValueError(

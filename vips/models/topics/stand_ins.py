@@ -53,10 +53,10 @@ def stand_in(model, topics: np.ndarray, seed: int, start: np.ndarray | None):
     Returns
     -------
     LatentDirichletAllocation
-        With ``posterior_`` and ``noisy_totals_``.
+        With ``last_posterior_`` and ``noisy_totals_``.
     """
     rng, plan = np.random.default_rng([seed, 0]), model.privacy_.plan
-    total = max(float(model.posterior_.concentration.sum()), 1.0)
+    total = max(float(model.last_posterior_.concentration.sum()), 1.0)
     probes = _documents(topics, drawn_lengths(_N_PROBES, rng), model.topic_concentration(), rng)
     with np.errstate(all="ignore"):
         needed = max(total / max(_words_of_one(model, topics * total, probes), 1e-3), FEWEST_DOCUMENTS)
@@ -85,7 +85,7 @@ def start_of(model) -> np.ndarray | None:
 
 def released_counts(model) -> tuple[np.ndarray, np.ndarray]:
     """Noisy topic-word counts of a private fit, and their standard deviations, each of shape (n_topics, n_words)."""
-    scale, totals = model.posterior_.average_scale, model.noisy_totals_
+    scale, totals = model.last_posterior_.average_scale, model.noisy_totals_
     return totals.average["topic_word"] / scale, totals.noise_std["topic_word"] / scale
 
 
@@ -105,7 +105,7 @@ def _given(start: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]
 
 def _words_of_one(model, counts: np.ndarray, probes: sp.csr_array) -> float:
     """w̄."""
-    posterior = TopicPosterior(counts + model.word_concentration(), model.posterior_.scale)
+    posterior = TopicPosterior(counts + model.word_concentration(), model.last_posterior_.scale)
     statistics = model.expected_statistics(probes, posterior)
     weights = model.privacy_.plan.clip_weights(statistics.norms(model.blocks()))
     return float((statistics.weighted_sum(weights)["topic_word"] / posterior.scale).sum() / probes.shape[0])
