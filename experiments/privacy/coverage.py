@@ -2,8 +2,8 @@
 
 Parameters are drawn from the model's own prior (or, if marked so, from elsewhere), data are simulated, and private models are
 fitted. Do intervals at four levels hold the true parameters? Compared are intervals of the last step's posterior, which takes
-noisy totals at face value, of ``posterior_``, and of a fit without privacy. ``coverage_simulate.py`` defines the parameters of each
-model, ``coverage_oracle.py`` the knowledge of the oracle.
+noisy totals at face value, of ``posterior_``, and of a fit without privacy. ``coverage_simulate.py`` defines the parameters of
+each model, ``coverage_oracle.py`` the knowledge of the oracle.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from vips.comparison import Comparison, compare
 from vips.comparison import movement as movements
 from vips.datasets import load_digits_binary, make_lda_corpus
 from vips.expfam import Dirichlet
+from vips.models.topics.parts import topics_in_order
 from vips.models.topics.statistics import TopicPosterior
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=10)
@@ -238,7 +239,7 @@ def of_posteriors(comparison):
 def test_topics_in_another_order_are_the_same_topics(models):
     private, _, (X,) = models["lda"]
     shuffled = LatentDirichletAllocation(3, vocabulary=40, privacy=PLAN, random_state=0).fit(X)
-    shuffled.last_posterior_ = TopicPosterior(private.last_posterior_.concentration[[2, 0, 1]])
+    shuffled.once("posterior", lambda: topics_in_order(private.posterior_, [2, 0, 1]))
     comparison = compare(private, shuffled)
     assert comparison.alignment.order.tolist() == [1, 2, 0]
     assert all(row.value == 0.0 for row in of_posteriors(comparison))
@@ -270,7 +271,7 @@ def test_large_topics_are_compared_in_seconds():
         LatentDirichletAllocation(50, vocabulary=4000, privacy=plan, random_state=0).fit(X) for plan in plans
     )
     counts, order = 1000.0 * rng.gamma(0.1, 1.0, (50, 4000)) + 0.02, rng.permutation(50)
-    private.last_posterior_ = TopicPosterior(counts)
+    private.once("posterior", lambda: TopicPosterior(counts))
     baseline.last_posterior_ = TopicPosterior((counts * rng.gamma(100.0, 0.01, counts.shape))[order])
     comparison = compare(private, baseline)
     np.testing.assert_array_equal(order[comparison.alignment.order], np.arange(50))
@@ -293,7 +294,7 @@ def test_movers_are_named_and_sorted():
         assert sizes == sorted(sizes, reverse=True)
         assert {mover.name for mover in movers} == {"age", "height", "weight", "shoe size", "intercept"}
     shift = dict(zip(["age", "height", "weight", "shoe size"], (private.coef_ - baseline.coef_)[0], strict=True))
-    pooled = np.sqrt(0.5 * (private.last_posterior_.var + baseline.last_posterior_.var))
+    pooled = np.sqrt(0.5 * (private.posterior_.var + baseline.posterior_.var))
     for mover in movers:
         if mover.name != "intercept":
             assert mover.difference == pytest.approx(shift[mover.name])
@@ -498,7 +499,7 @@ def test_an_unknown_posterior_is_refused_and_a_known_family_is_enough():
     comparison = compare(private, plain, np.ones((5, 2)))
     assert isinstance(comparison, Comparison)
     assert [mover.name for mover in sorted(comparison.movers(), key=lambda mover: mover.name)] == ["x0", "x1"]
-    assert "X_test was not used" in comparison.notes[0]
+    assert any("X_test was not used" in note for note in comparison.notes)
     private.last_posterior_ = {"a": np.ones(3)}
     with pytest.raises(TypeError, match="The posterior of Rate is a dict"):
         compare(private, plain)
