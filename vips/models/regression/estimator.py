@@ -414,7 +414,7 @@ class PolyaGammaRegression(AugmentedRegression):
 
     def _predictors(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of x'w + intercept, both of shape (n_records, n_outputs), under the learnt precision of the prior:
-        it shrinks what noise hides, and so predicts better (docs/noise.md)."""
+        it shrinks what noise hides, and so predicts better (docs/intervals.md)."""
         check_is_fitted(self)
         posterior = self.last_posterior_
         X = self.read_rows(X, reset=False)
