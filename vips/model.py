@@ -89,8 +89,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     _kept_by_clone = ("_chunk_size", "sent_from")
     _chunk_size: int | None = None
     _computed: dict[str, Any] | None = None  # from released values, once it was asked for; a fit makes it anew
-    _is_shown = False  # whether `dir` is asked for a table, which reads every name
-    _computes = True  # whether `posterior_` is computed when it is read
+    # What reading `posterior_` does before it is computed: "compute" it, give the "last" one, or "hide" it.
+    _first_reading = "compute"
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted: tuple[str, ...] = (
         "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio",
@@ -102,9 +102,15 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         """Posterior of the parameters, for which totals of a private fit are noisy if the model can tell; computed once, from
         released values only, so it costs no budget."""
         check_is_fitted(self, "last_posterior_")
-        if self._computes or not self._computes_first():
+        if (
+            self._first_reading == "compute"
+            or not hasattr(self, "noisy_totals_")
+            or "posterior" in (self._computed or {})
+        ):
             with suppress(NotImplementedError):
                 return self._noise_aware_posterior()
+        elif self._first_reading == "hide":
+            raise AttributeError("`posterior_` is not computed yet.")
         return self.last_posterior_
 
     def why_no_intervals(self) -> str:
@@ -320,16 +326,14 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def __dir__(self) -> list[str]:
         """Names of the attributes that users read and call, and that exist: not those of the contract. Nothing is computed."""
         quick = copy.copy(self)
-        quick._computes = False
+        quick._first_reading = "last" if self._first_reading == "compute" else self._first_reading
         hidden = _names_of_contract(type(self)) - vars(self).keys()
-        if self._is_shown and self._computes_first():
-            hidden.add("posterior_")
         return [name for name in object.__dir__(self) if name not in hidden and hasattr(quick, name)]
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> str:
-        """scikit-learn's table for notebooks, which reads all names in ``dir``: no posterior that is still to compute."""
+        """scikit-learn's table for notebooks, which reads all names in ``dir``: nothing that is still to compute."""
         shown = copy.copy(self)
-        shown._is_shown = True
+        shown._first_reading = "hide"
         return super(ConjugateExponentialModel, shown)._get_fitted_attr_html(doc_link)
 
     def ledger_of_fit(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
@@ -398,10 +402,6 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         if not hasattr(self, "noisy_totals_"):
             return self.last_posterior_
         return self.once("posterior", self.to_noise_aware_posterior)
-
-    def _computes_first(self) -> bool:
-        """Whether ``posterior_`` is still to compute."""
-        return hasattr(self, "noisy_totals_") and "posterior" not in (self._computed or {})
 
     def _forget(self) -> None:
         self.forget_computed()
