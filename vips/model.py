@@ -20,7 +20,7 @@ from vips._validation import levels_to_user
 from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, Records
 from vips.door import persons_of, rows_of, table_of, validated
-from vips.exceptions import LedgerError
+from vips.exceptions import LedgerError, PrivacyWarning
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
@@ -95,6 +95,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     _unlisted: tuple[str, ...] = (
         "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio",
         "name_of_score", "once", "read_rows", "records_of", "sent_from", "settling_of", "table_of",
+        "warn_of_no_intervals",
     )  # fmt: skip
 
     @property
@@ -123,6 +124,11 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         except NotImplementedError as missing:
             return str(missing)
         return ""
+
+    def warn_of_no_intervals(self) -> None:
+        """Say why a summary has no limits, if it has none."""
+        if reason := self.why_no_intervals():
+            warnings.warn(f"No interval knows the noise. {reason}", PrivacyWarning, stacklevel=levels_to_user())
 
     @property
     def chunk_size(self) -> int:

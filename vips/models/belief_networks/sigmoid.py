@@ -226,8 +226,15 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         pandas.DataFrame
             A row for each parameter. "mean", and where intervals know the noise the "lower" and "upper" limit; of a private fit
             without, :meth:`why_no_intervals` says why.
+
+        Warns
+        -----
+        PrivacyWarning
+            If there are no limits in a private fit: it says why.
         """
         pd = imported("pandas", "summary()")
+
+        self.warn_of_no_intervals()
         parts = network_parts(self.posterior_, self.column_names())[:3]
         labels = [printable(part.label(index)) for part in parts for index in np.ndindex(part.distribution.mean.shape)]
         means = np.concatenate([np.ravel(part.distribution.mean) for part in parts])

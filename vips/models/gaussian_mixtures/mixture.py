@@ -152,9 +152,15 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         pandas.DataFrame
             A row for each component: its share, and its "lower" and "upper" limit where intervals know the noise; whether it
             has records, or may be noise; mean and standard deviation of each column.
+
+        Warns
+        -----
+        PrivacyWarning
+            If there are no limits in a private fit: it says why.
         """
         pd = imported("pandas", "summary()")
 
+        self.warn_of_no_intervals()
         order = np.argsort(-self.weights_, kind="stable")
         table = {"share": self.weights_[order]}
         if draws := self.posterior_.draws:

@@ -265,9 +265,15 @@ class HiddenMarkovModel(SequenceModel):
         pandas.DataFrame
             A row for each state: its share of the steps, and its "lower" and "upper" limit where intervals know the noise; how
             probable it is as the first one, how many steps a stay takes, where it goes most often, and what is seen in it.
+
+        Warns
+        -----
+        PrivacyWarning
+            If there are no limits in a private fit: it says why.
         """
         pd = imported("pandas", "summary()")
 
+        self.warn_of_no_intervals()
         shares, start, moves, K = self.shares_, self.startprob_, self.transmat_, self.n_components
         away = moves * (1.0 - np.eye(K))
         after = [f"state {np.argmax(row)} ({100.0 * row.max():.0f} %)" if row.any() else "" for row in away]

@@ -269,9 +269,15 @@ class LatentClasses(Mixture):
         ------
         ValueError
             If ``n_answers`` is not a positive integer.
+
+        Warns
+        -----
+        PrivacyWarning
+            If there are no limits in a private fit: it says why.
         """
         pd = imported("pandas", "summary()")
 
+        self.warn_of_no_intervals()
         check_integer("n_answers", n_answers)
         posterior = self.posterior_
         n_classes, columns = len(self.weights_), {"share": self.weights_}

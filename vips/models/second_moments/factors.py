@@ -168,9 +168,15 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         -------
         pandas.DataFrame
             Columns "mean", "std", "lower" and "upper"; one row for each number.
+
+        Warns
+        -----
+        PrivacyWarning
+            If there are no limits in a private fit: it says why.
         """
         pd = imported("pandas", "summary()")
 
+        self.warn_of_no_intervals()
         posterior, names = self.posterior_, self.column_names()
         shape = posterior.mean.shape
         if self.why_no_intervals():
