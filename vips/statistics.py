@@ -164,6 +164,10 @@ class DenseStatistics(RecordStatistics):
         bound[filled] = np.where(is_short & (exact < bound[filled]), exact, bound[filled])
         return bound
 
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """w_n s_n of each record, by block."""
+        return {name: weights.reshape(-1, *[1] * (array.ndim - 1)) * array for name, array in self._arrays.items()}
+
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
         all_present = len(present) == len(weights)

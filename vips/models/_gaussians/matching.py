@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips.expfam import Draws
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.components.matching.charts import Gaussians
 
-__all__ = ["at_chart", "chart_of", "named_draws"]
+__all__ = ["at_chart", "chart_of"]
 
 
 def chart_of(posterior: MixturePosterior, prior_sizes: tuple[float, float]) -> Gaussians:
@@ -37,11 +36,3 @@ def at_chart(posterior: MixturePosterior, chart: Gaussians, sizes: np.ndarray) -
         plug_in=True,
         n_active=len(sizes),
     )
-
-
-def named_draws(chart: Gaussians, draws: np.ndarray) -> dict[str, Draws]:
-    """Of means, and of covariances or variances."""
-    mean, covariances = chart.split(draws)
-    if chart.is_diagonal:
-        covariances = np.diagonal(covariances, axis1=2, axis2=3)
-    return {"means": Draws(mean), "covariances": Draws(covariances)}

@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from vips._alignment import align
 from vips.expfam import Draws
-from vips.models._gaussians.matching import at_chart, chart_of, named_draws
+from vips.models._gaussians.matching import at_chart, chart_of
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import ChartMatch, best_match, check_told
@@ -70,7 +70,7 @@ def matched_components(match: ChartMatch, fitted: MixturePosterior) -> MixturePo
     weights, of_components = match.draws()
     check_told(weights, "components")
     shares, components = match.charts
-    draws = {"weights": Draws(weights)} | named_draws(components, of_components)
+    draws = {"weights": Draws(weights)} | components.named("", of_components)
     matched = replace(at_chart(fitted, components, match.n_records * shares.p[0]), draws=draws)
     return matched.in_order(align(fitted.mean, components.mean, "euclidean").order)
 

@@ -21,7 +21,7 @@ from vips._alignment import align
 from vips.data import Sequences
 from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models._chains import inferred
-from vips.models._gaussians.matching import at_chart, chart_of, named_draws
+from vips.models._gaussians.matching import at_chart, chart_of
 from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes, Tilts
 from vips.models.components.matching.match import Match, best_match, check_told
 from vips.models.components.matching.simulator import counts_at, levels_at
@@ -81,6 +81,7 @@ class ChainSimulator(StepSimulator):
     # -- what is seen -----------------------------------------------------------------------------------------------
 
     n_missing = 1  # numbers of a step that are missing alone
+    what_is_seen = ""  # the name of its draws
 
     @abstractmethod
     def first(self, posterior: ChainPosterior) -> Chart:
@@ -105,10 +106,6 @@ class ChainSimulator(StepSimulator):
     @abstractmethod
     def posterior(self, chart: Chart, fitted: ChainPosterior, steps: np.ndarray) -> dict[str, Any]:
         """Fields of a posterior at the chart, whose states have so many steps."""
-
-    @abstractmethod
-    def draws_of_seen(self, chart: Chart, draws: np.ndarray) -> dict[str, Draws]:
-        """By name."""
 
     # -- simulation -------------------------------------------------------------------------------------------------
 
@@ -177,7 +174,7 @@ class ChainSimulator(StepSimulator):
         shares = steps / steps.sum(axis=1, keepdims=True)
         check_told(shares, "states", _LEAST_SHARE)
         draws = {"shares": Draws(shares), "start": Draws(start), "moves": Draws(moves)}
-        matched = replace(self._at_match(match, fitted), draws=draws | self.draws_of_seen(match.charts[-1], seen))
+        matched = replace(self._at_match(match, fitted), draws=draws | match.charts[-1].named(self.what_is_seen, seen))
         return matched.in_order(self._order(matched, fitted, match))
 
     def some_lengths(self, match: Match, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -237,6 +234,8 @@ class ChainSimulator(StepSimulator):
 class SymbolSimulator(ChainSimulator):
     """Sequences of symbols; ``prior`` is the concentration of their Dirichlets."""
 
+    what_is_seen = "emissions"
+
     def first(self, posterior) -> Simplexes:
         return Simplexes.inside(posterior.emissions.mean, self.prior)
 
@@ -258,9 +257,6 @@ class SymbolSimulator(ChainSimulator):
 
     def posterior(self, chart: Simplexes, fitted, steps: np.ndarray) -> dict[str, Any]:
         return {"emissions": _counted(chart.p, steps[:, None]), "contexts": None}
-
-    def draws_of_seen(self, chart: Simplexes, draws: np.ndarray) -> dict[str, Draws]:
-        return {"emissions": Draws(draws.reshape(-1, *chart.p.shape))}
 
 
 class VectorSimulator(ChainSimulator):
@@ -287,12 +283,11 @@ class VectorSimulator(ChainSimulator):
     def posterior(self, chart: Gaussians, fitted, steps: np.ndarray) -> dict[str, Any]:
         return {"gaussians": at_chart(fitted.gaussians, chart, steps)}
 
-    def draws_of_seen(self, chart: Gaussians, draws: np.ndarray) -> dict[str, Draws]:
-        return named_draws(chart, draws)
-
 
 class CountSimulator(ChainSimulator):
     """Sequences of counts; ``prior`` is that of their columns. A cell is missing alone."""
+
+    what_is_seen = "rates"
 
     @property
     def n_missing(self) -> int:
@@ -317,9 +312,6 @@ class CountSimulator(ChainSimulator):
     def posterior(self, chart: Rates, fitted, steps: np.ndarray) -> dict[str, Any]:
         sizes = np.broadcast_to(steps[:, None], chart.rates.shape)
         return {"rates": Gamma(chart.rates * sizes, sizes)}
-
-    def draws_of_seen(self, chart: Rates, draws: np.ndarray) -> dict[str, Draws]:
-        return {"rates": Draws(draws.reshape(-1, *chart.rates.shape))}
 
 
 def drawn_states(start: np.ndarray, moves: np.ndarray, offsets: np.ndarray, draws: np.ndarray) -> np.ndarray:

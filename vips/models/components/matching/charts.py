@@ -26,6 +26,8 @@ import numpy as np
 from scipy.linalg import block_diag, expm
 from scipy.special import softmax
 
+from vips.expfam import Draws
+
 __all__ = ["Chart", "Gaussians", "Rates", "Simplexes", "Tilts"]
 
 _LARGE_CHANGE = 0.3  # of a probability in one move
@@ -62,6 +64,10 @@ class Chart(ABC):
     @abstractmethod
     def draws(self, steps: np.ndarray) -> np.ndarray:
         """Parameters after each of these moves, shape (n_draws, size)."""
+
+    @abstractmethod
+    def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
+        """These draws in the shape of the parameters, by name."""
 
     @abstractmethod
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
@@ -115,6 +121,9 @@ class Simplexes(Chart):
     def draws(self, steps: np.ndarray) -> np.ndarray:
         p = np.maximum(self.p + self._changes(steps), 0.0)
         return (p / np.maximum(p.sum(axis=-1, keepdims=True), 1e-300)).reshape(len(steps), -1)
+
+    def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
+        return {name: Draws(draws.reshape(-1, *self.p.shape))}
 
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         p = shares @ self.p * np.exp(_APART * rng.standard_normal(self.p.shape))
@@ -223,6 +232,13 @@ class Gaussians(Chart):
         places = mean + rng.standard_normal(self.mean.shape) @ np.linalg.cholesky(whole).T
         return replace(self, mean=places, factor=np.broadcast_to(np.linalg.cholesky(within), self.factor.shape))
 
+    def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
+        """ "means", and "covariances" or, where they are diagonal, variances; whatever the name."""
+        mean, covariances = self.split(draws)
+        if self.is_diagonal:
+            covariances = np.diagonal(covariances, axis1=2, axis2=3)
+        return {"means": Draws(mean), "covariances": Draws(covariances)}
+
     def split(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means, shape (n_draws, K, d), and covariances, shape (n_draws, K, d, d), of :meth:`draws`."""
         mean, covariances = np.split(draws, [self.mean.size], axis=1)
@@ -285,6 +301,9 @@ class Rates(Chart):
     def draws(self, steps: np.ndarray) -> np.ndarray:
         return np.maximum(self.rates + self._changes(steps), 0.0).reshape(len(steps), -1)
 
+    def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
+        return {name: Draws(draws.reshape(-1, *self.rates.shape))}
+
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         return replace(self, rates=shares @ self.rates * np.exp(_APART * rng.standard_normal(self.rates.shape)))
 
@@ -340,6 +359,9 @@ class Tilts(Chart):
 
     def draws(self, steps: np.ndarray) -> np.ndarray:
         return self._tilted(self.tilts + steps)
+
+    def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
+        return {name: Draws(draws)}
 
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         return self
