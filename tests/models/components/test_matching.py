@@ -171,15 +171,15 @@ def test_moves_stay_among_probabilities():
 
 def test_steps_are_kept_in_groups_of_bounded_size():
     phases = [FitPhase("first", 1, blocks={"a": Block((3,))}), FitPhase("last", 200, blocks={"b": Block((5,))})]
-    kept = steps.kept_steps(phases)
+    kept = steps.of_groups(phases)
     assert kept[0] == 1
     assert {2, 101, 102, 201} <= set(kept)
     assert len(kept) == 81
     assert kept == sorted(set(kept))
     wide = [FitPhase("steps", 3, blocks={"b": Block((2_000,))})]
-    assert steps.kept_steps(wide) == []
-    assert len(steps.kept_steps([FitPhase("steps", 10**12, blocks={"b": Block((5,))})])) == 81  # of a forged file
-    assert steps.kept_steps([FitPhase("steps", 1, blocks={"b": Block((5,))})]) == [1]
+    assert steps.of_groups(wide) == []
+    assert len(steps.of_groups([FitPhase("steps", 10**12, blocks={"b": Block((5,))})])) == 81  # of a forged file
+    assert steps.of_groups([FitPhase("steps", 1, blocks={"b": Block((5,))})]) == [1]
 
 
 def test_entries_of_symmetric_blocks_stand_once():

@@ -20,7 +20,6 @@ from vips.models.belief_networks.statistics import NetworkStatistics
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
 from vips.models.components.matching.steps import kept_steps
 from vips.parts import Part
-from vips.phases import phases_of
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 
@@ -128,7 +127,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         return first_posterior(weights, self.penalty, self.covariance == "full")
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
-        return kept_steps(phases_of(self, n_steps), _MOST_TOTALS, least_groups=3) if self.is_private else ()
+        return kept_steps(self, n_steps, _MOST_TOTALS, least_groups=3)
 
     def to_match(self) -> NetworkMatch:
         return match_of(self)

@@ -26,7 +26,7 @@ from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, matched_components
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
-from vips.phases import FitPhase, phases_of
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -145,7 +145,7 @@ class GaussianMixtureModel(Mixture):
         return [*growing, FitPhase("components", n_left, step_size=partial(self._step_size, n_left), **moments)]
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
-        return kept_steps(phases_of(self, n_steps)) if self.is_private else ()
+        return kept_steps(self, n_steps)
 
     def to_match(self) -> Match:
         priors = self._priors()

@@ -23,7 +23,6 @@ from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, drawn_states
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.parts import divided
-from vips.phases import phases_of
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -114,7 +113,7 @@ class HiddenMarkovModel(SequenceModel):
         }
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
-        return kept_steps(phases_of(self, n_steps)) if self.is_private else ()
+        return kept_steps(self, n_steps)
 
     def to_match(self) -> Match:
         return self.simulator().match()

@@ -35,7 +35,6 @@ from vips.models.mixtures.matching import match_of, matched_classes
 from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 from vips.models.mixtures.statistics import ClassStatistics, inferred
 from vips.parts import Part, indexed, last_of
-from vips.phases import phases_of
 from vips.privacy import PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -165,7 +164,7 @@ class LatentClasses(Mixture):
     # -- the match ----------------------------------------------------------------------------------------------
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
-        return kept_steps(phases_of(self, n_steps)) if self.is_private and not self._in_stream() else ()
+        return kept_steps(self, n_steps)
 
     def to_match(self) -> Match:
         return match_of(self, self._columns(self.last_posterior_.frame, limit=np.inf), self._class_prior())

@@ -14,8 +14,6 @@ from vips.model import ConjugateExponentialModel
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.match import ChartMatch, best_match
 from vips.models.components.matching.steps import StepSimulator, kept_steps, totals_of
-from vips.phases import phases_of
-from vips.privacy import StreamPlan
 
 __all__ = ["MatchedModel"]
 
@@ -53,8 +51,7 @@ class MatchedModel(ConjugateExponentialModel):
         """
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
-        is_stream = isinstance(self.privacy, StreamPlan)
-        return kept_steps(phases_of(self, n_steps)) if self.is_private and not is_stream else ()
+        return kept_steps(self, n_steps)
 
     def to_match(self) -> ChartMatch:
         charts = self.charts(self.last_posterior_)

@@ -14,10 +14,11 @@ from scipy.linalg import block_diag
 from vips.models.components.matching.match import Totals
 from vips.models.components.matching.simulator import Simulator, portions
 from vips.phases import FitPhase, phases_of, step_of, unchanged
+from vips.privacy import StreamPlan
 from vips.privacy.units import is_group
 from vips.statistics import Block, ReleasedStep
 
-__all__ = ["StepGroup", "StepSimulator", "entries", "groups_of", "kept_steps", "totals_of"]
+__all__ = ["StepGroup", "StepSimulator", "entries", "groups_of", "kept_steps", "of_groups", "totals_of"]
 
 _MOST, _LEAST = 40, 5  # kept steps of a group, if their totals are few, and if they are many
 _MOST_NUMBERS = 500_000  # totals of the kept steps of a group
@@ -76,7 +77,14 @@ class StepGroup:
     sampled: float
 
 
-def kept_steps(phases: Sequence[FitPhase], most_totals: int = _MOST_TOTALS, least_groups: int = 2) -> list[int]:
+def kept_steps(model, n_steps: int, most_totals: int = _MOST_TOTALS, least_groups: int = 2) -> list[int]:
+    """Steps that a private fit keeps for its match: :func:`of_groups`; none in streams."""
+    if not model.is_private or isinstance(model.privacy, StreamPlan):
+        return []
+    return of_groups(phases_of(model, n_steps), most_totals, least_groups)
+
+
+def of_groups(phases: Sequence[FitPhase], most_totals: int = _MOST_TOTALS, least_groups: int = 2) -> list[int]:
     """Steps of the groups, from the last one, that have at most so many totals in all, evenly spaced where they are many or
     large; none if these groups are too few."""
     groups = _groups(phases)
