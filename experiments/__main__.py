@@ -72,6 +72,10 @@ EXPERIMENTS = {
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",
     ),
+    "readmissions": (
+        "regression.readmissions",
+        "coefficients of a real table of visits at ε = 1 per patient, patients redrawn: coverage (3 minutes)",
+    ),
     "public_records": (
         "regression.public_records",
         "private fits with public records of the same and of other populations, beside either alone (15 minutes)",

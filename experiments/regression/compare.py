@@ -29,6 +29,9 @@ def options_for(name: str, arguments: list[str], description: str, **flags: str)
     parser.add_argument(
         "--diffprivlib", metavar="PYTHON", help="interpreter that has diffprivlib; see experiments/regression/erm.py"
     )
+    parser.add_argument(
+        "--methods", nargs="+", metavar="NAME", help="only these methods: non-private, ours, …; all by default"
+    )
     for flag, text in flags.items():
         parser.add_argument(f"--{flag}", action="store_true", help=text)
     options = parser.parse_args(arguments)
@@ -66,7 +69,7 @@ def compare(
     parts = [split(len(y), s) for s in range(options.splits)]
     first = parts[0][0]
     rows = []
-    compared = list(methods(X[first], y[first]))
+    compared = [m for m in methods(X[first], y[first]) if m.name in (options.methods or [m.name])]
     for method in compared if options.quick else ():
         if isinstance(method, TunedMethod):
             method.candidates = method.candidates[:QUICK_CANDIDATES]

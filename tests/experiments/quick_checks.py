@@ -430,6 +430,20 @@ def _(printed, folder):
     assert "error ÷ oracle" in printed
 
 
+@check("readmissions")
+def _(printed, folder):
+    fits = read_json(folder / "results.json")
+    assert len(fits) == 2
+    for fit in fits:
+        effects = fit["effects"]
+        assert len(effects) == 15  # categories against the first one of their column
+        mean, std, lower, upper, target = effects["number_inpatient"]
+        assert lower < mean < upper
+        assert std > 0.0
+        assert 0.2 < target < 0.6  # 0.4 where data are generated
+    assert "held by 95 %" in printed
+
+
 @check("vocabulary")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

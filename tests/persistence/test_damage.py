@@ -157,6 +157,40 @@ def test_models_and_encoders_of_tables(tmp_path, make):
     assert refusals(path, use, ValueError) > 150
 
 
+TABLE = np.random.default_rng(0).uniform(-0.5, 0.5, (300, 2))
+ONE_STEP = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+STEPS = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=6)
+REGRESSIONS = {
+    "two classes": vips.BayesianLogisticRegression(privacy=STEPS, max_norm=1.0),
+    "diagonal": vips.BayesianLogisticRegression(privacy=STEPS, max_norm=1.0, covariance="diagonal"),
+    "trials": vips.BayesianBinomialRegression(n_trials=2, privacy=STEPS, max_norm=1.0),
+    "counts": vips.BayesianNegativeBinomialRegression(max_count=2, privacy=STEPS, max_norm=1.0),
+    "numbers": vips.BayesianLinearRegression(penalty="ard", privacy=ONE_STEP, max_norm=1.0, target_range=(0.0, 2.0)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", REGRESSIONS)
+def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
+    """Each array overwritten, and some with alternate signs: refused, or what users read of it can be computed."""
+    path, refused = tmp_path / "m", 0
+    REGRESSIONS[kind].fit(TABLE, np.arange(300) % 2).save(path)
+    header, arrays = read_archive(path, "model")
+    forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
+    for name, array in arrays.items():
+        signs = np.where(np.arange(array.size).reshape(array.shape) % 2, 1.0, -1.0)
+        for values in (0.0 * array, 1e300 + 0.0 * array, -1e99 + 0.0 * array, 1e99 * signs, 1e12 * array):
+            with np.errstate(all="ignore"):
+                write_archive(path, "model", forged, arrays | {name: values.astype(array.dtype)})
+            try:
+                model = vips.load(path)
+            except ValueError as error:
+                refused += "is not a file of vips that can be read here" in str(error) or pytest.fail(str(error))
+                continue
+            model.summary(), model.predict(TABLE), model.posterior_
+    assert refused > len(arrays) / 2
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_checkpoints(tmp_path):
     path = tmp_path / "c"

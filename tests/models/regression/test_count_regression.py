@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
-from scipy.stats import nbinom, norm
+from scipy.stats import binom, nbinom, norm
 
 from vips import BayesianBinomialRegression, BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan
 from vips.reference import gibbs_logistic
@@ -63,6 +64,31 @@ def test_negative_binomial_against_integration():
     row = np.array([[0.4]])
     exact = weights @ (r * np.exp(0.4 * w + b))
     assert model.predict(row)[0] == pytest.approx(exact, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("mean", "n_trials", "dispersion"),
+    [(3, 10, None), (292, 1000, None), (3, None, 2.5), (292, None, 2.5), (292, None, 300.0)],
+)
+def test_with_a_flat_prior_coefficients_are_those_of_maximum_likelihood(mean, n_trials, dispersion):
+    """Within a tenth of a standard error, for small and for large counts."""
+    X, rng = covariates(400), np.random.default_rng(5)
+    rows = np.column_stack([X, np.ones(len(X))])
+    truth = [0.6, -0.4, np.log(mean / (dispersion or n_trials - mean))]
+
+    def law(coefficients):
+        p = expit(rows @ coefficients)
+        return nbinom(dispersion, 1.0 - p) if dispersion else binom(n_trials, p)
+
+    y = law(truth).rvs(random_state=rng)
+    best = minimize(lambda w: -law(w).logpmf(y).mean(), np.zeros(3), method="BFGS", options={"gtol": 1e-7}).x
+    p, trials = expit(rows @ best), y + dispersion if dispersion else n_trials
+    errors = np.sqrt(np.diagonal(np.linalg.inv((rows.T * (trials * p * (1.0 - p))) @ rows)))
+    if dispersion:
+        model = BayesianNegativeBinomialRegression(dispersion=dispersion, prior=1e-6)
+    else:
+        model = BayesianBinomialRegression(n_trials=n_trials, prior=1e-6)
+    assert (np.abs(model.fit(X, y).posterior_.mean - best) < 0.1 * errors).all()
 
 
 def test_counts_above_the_declared_largest_count_as_the_largest():
