@@ -33,7 +33,7 @@ class Visits(MatchedModel):
 
     def to_posterior(self, average, noise_std, previous):
         people, visits = (np.maximum(average[name], 0) for name in ("people", "visits"))
-        return {"shares": Dirichlet(1 + people), "rates": Gamma(visits + [1.0, 5.0], 1 + people)}
+        return {"shares": Dirichlet(1 + people), "rates": Gamma(np.array([1.0, 5.0]) + visits, 1 + people)}
 
     def charts(self, posterior):
         shares, rates = posterior["shares"].mean[None], posterior["rates"].mean[None]

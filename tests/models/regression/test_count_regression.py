@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 from scipy.stats import binom, nbinom, norm
 
+from tests.mutants import check_notices
 from vips import BayesianBinomialRegression, BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan
+from vips.models.regression.matching import RowLaw
 from vips.reference import gibbs_logistic
 
 
@@ -49,8 +53,8 @@ def test_negative_binomial_against_integration():
     X = covariates(120)[:, :1]
     r = 2.5
     y = np.random.default_rng(3).negative_binomial(r, 1.0 - expit(0.7 * X[:, 0] - 0.3))
-    w, b = (axis.ravel() for axis in np.meshgrid(np.linspace(-0.5, 2, 251), np.linspace(-1.5, 1, 251), indexing="ij"))
-    psi = X @ w[None] + b
+    w, b = (axis.ravel() for axis in np.meshgrid(np.linspace(-0.5, 2, 251), np.linspace(-0.5, 2, 251), indexing="ij"))
+    psi = X @ w[None] + b - np.log(r)
     joint = nbinom.logpmf(y[:, None], r, 1.0 - expit(psi)).sum(axis=0)
     joint += norm.logpdf(w) + norm.logpdf(b, scale=10.0)
     weights = np.exp(joint - logsumexp(joint))
@@ -62,7 +66,7 @@ def test_negative_binomial_against_integration():
     evidence = logsumexp(joint) + np.log(0.01**2)
     assert evidence - 1.0 < model.bound_ < evidence
     row = np.array([[0.4]])
-    exact = weights @ (r * np.exp(0.4 * w + b))
+    exact = weights @ np.exp(0.4 * w + b)
     assert model.predict(row)[0] == pytest.approx(exact, rel=0.05)
 
 
@@ -74,15 +78,18 @@ def test_with_a_flat_prior_coefficients_are_those_of_maximum_likelihood(mean, n_
     """Within a tenth of a standard error, for small and for large counts."""
     X, rng = covariates(400), np.random.default_rng(5)
     rows = np.column_stack([X, np.ones(len(X))])
-    truth = [0.6, -0.4, np.log(mean / (dispersion or n_trials - mean))]
+    truth = [0.6, -0.4, np.log(mean if dispersion else mean / (n_trials - mean))]
 
     def law(coefficients):
-        p = expit(rows @ coefficients)
-        return nbinom(dispersion, 1.0 - p) if dispersion else binom(n_trials, p)
+        of_rows = rows @ coefficients
+        if dispersion:
+            return nbinom(dispersion, dispersion / (dispersion + np.exp(of_rows)))
+        return binom(n_trials, expit(of_rows))
 
     y = law(truth).rvs(random_state=rng)
     best = minimize(lambda w: -law(w).logpmf(y).mean(), np.zeros(3), method="BFGS", options={"gtol": 1e-7}).x
-    p, trials = expit(rows @ best), y + dispersion if dispersion else n_trials
+    p = expit(rows @ best - (np.log(dispersion) if dispersion else 0.0))
+    trials = y + dispersion if dispersion else n_trials
     errors = np.sqrt(np.diagonal(np.linalg.inv((rows.T * (trials * p * (1.0 - p))) @ rows)))
     if dispersion:
         model = BayesianNegativeBinomialRegression(dispersion=dispersion, prior=1e-6)
@@ -128,3 +135,47 @@ def test_what_cannot_work_is_refused():
         BayesianNegativeBinomialRegression(privacy=plan, max_norm=1.0).fit(X, y)
     with pytest.raises(ValueError, match="whole numbers"):
         BayesianNegativeBinomialRegression().fit(X, y + 0.5)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("dispersion", [0.5, 3.0, 100.0])
+def test_the_expected_count_is_the_exponential_of_the_predictor(dispersion, fit_intercept):
+    """Also where columns say nothing: the intercept is the logarithm of the mean. A large dispersion gives Poisson counts."""
+    X, rng = np.tile(covariates(400), (10, 1)), np.random.default_rng(6)
+    mean = np.exp(X @ [0.6, -0.4] + 1.5 * fit_intercept)
+    y = rng.poisson(mean * rng.gamma(dispersion, 1.0 / dispersion, len(X)))
+    model = BayesianNegativeBinomialRegression(dispersion=dispersion, prior=1e-6, fit_intercept=fit_intercept).fit(X, y)
+    truth, std = [0.6, -0.4, 1.5][: 2 + fit_intercept], model.laplace_posterior(X, y).std
+    assert (np.abs(model.posterior_.mean - truth) < 5.0 * std).all()
+    assert (std < 0.1).all()
+    np.testing.assert_allclose(model.predict(X[:50]), mean[:50], rtol=0.3)
+
+
+def check_private_intercepts():
+    """Hardly any noise: means and deviations are those of the ordinary fit."""
+    X, rng = np.tile(covariates(400), (10, 1)), np.random.default_rng(7)
+    y = rng.poisson(np.exp(0.8 * X[:, 0] + 1.5) * rng.gamma(3.0, 1.0 / 3.0, len(X)))
+    settings = {"dispersion": 3.0, "max_count": 200, "max_norm": 4.0, "prior": 0.01}
+    plan = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=20, clip_norm=1e4)
+    private = BayesianNegativeBinomialRegression(privacy=plan, **settings).fit(X, y).posterior_
+    exact = BayesianNegativeBinomialRegression(**settings).fit(X, y).laplace_posterior(X, y)
+    np.testing.assert_allclose(private.mean, exact.mean, atol=0.02, err_msg="other means")
+    np.testing.assert_allclose(private.std, exact.std, rtol=0.2, err_msg="other deviations")
+
+
+def test_private_intercepts_are_logarithms_of_the_mean():
+    check_private_intercepts()
+
+
+def rows_have_no_offset(patch):
+    patch.setattr(NegativeBinomial, "offset", 0.0)
+
+
+def laws_of_rows_have_no_offset(patch):
+    predictor = RowLaw.predictor
+    patch.setattr(RowLaw, "predictor", lambda law, b: predictor(replace(law, offset=0.0), b))
+
+
+@pytest.mark.parametrize("mutant", [laws_of_rows_have_no_offset])
+def test_mutants_of_the_offset_are_noticed(mutant, monkeypatch):
+    check_notices(check_private_intercepts, mutant, monkeypatch, "other")

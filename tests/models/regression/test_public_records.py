@@ -397,5 +397,5 @@ def test_what_cannot_work_is_refused_before_a_private_value_is_read(settings, ar
 
 
 def test_a_model_is_no_prior():
-    with pytest.raises(TypeError, match="prior=model.posterior_"):
+    with pytest.raises(TypeError, match=r"prior=model\.posterior_"):
         model_of(prior=model_of().fit(X, Y)).fit(X, Y)

@@ -252,6 +252,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             centred=self.statistics == "centred",
             diagonal=self.covariance == "diagonal",
             dtype=self.dtype,
+            offset=self.likelihood.offset,
             labels=self._labels_of_norms(),
             **scores,
         )
@@ -366,6 +367,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         averages = [self._average_of(average, j) for j in range(self.n_outputs)]
         laws_of_rows = (self._row_law(average, noise, j, coordinates) for j, average in enumerate(averages))
         weighted, left = zip(*laws_of_rows, strict=True)
+        weighted = [replace(law, offset=self.likelihood.offset) for law in weighted]
         # the first points are far from the root, unless a phase before ended near it
         used = kept.used(0 if coordinates.move else 2 if self._matches() else len(kept.counts))
         points, centre = kept.points[:, used] * ball, kept.centre * ball
@@ -414,7 +416,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
         def norms(predictor: np.ndarray, length: float) -> np.ndarray:
             lengths = np.full(len(predictor), length)
-            return Lengths(lengths, lengths**2).largest_norms(predictor, np.abs(predictor), labels, True, scale)
+            return Lengths(lengths, lengths**2).largest_norms(predictor, np.abs(predictor), labels, scale)
 
         return clip_weights(laws, points, centre, norms)
 
@@ -518,7 +520,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         scale, b = self._scales(), self.likelihood.largest_shape
         c = np.linspace(0.0, 60.0, 6001)
         omega = polya_gamma_mean(c, b)
-        residual = self.likelihood.largest_linear + (omega * c if self.statistics == "centred" else 0.0)
+        centre = c if self.statistics == "centred" else abs(self.likelihood.offset)
+        residual = self.likelihood.largest_linear + omega * centre
         in_variance = 1.0 + self._sums_variance() / VARIANCE_SCALE**2
         squares = (
             in_variance * (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2

@@ -91,7 +91,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     Parameters
     ----------
     dispersion : float
-        r: the variance of a count of mean m is m + m²/r. Public.
+        r: the variance of a count of mean m = exp(x'w) is m + m²/r; a large r gives Poisson counts. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
     privacy, max_norm, fit_intercept, indicators, prior, covariance, statistics, influence, schedule
@@ -138,7 +138,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         self.max_count = max_count
 
     def predict(self, X) -> np.ndarray:
-        """Posterior mean of the expected count, r E[exp(ψ)] = r exp(x'μ + x'Σx/2), shape (n_records,)."""
+        """Posterior mean of the expected count, E[exp(x'w)] = exp(x'μ + x'Σx/2), shape (n_records,)."""
         mean, variance = self._predictors(X)
         return self.dispersion * np.exp(mean + 0.5 * variance)[:, 0]
 

@@ -5,6 +5,8 @@
     binomial           y ~ Binomial(n, σ(ψ))               b = n,       κ = y - n/2
     negative binomial  y ~ NB(r, σ(ψ)), E y = r exp(ψ)     b = y + r,   κ = (y - r)/2
 
+ψ is the linear predictor x'w plus an offset: of negative binomial counts -log r, so that E y = exp(x'w); else 0.
+
 Polson, Scott and Windle (2013), arXiv:1205.0310v3; K classes: Linderman, Johnson and Adams (2015), arXiv:1506.05843.
 """
 
@@ -29,9 +31,12 @@ class Likelihood(ABC):
         Number of ψ.
     largest_shape, largest_linear : float
         Public bounds on b and on |κ|.
+    offset : float
+        Of ψ.
     """
 
     n_outputs = 1
+    offset = 0.0
     largest_shape: float
     largest_linear: float
 
@@ -151,6 +156,10 @@ class NegativeBinomial(_Counts):
 
     dispersion: float
     max_count: int | None
+
+    @property
+    def offset(self) -> float:
+        return -float(np.log(self.dispersion))
 
     @property
     def largest(self) -> float:

@@ -80,26 +80,30 @@ class RowLaw:
     mean : ndarray of shape (d,)
     cov : ndarray of shape (d, d)
         Positive semidefinite.
+    offset : float
+        Of ψ.
     """
 
     count: float
     mean: np.ndarray
     cov: np.ndarray
+    offset: float = 0.0
 
     def unweighted(self, point: np.ndarray) -> RowLaw:
         """The law of rows whose moments, weighted by ω at this point, are those of ``self``."""
-        centre, variance = float(self.mean @ point), max(float(point @ self.cov @ point), 1e-9)
+        centre, variance = float(self.mean @ point) + self.offset, max(float(point @ self.cov @ point), 1e-9)
         mean, std = _unweighted(centre, variance)
         along = self.cov @ point / variance
         return RowLaw(
             self.count / float(_WEIGHTS @ polya_gamma_mean(mean + std * _NODES)),
             self.mean + (mean - centre) * along,
             self.cov + (std**2 - variance) * np.outer(along, along),
+            self.offset,
         )
 
     def predictor(self, b: np.ndarray) -> np.ndarray:
-        """Nodes of ψ = xᵀb, shape (64,)."""
-        return float(self.mean @ b) + np.sqrt(max(float(b @ self.cov @ b), 1e-12)) * _NODES
+        """Nodes of ψ = xᵀb + o, shape (64,)."""
+        return float(self.mean @ b) + self.offset + np.sqrt(max(float(b @ self.cov @ b), 1e-12)) * _NODES
 
     def total(self, b: np.ndarray) -> np.ndarray:
         """F(b) = N (m E σ + C b E σ'), by Stein's lemma."""

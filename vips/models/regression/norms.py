@@ -45,23 +45,18 @@ class Lengths:
             norms = np.hypot(norms, np.hypot(self.of_row / scale["cross"], 1.0 / scale["weight"]) * length)
         return norms
 
-    def largest_norms(
-        self, predictor: np.ndarray, tilt: np.ndarray, labels, centred: bool, scale: Mapping[str, float]
-    ) -> np.ndarray:
+    def largest_norms(self, centre: np.ndarray, tilt: np.ndarray, labels, scale: Mapping[str, float]) -> np.ndarray:
         """The largest of these norms over labels.
 
         Parameters
         ----------
-        predictor, tilt : ndarray of shape (n_records, n_outputs)
-            ψ and c.
+        centre, tilt : ndarray of shape (n_records, n_outputs)
+            What ω is multiplied with in the residual κ - ω centre, and c.
         labels : (ndarray, ndarray) of shape (n_labels, n_outputs)
             b and κ.
-        centred : bool
-            Whether r is the residual κ - ω ψ, else κ.
         """
-        norms, unit = np.zeros(len(predictor)), polya_gamma_mean(tilt, 1.0)
+        norms, unit = np.zeros(len(centre)), polya_gamma_mean(tilt, 1.0)
         for shape, linear in zip(*labels, strict=True):
             precision = shape * unit
-            residual = linear - precision * predictor if centred else np.broadcast_to(linear, unit.shape)
-            norms = np.maximum(norms, self.norms(residual, precision, scale))
+            norms = np.maximum(norms, self.norms(linear - precision * centre, precision, scale))
         return norms

@@ -4,10 +4,10 @@
 symbol               meaning
 ===================  =================================================================================
 x_n (d,)             design row: features, scaled into the public ball, and the intercept's constant
-ψ_nj, c_nj           x_nᵀ μ_j and √E (x_nᵀ w_j)²
+ψ_nj, c_nj           x_nᵀ μ_j + o and √E (x_nᵀ w_j + o)²; o is the offset of the likelihood, 0 but for counts
 b_nj, κ_nj           Pólya-Gamma shape and linear coefficient of the likelihood: e^(κψ) E[e^(-ωψ²/2)], ω ~ PG(b, 0)
 ω_nj                 E[ω | b, c] = b tanh(c/2) / (2c)
-r_nj                 κ - ω ψ, the residual (κ itself with statistics as in the paper)
+r_nj                 κ - ω ψ, the residual (κ - ω o with statistics as in the paper)
 ===================  =================================================================================
 
 Squared norm of a record: ‖x‖² Σ_j r_j² + ‖x xᵀ‖² Σ_j ω_j², where ‖x xᵀ‖ is ‖x‖², or √Σ_i x_i⁴ for a diagonal precision. With a
@@ -160,6 +160,8 @@ class RegressionStatistics(ScoredStatistics):
         Whether the linear statistic is the residual; whether only the diagonal of the precision is summed.
     dtype : float32 or float64
         Of the quadratic forms over CSR rows.
+    offset : float
+        o.
     labels : (ndarray, ndarray) of shape (n_labels, n_outputs), optional
         b and κ of labels, among which is one with the largest norm for every x. None: norms are of the records' own labels.
     clip_norm, blocks : optional
@@ -168,17 +170,17 @@ class RegressionStatistics(ScoredStatistics):
 
     def __init__(
         self, rows, lengths, shape, linear, mean, spread, *, centred: bool, dtype, diagonal: bool,
-        labels=None, clip_norm=None, blocks=None,
+        offset: float = 0.0, labels=None, clip_norm=None, blocks=None,
     ) -> None:  # fmt: skip
         super().__init__(clip_norm, blocks)
         self._rows, self._lengths, self._shape, self._linear = rows, lengths, shape, linear
-        self._centred, self._labels = centred, labels
-        self._diagonal = diagonal
-        self.predictor = _times_rowwise(rows, mean.T)  # ψ
+        self._diagonal, self._labels = diagonal, labels
+        self.predictor = _times_rowwise(rows, mean.T) + offset  # ψ
         self.variance = self._forms(spread, np.dtype(dtype))  # x'Σx
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         self.precision = polya_gamma_mean(self.tilt, shape)  # ω
-        self.residual = linear - self.precision * self.predictor if centred else linear  # r
+        self._centre = self.predictor if centred else np.full(self.predictor.shape, offset)
+        self.residual = linear - self.precision * self._centre  # r
 
     def _forms(self, spread: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
         """x_nᵀ Σ_j x_n, shape (n_records, n_outputs)."""
@@ -211,7 +213,7 @@ class RegressionStatistics(ScoredStatistics):
         lengths = Lengths(self._lengths, self._outer_norms())
         if self._labels is None:
             return lengths.norms(self.residual, self.precision, scale) * _ROUNDING
-        return lengths.largest_norms(self.predictor, self.tilt, self._labels, self._centred, scale) * _ROUNDING
+        return lengths.largest_norms(self._centre, self.tilt, self._labels, scale) * _ROUNDING
 
     def _outer_norms(self) -> np.ndarray:
         """‖x xᵀ‖, or the norm of its diagonal if only the diagonal is summed."""
