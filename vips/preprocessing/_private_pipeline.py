@@ -300,6 +300,11 @@ class PrivatePipeline(Pipeline):
         """``predict`` of the model, for :meth:`encoded` rows."""
         return self[-1].predict(self.encoded(X), **params)
 
+    @_if_model_has("predict_interval")
+    def predict_interval(self, X, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """``predict_interval`` of the model, for :meth:`encoded` rows."""
+        return self[-1].predict_interval(self.encoded(X), level)
+
     @_if_steps_have("predict_proba")
     def predict_proba(self, X) -> np.ndarray:
         """``predict_proba`` of the model, for :meth:`encoded` rows."""

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit
+from scipy.special import expit, ndtri
 from scipy.stats import chi2
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
+from vips._validation import check_level
 from vips.data import DataSource, InMemoryData
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
@@ -282,6 +283,29 @@ class PolyaGammaRegression(AugmentedRegression):
         coords = {"feature": self.column_names()} | ({"class": classes} if classes else {})
         return arviz.from_dict(posterior=parts, coords=coords, dims={name: dims[name] for name in parts})
 
+    def predict_interval(self, X, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Intervals of the probability of the last class, or of the expected count, under ``posterior_``: how far the
+        coefficients' uncertainty, of sampling and noise, leaves it open.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_records, n_features)
+        level : float
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n_records,)
+
+        Raises
+        ------
+        ValueError
+            For more than two classes.
+        """
+        check_level(level)
+        mean, variance = (values[:, 0] for values in self._predictors(X, self.posterior_))
+        half = ndtri(0.5 + 0.5 * level) * np.sqrt(variance)
+        return self.likelihood.expected(mean - half), self.likelihood.expected(mean + half)
+
     def signal_of_coefficients(self) -> Signal:
         """Whether the coefficients stand out from sampling and noise; computed from released values only."""
         check_is_fitted(self, "last_posterior_")
@@ -412,11 +436,11 @@ class PolyaGammaRegression(AugmentedRegression):
         tags.target_tags.positive_only = isinstance(self, RegressorMixin)  # counts
         return tags
 
-    def _predictors(self, X) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of x'w + intercept, both of shape (n_records, n_outputs), under the learnt precision of the prior:
-        it shrinks what noise hides, and so predicts better (docs/intervals.md)."""
+    def _predictors(self, X, posterior=None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of ψ, both of shape (n_records, n_outputs); by default under the learnt precision of the prior: it
+        shrinks what noise hides, and so predicts better (docs/intervals.md)."""
         check_is_fitted(self)
-        posterior = self.last_posterior_
+        posterior = self.last_posterior_ if posterior is None else posterior
         X = self.read_rows(X, reset=False)
         empty, diagonal = np.zeros((0, self.n_outputs)), self.covariance == "diagonal"
         means, variances = [empty], [empty]

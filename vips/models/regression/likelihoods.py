@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import expit, gammaln
 from scipy.stats import binom, nbinom
 
 __all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial"]
@@ -47,6 +47,10 @@ class Likelihood(ABC):
     @abstractmethod
     def extreme_labels(self) -> np.ndarray:
         """Public labels, among which is one with the largest norm for every x; infinite if there is no bound."""
+
+    @abstractmethod
+    def expected(self, psi: np.ndarray) -> np.ndarray:
+        """Expected outcome at ψ, which grows with it; raises ValueError for several outputs."""
 
     def log_base_measure(self, y: np.ndarray) -> float:
         """Σ_n of the log of the factor that does not depend on ψ."""
@@ -93,6 +97,12 @@ class Classes(Likelihood):
 
     def extreme_labels(self) -> np.ndarray:
         return np.arange(float(len(self.labels))) if self.are_words else self.labels
+
+    def expected(self, psi: np.ndarray) -> np.ndarray:
+        """Probability of the last class."""
+        if self.n_outputs > 1:
+            raise ValueError(f"Intervals of predictions are for two classes, not for {len(self.labels)}.")
+        return expit(psi)
 
 
 class _Counts(Likelihood):
@@ -141,6 +151,9 @@ class Binomial(_Counts):
         y[y > self.n_trials] = np.nan
         return np.where(np.isnan(y), np.nan, float(self.n_trials)), y - 0.5 * self.n_trials
 
+    def expected(self, psi: np.ndarray) -> np.ndarray:
+        return self.n_trials * expit(psi)
+
     def log_base_measure(self, y: np.ndarray) -> float:
         y, n = self.counts(y), float(self.n_trials)
         return float(np.sum(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)))
@@ -177,6 +190,9 @@ class NegativeBinomial(_Counts):
     def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         y = np.minimum(self.counts(y), self.largest)
         return y + self.dispersion, 0.5 * (y - self.dispersion)
+
+    def expected(self, psi: np.ndarray) -> np.ndarray:
+        return self.dispersion * np.exp(psi)
 
     def log_base_measure(self, y: np.ndarray) -> float:
         y, r = np.minimum(self.counts(y), self.largest), float(self.dispersion)
