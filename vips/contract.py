@@ -171,7 +171,7 @@ class Contract(ABC):
         NotImplementedError
             If there is none, or it is refused; with the reason, in words for the user.
         """
-        raise NotImplementedError(f"A {type(self).__name__} takes noisy totals at face value.")
+        raise NotImplementedError(f"A {type(self).__name__} takes noisy totals at face value: there are no intervals.")
 
     def check_intervals(self) -> None:  # noqa: B027
         """Raise NotImplementedError, with the reason, if intervals of the noise-aware posterior may not hold."""
