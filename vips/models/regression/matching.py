@@ -306,7 +306,7 @@ class ReleasedGradients:
 
 def _positive_diagonal(matrix: np.ndarray) -> np.ndarray:
     diagonal = np.diagonal(matrix)
-    return np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-300))
+    return np.maximum(diagonal, 1e-12 * max(diagonal.max(), 1e-80))  # squares of ratios to it do not overflow
 
 
 @dataclass(frozen=True)
