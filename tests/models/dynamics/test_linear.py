@@ -197,7 +197,7 @@ def test_a_million_steps_count_as_the_first_ones():
     )
     for name, value in found.items():
         np.testing.assert_array_equal(value, expected[name])
-    assert found["second"][P:, P:].max() == pytest.approx(50 * model._constant() ** 2)
+    assert found["second"][P:, P:].max() == pytest.approx(50 * model.constant() ** 2)
 
 
 def test_steps_longer_than_the_norm_are_scaled_down():

@@ -273,7 +273,7 @@ def test_a_mask_orders_the_states():
     masks = {"startprob_mask": [True, False, False], "transmat_mask": np.triu(np.ones((K, K)))}
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=40)
     for privacy in (None, plan):
-        model = GaussianHMM(K, max_norm=6.0, privacy=privacy, **masks).fit(found)
+        model = GaussianHMM(K, max_norm=6.0, n_features=D, privacy=privacy, **masks).fit(found)
         np.testing.assert_allclose(model.means_, MEANS, atol=0.15)
         np.testing.assert_allclose(model.transmat_, moves, atol=0.05)
         assert not np.tril(model.transmat_, -1).any()

@@ -90,7 +90,7 @@ def test_clipped_residuals_have_mean_zero_at_the_true_coefficients(name):
         model, X, posterior = prepared(make, influence=influence)
         X = X if len(labels) < 10 else X[:4]
         n = len(X)
-        psi = X @ np.atleast_2d(posterior.mean)[:, :3].T + np.atleast_2d(posterior.mean)[:, 3]
+        psi = X @ np.atleast_2d(posterior.mean)[:, :3].T + np.atleast_2d(posterior.mean)[:, 3] + model.likelihood.offset
         mean, size = 0.0, 0.0
         for label, probability in zip(labels, probabilities(psi).T, strict=True):
             own = np.array([share["linear"] for share in shares(model, X, np.full(n, label), posterior)[1]])

@@ -43,6 +43,7 @@ class DynamicsModel(SequenceModel):
 
     unit = "one sequence"
     exact_rows = True
+    _unlisted = ("constant",)
     tolerance = 1e-3
     planned_steps = 1  # every step would release the same moments
     n_components: int
@@ -114,7 +115,7 @@ class DynamicsModel(SequenceModel):
 
     def _moment_statistics(self, records: Sequences, posterior) -> MomentStatistics:
         """Lagged moments of what is seen."""
-        return MomentStatistics(self._usable(records.first(self.max_length)), self._n_lags(), self._constant())
+        return MomentStatistics(self._usable(records.first(self.max_length)), self._n_lags(), self.constant())
 
     def expected_statistics(self, records: Sequences, posterior: DynamicsPosterior) -> RecordStatistics:
         return state_statistics(self._usable(records.first(self.max_length)), posterior)
@@ -187,7 +188,7 @@ class DynamicsModel(SequenceModel):
 
     def _of_moments(self, average, noise_std) -> DynamicsPosterior:
         p, K = self.n_features_in_, self.n_components
-        lagged_moments = moments.of_totals(average, noise_std, self._constant())
+        lagged_moments = moments.of_totals(average, noise_std, self.constant())
         if lagged_moments is None:
             nothing = Dynamics.idle(K, np.zeros(p), np.full(p, self._ball() ** 2 / p))
             return DynamicsPosterior(nothing, 0.0, 0.0)
@@ -208,7 +209,8 @@ class DynamicsModel(SequenceModel):
     def _ball(self) -> float:
         return 1.0 if self.max_norm is None else float(self.max_norm)
 
-    def _constant(self) -> float:
+    def constant(self) -> float:
+        """c, of the steps' vectors z."""
         return _CONSTANT_SHARE * self._ball() / np.sqrt(self.n_features_in_)
 
     def _n_lags(self) -> int:

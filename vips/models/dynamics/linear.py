@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,11 @@ from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer, check_level
 from vips.data import Sequences
 from vips.data._step_index import forecast_frame, step_frame
-from vips.expfam import DiagonalGaussian
+from vips.expfam import DiagonalGaussian, Draws
+from vips.models.components.matching.match import Match
+from vips.models.components.matching.steps import kept_steps
 from vips.models.dynamics.contract import DynamicsModel
+from vips.models.dynamics.matching import match_of, matched_system
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
 from vips.models.dynamics.unseen import forecasts, samples
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["LinearDynamicalSystem"]
 
 _TINY = 1e-300
+_MOST_KEPT = 20_000  # totals
 
 
 class LinearDynamicalSystem(DynamicsModel):
@@ -258,25 +262,38 @@ class LinearDynamicalSystem(DynamicsModel):
 
     # -- comparisons --------------------------------------------------------------------------------------------
 
-    def summary(self) -> pd.DataFrame:
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
         """A row for each column: what the state explains of it. Needs pandas.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
 
         Returns
         -------
         DataFrame
             ``mean``; ``noise``, the standard deviation of what the state does not explain; ``explained``, the share of the
             variance that it does; ``next``, the correlation of the explained part with itself one step later. All in the long
-            run of the system.
+            run of the system, each with its ``lower`` and ``upper`` limit where intervals know the noise.
+
+        Warns
+        -----
+        PrivacyWarning
+            If there are no limits in a private fit: it says why.
         """
         pd, of = imported("pandas", "summary()"), self._system()
-        cov = of.stationary()
-        signal = np.einsum("pi,ij,pj->p", of.loadings, cov, of.loadings)
-        later = np.einsum("pi,ij,pj->p", of.loadings, of.moves @ cov, of.loadings)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            table = {
-                "mean": of.offset, "noise": np.sqrt(of.noise_variance), "explained": signal / (signal + of.noise_variance),
-                "next": later / signal,
-            }  # fmt: skip
+        check_level(level)
+        self.warn_of_no_intervals()
+        draws, table = self.posterior_.draws, {}
+        values = np.vstack([of.offset, of.explained()])
+        if draws:
+            limits = zip(draws["offset"].interval(level), draws["explained"].interval(level), strict=True)
+            limits = [np.vstack(of_side) for of_side in limits]
+        for row, name in enumerate(("mean", "noise", "explained", "next")):
+            table[name] = values[row]
+            if draws:
+                table |= {f"{name}, {side}": of[row] for side, of in zip(("lower", "upper"), limits, strict=True)}
         return pd.DataFrame(table, index=pd.Index(self.column_names()))
 
     def modes(self) -> pd.DataFrame:
@@ -335,14 +352,31 @@ class LinearDynamicalSystem(DynamicsModel):
         if posterior.uncertainty is not None:
             moved, of_columns = spread_of(posterior)
             variances = np.vstack([of_columns.T, polygamma(1, posterior.uncertainty.shapes)])
+        emissions, moves = DiagonalGaussian(seen, 1.0 / variances), DiagonalGaussian(of.moves, 1.0 / moved)
+        if draws := posterior.draws:
+            loadings = np.swapaxes(draws["loadings"].draws, 1, 2)
+            others = draws["offset"].draws, np.log(draws["noise_variance"].draws)
+            emissions = Draws(np.concatenate([loadings, *(part[:, None] for part in others)], axis=1))
+            moves = draws["moves"]
         return [
-            Part("emissions", DiagonalGaussian(seen, 1.0 / variances), partial(_label, columns, K), columns),
-            Part("moves", DiagonalGaussian(of.moves, 1.0 / moved), partial(indexed, "moves"), states),
+            Part("emissions", emissions, partial(_label, columns, K), columns),
+            Part("moves", moves, partial(indexed, "moves"), states),
         ]
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""
         return self.score_samples(X)
+
+    # -- the match ----------------------------------------------------------------------------------------------
+
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        return kept_steps(self, n_steps, most_totals=_MOST_KEPT)
+
+    def to_match(self) -> Match:
+        return match_of(self)
+
+    def to_noise_aware_posterior(self) -> DynamicsPosterior:
+        return matched_system(self.match(), self.last_posterior_)
 
     # -- helpers ------------------------------------------------------------------------------------------------
 

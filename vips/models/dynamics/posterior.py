@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
 from vips._compute.blas import cholesky, eigh
+from vips.expfam import Draws
 from vips.models._definite import positive_definite
 from vips.models.dynamics import kernels
 from vips.models.dynamics.uncertainty import Uncertainty
@@ -61,6 +62,14 @@ class Dynamics:
         """Covariance of the state after many steps; of a system that has none, of one with shorter steps."""
         A = stable(self.moves, _LARGEST)
         return positive_definite(solve_discrete_lyapunov(A, self.moves_cov))
+
+    def explained(self) -> np.ndarray:
+        """Of each column in the long run: the deviation of what the state does not explain, the share of the variance that it
+        does, and the correlation of the explained part with itself one step later; shape (3, p)."""
+        cov = self.stationary()
+        signal, later = (np.einsum("pi,ij,pj->p", self.loadings, of, self.loadings) for of in (cov, self.moves @ cov))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.array([np.sqrt(self.noise_variance), signal / (signal + self.noise_variance), later / signal])
 
     def in_coordinates(self, B: np.ndarray, inverse: np.ndarray) -> Dynamics:
         """The same system with the state B x."""
@@ -120,12 +129,17 @@ class DynamicsPosterior:
         Numbers of sequences and of steps, noisy in a private fit.
     uncertainty : Uncertainty or None
         Of the parameters, in coordinates in which Q = I; None of EM and of private fits.
+    draws : dict of str to Draws
+        Of "moves", "loadings", "offset" and "noise_variance" in canonical coordinates, and of "explained"
+        (:meth:`Dynamics.explained`), given that totals are noisy: what intervals are read from; empty where there are none. Not
+        saved.
     """
 
     dynamics: Dynamics
     n_sequences: float = 0.0
     n_steps: float = 0.0
     uncertainty: Uncertainty | None = None
+    draws: Mapping[str, Draws] = field(default_factory=dict)
     _known: dict = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __repr__(self) -> str:

@@ -105,6 +105,11 @@ class MomentStatistics(RecordStatistics):
         opening = np.square(row_norms(self._openings)) / blocks["opening"].scale
         return np.hypot(self._sums.norms(others), opening) * (1.0 + 4e-9)
 
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """w_n s_n of each sequence, by block."""
+        opening = weights[:, None, None] * self._openings[:, :, None] * self._openings[:, None]
+        return self._sums.weighted(weights) | {"opening": opening}
+
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
         opening = gram(self._openings[present] * np.sqrt(weights[present])[:, None])

@@ -2,9 +2,8 @@
 
 The charts of all models are those of first states, moves, lengths and missing cells; the last one is of what is seen.
 
-The lengths of sequences are private, and only their sum is released. So a match has a law of lengths of its own, around the
-released mean: an exponential family, which the totals determine, because clips weigh sequences by their lengths. Lengths, and
-which cells are missing, are taken as independent of the states.
+The lengths of sequences are private, so that a match has a law of lengths of its own (``lengths.py``). Lengths, and which cells
+are missing, are taken as independent of the states.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from vips.data import Sequences
 from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models._chains import inferred
 from vips.models._gaussians.matching import at_chart, chart_of
-from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes, Tilts
+from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes
+from vips.models.components.matching.lengths import law_of_lengths, possible_lengths
 from vips.models.components.matching.match import Match, best_match, check_told
 from vips.models.components.matching.simulator import counts_at, levels_at
 from vips.models.components.matching.steps import StepSimulator, totals_of
@@ -31,9 +31,6 @@ from vips.models.markov.statistics import SymbolSums
 
 __all__ = ["ChainSimulator", "CountSimulator", "SymbolSimulator", "VectorSimulator", "drawn_states"]
 
-_LONGEST, _N_LENGTHS = 4.0, 60  # times the mean length; lengths that are simulated, at most
-_SHAPE, _STD_OF_TILTS = 3.0, 10.0  # of the first law of lengths, a Gamma; of the prior
-_NO_LENGTH, _LEAST_SPREAD = 1e-12, 1e-6
 _MISSING_AT_START = 0.01
 _TOLD = 5.0  # standard deviations of the number of sequences
 _LEAST_SHARE = 2.0  # standard deviations of the share of a state
@@ -74,9 +71,7 @@ class ChainSimulator(StepSimulator):
         if start < _TOLD * std:
             raise NotImplementedError("Noise hides how many sequences there are. So there are no intervals.")
         mean = np.clip(1.0 + moves / start, 1.0, model.max_length)
-        longest = int(np.clip(np.ceil(_LONGEST * mean), 1, model.max_length))
-        lengths = np.unique(np.round(np.linspace(1, longest, _N_LENGTHS)).astype(np.int64))
-        return cls(model, lengths, mean, prior)
+        return cls(model, possible_lengths(mean, model.max_length), mean, prior)
 
     # -- what is seen -----------------------------------------------------------------------------------------------
 
@@ -152,7 +147,7 @@ class ChainSimulator(StepSimulator):
         charts = [
             start,
             moves,
-            self._law_of_lengths(),
+            law_of_lengths(self.lengths, self.mean_length, model.max_length),
             Simplexes(missing, 1.0),
             self.first(model.last_posterior_),
         ]
@@ -201,19 +196,6 @@ class ChainSimulator(StepSimulator):
             return np.arange(self.model.n_components)
         (theirs, distance), (ours, _) = map(self.model.components, (fitted, matched))
         return align(theirs, ours, distance).order
-
-    def _law_of_lengths(self) -> Tilts:
-        """A Gamma, and the features of Gammas, normals and of a last length at which sequences are cut; uncorrelated."""
-        relative = self.lengths / self.mean_length
-        base = relative ** (_SHAPE - 1.0) * np.exp(-_SHAPE * relative) + _NO_LENGTH
-        base /= base.sum()
-        features = np.column_stack([np.log(relative), relative, np.square(relative)])
-        if self.lengths[-1] == self.model.max_length:
-            features = np.column_stack([features, self.lengths == self.lengths[-1]])
-        features -= base @ features
-        sizes, directions = np.linalg.eigh(features.T @ (base[:, None] * features))
-        used = sizes > _LEAST_SPREAD * sizes[-1]
-        return Tilts(base, features @ (directions / np.sqrt(sizes))[:, used], np.zeros(used.sum()), _STD_OF_TILTS)
 
     def _survival(self, match: Match) -> np.ndarray:
         """Probability that a sequence is longer than 0, 1, … steps."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -45,11 +45,15 @@ class StepSimulator(Simulator):
             for number in numbers:
                 statistics = phase.statistics_of(self.model, portion, steps[number].posterior)
                 weights = weight * self.model.privacy_.plan.clip_weights(statistics.norms(phase.blocks))
-                flat = entries(statistics.weighted(weights), phase.blocks)
+                flat = self.taken(entries(statistics.weighted(weights), phase.blocks))
                 if seen is None:
                     seen = np.zeros((len(records), flat.shape[1]))
                 seen[rows] += flat
         return seen
+
+    def taken(self, flat: np.ndarray) -> np.ndarray:
+        """The entries that are matched, of all in the last axis: by default all of them."""
+        return flat
 
     @cached_property
     def _phases(self) -> Sequence[FitPhase]:
@@ -125,12 +129,12 @@ def groups_of(model) -> list[StepGroup]:
     return groups
 
 
-def totals_of(model) -> Totals:
-    """All totals of all groups in one array; see :func:`groups_of`."""
+def totals_of(model, taken: Callable[[np.ndarray], np.ndarray] = np.asarray) -> Totals:
+    """All totals of all groups, or those of each that are taken, in one array; see :func:`groups_of`."""
     groups, phases = groups_of(model), phases_of(model, model.privacy_.plan.n_steps)
     of_groups = [step_of(phases, group.steps[0].number)[0].blocks for group in groups]
     values, noise_var = (
-        [entries(getattr(group, name), blocks) for group, blocks in zip(groups, of_groups, strict=True)]
+        [taken(entries(getattr(group, name), blocks)) for group, blocks in zip(groups, of_groups, strict=True)]
         for name in ("totals", "noise_var")
     )
     sampled = block_diag(*(np.full((len(of),) * 2, group.sampled) for of, group in zip(values, groups, strict=True)))
