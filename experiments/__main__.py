@@ -74,7 +74,7 @@ EXPERIMENTS = {
     ),
     "readmissions": (
         "regression.readmissions",
-        "coefficients of a real table of visits at ε = 1 per patient, patients redrawn: coverage (3 minutes)",
+        "coefficients of a real table of visits at ε = 1 per patient, patients redrawn: coverage (2 minutes)",
     ),
     "public_records": (
         "regression.public_records",
