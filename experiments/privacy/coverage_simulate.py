@@ -39,6 +39,7 @@ __all__ = ["MODELS", "Model", "Simulated"]
 ALPHA, N_FEATURES, N_CATEGORIES = 0.1, 5, 8
 N_MANY = 400_000  # number of records for the best coefficients of a misspecified model
 N_TOPICS, N_WORDS, LENGTH, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.1, 1e-3, 0.3
+OTHER_LENGTHS, OTHER_FACTOR = (20, 60, 200), 1.5
 N_VISIBLE, N_HIDDEN, SAME = 100, 2, 0.8
 N_CLASSES, N_ITEMS, N_CATEGORIES, N_LEVELS, LEAST_SHARE, N_COPIES, COPIED = 3, 10, 4, 3, 0.02, 3, 0.15
 N_COLUMNS = 4  # of Gaussian mixtures
@@ -178,19 +179,20 @@ def topics(
     with_baseline: bool,
     n_topics=N_TOPICS,
     n_words=N_WORDS,
-    lengths=(LENGTH,),
-    stated=1.0,
+    length=LENGTH,
+    misspecified=False,
 ) -> Simulated:
     """Topics and shares from the prior. Estimated: words of probability above 0.001 in topics that the fit found (squared
-    Hellinger distance below 0.3); default clip, which binds. Misspecified: documents have other lengths, and α is so many times
-    what the model states."""
-    seed = int(rng.integers(2**31))
+    Hellinger distance below 0.3); default clip, which binds. Misspecified: documents of 20, 60 and 200 words, and of 1.5 times
+    the α that the model states."""
+    seed = int(rng.integers(2**30))
+    lengths, factor = (OTHER_LENGTHS, OTHER_FACTOR) if misspecified else ((length,), 1.0)
     truth, corpora = None, []
     for length in lengths:
         corpora.append(
             make_lda_corpus(
                 n_records // len(lengths), n_topics=n_topics, n_words=n_words, document_length=length,
-                doc_topic_prior=stated / n_topics, topic_word_prior=WORD_PRIOR, topics=truth, random_state=seed + length,
+                doc_topic_prior=factor / n_topics, topic_word_prior=WORD_PRIOR, topics=truth, random_state=seed + length,
             )
         )  # fmt: skip
         truth = corpora[0].topics
@@ -498,12 +500,12 @@ MODELS = {
     ),
     "words of topics, misspecified": Model(
         topics, (5_000, 20_000), _EPSILONS[2:], {"sampling_rate": 0.5, "n_steps": 40}, 0.1,
-        {"lengths": (20, 60, 200), "stated": 1.5},
+        {"misspecified": True},
     ),
     "words of ten topics": Model(
         topics, (20_000,), _EPSILONS[2:], {"sampling_rate": 1.0, "n_steps": 20}, 0.1,
-        {"n_topics": 10, "n_words": 2_000, "lengths": (60,)},
-        {"plan": _FULL, "arguments": {"n_topics": 3, "n_words": 200, "lengths": (60,)}},
+        {"n_topics": 10, "n_words": 2_000, "length": 60},
+        {"plan": _FULL, "arguments": {"n_topics": 3, "n_words": 200, "length": 60}},
     ),
     "biases of a belief network": Model(
         belief_network, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 20}, fits=0.4

@@ -40,7 +40,9 @@ MOST_PRODUCTS = 3_200_000  # n_words n_topics²
 # Of each sweep: documents, tokens that a word has at least, and draws of x.
 _SWEEPS = ((4_000, 15, 100), (8_000, 25, 100), (8_000, 25, 100), (30_000, 60, 500))
 _LENGTH = 70.0  # between 8 and 600
-_SURENESS = Law(0.15, 0.25)  # deviations of the logs of α and L around what is stated
+_SURENESS = Law(
+    0.15, 0.15
+)  # deviations of the logs of α and L around what is stated: most of it is the simulation's error
 _FACTOR = 1.6  # between values of α and L that are compared
 _N_WORDS, _N_TOKENS = 400, 250_000  # by which α and L are told
 _LEAST_VAR = 1e-6
