@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
@@ -35,7 +36,8 @@ __all__ = ["MODELS", "Model", "Simulated"]
 
 ALPHA, N_FEATURES, N_CATEGORIES = 0.1, 5, 8
 N_MANY = 400_000  # number of records for the best coefficients of a misspecified model
-N_TOPICS, N_WORDS, LENGTH, DOC_PRIOR, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.2, 0.1, 1e-3, 0.3
+N_TOPICS, N_WORDS, LENGTH, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.1, 1e-3, 0.3
+OTHER_LENGTHS, OTHER_FACTOR = (20, 60, 200), 1.5
 N_VISIBLE, N_HIDDEN, SAME = 100, 2, 0.8
 N_CLASSES, N_ITEMS, N_CATEGORIES, N_LEVELS, LEAST_SHARE, N_COPIES, COPIED = 3, 10, 4, 3, 0.02, 3, 0.15
 N_COLUMNS = 4  # of Gaussian mixtures
@@ -165,35 +167,54 @@ def factors(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_ba
     return Simulated(truth.ravel(), _asked(model, None, lambda bounds: tuple(side[:3].ravel() for side in bounds)))
 
 
-def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+def topics(
+    n_records: int,
+    plan: PrivacyPlan,
+    rng: np.random.Generator,
+    with_baseline: bool,
+    n_topics=N_TOPICS,
+    n_words=N_WORDS,
+    length=LENGTH,
+    misspecified=False,
+) -> Simulated:
     """Topics and shares from the prior. Estimated: words of probability above 0.001 in topics that the fit found (squared
-    Hellinger distance below 0.3); default clip, which binds."""
-    seed = int(rng.integers(2**31))
-    corpus = make_lda_corpus(
-        n_records, n_topics=N_TOPICS, n_words=N_WORDS, document_length=LENGTH, doc_topic_prior=DOC_PRIOR,
-        topic_word_prior=WORD_PRIOR, random_state=seed,
-    )  # fmt: skip
+    Hellinger distance below 0.3); default clip, which binds. Misspecified: documents of 20, 60 and 200 words, and of 1.5 times
+    the α that the model states."""
+    seed = int(rng.integers(2**30))
+    lengths, factor = (OTHER_LENGTHS, OTHER_FACTOR) if misspecified else ((length,), 1.0)
+    truth, corpora = None, []
+    for length in lengths:
+        corpora.append(
+            make_lda_corpus(
+                n_records // len(lengths), n_topics=n_topics, n_words=n_words, document_length=length,
+                doc_topic_prior=factor / n_topics, topic_word_prior=WORD_PRIOR, topics=truth, random_state=seed + length,
+            )
+        )  # fmt: skip
+        truth = corpora[0].topics
+    documents = sp.vstack([corpus.counts for corpus in corpora], format="csr")
     arguments = {
-        "doc_topic_prior": DOC_PRIOR,
+        "doc_topic_prior": 1.0 / n_topics,
         "topic_word_prior": WORD_PRIOR,
-        "vocabulary": N_WORDS,
+        "vocabulary": n_words,
         "random_state": seed,
     }
 
     def fit(privacy: PrivacyPlan) -> tuple[LatentDirichletAllocation, Callable, np.ndarray]:
-        model = LatentDirichletAllocation(N_TOPICS, privacy=privacy, **arguments).fit(corpus.counts)
-        distances = ((np.sqrt(corpus.topics)[:, None] - np.sqrt(model.last_posterior_.mean)) ** 2).sum(axis=2)
+        model = LatentDirichletAllocation(n_topics, privacy=privacy, **arguments).fit(documents)
+        distances = ((np.sqrt(truth)[:, None] - np.sqrt(model.last_posterior_.mean)) ** 2).sum(axis=2)
         rows, order = linear_sum_assignment(distances)
-        asked = (corpus.topics > LEAST_PROBABILITY) & (distances[rows, order] < FOUND)[:, None]
-        return model, lambda bounds: tuple(side[order][asked] for side in bounds), corpus.topics[asked]
+        asked = (truth > LEAST_PROBABILITY) & (distances[rows, order] < FOUND)[:, None]
+        return model, lambda bounds: tuple(side[order][asked] for side in bounds), truth[asked]
 
-    model, chosen, truth = fit(plan)
+    model, chosen, values = fit(plan)
+    if model.why_no_intervals():
+        return Simulated(np.zeros(0), {})
     asked = _asked(model, None, chosen)
     if with_baseline:
         plain, its, found = fit(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60))
-        if len(found) == len(truth):  # otherwise it found other topics
+        if len(found) == len(values):  # otherwise it found other topics
             asked["without privacy"] = lambda level: its(plain.last_posterior_.interval(level))
-    return Simulated(truth, asked)
+    return Simulated(values, asked)
 
 
 def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
@@ -471,6 +492,15 @@ MODELS = {
     "factors": Model(factors, (2_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}),
     "words of topics": Model(
         topics, (5_000, 20_000), _EPSILONS[1:], {"sampling_rate": 0.5, "n_steps": 40}, fits=0.1, quick={"plan": _FULL}
+    ),
+    "words of topics, misspecified": Model(
+        topics, (5_000, 20_000), _EPSILONS[2:], {"sampling_rate": 0.5, "n_steps": 40}, 0.1,
+        {"misspecified": True},
+    ),
+    "words of ten topics": Model(
+        topics, (20_000,), _EPSILONS[2:], {"sampling_rate": 1.0, "n_steps": 20}, 0.1,
+        {"n_topics": 10, "n_words": 2_000, "length": 60},
+        {"plan": _FULL, "arguments": {"n_topics": 3, "n_words": 200, "length": 60}},
     ),
     "biases of a belief network": Model(
         belief_network, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 20}, fits=0.4

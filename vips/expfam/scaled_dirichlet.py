@@ -63,12 +63,15 @@ class ScaledDirichlet(Headline):
         return np.sqrt(self.var)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Central credible interval of every x_v, from the Beta of its mean and variance: (lower, upper) arrays."""
+        """Credible interval of every x_v, from the Beta of its mean and variance: (lower, upper) arrays.
+
+        It is central, or from 0 on where the density is largest there.
+        """
         check_level(level)
         m, var = self.mean, self.var
         size = np.maximum(m * (1.0 - m) / np.maximum(var, 1e-300) - 1.0, 1e-12)
-        tail = 0.5 * (1.0 - level)
-        lower, upper = (betaincinv(m * size, (1.0 - m) * size, p) for p in (tail, 1.0 - tail))
+        tail = np.where(m * size < 1.0, 0.0, 0.5 * (1.0 - level))
+        lower, upper = (betaincinv(m * size, (1.0 - m) * size, p) for p in (tail, tail + level))
         return lower, upper
 
     def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:

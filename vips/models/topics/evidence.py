@@ -28,12 +28,14 @@ import scipy.sparse as sp
 
 from vips.models._apart import copy_of, fit_apart
 from vips.models._denoising import denoise_counts
-from vips.models.topics.stand_ins import FEWEST_DOCUMENTS, drawn_lengths, noise_multiplier, released_counts
+from vips.models.topics.planning import std_of_average
 from vips.privacy import PrivacyPlan
 
 __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 
-_N_FITS, _N_DOCUMENTS = 4, 1500
+_N_FITS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = 4, 1500, 30
+_SHORTEST, _LONGEST = 8, 600  # documents
+_LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
 _MARGIN, _LEAST_STABILITY = 1.3, 0.3
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it
 _NO_CLIP = 1e6  # longer than any generated document
@@ -83,7 +85,7 @@ def topic_evidence(model) -> TopicEvidence:
     model : LatentDirichletAllocation
         Fitted with noise, with at least two topics.
     """
-    noisy, noise_std = released_counts(model)
+    noisy, noise_std = _released_counts(model)
     deviation, stability = deviations(noisy, noise_std)
     words = denoise_counts(noisy, noise_std)[1]
     noise_deviations = np.concatenate([_of_noise(model, words, seed) for seed in range(_N_FITS)])
@@ -115,6 +117,12 @@ def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np
     return (difference / np.sqrt(spread)).max(axis=1), 1.0 - (spread @ weight) / np.maximum(squares, 1e-300)
 
 
+def _released_counts(model) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy topic-word counts of a private fit, and their standard deviations, each of shape (n_topics, n_words)."""
+    scale, totals = model.last_posterior_.average_scale, model.noisy_totals_
+    return totals.average["topic_word"] / scale, totals.noise_std["topic_word"] / scale
+
+
 def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
     """Deviations of the topics of a fit to generated documents without topics, with as much noise for each word of text;
     ``words`` are denoised totals, shape (n_words,)."""
@@ -124,18 +132,19 @@ def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
     documents = _documents(words / words.sum(), drawn, rng)
     plan = model.privacy_.plan
     with np.errstate(all="ignore"):
-        noise = noise_multiplier(plan, fitted.sum() / words.sum() / _NO_CLIP)
+        of_one = std_of_average(plan.with_n_steps(1), lambda t: 1.0)  # the noise of a step in a total of all records
+        noise = float(np.clip(of_one * fitted.sum() / words.sum() / _NO_CLIP, _LEAST_NOISE, _MOST_NOISE))
     plan = PrivacyPlan(
         noise_multiplier=noise, clip_norm=_NO_CLIP, sampling="full", n_steps=plan.n_steps, reproducible_noise=True
     )
-    return deviations(*released_counts(fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)))[0]
+    return deviations(*_released_counts(fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)))[0]
 
 
 def _lengths(n_words: float, length: int | None, rng: np.random.Generator) -> np.ndarray:
     """Of documents to draw: so many that the fit, which resizes them to ``length`` words, sees about ``n_words`` at most."""
-    lengths = drawn_lengths(_N_DOCUMENTS, rng)
+    lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), _N_DOCUMENTS)).astype(np.int64)
     seen = np.cumsum(lengths if length is None else np.full(len(lengths), length))
-    return lengths[: max(FEWEST_DOCUMENTS, int(np.searchsorted(seen, n_words)))]
+    return lengths[: max(_FEWEST_DOCUMENTS, int(np.searchsorted(seen, n_words)))]
 
 
 def _documents(frequency: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> sp.csr_array:

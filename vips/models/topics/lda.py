@@ -21,7 +21,7 @@ it is probabilistic latent semantic analysis (Hofmann 1999).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,9 +42,10 @@ from vips.exceptions import PrivacyWarning
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models._likelihood import log_likelihoods
-from vips.models.topics.calibration import calibrated_topics
+from vips.models.components.matching.steps import kept_steps
 from vips.models.topics.completion import alternate_words, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
+from vips.models.topics.matching import MOST_PRODUCTS, TopicMatch, match_of, matched_topics
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
 from vips.models.topics.public_prior import check_public, counts_of_public, denoise_with_public, topics_of_public
@@ -149,7 +150,7 @@ class LatentDirichletAllocation(
     adds_up = True
     exact_rows = True
     tolerance = 1e-3
-    _unlisted = ("completed", "topic_concentration", "word_concentration")
+    _unlisted = ("completed", "resized", "topic_concentration", "word_concentration")
 
     def __init__(
         self,
@@ -319,7 +320,7 @@ class LatentDirichletAllocation(
         posterior.word_weights(np.dtype(self.dtype), self.is_private)
 
     def expected_statistics(self, records, posterior: TopicPosterior) -> DocumentStatistics:
-        return self._infer(self._to_length(canonical(records)), posterior, mean=self.is_private)
+        return self._infer(self.resized(canonical(records)), posterior, mean=self.is_private)
 
     def to_posterior(self, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
         """λ = η + average. A noisy average is first denoised, and cells are scaled for the next step: ``denoising.py``.
@@ -349,17 +350,25 @@ class LatentDirichletAllocation(
         counts += prior
         return TopicPosterior(counts, scale, average_scale, step)
 
-    def to_noise_aware_posterior(self) -> ScaledDirichlet:
-        """Topic-word probabilities given the noisy totals (``noise_aware.py``), calibrated by fits to simulated documents
-        (``calibration.py``): it takes about as long as five fits to at most 20,000 documents."""
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        n_totals = self.n_components * self._n_words()
+        return (
+            () if self.n_components * n_totals > MOST_PRODUCTS else kept_steps(self, n_steps, most_totals=2 * n_totals)
+        )
+
+    def to_match(self) -> TopicMatch:
         if self.public_documents is not None:
-            raise NotImplementedError("Fits with `public_documents` have no intervals that know the noise yet.")
+            raise NotImplementedError("Topics of fits with `public_documents` are not matched to the totals yet.")
         if self.inference == "em":
             raise NotImplementedError(
-                'Fits with inference="em" have no intervals: their documents are drawn from a prior of topic shares, '
-                "which maximum likelihood does not have."
+                'Topics of fits with inference="em" are not matched to the totals: documents are drawn from a prior of topic '
+                "shares, which maximum likelihood does not have."
             )
-        return calibrated_topics(self)
+        return match_of(self)
+
+    def to_noise_aware_posterior(self) -> ScaledDirichlet:
+        """Topics of the match, if no noise hides one."""
+        return matched_topics(self.match())
 
     def advice(self, plan: PrivacyPlan, n_documents: float, n_different: float) -> TopicsAdvice:
         """How many topics so many documents, of so many different words, support under a plan with a clip norm."""
@@ -484,7 +493,7 @@ class LatentDirichletAllocation(
         point = self.inference == "em"
         return DocumentStatistics(documents, posterior, *settings, mean or point, point)
 
-    def _to_length(self, documents: sp.csr_array) -> sp.csr_array:
+    def resized(self, documents: sp.csr_array) -> sp.csr_array:
         """Documents of ``document_length`` words each; empty ones stay empty."""
         if self.document_length is None:
             return documents

@@ -42,9 +42,10 @@ class ReadableTopics:
         return self._evidence[1]
 
     def findings(self) -> dict[str, float]:
-        """How many topics are real."""
+        """How many topics are real, and how far the released totals are from those of the match."""
         evidence = self.evidence()
-        return {} if evidence is None else {"number of real topics": float(evidence.labels.count("real"))}
+        real = {} if evidence is None else {"number of real topics": float(evidence.labels.count("real"))}
+        return real | super().findings()
 
     @overload
     def top_words(

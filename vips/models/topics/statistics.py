@@ -213,6 +213,10 @@ class DocumentStatistics(RecordStatistics):
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         return self._norms * (_ROUNDING / blocks["topic_word"].scale)
 
+    def factors(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of weighted statistics, besides c_kv B_kv: one for each stored count that is not 0, and (n_documents, n_topics)."""
+        return self._ratios * np.repeat(weights, np.diff(self._indptr)), self._topic_weights
+
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         total = np.empty(self._posterior.concentration.shape)
 

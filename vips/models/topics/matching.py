@@ -1,0 +1,209 @@
+"""Topics as simulated documents, matched word by word.
+
+Topics have too many totals for one match of all (:mod:`vips.models.components.matching.match`). But given the posteriors of the
+steps, and the shares of documents, what steps release of word v depends on how often each topic emits that word alone:
+
+=========  ==========================================================================================================
+symbol     meaning
+=========  ==========================================================================================================
+x_v        (K,) expected number of tokens of word v by topic, x ≥ 0: topics are φ_jv = x_jv / Σ_v x_jv
+y_v        (2K,) totals of word v, averaged over the steps of both groups
+G_v        (2K, K) mean statistic of a token of word v from topic j, clip and scales included: E y_v = G_v x_v
+C_v        (2K, 2K) covariance of y_v: of documents, of sampled steps, of the simulation of G_v, and of the noise
+α, L       concentration of documents' shares, and their length
+=========  ==========================================================================================================
+
+A sweep draws documents from φ, with fixed seeds, infers them as the steps did (``slopes.py``), and draws x given all y
+(``nonnegative.py``). Lengths of records are private, and their concentration is what the user thinks. So documents of one
+length stand for all, and α and L are where both groups of steps agree best, unless frequent words tell little of them.
+
+Where the groups do not agree, as χ² says, the totals are not those of such documents, or the fit went astray. A topic of noise
+says so itself: draws of it are far from each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from vips.expfam import ScaledDirichlet
+from vips.models.components.matching.match import Match
+from vips.models.components.matching.steps import groups_of
+from vips.models.topics.nonnegative import draw_counts
+from vips.models.topics.slopes import Law, Sight, Slopes, slopes_of
+
+__all__ = ["MOST_PRODUCTS", "TopicMatch", "match_of", "matched_topics"]
+
+MOST_PRODUCTS = 3_200_000  # n_words n_topics²
+# Of each sweep: documents, tokens that a word has at least, and draws of x.
+_SWEEPS = ((4_000, 15, 100), (8_000, 25, 100), (8_000, 25, 100), (30_000, 60, 500))
+_LENGTH = 70.0  # between 8 and 600
+_SURENESS = Law(
+    0.15, 0.15
+)  # deviations of the logs of α and L around what is stated: most of it is the simulation's error
+_FACTOR = 1.6  # between values of α and L that are compared
+_N_WORDS, _N_TOKENS = 400, 250_000  # by which α and L are told
+_LEAST_VAR = 1e-6
+_MISFIT, _MOST_SPREAD = 0.25, 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicMatch(Match):
+    """Topics, and what the totals tell of them.
+
+    Parameters
+    ----------
+    topics : ScaledDirichlet
+        Shape (n_topics, n_words).
+    spread : ndarray of shape (n_topics,)
+        Mean squared Hellinger distance of draws of a topic to its mean, from 0 to 2.
+    concentration, length : float
+        α, summed over topics, and L.
+    """
+
+    topics: ScaledDirichlet = field(repr=False)
+    spread: np.ndarray
+    concentration: float
+    length: float
+
+    @property
+    def misfit(self) -> float:
+        """How far χ² is above what a quarter more than all variances would give, in standard deviations."""
+        degrees = (1.0 + _MISFIT) * self.degrees
+        return float((self.chi2 - degrees) / np.sqrt(2.0 * max(degrees, 1.0)))
+
+
+class _Totals(NamedTuple):
+    """y and the variance of the noise in it, of some words, each of shape (n_words, 2 n_topics)."""
+
+    values: np.ndarray
+    noise_var: np.ndarray
+
+    def part(self, words: np.ndarray) -> _Totals:
+        return _Totals(self.values[words], self.noise_var[words])
+
+    def precision(self, cov: np.ndarray) -> np.ndarray:
+        """C⁻¹."""
+        cov, i = cov.copy(), np.arange(cov.shape[1])
+        cov[:, i, i] += self.noise_var + _LEAST_VAR * (1.0 + self.noise_var)
+        return np.linalg.inv(cov)
+
+    def residuals(self, G: np.ndarray, precision: np.ndarray) -> np.ndarray:
+        """y - G x at the best x, of any sign."""
+        weighed = precision @ G
+        curvature = np.swapaxes(G, 1, 2) @ weighed
+        ridge = 1e-9 * (1.0 + np.trace(curvature, axis1=1, axis2=2))[:, None, None] * np.eye(G.shape[2])
+        best = np.linalg.solve(curvature + ridge, np.swapaxes(weighed, 1, 2) @ self.values[:, :, None])
+        return self.values - (G @ best)[:, :, 0]
+
+
+def match_of(model) -> TopicMatch:
+    """The topics whose documents give the totals of a private fit.
+
+    Raises
+    ------
+    NotImplementedError
+        If steps are too few, and as :func:`groups_of` does.
+    """
+    groups = groups_of(model)
+    if len(groups) < 2:
+        raise NotImplementedError("Topics are matched to the totals of two steps or more: there are no intervals.")
+    values, noise_var = (
+        np.vstack([getattr(group, name)["topic_word"] for group in groups]).T for name in ("totals", "noise_var")
+    )
+    with np.errstate(all="ignore"):
+        try:
+            return _matched(model, Sight(model, groups), _Totals(values, noise_var), groups[-1].steps[-1].posterior)
+        except np.linalg.LinAlgError:
+            raise NotImplementedError("The released totals tell nothing of topics: there are no intervals.") from None
+
+
+def matched_topics(match: TopicMatch) -> ScaledDirichlet:
+    """Topics of the match.
+
+    Raises
+    ------
+    NotImplementedError
+        If the totals are not those of such documents, or a topic is noise.
+    """
+    match.check()
+    hidden = np.flatnonzero(~(match.spread < _MOST_SPREAD))
+    if len(hidden):
+        raise NotImplementedError(
+            f"Noise hides {len(hidden)} of the {len(match.spread)} topics ({', '.join(map(str, hidden))}); then another may be "
+            "two in one. So there are no intervals. Fewer topics, or a larger ε, would show more."
+        )
+    return match.topics
+
+
+def _matched(model, sight: Sight, totals: _Totals, last) -> TopicMatch:
+    x = last.concentration * max(totals.values.sum(), 1.0) / last.concentration.sum()
+    stated = law = Law(max(model.topic_concentration() * len(x), 1e-3), _LENGTH)
+    for number, (n_documents, n_tokens, n_draws) in enumerate(_SWEEPS):
+        x = x * _scale(sight, totals, x, law)
+        if number > 0:
+            law = _fitted_law(sight, totals, x, law, stated)
+            x = x * _scale(sight, totals, x, law)
+        slopes = slopes_of(sight, x, law, number, n_documents, n_tokens)
+        G, precision = slopes.mean, totals.precision(slopes.cov)
+        weighed = precision @ G
+        curvature, linear = np.swapaxes(G, 1, 2) @ weighed, np.einsum("vak,va->vk", weighed, totals.values)
+        base = np.maximum(x.sum(axis=1), 1.0) / x.shape[1]
+        mean, squares, roots = draw_counts(curvature, linear, base, x.T.copy(), n_draws, n_draws // 4, number)
+        x = mean.T
+    residuals = totals.residuals(G, precision)
+    chi2, degrees = float(np.einsum("va,vab,vb->", residuals, precision, residuals)), float(residuals.size - x.size)
+    var = np.maximum(squares - mean**2, 1e-12 * squares).T * max(1.0, chi2 / degrees)
+    if not np.isfinite(var).all():
+        raise np.linalg.LinAlgError
+    return TopicMatch(
+        topics=ScaledDirichlet(x, var),
+        spread=2.0 - 2.0 * (roots * np.sqrt(mean)).sum(axis=0) / mean.sum(axis=0),
+        concentration=law.concentration,
+        length=law.length,
+        n_records=float(x.sum() / law.length),
+        chi2=chi2,
+        degrees=degrees,
+        move=0.0,
+    )
+
+
+def _frequent(x: np.ndarray) -> np.ndarray:
+    return np.argsort(-x.sum(axis=0), kind="stable")[:_N_WORDS]
+
+
+def _scale(sight: Sight, totals: _Totals, x: np.ndarray, law: Law) -> float:
+    """By which factor x fits the sum of the totals of frequent words."""
+    words = _frequent(x)
+    slopes = slopes_of(sight, x, law, 0, 1_000, words=words, with_cov=False)
+    return max(float(totals.values[words].sum()), 1.0) / max(
+        float(np.einsum("vak,kv->", slopes.mean, x[:, words])), 1e-9
+    )
+
+
+def _fitted_law(sight: Sight, totals: _Totals, x: np.ndarray, law: Law, stated: Law) -> Law:
+    """A move of α and of L, to the lowest point of a parabola."""
+    words, logs = _frequent(x), np.log(_FACTOR) * np.array([0.0, -1.0, 1.0])
+    totals = totals.part(words)
+    for name in Law._fields if len(x) > 1 else ():
+        n_told = max(round(law.length / _FACTOR), 1)
+        distances, precision = [], None
+        for step in logs:
+            trial = law._replace(**{name: getattr(law, name) * float(np.exp(step))})
+            halves = _halves(sight, x, trial, words, n_told, with_cov=precision is None)
+            precision = totals.precision(0.5 * (halves[0].cov + halves[1].cov)) if precision is None else precision
+            first, second = (totals.residuals(half.mean, precision) for half in halves)
+            doubt = np.log(getattr(trial, name) / getattr(stated, name)) / getattr(_SURENESS, name)
+            distances.append(float(np.einsum("va,vab,vb->", first, precision, second)) + doubt**2)
+        a, b, _ = np.polyfit(logs, distances, 2)
+        move = -0.5 * b / a if a > 0.0 else -np.sign(b) * np.inf
+        law = law._replace(**{name: getattr(law, name) * float(np.exp(np.clip(move, 1.5 * logs[1], 1.5 * logs[2])))})
+    return law
+
+
+def _halves(sight: Sight, x: np.ndarray, law: Law, words: np.ndarray, n_told: int, with_cov: bool) -> list[Slopes]:
+    """From other documents each: products of their residuals have no error of simulation."""
+    n_documents = max(_N_TOKENS // n_told, 100)
+    return [slopes_of(sight, x, law, seed, n_documents, 0, words, n_told, with_cov) for seed in (1, 2)]
