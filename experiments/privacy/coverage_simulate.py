@@ -22,6 +22,7 @@ from vips import (
     GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
+    LinearDynamicalSystem,
     MixedLatentClassAnalysis,
     PoissonHMM,
     PrivacyPlan,
@@ -30,6 +31,8 @@ from vips import (
 )
 from vips.data import Sequences
 from vips.datasets import make_lda_corpus
+from vips.models.dynamics.posterior import Dynamics
+from vips.models.dynamics.unseen import samples
 from vips.models.second_moments.bootstrap import aligned
 
 __all__ = ["MODELS", "Model", "Simulated"]
@@ -382,6 +385,30 @@ def hidden_states(
     return Simulated(truth[kept], {name: _of_states(p, emissions, kept) for name, p in posteriors.items()})
 
 
+def series(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+    """What two states that turn explain of four columns, and the noise beside it; no truth where intervals are refused. Series
+    have 8 to 31 steps."""
+    angle, radius = rng.uniform(0.2, 1.0), rng.uniform(0.6, 0.95)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    of = Dynamics(
+        radius * turn, (1.0 - radius**2) * np.eye(2), rng.normal(size=(4, 2)) * 0.7, 0.3 * rng.normal(size=4),
+        rng.uniform(0.2, 0.6, 4), np.zeros(2), np.eye(2),
+    )  # fmt: skip
+    sequences, _ = samples(of, rng.integers(8, 32, n_records), rng)
+    settings = {"max_norm": 5.0, "typical_length": 20}
+    model = LinearDynamicalSystem(2, privacy=plan, **settings).fit(sequences)
+    if model.why_no_intervals():
+        return Simulated(np.empty(0), {})
+    draws = model.posterior_.draws
+    asked = {"noise-aware": lambda level: _of_system(draws, level)}
+    return Simulated(np.concatenate([of.explained().ravel(), of.offset]), asked)
+
+
+def _of_system(draws: dict, level: float) -> Interval:
+    both = (draws[name].interval(level) for name in ("explained", "offset"))
+    return tuple(np.concatenate([side.ravel() for side in sides]) for sides in zip(*both, strict=True))
+
+
 def _chain(start: np.ndarray, moves: np.ndarray, offsets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """States of all steps."""
     states, lengths = np.empty(offsets[-1], int), np.diff(offsets)
@@ -511,6 +538,9 @@ MODELS = {
     "states of a categorical HMM": Model(hidden_states, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
     "states of a Gaussian HMM": Model(
         hidden_states, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, 0.4, {"seen": "vectors"}
+    ),
+    "linear dynamical systems": Model(
+        series, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 1}, fits=0.4
     ),
     "states of a Poisson HMM": Model(
         hidden_states, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, 0.4, {"seen": "counts"}
