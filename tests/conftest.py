@@ -97,6 +97,10 @@ def forkserver():
     return context
 
 
+# Of latent classes and of Gaussian mixtures.
+SIMULATORS = "mixtures.matching.ClassSimulator", "gaussian_mixtures.matching.MixtureSimulator"
+
+
 @pytest.fixture(scope="module", autouse=True)
 def few_generated_documents():
     """Comparisons label topics and calibrate intervals by generated documents or records: fewer than users, and pages, have."""
@@ -106,6 +110,8 @@ def few_generated_documents():
         patch.setattr("vips.models.topics.matching._N_TOKENS", 2_000)
         patch.setattr("vips.models.belief_networks.matching._FEW", 200)
         patch.setattr("vips.models.belief_networks.matching._MANY", 300)
+        for name in SIMULATORS:
+            patch.setattr(f"vips.models.{name}.sizes", (1_000, 2_000, 1_000), raising=False)
         patch.setattr("vips.models.markov.matching.ChainSimulator.sizes", (1_000, 2_000, 1_000))
         patch.setattr("vips.models.dynamics.matching.SystemSimulator.sizes", (1_000, 2_000, 1_000))
         patch.setattr("vips.models.second_moments.factors._N_DRAWS", 60)
@@ -126,6 +132,15 @@ def many_generated_documents():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.matching._SWEEPS", ((2_000, 15, 60), (4_000, 15, 60), (15_000, 30, 200)))
         patch.setattr("vips.models.topics.matching._N_TOKENS", 100_000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def many_simulated_records():
+    """As many as users have."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in SIMULATORS:
+            patch.setattr(f"vips.models.{name}.sizes", (5_000, 20_000, 3_000))
         yield
 
 

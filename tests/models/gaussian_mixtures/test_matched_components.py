@@ -10,6 +10,8 @@ from vips.models.components.matching import match
 from vips.models.components.matching.charts import Gaussians
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 
+pytestmark = pytest.mark.usefixtures("many_simulated_records")
+
 SHARES, MEANS = np.array([0.5, 0.3, 0.2]), np.array([[0.0, 0.0, 1.0], [2.0, 0.5, -1.0], [-1.5, 1.5, 0.0]])
 FACTORS = np.array([
     [[0.6, 0.0, 0.0], [0.2, 0.5, 0.0], [0.0, -0.2, 0.7]],

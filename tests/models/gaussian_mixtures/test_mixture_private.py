@@ -11,6 +11,8 @@ from vips import BayesianGaussianMixture, PrivacyPlan
 from vips.models._gaussians import denoising
 from vips.models._gaussians.denoising import Influence, view
 
+pytestmark = pytest.mark.usefixtures("many_simulated_records")
+
 KINDS = ("full", "tied", "diag", "spherical")
 N = 20_000
 

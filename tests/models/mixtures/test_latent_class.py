@@ -17,6 +17,8 @@ from vips.persistence.posteriors import restore_posterior
 from vips.privacy import Lattice
 from vips.statistics import Block, DenseStatistics
 
+pytestmark = pytest.mark.usefixtures("many_simulated_records")
+
 CODES = answers(300)
 
 

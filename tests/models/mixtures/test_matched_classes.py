@@ -11,6 +11,8 @@ from vips.expfam import Dirichlet, Draws
 from vips.models.components.matching import match
 from vips.models.mixtures import matching
 
+pytestmark = pytest.mark.usefixtures("many_simulated_records")
+
 LEVELS = (3, 3, 2, 4, 3, 3, 2, 3)
 SHARES = np.array([0.5, 0.3, 0.2])
 PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=20)

@@ -21,6 +21,8 @@ from vips.models.mixtures import mixed
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.settings import encode
 
+pytestmark = pytest.mark.usefixtures("many_simulated_records")
+
 pd = pytest.importorskip("pandas")
 K = 3
 COLUMNS = {"age": (0, 110), "visits": range(41), "sex": ["f", "m"], "income": (0.0, 20.0), "town": ["a", "b", "c"]}
