@@ -102,7 +102,8 @@ def few_generated_documents():
     """Comparisons label topics and calibrate intervals by generated documents or records: fewer than users, and pages, have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.evidence._N_DOCUMENTS", 300)
-        patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)
+        patch.setattr("vips.models.topics.matching._SWEEPS", ((200, 2, 20), (400, 2, 40)))
+        patch.setattr("vips.models.topics.matching._N_TOKENS", 2_000)
         patch.setattr("vips.models.belief_networks.matching._FEW", 200)
         patch.setattr("vips.models.belief_networks.matching._MANY", 300)
         patch.setattr("vips.models.markov.matching.ChainSimulator.sizes", (1_000, 2_000, 1_000))
@@ -120,9 +121,10 @@ def one_day():
 
 @pytest.fixture(scope="module")
 def many_generated_documents():
-    """As many as users have."""
+    """About half as many as users have."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 20_000)
+        patch.setattr("vips.models.topics.matching._SWEEPS", ((2_000, 15, 60), (4_000, 15, 60), (15_000, 30, 200)))
+        patch.setattr("vips.models.topics.matching._N_TOKENS", 100_000)
         yield
 
 
