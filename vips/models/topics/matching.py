@@ -23,7 +23,7 @@ says so itself: draws of it are far from each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -186,11 +186,11 @@ def _fitted_law(sight: Sight, totals: _Totals, x: np.ndarray, law: Law, stated: 
     """A move of α and of L, to the lowest point of a parabola."""
     words, logs = _frequent(x), np.log(_FACTOR) * np.array([0.0, -1.0, 1.0])
     totals = totals.part(words)
-    for name in Law._fields if len(x) > 1 else ():
+    for name in ("concentration", "length") if len(x) > 1 else ():
         n_told = max(round(law.length / _FACTOR), 1)
         distances, precision = [], None
         for step in logs:
-            trial = law._replace(**{name: getattr(law, name) * float(np.exp(step))})
+            trial = replace(law, **{name: getattr(law, name) * float(np.exp(step))})
             halves = _halves(sight, x, trial, words, n_told, with_cov=precision is None)
             precision = totals.precision(0.5 * (halves[0].cov + halves[1].cov)) if precision is None else precision
             first, second = (totals.residuals(half.mean, precision) for half in halves)
@@ -198,7 +198,7 @@ def _fitted_law(sight: Sight, totals: _Totals, x: np.ndarray, law: Law, stated: 
             distances.append(float(np.einsum("va,vab,vb->", first, precision, second)) + doubt**2)
         a, b, _ = np.polyfit(logs, distances, 2)
         move = -0.5 * b / a if a > 0.0 else -np.sign(b) * np.inf
-        law = law._replace(**{name: getattr(law, name) * float(np.exp(np.clip(move, logs[1], logs[2])))})
+        law = replace(law, **{name: getattr(law, name) * float(np.exp(np.clip(move, logs[1], logs[2])))})
     return law
 
 

@@ -18,6 +18,7 @@ documents. For these N/M is by topic, and squares are of single tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,8 @@ _EVENLY = 0.4  # of a word's least tokens: to all topics alike; the others by th
 _LEAST = 1e-12
 
 
-class Law(NamedTuple):
+@dataclass(frozen=True)
+class Law:
     """Of documents: concentration of their shares, summed over topics, and length."""
 
     concentration: float
