@@ -130,7 +130,9 @@ def one_day():
 def many_generated_documents():
     """About half as many as users have."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vips.models.topics.matching._SWEEPS", ((2_000, 15, 60), (4_000, 15, 60), (15_000, 30, 200)))
+        patch.setattr(
+            "vips.models.topics.matching._SWEEPS", ((2_000, 15, 60), *((4_000, 15, 60),) * 3, (15_000, 30, 200))
+        )
         patch.setattr("vips.models.topics.matching._N_TOKENS", 100_000)
         yield
 

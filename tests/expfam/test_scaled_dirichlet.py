@@ -26,6 +26,14 @@ def test_moments_and_intervals_are_those_of_draws():
     np.testing.assert_array_equal(again.var, ours.var)
 
 
+def test_intervals_begin_at_zero_where_the_density_is_largest_there():
+    rates = ScaledDirichlet(np.array([1.0, 1.0, 98.0]), np.array([2.0, 0.1, 0.1]))
+    draws = rates.sample(100_000, np.random.default_rng(0))
+    lower, upper = rates.interval(0.9)
+    assert lower[0] == 0.0 < lower[1]
+    np.testing.assert_allclose(((lower <= draws) & (draws < upper)).mean(axis=0)[:2], 0.9, atol=0.02)
+
+
 def test_bad_arguments():
     for arrays in ((np.ones(3), np.ones(2)), (np.ones(2), np.zeros(2)), (np.array([1.0, np.nan]), np.ones(2))):
         with pytest.raises(ValueError, match="positive and finite, of one shape"):

@@ -299,7 +299,7 @@ def test_document_length(corpus):
         model.fit(corpus.counts[:100])
         assert model.components_.sum() == pytest.approx(100 * 500 + 200, rel=1e-5)
         assert model.max_record_norm() == 500.0
-        documents = model._to_length(sp.csr_array(corpus.counts[:4]))
+        documents = model.resized(sp.csr_array(corpus.counts[:4]))
         np.testing.assert_allclose(documents.sum(axis=1), 500)
     assert LatentDirichletAllocation(3).max_record_norm() == np.inf
 
@@ -307,10 +307,10 @@ def test_document_length(corpus):
 def test_resampled_documents_follow_their_words():
     model = LatentDirichletAllocation(3, document_length=200_000)
     row = sp.csr_array(np.array([[1.0, 0.0, 3.0, 6.0]]))
-    np.testing.assert_allclose(model._to_length(row).toarray()[0] / 200_000, [0.1, 0.0, 0.3, 0.6], atol=0.005)
+    np.testing.assert_allclose(model.resized(row).toarray()[0] / 200_000, [0.1, 0.0, 0.3, 0.6], atol=0.005)
     other = sp.csr_array(np.array([[1.0, 0.0, 3.0, 7.0]]))
     model.document_length = 50
-    assert (model._to_length(row).toarray() != model._to_length(other).toarray()).any()
+    assert (model.resized(row).toarray() != model.resized(other).toarray()).any()
 
 
 def test_a_tolerance_of_zero_is_as_many_updates_as_allowed(corpus):

@@ -102,7 +102,7 @@ def test_a_private_fit_predicts_about_as_well_as_that_of_variational_bayes(tmp_p
 
 def test_what_point_estimates_cannot_do_says_so():
     model = private(privacy=PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1, reproducible_noise=True))
-    assert 'inference="em" have no intervals' in model.why_no_intervals()
+    assert 'inference="em" are not matched' in model.why_no_intervals()
     with pytest.raises(ValueError, match="have no bound"):
         model.perplexity(CORPUS[2500:], kind="bound")
     with pytest.raises(ValueError, match="`inference`"):

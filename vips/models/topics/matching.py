@@ -23,7 +23,7 @@ says so itself: draws of it are far from each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -38,15 +38,15 @@ __all__ = ["MOST_PRODUCTS", "TopicMatch", "match_of", "matched_topics"]
 
 MOST_PRODUCTS = 3_200_000  # n_words n_topics²
 # Of each sweep: documents, tokens that a word has at least, and draws of x.
-_SWEEPS = ((4_000, 15, 100), (8_000, 25, 100), (8_000, 25, 100), (30_000, 60, 500))
+_SWEEPS = ((4_000, 15, 100), *((8_000, 25, 100),) * 3, (30_000, 60, 500))
 _LENGTH = 70.0  # between 8 and 600
 _SURENESS = Law(
     0.15, 0.15
 )  # deviations of the logs of α and L around what is stated: most of it is the simulation's error
 _FACTOR = 1.6  # between values of α and L that are compared
 _N_WORDS, _N_TOKENS = 400, 250_000  # by which α and L are told
-_LEAST_VAR = 1e-6
-_MISFIT, _MOST_SPREAD = 0.25, 0.2
+_LEAST_VAR, _LEAST_PRECISION = 1e-6, 1e-12
+_MISFIT, _MOST_SPREAD = 0.3, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class TopicMatch(Match):
 
     @property
     def misfit(self) -> float:
-        """How far χ² is above what a quarter more than all variances would give, in standard deviations."""
+        """How far χ² is above what 1.3 times all variances would give, in standard deviations."""
         degrees = (1.0 + _MISFIT) * self.degrees
         return float((self.chi2 - degrees) / np.sqrt(2.0 * max(degrees, 1.0)))
 
@@ -150,22 +150,21 @@ def _matched(model, sight: Sight, totals: _Totals, last) -> TopicMatch:
         G, precision = slopes.mean, totals.precision(slopes.cov)
         weighed = precision @ G
         curvature, linear = np.swapaxes(G, 1, 2) @ weighed, np.einsum("vak,va->vk", weighed, totals.values)
+        curvature += _LEAST_PRECISION * np.eye(len(x))  # of words that no simulated token tells
         base = np.maximum(x.sum(axis=1), 1.0) / x.shape[1]
         mean, squares, roots = draw_counts(curvature, linear, base, x.T.copy(), n_draws, n_draws // 4, number)
         x = mean.T
+        if not np.isfinite(squares).all():
+            raise np.linalg.LinAlgError
     residuals = totals.residuals(G, precision)
-    chi2, degrees = float(np.einsum("va,vab,vb->", residuals, precision, residuals)), float(residuals.size - x.size)
-    var = np.maximum(squares - mean**2, 1e-12 * squares).T * max(1.0, chi2 / degrees)
-    if not np.isfinite(var).all():
-        raise np.linalg.LinAlgError
     return TopicMatch(
-        topics=ScaledDirichlet(x, var),
+        topics=ScaledDirichlet(x, np.maximum(squares - mean**2, 1e-12 * squares).T),
         spread=2.0 - 2.0 * (roots * np.sqrt(mean)).sum(axis=0) / mean.sum(axis=0),
         concentration=law.concentration,
         length=law.length,
         n_records=float(x.sum() / law.length),
-        chi2=chi2,
-        degrees=degrees,
+        chi2=float(np.einsum("va,vab,vb->", residuals, precision, residuals)),
+        degrees=float(residuals.size - x.size),
         move=0.0,
     )
 
@@ -187,11 +186,11 @@ def _fitted_law(sight: Sight, totals: _Totals, x: np.ndarray, law: Law, stated: 
     """A move of α and of L, to the lowest point of a parabola."""
     words, logs = _frequent(x), np.log(_FACTOR) * np.array([0.0, -1.0, 1.0])
     totals = totals.part(words)
-    for name in Law._fields if len(x) > 1 else ():
+    for name in ("concentration", "length") if len(x) > 1 else ():
         n_told = max(round(law.length / _FACTOR), 1)
         distances, precision = [], None
         for step in logs:
-            trial = law._replace(**{name: getattr(law, name) * float(np.exp(step))})
+            trial = replace(law, **{name: getattr(law, name) * float(np.exp(step))})
             halves = _halves(sight, x, trial, words, n_told, with_cov=precision is None)
             precision = totals.precision(0.5 * (halves[0].cov + halves[1].cov)) if precision is None else precision
             first, second = (totals.residuals(half.mean, precision) for half in halves)
@@ -199,7 +198,7 @@ def _fitted_law(sight: Sight, totals: _Totals, x: np.ndarray, law: Law, stated: 
             distances.append(float(np.einsum("va,vab,vb->", first, precision, second)) + doubt**2)
         a, b, _ = np.polyfit(logs, distances, 2)
         move = -0.5 * b / a if a > 0.0 else -np.sign(b) * np.inf
-        law = law._replace(**{name: getattr(law, name) * float(np.exp(np.clip(move, 1.5 * logs[1], 1.5 * logs[2])))})
+        law = replace(law, **{name: getattr(law, name) * float(np.exp(np.clip(move, logs[1], logs[2])))})
     return law
 
 

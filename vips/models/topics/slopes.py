@@ -18,6 +18,7 @@ documents. For these N/M is by topic, and squares are of single tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,8 @@ _EVENLY = 0.4  # of a word's least tokens: to all topics alike; the others by th
 _LEAST = 1e-12
 
 
-class Law(NamedTuple):
+@dataclass(frozen=True)
+class Law:
     """Of documents: concentration of their shares, summed over topics, and length."""
 
     concentration: float
@@ -153,6 +155,7 @@ def slopes_of(
     if not with_cov:
         return Slopes(mean, cov)
     scale = x.sum() / (expected.sum() * r)
+    sampled = sight.sampled * np.kron(np.eye(len(sight.of_words)), np.ones((n_topics, n_topics)))
     for start in range(0, len(words), _AT_A_TIME):
         of = slice(start, start + _AT_A_TIME)
         _, _, squares, by_count, by_share, between = (array[of] for array in sums)
@@ -162,9 +165,10 @@ def slopes_of(
             squares, (by_share * n_told * phi[:, None, :]) @ rG, products * phi[:, :, None] * phi[:, None, :], rG
         )
         of_simulation = _residual(squares, by_count @ rG, between, rG)
-        frequent = scale * (of_records + sight.sampled * squares) + scale**2 * of_simulation
+        frequent = scale * (of_records + sampled * squares) + scale**2 * of_simulation
         rare = squares - (G * (r**2 * weights[:, words[of]].T ** 2 * sums[0][of])[:, None, :]) @ np.swapaxes(G, 1, 2)
-        cov[of] = np.where(is_rare[words[of], None, None], rare, frequent)
+        part = (x.sum(axis=0) / (x * (1.0 + weights)).sum(axis=0))[words[of], None, None]  # of the records in squares
+        cov[of] = np.where(is_rare[words[of], None, None], rare + sampled * part * squares, frequent)
     return Slopes(mean, cov)
 
 
