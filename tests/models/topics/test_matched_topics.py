@@ -247,6 +247,8 @@ def test_fits_without_noise_of_persons_of_one_step_and_of_too_many_words_have_no
         LatentDirichletAllocation(2, vocabulary=N_WORDS).fit(counts).match()
     with pytest.raises(NotImplementedError, match="person"):
         fitted(counts, 1.0, groups=np.arange(200) // 4).match()
+    with pytest.raises(NotImplementedError, match="resampled"):
+        fitted(counts, 1.0, document_length=30).match()
     with pytest.raises(NotImplementedError, match="two steps"):
         fitted(counts, 1.0, n_steps=1).match()
     many = fitted(sp.csr_array((3, 400_000), dtype=int), 1.0, n_steps=2)
