@@ -538,7 +538,7 @@ def _(printed, folder):
 @check("coverage")
 def _(printed, folder):
     rows = {row["model"]: row for row in read_json(folder / "results.json")}
-    assert len(rows) == 15
+    assert len(rows) == 16
     proportions = rows["proportions"]
     # over 48 intervals at 95 %, eight of each fit
     assert proportions["coverage"]["noise-aware"][-1] > 0.75
