@@ -357,11 +357,6 @@ class LatentDirichletAllocation(
         )
 
     def to_match(self) -> TopicMatch:
-        if self.document_length is not None and self.length_method == "resample":
-            raise NotImplementedError(
-                "Topics of resampled documents are not matched to the totals: how often they repeat a word depends on their "
-                'lengths. With length_method="scale" they are.'
-            )
         if self.public_documents is not None:
             raise NotImplementedError("Topics of fits with `public_documents` are not matched to the totals yet.")
         if self.inference == "em":
