@@ -21,5 +21,5 @@ def model_of_topics(topic_word: np.ndarray, vocabulary=None) -> LatentDirichletA
     """A model with the given posterior, so that the same code scores topics of any method. It has no report."""
     n_topics, n_words = topic_word.shape
     model = LatentDirichletAllocation(n_topics, vocabulary=vocabulary)
-    model.n_features_in_, model.posterior_ = n_words, TopicPosterior(topic_word)
+    model.n_features_in_, model.last_posterior_ = n_words, TopicPosterior(topic_word)
     return model

@@ -103,11 +103,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         """Posterior of the parameters, for which totals of a private fit are noisy if the model can tell; computed once, from
         released values only, so it costs no budget."""
         check_is_fitted(self, "last_posterior_")
-        if (
-            self._first_reading == "compute"
-            or not hasattr(self, "noisy_totals_")
-            or "posterior" in (self._computed or {})
-        ):
+        if self._first_reading == "compute" or not self._has_noise() or "posterior" in (self._computed or {}):
             with suppress(NotImplementedError):
                 return self._noise_aware_posterior()
         elif self._first_reading == "hide":
@@ -118,7 +114,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         """Why intervals of ``posterior_`` say nothing of the noise, in words; empty where they do, and without noise."""
         check_is_fitted(self, "last_posterior_")
         try:
-            if hasattr(self, "noisy_totals_"):
+            if self._has_noise():
                 self._noise_aware_posterior()
                 self.check_intervals()
         except NotImplementedError as missing:
@@ -405,9 +401,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def _noise_aware_posterior(self) -> Any:
         """Of fits with noise, computed once; raises NotImplementedError where there is none."""
-        if not hasattr(self, "noisy_totals_"):
-            return self.last_posterior_
-        return self.once("posterior", self.to_noise_aware_posterior)
+        return self.once("posterior", self.to_noise_aware_posterior) if self._has_noise() else self.last_posterior_
+
+    def _has_noise(self) -> bool:
+        return hasattr(self, "noisy_totals_") and self.privacy_.plan.is_private
 
     def _forget(self) -> None:
         self.forget_computed()

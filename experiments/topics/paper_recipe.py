@@ -75,7 +75,7 @@ def fit(
     model.n_features_in_ = n_words
     for t in range(1, n_steps + 1):
         rows = order[np.arange((t - 1) * batch_size, t * batch_size) % n_documents]
-        batch = model._to_length(canonical(counts[rows]))
+        batch = model.resized(canonical(counts[rows]))
         statistics = DocumentStatistics(batch, TopicPosterior(topics), prior, 1e-3, 100, np.float32)
         weights = clip_weights(statistics._norms, bound) if sigma > 0.0 else np.ones(len(rows))
         mean = statistics.weighted_sum(weights)["topic_word"] / batch_size

@@ -56,7 +56,7 @@ class ByLogs(LatentDirichletAllocation):
     """The E-step uses exp E log β, as a fit without noise does, in place of E β."""
 
     def expected_statistics(self, records, posterior):
-        return self._infer(self._to_length(canonical(records)), posterior)
+        return self._infer(self.resized(canonical(records)), posterior)
 
 
 PRIVATE = [

@@ -708,7 +708,7 @@ def test_a_clip_that_may_bind_for_persons_is_warned_of():
         model = BayesianLogisticRegression(privacy=plan, max_norm=3.0, influence="clipped").fit(X, y, groups=ids)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            assert model.posterior_ is not None
+            assert len(model.summary())
         return [str(each.message) for each in caught if each.category is PrivacyWarning]
 
     largest = BayesianLogisticRegression(max_norm=3.0).fit(X, y).max_record_norm()

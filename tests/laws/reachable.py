@@ -84,12 +84,12 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
-    "FactorialPosterior": {"chain", "tables"},
+    "FactorialPosterior": {"draws", "chain", "tables"},
     "SwitchingPosterior": {"dynamics"},
-    "GaussianChainPosterior": {"chain", "gaussians", "tables"},
-    "SymbolPosterior": {"chain", "contexts", "tables"},
+    "GaussianChainPosterior": {"draws", "chain", "gaussians", "tables"},
+    "SymbolPosterior": {"draws", "chain", "contexts", "tables"},
     "ClassPosterior": {"numbers", "counts", "frame", "_tables"},
-    "PoissonPosterior": {"chain", "rates", "frame"},
+    "PoissonPosterior": {"draws", "chain", "rates", "frame"},
     "CoefficientPosterior": {
         "kept",
         "coordinates",
@@ -98,10 +98,10 @@ HELD = {
         "inverse_factor",
     },  # computed from the others on demand
     "DiagonalCoefficientPosterior": {"kept", "coordinates"},
-    "DynamicsPosterior": {"dynamics", "_known", "canonical", "uncertainty"},
+    "DynamicsPosterior": {"draws", "dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor"},
-    "MixturePosterior": {"inverse_factors", "tables"},
+    "MixturePosterior": {"draws", "inverse_factors", "tables"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }
 N_STEPS = 2

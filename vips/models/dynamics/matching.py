@@ -157,7 +157,8 @@ class SystemSimulator(StepSimulator):
         if len(used) > _MOST_TOTALS:
             raise NotImplementedError(f"{model.n_features_in_} columns have too many moments: there are no intervals.")
         fitted, plan = model.last_posterior_, model.privacy_.plan
-        totals_of(model)
+        if any(set(step.totals) != set(model.blocks()) for group in totals_of(model).groups for step in group):
+            raise NotImplementedError("Steps have released other totals than moments: there are no intervals.")
         std = plan.noise_std() / plan.sampling_rate * model.blocks()["opening"].scale / model.constant() ** 2
         if fitted.n_sequences < _TOLD * std / np.sqrt(model.n_features_in_ * plan.n_steps):
             raise NotImplementedError("Noise hides how many sequences there are. So there are no intervals.")
