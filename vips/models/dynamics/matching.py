@@ -224,8 +224,17 @@ def _moved_a_little(charts: Sequence[Chart], rng: np.random.Generator) -> list[C
 
 
 def match_of(model) -> ChartMatch:
-    """The match of a private fit; see :meth:`SystemSimulator.of`."""
-    return SystemSimulator.of(model).match()
+    """The match of a private fit.
+
+    Raises
+    ------
+    NotImplementedError
+        If no move can be computed, and as :meth:`SystemSimulator.of` does.
+    """
+    try:
+        return SystemSimulator.of(model).match()
+    except np.linalg.LinAlgError:
+        raise NotImplementedError("The released moments tell nothing of a system: there are no intervals.") from None
 
 
 def matched_system(match: ChartMatch, fitted: DynamicsPosterior) -> DynamicsPosterior:

@@ -13,7 +13,6 @@ from vips.expfam import Draws
 from vips.model import ConjugateExponentialModel
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.match import ChartMatch, best_match
-from vips.models.components.matching.simulator import Scored
 from vips.models.components.matching.steps import StepSimulator, kept_steps, totals_of
 
 __all__ = ["MatchedModel"]
@@ -71,13 +70,28 @@ class MatchedModel(ConjugateExponentialModel):
 
 
 @dataclass(frozen=True)
+class _Scored:
+    """Simulated records with their scores: those given what was drawn with them, states say, have the same covariances with
+    what is seen."""
+
+    records: Any
+    scores: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, places) -> Any:
+        return self.records[places]
+
+
+@dataclass(frozen=True)
 class _Simulator(StepSimulator):
     """Records of a :class:`MatchedModel`."""
 
     names: Sequence[str]
 
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> Any:
-        return Scored(*self.model.simulated(dict(zip(self.names, charts, strict=True)), n_records, rng))
+        return _Scored(*self.model.simulated(dict(zip(self.names, charts, strict=True)), n_records, rng))
 
-    def scores(self, records: Scored, charts: Sequence[Chart]) -> np.ndarray:
+    def scores(self, records: _Scored, charts: Sequence[Chart]) -> np.ndarray:
         return records.scores

@@ -14,7 +14,7 @@ from scipy.special import pdtr, pdtrik
 from vips.models.components.matching.charts import Chart
 from vips.statistics import ReleasedStep
 
-__all__ = ["CHUNK", "Moments", "Scored", "Simulator", "counts_at", "levels_at", "moments_of", "portions"]
+__all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions"]
 
 CHUNK = 1_000  # simulated records at a time
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
@@ -43,21 +43,6 @@ class Simulator(ABC):
 
         Off the diagonal of a symmetric block, an entry stands once.
         """
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Simulated records with their scores: those given what was drawn with them, states say, have the same covariances with
-    what is seen."""
-
-    records: Any
-    scores: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitem__(self, places) -> Any:
-        return self.records[places]
 
 
 @dataclass(frozen=True)
