@@ -16,10 +16,9 @@ import numpy as np
 from vips.data import Sequences
 from vips.expfam import Draws
 from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
-from vips.models.components.matching.lengths import law_of_lengths, possible_lengths
+from vips.models.components.matching.lengths import SequenceSimulator, possible_lengths
 from vips.models.components.matching.match import ChartMatch, best_match
-from vips.models.components.matching.simulator import levels_at
-from vips.models.components.matching.steps import StepSimulator, totals_of
+from vips.models.components.matching.steps import totals_of
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior, stable
 from vips.models.dynamics.statistics import state_statistics
 
@@ -126,21 +125,15 @@ class Systems(Chart):
 
 
 @dataclass(frozen=True)
-class SystemSimulator(StepSimulator):
+class SystemSimulator(SequenceSimulator):
     """Sequences of a linear dynamical system.
 
     Parameters
     ----------
-    lengths : ndarray of int
-        That sequences may have, ascending.
-    mean_length : float
-        About.
     used : ndarray of int
         Totals that are matched: all but pairs of different steps of the openings.
     """
 
-    lengths: np.ndarray
-    mean_length: float
     used: np.ndarray
     sizes, doubtful = (4_000, 20_000, 3_000), 3.0
 
@@ -169,7 +162,7 @@ class SystemSimulator(StepSimulator):
         """Sequences. Lengths are stratified."""
         system, first, lengths, missing = charts
         of, (p, K) = system.of, system.of.loadings.shape
-        numbers = self.lengths[levels_at((np.arange(n_records) + rng.random()) / n_records, lengths.p[None])]
+        numbers = self.drawn_lengths(lengths, n_records, rng)
         shape = n_records, int(self.lengths[-1])
         normal, errors = rng.standard_normal((*shape, K)), rng.standard_normal((*shape, p))
         is_missing, is_there = rng.random((*shape, p)) < missing.p[:, 1], np.arange(shape[1]) < numbers[:, None]
@@ -212,8 +205,7 @@ class SystemSimulator(StepSimulator):
         sizes = (_PRIOR_OF_FIRST, _PRIOR_OF_FIRST)
         first = Gaussians(of.start[None], np.linalg.cholesky(of.start_cov)[None], False, of.start, of.start_cov, sizes)
         missing = np.tile([1.0 - _MISSING_AT_START, _MISSING_AT_START], (len(of.offset), 1))
-        lengths = law_of_lengths(self.lengths, self.mean_length, model.max_length)
-        charts = [Systems(of), first, lengths, Simplexes(missing, _CONCENTRATION)]
+        charts = [Systems(of), first, self.first_law(), Simplexes(missing, _CONCENTRATION)]
         return best_match(self, totals_of(model, self.taken), charts, partial(_moved_a_little, charts))
 
 

@@ -22,10 +22,10 @@ from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models._chains import inferred
 from vips.models._gaussians.matching import at_chart, chart_of
 from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes
-from vips.models.components.matching.lengths import law_of_lengths, possible_lengths
+from vips.models.components.matching.lengths import SequenceSimulator, possible_lengths
 from vips.models.components.matching.match import Match, best_match, check_told
 from vips.models.components.matching.simulator import counts_at, levels_at
-from vips.models.components.matching.steps import StepSimulator, totals_of
+from vips.models.components.matching.steps import totals_of
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.models.markov.statistics import SymbolSums
 
@@ -38,21 +38,15 @@ _STAYS = 0.5  # in other starts
 
 
 @dataclass(frozen=True)
-class ChainSimulator(StepSimulator):
+class ChainSimulator(SequenceSimulator):
     """Sequences of a hidden Markov model.
 
     Parameters
     ----------
-    lengths : ndarray of int
-        That sequences may have, ascending.
-    mean_length : float
-        About.
     prior : object
         Of what is seen.
     """
 
-    lengths: np.ndarray
-    mean_length: float
     prior: Any
     most_seen, sizes, doubtful = 2, (4_000, 10_000, 2_000), 3.0
 
@@ -107,7 +101,7 @@ class ChainSimulator(StepSimulator):
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> Sequences:
         """Sequences. Lengths are stratified."""
         start, moves, lengths, missing, seen = charts
-        numbers = self.lengths[levels_at((np.arange(n_records) + rng.random()) / n_records, lengths.p[None])]
+        numbers = self.drawn_lengths(lengths, n_records, rng)
         shape, offsets = (n_records, self.lengths[-1]), np.concatenate([[0], np.cumsum(numbers)])
         exists = np.arange(shape[1]) < numbers[:, None]
         states = drawn_states(start.p[0], moves.p, offsets, rng.random(shape)[exists])
@@ -147,7 +141,7 @@ class ChainSimulator(StepSimulator):
         charts = [
             start,
             moves,
-            law_of_lengths(self.lengths, self.mean_length, model.max_length),
+            self.first_law(),
             Simplexes(missing, 1.0),
             self.first(model.last_posterior_),
         ]
