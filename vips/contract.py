@@ -176,6 +176,10 @@ class Contract(ABC):
     def check_intervals(self) -> None:  # noqa: B027
         """Raise NotImplementedError, with the reason, if intervals of the noise-aware posterior may not hold."""
 
+    def check_restored(self) -> None:  # noqa: B027
+        """Compute what users read, after the model was read from a file, so that numbers of which nothing follows are refused
+        there and not later. By default nothing is computed."""
+
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: 1 in a non-private full-batch fit (textbook variational Bayes), else (1 + t)^(-0.7)."""
         plan = self.plan_of_fit()

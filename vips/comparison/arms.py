@@ -94,8 +94,8 @@ def fit_arms(private, X, y=None) -> Arms:
 
 
 def shares_of_parameters(private, baseline, arms: Arms) -> Shares:
-    """Shares for the posterior means (for topics: square roots of probabilities; in units of columns: divided by deviations of
-    the private fit), each arm aligned with the private fit."""
+    """Shares for the means of the last steps' posteriors (for topics: square roots of probabilities; in units of columns:
+    divided by deviations of the private fit), each arm aligned with the private fit."""
     deviations = 1.0
     if private.units_of_columns is not None:
         parts = parts_of(private, private.last_posterior_)

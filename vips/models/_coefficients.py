@@ -12,7 +12,9 @@ from vips.expfam import Gamma
 from vips.models._coefficient_tables import in_units, names_of_coefficients
 from vips.parts import Part, Score, average, divided, indexed, last_of
 
-__all__ = ["classification_scores", "coefficient_parts", "count_scores"]
+__all__ = ["MOST_READ", "classification_scores", "coefficient_parts", "count_scores"]
+
+MOST_READ = 400  # coefficients that are computed when a file is read: more take seconds
 
 
 def coefficient_parts(model, posterior) -> list[Part]:

@@ -30,7 +30,6 @@ _LONGEST_UNIT = 1_000  # characters
 _OF_MODELS = ("fit", "regression", "search", "stream")  # what a model's release can be
 # Sums of at most _SMALL numbers are always accepted, others up to _MOST_TIMES the size of the posterior.
 _SMALL, _MOST_TIMES = 2**18, 64
-_MOST_READ = 400  # coefficients: reading more takes seconds
 
 
 def save_model(model, path: str | os.PathLike, **besides: object) -> None:
@@ -95,19 +94,10 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
             model.noisy_totals_ = replace(model.noisy_totals_, steps=tuple(kept))
     if report is not None:
         model.privacy_ = _restated(report, model)
-    if hasattr(model, "signal_of_coefficients") and model.n_features_in_ <= _MOST_READ:
-        _read_coefficients(model)
-    return model
-
-
-def _read_coefficients(model) -> None:
-    """Compute what users read of a regression, so that numbers of which nothing follows are refused here and not later."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        model.posterior_parts(model.posterior_)
-        model.signal_of_coefficients()
-        if hasattr(model, "misfit"):
-            model.misfit()
+        model.check_restored()
+    return model
 
 
 def _restated(report: PrivacyReport, model) -> PrivacyReport:

@@ -212,7 +212,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return valid
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Where coordinates are learnt, a fifth of the steps for them: their totals are dropped."""
+        """Where coordinates are learnt, a tenth of the steps for them: their totals are dropped."""
         n_first = self._n_learning(n_steps)
         return [
             FitPhase("coordinates", n_first, end=self.moved),

@@ -28,7 +28,7 @@ from vips.models._coefficient_tables import (
     signal_of,
     warn_of_nothing,
 )
-from vips.models._coefficients import count_scores
+from vips.models._coefficients import MOST_READ, count_scores
 from vips.models.regression.contract import AugmentedRegression
 from vips.models.regression.matching import ReleasedGradients
 from vips.models.regression.posterior import CoefficientPosterior
@@ -158,7 +158,7 @@ class PolyaGammaRegression(AugmentedRegression):
         )
 
     def to_noise_aware_posterior(self) -> CoefficientPosterior:
-        """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``noise_aware.py``.
+        """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``matching.py``.
 
         With weights, or several rows of a person, its variance is that of the weighted scores (a sandwich). As noise vanishes
         and no weight is below 1, its intervals tend to those of the exact posterior. With ``covariance="diagonal"`` it assumes,
@@ -178,6 +178,12 @@ class PolyaGammaRegression(AugmentedRegression):
         if self.n_outputs == 1:
             mean, precision = mean[0], precision[0]
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
+
+    def check_restored(self) -> None:
+        if self.n_features_in_ <= MOST_READ:
+            self.posterior_parts(self.posterior_)
+            self.signal_of_coefficients()
+            self.misfit()
 
     def _steps_of_fit(self) -> list[ReleasedGradients]:
         """What the fit has released for each output."""

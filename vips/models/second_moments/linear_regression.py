@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._validation import check_choice, check_integer, check_number
 from vips.expfam import Gaussian
 from vips.models._coefficient_tables import Signal, coefficient_table, forest_plot, signal_of, warn_of_nothing
-from vips.models._coefficients import coefficient_parts, count_scores
+from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
 from vips.models._definite import positive_definite
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.evidence import Settings, maximise_evidence
@@ -300,6 +300,11 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         if count > STANDS_OUT * moments.noise_std:
             means = moments.matrix[:d, d] * self._constant() / count
         return FeatureTotals(np.diagonal(moments.matrix)[:d], np.full(d, moments.noise_std), means)
+
+    def check_restored(self) -> None:
+        if self.n_features_in_ <= MOST_READ:
+            self.posterior_parts(self.posterior_)
+            self.signal_of_coefficients()
 
     # -- comparisons and searches -------------------------------------------------------------------------------
 
