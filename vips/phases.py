@@ -14,10 +14,14 @@ from itertools import groupby
 from typing import Any
 
 from vips._validation import check_integer
+from vips.privacy import PrivacyPlan
 from vips.privacy.phases import Phase
 from vips.statistics import Block, RecordStatistics
 
-__all__ = ["FitPhase", "completed", "phases_of", "plain_average", "released_in", "step_of", "unchanged", "weights_of"]
+__all__ = [
+    "FitPhase", "completed", "phases_of", "plain_average", "released_in", "step_of", "steps_of_shares", "unchanged",
+    "weights_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,23 @@ def unchanged(average: Mapping, noise_std: Mapping, previous: Any) -> Any:
 def plain_average(s: int) -> float:
     """ρ of the plain average of a phase's steps."""
     return 1.0 / s
+
+
+def steps_of_shares(plan: PrivacyPlan, n_steps: int, *shares: float) -> list[dict[str, float]]:
+    """``n_steps`` and ``weight`` of a fit's first phases, which take these shares of the budget; later ones have weight 1.
+
+    On full batches a phase is one step, whose weight is as large as its share; on samples, whose steps have equal weights,
+    it is as many steps as its share of all ``n_steps``.
+    """
+    left, phases, is_full = n_steps, [], plan.sampling_rate == 1.0
+    for share in shares:
+        n = 1 if is_full else max(round(share * n_steps), 1)
+        phases.append({"n_steps": min(n, left), "weight": 1.0})
+        left -= phases[-1]["n_steps"]
+    if is_full and left:
+        for phase, share in zip(phases, shares, strict=True):
+            phase["weight"] = left * share / (1.0 - sum(shares))
+    return phases
 
 
 def weights_of(phases: Sequence[FitPhase]) -> tuple[Phase, ...]:

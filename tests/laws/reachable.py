@@ -63,7 +63,7 @@ WRITTEN = {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
     )},
-    "PoissonPosterior": {"start", "moves", "plug_in", "rates_shape", "rates_rate", "seed", "centre", "scale"},
+    "PoissonPosterior": {"start", "moves", "plug_in", "rates_shape", "rates_rate", "marginals", "seed", "centre", "scale"},
     "FactorialPosterior": {
         "start", "moves", "step", "plug_in", "mean", "spread", "scale", "dof", "centre", "whitening",
     },

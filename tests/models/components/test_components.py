@@ -271,8 +271,8 @@ def test_chances_of_bins_are_those_of_draws(kind):
     np.testing.assert_allclose(shares, kind.chances(posterior)[2], atol=0.02)
 
 
-@pytest.mark.parametrize("kind", [Counts((6,)), Counts((200, 30), n_bins=12)])
-def test_rates_of_bins_are_steps_of_em(kind):
+@pytest.mark.parametrize("kind", [Counts((6,)), Counts((200, 30), own_bins=bins_of_counts((200, 30), 12))])
+def test_values_of_bins_are_steps_of_em(kind):
     rng = np.random.default_rng(0)
     rates = rng.gamma(4.0, 1.0, (2, kind.n_columns))
     expected = np.hstack([
@@ -280,11 +280,11 @@ def test_rates_of_bins_are_steps_of_em(kind):
         for j, edges in enumerate(kind.bins.edges)
     ])  # fmt: skip
     np.testing.assert_allclose(kind.in_bins(rates), expected, atol=1e-12)
-    start = kind.some_rates(np.ones(sum(kind.bins.sizes)), 2, rng)
+    start = kind.some_values(np.ones(sum(kind.bins.sizes)), 2, rng)
     bounds = []
     for _ in range(300):
         bounds.append((expected * np.log(np.maximum(kind.in_bins(start), 1e-300))).sum())
-        start = kind.rates_of_bins(expected, start)
+        start = kind.values_of_bins(expected, start)
     assert (np.diff(bounds) > -1e-9).all()
     np.testing.assert_allclose(start, rates, rtol=1e-3)
 

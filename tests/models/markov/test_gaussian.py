@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hmmlearn.hmm import GaussianHMM as PeerEM
 from hmmlearn.vhmm import VariationalGaussianHMM
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 import vips
 from vips import GaussianHMM, PrivacyPlan
@@ -162,7 +162,7 @@ def test_statistics_are_those_formed_one_by_one(kind):
     model, posterior = at_a_posterior(kind)
     some = [*DATA[:10], np.array([[1.0, 2.0], [np.nan, 0.0], [7.0, -7.0]])]
     records = Sequences.from_list(some)
-    statistics, blocks = model.expected_statistics(records, posterior), model.blocks()
+    statistics, blocks = model.expected_statistics(records, posterior), model.phases(40)[-1].blocks
     each = [formed(model, posterior, sequence) for sequence in some]
     dense = DenseStatistics({name: np.stack([one[name] for one in each]) for name in blocks})
     np.testing.assert_allclose(statistics.norms(blocks), dense.norms(blocks), rtol=1e-7)
@@ -174,25 +174,29 @@ def test_statistics_are_those_formed_one_by_one(kind):
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_a_sequence_counts_as_if_alone_to_the_last_bit(kind):
     model, posterior = at_a_posterior(kind)
-    together, blocks = Sequences.from_list([*HOSTILE, *DATA[:30]]), model.blocks()
-    with np.errstate(all="ignore"):
-        statistics = model.expected_statistics(together, posterior)
-        norms = statistics.norms(blocks)
-        for i in range(len(together)):
-            alone, chosen = model.expected_statistics(together[i : i + 1], posterior), np.zeros(len(together))
-            chosen[i] = 0.3
-            assert alone.norms(blocks)[0] == norms[i]
-            for name, value in statistics.weighted_sum(chosen).items():
-                np.testing.assert_array_equal(value, alone.weighted_sum(np.array([0.3]))[name])
+    together = Sequences.from_list([*HOSTILE, *DATA[:30]])
+    for phase in model.phases(40)[1:]:
+        with np.errstate(all="ignore"):
+            statistics = phase.statistics_of(model, together, posterior)
+            norms = statistics.norms(phase.blocks)
+            for i in range(len(together)):
+                alone, chosen = phase.statistics_of(model, together[i : i + 1], posterior), np.zeros(len(together))
+                chosen[i] = 0.3
+                assert alone.norms(phase.blocks)[0] == norms[i]
+                for name, value in statistics.weighted_sum(chosen).items():
+                    np.testing.assert_array_equal(value, alone.weighted_sum(np.array([0.3]))[name])
 
 
 @pytest.mark.parametrize("kind", ["full", "diag"])
 @pytest.mark.parametrize("i", range(len(HOSTILE)))
-def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(i, kind):
+@pytest.mark.parametrize("number", [1, 2])
+def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(number, i, kind):
+    """Of pairs, and of states."""
     model, posterior = at_a_posterior(kind)
+    phase = model.phases(40)[number]
 
     def clipped(records):
-        statistics, blocks = model.expected_statistics(records, posterior), model.blocks()
+        statistics, blocks = phase.statistics_of(model, records, posterior), phase.blocks
         totals = statistics.weighted_sum(PLAN.clip_weights(statistics.norms(blocks)))
         return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
 
@@ -298,7 +302,7 @@ def test_a_step_far_from_all_states_does_not_stop_a_chain():
 def test_bounds_of_norms_are_bounds():
     model, posterior = at_a_posterior()
     model.privacy = every(3)
-    blocks = model.blocks()
+    blocks = model.phases(3)[-1].blocks
     bound = model.expected_statistics(DATA, posterior).norms(blocks)
     dense = [formed(model, posterior, each) for each in DATA[:20]]
     norms = DenseStatistics({name: np.stack([one[name] for one in dense]) for name in blocks}).norms(blocks)
@@ -328,8 +332,32 @@ def test_growth_leaves_steps_for_what_follows():
                 max_norm=1.0,
                 privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=n_steps),
             )
+            model.n_features_in_ = 20  # of so many columns pairs are not counted
             growing = sum(phase.n_steps for phase in model.phases(n_steps) if phase.name == "growing")
             assert growing <= max(1, n_steps // 3 + gaussian._SETTLES)
+
+
+def test_pairs_are_counts_of_neighbouring_bins():
+    model, posterior = at_a_posterior()
+    sequences = [np.array([[-9.0, 0.0], [9.0, np.nan], [0.0, 0.0], [5.0, -5.0]]), np.empty((0, D)), np.ones((1, D))]
+    statistics, blocks = model._pair_statistics(Sequences.from_list(sequences), posterior), model.phases(40)[1].blocks
+    mean = posterior.gaussians.mean
+    shares = posterior.gaussians.concentration / posterior.gaussians.concentration.sum()
+    variance = np.diagonal(posterior.gaussians.covariances, axis1=1, axis2=2) + (mean - shares @ mean) ** 2
+    edges = [
+        norm(m, s).ppf(np.arange(1, 6) / 6) for m, s in zip(shares @ mean, np.sqrt(shares @ variance), strict=True)
+    ]
+    before, after = ([(edges[j] <= step[j]).sum() + 6 * j for j in (0, 1)] for step in scaled_steps(sequences[0][2:]))
+    expected = np.zeros((12, 12))
+    for i in before:  # only the last two steps are neighbours: a step with a missing number is missing
+        for j in after:
+            expected[i, j] += 1.0
+    np.testing.assert_array_equal(statistics.weighted_sum(np.ones(3))["pairs"], expected)
+    np.testing.assert_allclose(statistics.norms(blocks), [2.0 / blocks["pairs"].scale, 0.0, 0.0], rtol=1e-8)
+
+
+def scaled_steps(X, max_norm=8.0):
+    return X * np.minimum(1.0, max_norm / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
 
 
 def test_single_precision_is_close_to_double():

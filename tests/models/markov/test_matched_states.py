@@ -181,7 +181,7 @@ def fitted(X, privacy=PLAN, **settings):
 
 @pytest.fixture(scope="module")
 def fits():
-    return [fitted(sequences(8_000, seed)) for seed in range(2)]
+    return [fitted(sequences(8_000, seed)) for seed in (1, 2)]
 
 
 def share_held(model) -> float:
@@ -293,6 +293,9 @@ def test_what_cannot_be_matched_is_refused_in_words():
         fitted(X, groups=np.arange(400) // 2).match()
     with pytest.raises(NotImplementedError, match="kept"):
         fitted(X, n_symbols=400).match()
+    short = PoissonHMM(2, max_count=9, n_features=1, privacy=replace(PLAN, n_steps=2)).fit(X)
+    with pytest.raises(NotImplementedError, match="All 2 steps"):
+        short.match()
     strict = PrivacyPlan.from_epsilon(epsilon=0.1, delta=1e-5, sampling_rate=1.0, n_steps=24)
     with pytest.raises(NotImplementedError, match="Noise hides how many"):
         fitted(X, strict).match()
@@ -301,7 +304,7 @@ def test_what_cannot_be_matched_is_refused_in_words():
 def test_pairs_are_left_out_where_they_are_too_many():
     """40 symbols have 1,600 pairs."""
     model = fitted(sequences(4_000), n_symbols=40)
-    assert [step.number for step in model.noisy_totals_.steps] == list(range(5, 25))
+    assert [step.number for step in model.noisy_totals_.steps] == list(range(2, 25))
     assert model.match().charts[-1].p.shape == (2, 40)
     assert model.match().degrees < 172 - 3
 

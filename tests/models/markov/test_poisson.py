@@ -152,11 +152,12 @@ def test_pairs_are_counts_of_neighbouring_bins():
     model.n_features_in_ = D
     counts = [np.array([[0.0, 2.0], [3.0, np.nan], [9.0, 1.0]]), np.zeros((0, 2)), np.array([[1.0, 1.0]])]
     average, posterior = model.start(np.random.default_rng(0))
+    assert not posterior.marginals.any()
     statistics = model._pair_statistics(Sequences.from_list(counts), posterior)
     expected = np.zeros((7, 7))  # bins 0 to 3 of the first column, and 0 to 2 of the second
     for before, after in [(0, 3), (6, 3), (3, 3), (3, 5)]:
         expected[before, after] += 1.0
-    blocks = model.phases(20)[0].blocks
+    blocks = model.phases(20)[1].blocks
     np.testing.assert_array_equal(statistics.weighted_sum(np.ones(3))["pairs"], expected)
     norm = np.sqrt((expected**2).sum()) / blocks["pairs"].scale
     np.testing.assert_allclose(statistics.norms(blocks), [norm, 0.0, 0.0], rtol=1e-8)

@@ -77,6 +77,18 @@ class Bins:
             variances[j] = shares @ (np.square(middles - means[j]) + within)
         return means, variances
 
+    def merged(self, counts: np.ndarray, most: int) -> Bins:
+        """Neighbours merged into ``most`` bins of each column, or as many as there are, which hold about as much of these
+        counts, ≥ 0, each."""
+        edges = []
+        for of_column, (a, b) in zip(self.edges, pairwise(self.starts), strict=True):
+            n = min(most, b - a)
+            below, order = np.cumsum(counts[a:b] + 1e-9), np.arange(1, n)
+            inner = 1 + np.abs(below[:, None] - below[-1] * order / n).argmin(axis=0)
+            inner = np.minimum(np.maximum.accumulate(inner - order) + order, b - a - n + order)  # at least one bin each
+            edges.append(of_column[np.concatenate([[0], inner, [b - a]])])
+        return Bins(tuple(edges), self.step)
+
     def middles(self, j: int) -> np.ndarray:
         """Of the bins of column j."""
         return 0.5 * (self.edges[j][:-1] + self.edges[j][1:] - self.step[j])

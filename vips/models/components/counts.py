@@ -48,8 +48,8 @@ class Counts(Component):
         Counts more than so many standard deviations above the mean of all records become that large in T.
     frame : Frame, optional
         c and s: mean and standard deviation of all records. None: 0, and the root of the half of ``max_count``.
-    n_bins : int
-        Most bins of a column.
+    own_bins : Bins, optional
+        None: at most 32 of each column.
     """
 
     max_count: tuple[int, ...]
@@ -57,7 +57,7 @@ class Counts(Component):
     rate: float | np.ndarray = 1.0
     limit: float = np.inf
     frame: Frame | None = None
-    n_bins: int = _BINS
+    own_bins: Bins | None = None
 
     @property
     def n_columns(self) -> int:
@@ -69,7 +69,7 @@ class Counts(Component):
 
     @cached_property
     def bins(self) -> Bins:
-        return bins_of_counts(self.max_count, self.n_bins)
+        return self.own_bins or bins_of_counts(self.max_count, _BINS)
 
     @property
     def means(self) -> np.ndarray:
@@ -126,7 +126,7 @@ class Counts(Component):
         """Probabilities of the bins, column after column, under rates of shape (K, n_columns); the last is open above."""
         return np.hstack([np.diff(self._below(rates, j, 0), axis=1) for j in range(self.n_columns)])
 
-    def rates_of_bins(self, counts: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    def values_of_bins(self, counts: np.ndarray, rates: np.ndarray) -> np.ndarray:
         """The next rates by EM, given counts in the bins of each component, shape (K, sum of bins.sizes)."""
         following = np.empty_like(rates)
         for j, (a, b) in enumerate(pairwise(self.bins.starts)):
@@ -136,7 +136,7 @@ class Counts(Component):
             following[:, j] = (counts[:, a:b] * means).sum(axis=1) / np.maximum(counts[:, a:b].sum(axis=1), _LEAST)
         return np.clip(following, _LEAST_RATE, self.max_count)
 
-    def some_rates(self, marginals: np.ndarray, n_components: int, rng: np.random.Generator) -> np.ndarray:
+    def some_values(self, marginals: np.ndarray, n_components: int, rng: np.random.Generator) -> np.ndarray:
         """Rates of components, each drawn from the marginals, shape (n_components, n_columns)."""
         rates = np.empty((n_components, self.n_columns))
         for j, (a, b) in enumerate(pairwise(self.bins.starts)):

@@ -27,7 +27,7 @@ from vips.models.markov.statistics import (
     of_pairs,
 )
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase, plain_average, unchanged
+from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 
@@ -35,7 +35,8 @@ __all__ = ["CategoricalHMM"]
 
 _SPREAD = 0.5  # of the first emissions around the frequencies of the symbols
 _FIRST_STEPS, _LEAST_CONTEXTS = 8, 4  # of the start
-_FEW_SYMBOLS = 128  # up to it, the start counts pairs of symbols
+_FEW_SYMBOLS, _MATCHED_SYMBOLS = 128, 22  # up to which the start counts pairs of symbols, and a match reads them
+_SHARE, _SHARE_IF_MATCHED = 0.15, 0.4  # of the budget, of pairs of symbols: docs/sequences.md
 _MIXED = 0.05  # share of the frequencies of all symbols in the first emissions of a state
 _NOTHING, _NO_PRIOR = 1e-12, 1e-12
 
@@ -188,10 +189,10 @@ class CategoricalHMM(HiddenMarkovModel):
         return [*first, FitPhase("states", n_left, blocks=blocks, step_size=self.step_size, released=released)]
 
     def _phase_of_pairs(self, n_steps: int) -> FitPhase:
-        is_exact = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
+        is_matched = self.is_private and self.n_symbols <= _MATCHED_SYMBOLS
         return FitPhase(
             "pairs",
-            1 if is_exact else max(min(_FIRST_STEPS, n_steps // 6), 1),
+            **steps_of_shares(self.plan_of_fit(), n_steps, _SHARE_IF_MATCHED if is_matched else _SHARE)[0],
             blocks=self._of("pairs"),
             statistics="_pair_statistics",
             update=unchanged,

@@ -25,10 +25,11 @@ from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_
 from vips.models.markov.gaussian_statistics import GaussianSums, influence_of_steps, sums_of_powers
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import VectorSimulator
-from vips.models.markov.posterior import FORBIDDEN, private_chain
-from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares
+from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_counts, states_of_bins
+from vips.models.markov.posterior import FORBIDDEN, private_chain, private_counts
+from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase
+from vips.phases import FitPhase, plain_average, steps_of_shares
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -37,6 +38,8 @@ __all__ = ["GaussianHMM"]
 
 _GROWING, _SETTLES = 0.5, 5  # step size while states are split, and steps from one split to the next
 _AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
+_SHARES = 0.05, 0.35  # of the budget, of moments and of pairs
+_MOST_COLUMNS = 12  # of which pairs are counted
 _LEAST_STD = 1e-4  # of a private state, in units of `max_norm`
 _CHUNK = 2_000_000  # numbers
 _RELEASED = "noisy counts of first states and of moves, and noisy moments of the steps in each state"
@@ -192,6 +195,9 @@ class GaussianHMM(HiddenMarkovModel):
         self._priors()
 
     def blocks(self) -> dict[str, Block]:
+        return self._blocks_of_states() | (self._blocks_of_pairs() if self._counts_pairs() else {})
+
+    def _blocks_of_states(self) -> dict[str, Block]:
         """Scales such that a sequence of ``typical_length`` has norm 1, and noise costs least: docs/sequences.md."""
         K, d, T, is_full = self.n_components, self.n_features_in_, float(self.typical_length), self._is_full()
         # of each block: square of the norm, and cost of noise of standard deviation 1
@@ -218,6 +224,29 @@ class GaussianHMM(HiddenMarkovModel):
         return self.initial(rng), self._first()
 
     def phases(self, n_steps: int) -> list[FitPhase]:
+        """In a private fit moments of all steps, then counts of neighbouring steps in bins, from which the states are computed
+        (``pairs.py``), then the states. Where there is no privacy, or columns are many, one state is split instead."""
+        if self._counts_pairs():
+            return self._phases_of_pairs(n_steps)
+        return self._phases_of_growth(n_steps)
+
+    def _phases_of_pairs(self, n_steps: int) -> list[FitPhase]:
+        steps, moments = steps_of_shares(self.plan_of_fit(), n_steps, *_SHARES), self._moments()
+        pairs = FitPhase(
+            "pairs",
+            **steps[1],
+            blocks=self._blocks_of_pairs(),
+            statistics="_pair_statistics",
+            update=self._unmoved,
+            end=self._states_of_pairs,
+            step_size=plain_average,
+            released="noisy counts of neighbouring steps, in bins of the columns",
+        )
+        n_left = n_steps - sum(of["n_steps"] for of in steps)
+        states = FitPhase("states", n_left, step_size=partial(self._step_size, n_left), **moments)
+        return [FitPhase("moments", **steps[0], step_size=plain_average, **moments), pairs, states]
+
+    def _phases_of_growth(self, n_steps: int) -> list[FitPhase]:
         """One state, which is split until there are ``n_components``; with masks, some steps until the states get their order;
         then the steps of all states.
 
@@ -228,7 +257,8 @@ class GaussianHMM(HiddenMarkovModel):
         interval = int(np.clip(n_steps // 3 // max(K - 1, 1), 1, _SETTLES))
         lengths = lengths_of_growth(K, n_steps, 1 if self.is_private else 2, interval)
         splits = {"update": self._unordered_states, "end": self._split_states} if lengths else {}
-        first = growing_phases(lengths or [1], n_steps, growing, released=_RELEASED, **splits)
+        moments = self._moments()
+        first = growing_phases(lengths or [1], n_steps, growing, **moments, **splits)
         n_left = n_steps - sum(phase.n_steps for phase in first)
         if K > 1 and self._is_masked():
             n_ordering = min(interval, n_left)
@@ -238,14 +268,43 @@ class GaussianHMM(HiddenMarkovModel):
                 update=self._unordered_states,
                 end=self._order_states if n_ordering == interval else None,
                 step_size=lambda s: growing,
-                released=_RELEASED,
+                **moments,
             )
             first, n_left = [*first, ordering], n_left - n_ordering
-        states = FitPhase("states", n_left, step_size=partial(self._step_size, n_left), released=_RELEASED)
-        return [*first, states]
+        return [*first, FitPhase("states", n_left, step_size=partial(self._step_size, n_left), **moments)]
+
+    def _moments(self) -> dict:
+        return {"blocks": self._blocks_of_states(), "released": _RELEASED}
+
+    def _pair_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
+        """Counts of neighbours, in bins that hold about as many steps each if these are normal."""
+        records, (mean, deviation) = records.first(self.max_length), _of_all_steps(posterior.gaussians)
+        X, is_missing = self._steps(records)
+        cells = np.where(is_missing[:, None], np.nan, (X - mean) / deviation)
+        return of_pairs_of_bins(cells, records.offsets, self._columns_in_bins().bins, self._blocks_of_pairs())
+
+    def _unmoved(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+        """The same states, which come from no others."""
+        K, gaussians = self.n_components, previous.gaussians
+        return replace(previous, gaussians=replace(gaussians, parent=np.arange(K), portion=np.ones(K)))
+
+    def _states_of_pairs(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+        """Those of the table of pairs."""
+        K, (mean, deviation) = self.n_components, _of_all_steps(previous.gaussians)
+        pairs = private_counts(average["pairs"], noise_std["pairs"])
+        moves, normals = states_of_bins(pairs, self._allowed()[1], self._columns_in_bins(), np.random.default_rng(0))
+        shares = moves.sum(axis=1)
+        count = shares * max(float(average["count"][0]), 1.0)
+        variances = np.square(deviation * normals[:, :, 1])
+        covariances = variances[:, :, None] * np.eye(len(mean)) if self._is_full() else variances[:, None]
+        moments = Moments(count, count, mean + deviation * normals[:, :, 0], covariances, None)
+        gaussians = next_posterior(moments, previous.gaussians, self._priors(), K)
+        gaussians = replace(gaussians, parent=np.zeros(K, int), portion=np.minimum(shares, 0.999))
+        start, n_moves = (max(float(average[name].sum()), 1.0) for name in ("start", "moves"))
+        return self._chain(start * shares, n_moves * moves, gaussians)
 
     def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
-        records, blocks = records.first(self.max_length), self.blocks()
+        records, blocks = records.first(self.max_length), self._blocks_of_states()
         X, is_missing, squares, *likely = self._densities(records, posterior)
         shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING, self.e_step_dtype())
         moves = Moves(first_shares(records, shares), pairs)
@@ -318,11 +377,11 @@ class GaussianHMM(HiddenMarkovModel):
             self._centre(),
         )
         start, moves = _carried_chain(average["start"], average["moves"], parent, portion)
-        totals |= {"start": start, "moves": moves}
+        totals = dict(average) | totals | {"start": start, "moves": moves}
         K = self.n_components
         std = (np.broadcast_to(noise_std[name], shape) for name, shape in (("start", (K,)), ("moves", (K, K))))
         start, moves = _carried_chain(*std, parent, portion)
-        return totals, noise | {"start": start, "moves": moves}
+        return totals, dict(noise_std) | noise | {"start": start, "moves": moves}
 
     def _step_size(self, n_steps: int, s: int) -> float:
         """ρ of the steps s = 1, 2, … of all states, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in
@@ -331,6 +390,8 @@ class GaussianHMM(HiddenMarkovModel):
         if self.schedule is not None:
             return self.schedule(s)
         if self.is_private:
+            if s == 1 and self._counts_pairs():
+                return 1.0
             return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
         return 1.0 if self._is_textbook() else RobbinsMonro(offset=1.0, decay=0.6)(s)
 
@@ -342,7 +403,8 @@ class GaussianHMM(HiddenMarkovModel):
         """Of ``max_length`` steps that are all as long as a step may be, in one direction."""
         blocks, n = self.blocks(), float(self.max_length)
         centre = np.sqrt(self.n_features_in_) / blocks["second"].scale
-        return n * (self._largest_step() + centre + 1.0 / blocks["moves"].scale) + 1.0 / blocks["start"].scale
+        of_states = n * (self._largest_step() + centre + 1.0 / blocks["moves"].scale) + 1.0 / blocks["start"].scale
+        return max(of_states, n * self.n_features_in_ / blocks["pairs"].scale if "pairs" in blocks else 0.0)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Full-batch steps until the states have settled, at most 500 after as many as it takes to find them."""
@@ -435,17 +497,30 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _densities(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple:
         """Steps, with 0 for missing ones; which are missing; ‖y‖²; densities, and the logarithms of their factors."""
-        X, tables = np.require(records.values, np.float64, ["C", "W"]), posterior.tables
-        is_missing = np.empty(len(X), bool)
-        if kernels.fill_missing(X, is_missing):
-            X = np.where(is_missing[:, None], 0.0, X)
-        if self.max_norm is not None:
-            X = scaled_rows(X, float(self.max_norm))
+        (X, is_missing), tables = self._steps(records), posterior.tables
         squares = sums_of_powers(X, tables, 2)
         likely, log_scale = np.empty_like(squares), np.empty(len(X))
         constants = tables.log_constants
         kernels.fill_densities(squares, constants, tables.excess, is_missing, 0, len(X), likely, log_scale)
         return X, is_missing, squares, likely, log_scale
+
+    def _steps(self, records: Sequences) -> tuple[np.ndarray, np.ndarray]:
+        """All steps, at most as long as ``max_norm``, with 0 for missing ones, and which are missing."""
+        X = np.require(records.values, np.float64, ["C", "W"])
+        is_missing = np.empty(len(X), bool)
+        if kernels.fill_missing(X, is_missing):
+            X = np.where(is_missing[:, None], 0.0, X)
+        return X if self.max_norm is None else scaled_rows(X, float(self.max_norm)), is_missing
+
+    def _counts_pairs(self) -> bool:
+        return self.is_private and self.n_components > 1 and self.n_features_in_ <= _MOST_COLUMNS
+
+    def _columns_in_bins(self) -> NormalsInBins:
+        return NormalsInBins(self.n_features_in_, bins_of_pairs(self.n_features_in_))
+
+    def _blocks_of_pairs(self) -> dict[str, Block]:
+        sizes = self._columns_in_bins().bins.sizes
+        return {"pairs": Block((sum(sizes),) * 2, scale=scale_of_counts(self.typical_length, 2, sizes))}
 
     def _is_full(self) -> bool:
         return self.covariance_type == "full"
@@ -536,6 +611,16 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _is_masked(self) -> bool:
         return not all(mask.all() for mask in self._allowed())
+
+
+def _of_all_steps(gaussians: MixturePosterior) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column, over all states in use."""
+    used = slice(gaussians.n_active)
+    shares = gaussians.concentration[used] / gaussians.concentration[used].sum()
+    mean = shares @ gaussians.mean[used]
+    covariances = gaussians.covariances
+    within = np.diagonal(covariances, axis1=1, axis2=2) if gaussians.covariance_type == "full" else covariances
+    return mean, np.sqrt(shares @ (within[used] + np.square(gaussians.mean[used] - mean)))
 
 
 def _carried_chain(start: np.ndarray, moves: np.ndarray, parent: np.ndarray, portion: np.ndarray) -> tuple:

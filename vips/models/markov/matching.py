@@ -57,9 +57,14 @@ class ChainSimulator(SequenceSimulator):
         Raises
         ------
         NotImplementedError
-            If noise hides how many sequences there are, and as :func:`totals_of` does.
+            If noise hides how many sequences there are, no step has counted moves, and as :func:`totals_of` does.
         """
         group, plan, K = totals_of(model).groups[-1], model.privacy_.plan, model.n_components
+        if "start" not in group[-1].totals:
+            raise NotImplementedError(
+                f"All {plan.n_steps} steps were taken to find the states, and none has counted their moves. So there are "
+                "no intervals; a plan of more steps has some."
+            )
         start, moves = (np.mean([step.totals[name].sum() for step in group]) for name in ("start", "moves"))
         std = plan.noise_std() / plan.sampling_rate * model.blocks()["start"].scale * np.sqrt(K / len(group))
         if start < _TOLD * std:

@@ -19,18 +19,18 @@ from vips.models.components.kernels import fill_likely
 from vips.models.components.statistics import ComponentSums
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import CountSimulator
-from vips.models.markov.pairs import rates_of_pairs
+from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, chain_of, private_chain, private_counts
-from vips.models.markov.statistics import Moves, SequenceStatistics, SymbolSums, first_shares
+from vips.models.markov.statistics import Moves, SequenceStatistics, SymbolSums, first_shares, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase, plain_average, unchanged
+from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 
 __all__ = ["PoissonHMM", "PoissonPosterior"]
 
-_FIRST_STEPS = 8  # of the start, at most
-_BINS, _BINS_OF_COLUMN = 96, 20  # of the start, at most: of all columns together, and of one
+_SHARES = 0.05, 0.35  # of the budget, of the first two phases: docs/sequences.md
+_MOST_COLUMNS = 48
 _LIMIT = 6.0  # standard deviations above the mean, of a count in a private fit
 _LEAST = 1e-90  # of a probability in an E-step
 
@@ -45,12 +45,15 @@ class PoissonPosterior(ChainPosterior):
         Of shape (K, d).
     frame : Frame
         Public coordinates of the columns.
+    marginals : ndarray of shape (n_bins,)
+        Denoised counts in the bins of all columns; 0 before they are released.
     seed : ndarray of uint32
         Public, of the restarts in the computation of the first states.
     """
 
     rates: Gamma
     frame: Frame
+    marginals: np.ndarray
     seed: np.ndarray
 
     def __repr__(self) -> str:
@@ -64,7 +67,8 @@ class PoissonPosterior(ChainPosterior):
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
         of_rates = {"rates_shape": self.rates.shape, "rates_rate": self.rates.rate}
-        return self._arrays_of_chain() | of_rates | {"seed": self.seed} | vars(self.frame)
+        others = {"marginals": self.marginals, "seed": self.seed} | vars(self.frame)
+        return self._arrays_of_chain() | of_rates | others
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PoissonPosterior:
@@ -80,7 +84,11 @@ class PoissonPosterior(ChainPosterior):
         check_rates(rates)
         if rates.shape.shape != (len(arrays["start"]), *frame.centre.shape):
             raise ValueError("the posterior's rates do not fit to its states and columns")
-        return cls(**chain_of(arrays), rates=rates, frame=frame, seed=np.asarray(arrays["seed"], np.uint32))
+        marginals = np.asarray(arrays["marginals"], np.float64)
+        if not (marginals.ndim == 1 and np.isfinite(marginals).all() and (marginals >= 0.0).all()):
+            raise ValueError("the posterior's marginals are no counts")
+        seed = np.asarray(arrays["seed"], np.uint32)
+        return cls(**chain_of(arrays), rates=rates, frame=frame, marginals=marginals, seed=seed)
 
 
 class PoissonHMM(HiddenMarkovModel):
@@ -218,13 +226,13 @@ class PoissonHMM(HiddenMarkovModel):
     def check_features(self) -> None:
         """Raise ValueError if there are no columns, more than pairs of counts can be counted of, or others than declared."""
         d = self.n_features_in_
-        if not 1 <= d <= _BINS // 2:
-            raise ValueError(f"PoissonHMM takes 1 to {_BINS // 2} columns, X has {d}.")
+        if not 1 <= d <= _MOST_COLUMNS:
+            raise ValueError(f"PoissonHMM takes 1 to {_MOST_COLUMNS} columns, X has {d}.")
         if np.ndim(self.max_count) and len(self.max_count) != d:
             raise ValueError(f"`max_count` has {len(self.max_count)} numbers, and X has {d} columns.")
 
     def blocks(self) -> dict[str, Block]:
-        return self._blocks_of_pairs() | self._blocks_of_states()
+        return self._blocks_of_marginals() | self._blocks_of_pairs() | self._blocks_of_states()
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], PoissonPosterior]:
         """The prior, and a public seed of the restarts from which the states are computed."""
@@ -233,12 +241,22 @@ class PoissonHMM(HiddenMarkovModel):
         return average, replace(posterior, seed=rng.integers(2**32, size=4, dtype=np.uint32))
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Counts of neighbouring counts, from which the states are computed (``pairs.py``); then the states."""
-        is_exact = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
-        n_first = 1 if is_exact else max(min(_FIRST_STEPS, n_steps // 6), 1)
+        """Counts of each column in bins; then counts of neighbours in fewer bins, which hold about as many steps each, from
+        which the states are computed (``pairs.py``); then the states."""
+        steps = steps_of_shares(self.plan_of_fit(), n_steps, *_SHARES)
+        marginals = FitPhase(
+            "marginals",
+            **steps[0],
+            blocks=self._blocks_of_marginals(),
+            statistics="_marginal_statistics",
+            update=unchanged,
+            end=self._binned,
+            step_size=plain_average,
+            released="noisy counts of the counts in each column",
+        )
         pairs = FitPhase(
             "pairs",
-            n_first,
+            **steps[1],
             blocks=self._blocks_of_pairs(),
             statistics="_pair_statistics",
             update=unchanged,
@@ -248,12 +266,12 @@ class PoissonHMM(HiddenMarkovModel):
         )
         states = FitPhase(
             "states",
-            n_steps - n_first,
+            n_steps - marginals.n_steps - pairs.n_steps,
             blocks=self._blocks_of_states(),
             step_size=self.step_size,
             released="noisy counts of first states and of moves between states, and noisy sums of the counts in each state",
         )
-        return [pairs, states]
+        return [marginals, pairs, states]
 
     def expected_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
         records, columns = records.first(self.max_length), self._columns(posterior.frame)
@@ -263,43 +281,47 @@ class PoissonHMM(HiddenMarkovModel):
         sums = ComponentSums(rows, shares, records.offsets, places)
         return SequenceStatistics([Moves(first_shares(records, shares), pairs), sums], self._blocks_of_states())
 
-    def _pair_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
-        """Counts of the bins of all columns at a step and of all columns at the next one: a pair of bins is one code."""
+    def _marginal_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
+        """Counts of the bins of all columns, whose codes are counted over all of them."""
         records, columns = records.first(self.max_length), self._columns()
-        bins, d, blocks = columns.bins, columns.n_columns, self._blocks_of_pairs()
-        codes = bins.codes(columns.cells(records.values))
-        places = np.where(codes >= 0, codes + bins.starts[:-1], -1)
-        before = np.full_like(places, -1)
-        before[1:] = places[:-1]
-        before[records.offsets[:-1][np.diff(records.offsets) > 0]] = -1
-        before, after, n_bins = before[:, :, None], places[:, None, :], bins.starts[-1]
-        pairs = np.where((before >= 0) & (after >= 0), before * n_bins + after, -1).ravel()
-        counted = SymbolSums("pairs", pairs, records.offsets * d**2, np.ones((len(pairs), 1)), n_bins**2)
-        return SequenceStatistics([counted], blocks)
+        starts, codes = columns.bins.starts, columns.bins.codes(columns.cells(records.values))
+        codes = np.where(codes >= 0, codes + starts[:-1], -1).ravel()
+        offsets = records.offsets * columns.n_columns
+        counted = SymbolSums("marginals", codes, offsets, np.ones((len(codes), 1)), int(starts[-1]))
+        return SequenceStatistics([counted], self._blocks_of_marginals())
+
+    def _binned(self, average, noise_std, previous: PoissonPosterior) -> PoissonPosterior:
+        """Coordinates of the columns, and their counts, by which bins are merged."""
+        columns = self._columns()
+        marginals = columns.bins.counts(average["marginals"], noise_std["marginals"])
+        return replace(previous, marginals=marginals, frame=columns.framed(marginals).frame)
+
+    def _pair_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
+        records, columns = records.first(self.max_length), self._columns(marginals=posterior.marginals)
+        cells = columns.cells(records.values)
+        return of_pairs_of_bins(cells, records.offsets, columns.bins, self._blocks_of_pairs())
 
     def _states_of_pairs(self, average, noise_std, previous: PoissonPosterior) -> PoissonPosterior:
         """Those of the table of pairs."""
-        columns, K = self._columns(), self.n_components
+        columns, K = self._columns(previous.frame, marginals=previous.marginals), self.n_components
         pairs, d = private_counts(average["pairs"], noise_std["pairs"]), columns.n_columns
-        columns = columns.framed(0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1)))
-        moves, rates = rates_of_pairs(pairs, self._allowed()[1], columns, np.random.default_rng(previous.seed))
+        moves, rates = states_of_bins(pairs, self._allowed()[1], columns, np.random.default_rng(previous.seed))
         n_steps, frame = max(float(pairs.sum()) / d**2, 1.0), columns.frame
         seen = n_steps * moves.sum(axis=1)[:, None]
         totals = np.hstack([seen, np.zeros((K, d)), seen * (rates - frame.centre) / frame.scale])
-        return self._posterior(np.full(K, 1.0 / K), n_steps * moves, totals, frame, previous.seed)
+        return self._posterior(np.full(K, 1.0 / K), n_steps * moves, totals, previous)
 
     def to_posterior(self, average, noise_std, previous: PoissonPosterior | None) -> PoissonPosterior:
         """Concentrations, shapes and rates are prior + totals. Noisy totals are denoised first."""
-        frame = self._columns().coordinates if previous is None else previous.frame
-        seed = np.zeros(4, np.uint32) if previous is None else previous.seed
+        columns = self._columns(None if previous is None else previous.frame)
         start, moves = average["start"], average["moves"]
         totals = np.hstack([average["count"], average["linear"]])
         if noise_std["count"] > 0.0:
             start, moves = private_chain(start, moves, noise_std)
             std = np.hstack([np.full(average[name].shape, noise_std[name]) for name in ("count", "linear")])
             totals[:, :1] = private_counts(totals[:, :1], noise_std["count"])
-            totals = self._columns(frame).denoised(totals, std)
-        return self._posterior(start, moves, totals, frame, seed)
+            totals = columns.denoised(totals, std)
+        return self._posterior(start, moves, totals, previous)
 
     def prepare(self, posterior: PoissonPosterior) -> None:
         _ = posterior.chain
@@ -321,7 +343,8 @@ class PoissonHMM(HiddenMarkovModel):
             + np.sqrt(d) * max(_LIMIT, 1.0) / blocks["linear"].scale
             + 1.0 / blocks["moves"].scale
         )
-        return max(float(of_steps + 1.0 / blocks["start"].scale), n * d / blocks["pairs"].scale)
+        of_states = float(of_steps + 1.0 / blocks["start"].scale)
+        return max(of_states, n * np.sqrt(d) / blocks["marginals"].scale, n * d / blocks["pairs"].scale)
 
     def declared(self) -> tuple[str, ...]:
         return (
@@ -386,20 +409,29 @@ class PoissonHMM(HiddenMarkovModel):
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
-    def _columns(self, frame: Frame | None = None, limit: float | None = None) -> Counts:
+    def _columns(
+        self, frame: Frame | None = None, limit: float | None = None, marginals: np.ndarray | None = None
+    ) -> Counts:
+        """With the bins of the pairs if there are ``marginals``."""
         self.check_features()
         largest = np.broadcast_to(self.max_count, self.n_features_in_)
         is_em = self.inference == "em"
         shape = 0.0 if is_em else 1.0 if self.lambdas_prior is None else float(self.lambdas_prior)
         rate = 0.0 if is_em else 1.0 / largest if self.lambdas_weight is None else float(self.lambdas_weight)
         limit = (_LIMIT if self.is_private else np.inf) if limit is None else limit
-        return Counts(
-            tuple(map(int, largest)), shape, rate, limit, frame, min(_BINS // self.n_features_in_, _BINS_OF_COLUMN)
-        )
+        columns = Counts(tuple(map(int, largest)), shape, rate, limit, frame)
+        if marginals is None:
+            return columns
+        return replace(columns, own_bins=columns.bins.merged(marginals, bins_of_pairs(self.n_features_in_)))
+
+    def _blocks_of_marginals(self) -> dict[str, Block]:
+        sizes = self._columns().bins.sizes
+        return {"marginals": Block((sum(sizes),), scale=scale_of_counts(self.typical_length, 1, sizes))}
 
     def _blocks_of_pairs(self) -> dict[str, Block]:
-        n_bins = sum(self._columns().bins.sizes)
-        return {"pairs": Block((n_bins, n_bins), scale=float(np.sqrt(self.typical_length)) * self.n_features_in_)}
+        most = bins_of_pairs(self.n_features_in_)
+        sizes = [min(size, most) for size in self._columns().bins.sizes]
+        return {"pairs": Block((sum(sizes),) * 2, scale=scale_of_counts(self.typical_length, 2, sizes))}
 
     def _blocks_of_states(self) -> dict[str, Block]:
         """Scales such that a sequence of ``typical_length`` has norm 1, and noise costs least."""
@@ -418,11 +450,19 @@ class PoissonHMM(HiddenMarkovModel):
             for name, (norm, cost) in at.items()
         }
 
-    def _posterior(self, start, moves, totals, frame: Frame, seed: np.ndarray) -> PoissonPosterior:
+    def _posterior(self, start, moves, totals, previous: PoissonPosterior | None) -> PoissonPosterior:
         parts = zip(self.chain_priors(), (start, moves), strict=True)
         chain = [np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior) for prior, total in parts]
-        rates = self._columns(frame).posterior(totals)
-        return PoissonPosterior(*map(Dirichlet, chain), plug_in=self.plugs_in(), rates=rates, frame=frame, seed=seed)
+        columns = self._columns(None if previous is None else previous.frame)
+        of_start = {
+            "frame": columns.coordinates,
+            "marginals": np.zeros(columns.bins.starts[-1]),
+            "seed": np.zeros(4, np.uint32),
+        }
+        kept = of_start if previous is None else {name: getattr(previous, name) for name in of_start}
+        return PoissonPosterior(
+            *map(Dirichlet, chain), plug_in=self.plugs_in(), rates=columns.posterior(totals), **kept
+        )
 
     def _scores(self, columns: Counts, cells: np.ndarray, posterior: PoissonPosterior) -> tuple[np.ndarray, np.ndarray]:
         """1 and T of each step, and log probabilities of the steps in each state, but for what all states share."""

@@ -8,7 +8,8 @@ block        shape            statistic
 start        (K,)             γ_1
 moves        (K, K)           Σ_t ξ_t
 emissions    (K, n_symbols)   Σ_t γ_t eᵀ, e the indicator of x_t
-pairs        (n, n)           in the first steps, where symbols are few: counts of neighbouring symbols
+pairs        (n, n)           in the first steps, where symbols are few: counts of neighbouring symbols; of vectors and
+                              counts: of neighbouring bins, of all pairs of columns
 ===========  ===============  ======================================
 """
 
@@ -20,11 +21,21 @@ import numpy as np
 
 from vips._compute.threads import run_ranges
 from vips.data import Sequences
+from vips.models.components.bins import Bins
 from vips.models.markov import kernels
 from vips.privacy import Lattice
 from vips.statistics import Block, RecordStatistics
 
-__all__ = ["Moves", "RowSums", "SequenceStatistics", "SymbolSums", "first_shares", "of_neighbours", "of_pairs"]
+__all__ = [
+    "Moves",
+    "RowSums",
+    "SequenceStatistics",
+    "SymbolSums",
+    "first_shares",
+    "of_neighbours",
+    "of_pairs",
+    "of_pairs_of_bins",
+]
 
 _ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
 _LEAST_STEPS = 2_000  # below it, one thread
@@ -42,6 +53,27 @@ def of_pairs(records: Sequences, n_symbols: int, blocks: Mapping[str, Block]) ->
     codes = np.empty(len(records.values), np.int64)
     kernels.fill_pairs(np.ascontiguousarray(records.values[:, 0]), records.offsets, n_symbols, codes)
     counted = SymbolSums("pairs", codes, records.offsets, np.ones((len(codes), 1)), n_symbols**2)
+    return SequenceStatistics([counted], blocks)
+
+
+def of_pairs_of_bins(
+    cells: np.ndarray, offsets: np.ndarray, bins: Bins, blocks: Mapping[str, Block]
+) -> SequenceStatistics:
+    """Counts, in block ``pairs``, of the bins of all columns at a step and of all columns at the next one.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (n_steps, n_columns)
+        NaN where one is missing.
+    """
+    d, n_bins, codes = cells.shape[1], int(bins.starts[-1]), bins.codes(cells)
+    after = np.where(codes >= 0, codes + bins.starts[:-1], -1)
+    before = np.full_like(after, -1)
+    before[1:] = after[:-1]
+    before[offsets[:-1][np.diff(offsets) > 0]] = -1
+    before, after = before[:, :, None], after[:, None, :]
+    pairs = np.where((before >= 0) & (after >= 0), before * n_bins + after, -1).ravel()
+    counted = SymbolSums("pairs", pairs, offsets * d**2, np.ones((len(pairs), 1)), n_bins**2)
     return SequenceStatistics([counted], blocks)
 
 
