@@ -39,6 +39,7 @@ from .models import (
     SigmoidBeliefNetwork,
     SwitchingLinearDynamicalSystem,
 )
+from .models.components.matching.how_many import HowMany, how_many
 from .parts import Part, Score
 from .phases import FitPhase
 from .planning import Recommendation, plan_for
@@ -70,6 +71,7 @@ __all__ = [
     "FactorialHMM",
     "FitPhase",
     "GaussianHMM",
+    "HowMany",
     "InvalidRecordError",
     "LatentClassAnalysis",
     "LatentDirichletAllocation",
@@ -108,6 +110,7 @@ __all__ = [
     "data",
     "datasets",
     "expfam",
+    "how_many",
     "inspect",
     "load",
     "models",

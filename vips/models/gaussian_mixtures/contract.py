@@ -149,7 +149,11 @@ class GaussianMixtureModel(Mixture):
 
     def to_match(self) -> Match:
         priors = self._priors()
-        return match_of(self, MixtureSimulator(self), priors.concentration, (priors.mean_precision, priors.dof))
+        return match_of(self.simulator(), priors.concentration, (priors.mean_precision, priors.dof))
+
+    def simulator(self) -> MixtureSimulator:
+        """Of records like those of a private fit."""
+        return MixtureSimulator(self)
 
     def to_noise_aware_posterior(self) -> MixturePosterior:
         return matched_components(self.match(), self.last_posterior_)

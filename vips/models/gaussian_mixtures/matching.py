@@ -15,7 +15,7 @@ from vips.models._gaussians.matching import at_chart, chart_of
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import ChartMatch, best_match, check_told
-from vips.models.components.matching.simulator import levels_at
+from vips.models.components.matching.simulator import levels_at, weights_in
 from vips.models.components.matching.steps import StepSimulator, totals_of
 
 __all__ = ["MixtureSimulator", "match_of", "matched_components"]
@@ -40,8 +40,15 @@ class MixtureSimulator(StepSimulator):
         given = softmax(logs, axis=1)
         return np.hstack([shares.scores(given[:, None, :]), components.scores(given, images)])
 
+    def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
+        return charts[0].p[0], charts[1:]
 
-def match_of(model, simulator: MixtureSimulator, concentration: float, prior_sizes: tuple[float, float]) -> ChartMatch:
+    def merged(self, charts: Sequence[Chart], into: np.ndarray) -> list[Chart]:
+        p, weights = weights_in(into, charts[0].p[0])
+        return [replace(charts[0], p=p[None]), charts[1].merged(weights)]
+
+
+def match_of(simulator: MixtureSimulator, concentration: float, prior_sizes: tuple[float, float]) -> ChartMatch:
     """Components whose records give the totals of a private fit; the first start is the fit's posterior.
 
     Raises
@@ -49,6 +56,7 @@ def match_of(model, simulator: MixtureSimulator, concentration: float, prior_siz
     NotImplementedError
         For Student-t, tied and spherical components, and as :func:`totals_of` does.
     """
+    model = simulator.model
     posterior, kind = model.last_posterior_, model.last_posterior_.covariance_type
     if kind not in ("full", "diag") or posterior.tail.any():
         raise NotImplementedError('Only Gaussian components with covariance_type="full" or "diag" are matched.')

@@ -24,7 +24,7 @@ from vips.models._gaussians.matching import at_chart, chart_of
 from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes
 from vips.models.components.matching.lengths import SequenceSimulator, possible_lengths
 from vips.models.components.matching.match import Match, best_match, check_told
-from vips.models.components.matching.simulator import counts_at, levels_at
+from vips.models.components.matching.simulator import counts_at, levels_at, weights_in
 from vips.models.components.matching.steps import totals_of
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.models.markov.statistics import SymbolSums
@@ -48,6 +48,7 @@ class ChainSimulator(SequenceSimulator):
     """
 
     prior: Any
+    name_of_components = "states"
     most_seen, sizes, doubtful = 2, (4_000, 10_000, 2_000), 3.0
 
     @classmethod
@@ -131,6 +132,20 @@ class ChainSimulator(SequenceSimulator):
             missing.scores(cells),
             self.scores_of_seen(seen, records, shares),
         ])  # fmt: skip
+
+    def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
+        """Shares of the steps."""
+        start, moves, lengths, _, seen = charts
+        alive = (np.arange(self.lengths[-1])[:, None] < self.lengths) @ lengths.p
+        steps = _expected_steps(start.p[0], moves.p, alive)
+        return steps / steps.sum(), [moves, seen]
+
+    def merged(self, charts: Sequence[Chart], into: np.ndarray) -> list[Chart]:
+        start, moves, lengths, missing, seen = charts
+        _, weights = weights_in(into, self.components(charts)[0])
+        belongs = (weights > 0.0).T.astype(float)
+        fewer = replace(moves, p=weights @ moves.p @ belongs)
+        return [replace(start, p=start.p @ belongs), fewer, lengths, missing, seen.merged(weights)]
 
     # -- the match --------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from vips.models.components.counts import Counts
 
 __all__ = ["NormalsInBins", "bins_of_pairs", "scale_of_counts", "states_of_bins", "states_of_pairs"]
 
-_BINS, _BINS_OF_COLUMN = 24, 6
+_BINS, _BINS_OF_COLUMN = 18, 6
 _PERSISTENCE = 1.0  # how many times as alike the steps of a sequence are as those of all
 _RESTARTS, _ITERATIONS, _FURTHER = 10, 500, 5_000
 _FEWER, _MORE = 100, 1_000  # iterations where states have rates

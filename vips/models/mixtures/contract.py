@@ -31,7 +31,7 @@ from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.components.numbers import Numbers
 from vips.models.mixtures import table
-from vips.models.mixtures.matching import match_of, matched_classes
+from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
 from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 from vips.models.mixtures.statistics import ClassStatistics, inferred
 from vips.parts import Part, indexed, last_of
@@ -61,7 +61,7 @@ class LatentClasses(Mixture):
     clip_share: float
     name_of_score = "log likelihood"
     exact_rows = True
-    _unlisted = ("argument", "most_clip_share", "priors")
+    _unlisted = ("argument", "most_clip_share", "priors", "simulator")
     argument: str  # that declares the columns
     priors: tuple[str, ...]  # arguments
     most_clip_share: float
@@ -167,7 +167,11 @@ class LatentClasses(Mixture):
         return kept_steps(self, n_steps)
 
     def to_match(self) -> Match:
-        return match_of(self, self._columns(self.last_posterior_.frame, limit=np.inf), self._class_prior())
+        return match_of(self.simulator(), self._class_prior())
+
+    def simulator(self) -> ClassSimulator:
+        """Of records like those of a private fit."""
+        return ClassSimulator(self, self._columns(self.last_posterior_.frame, limit=np.inf))
 
     def to_noise_aware_posterior(self) -> ClassPosterior:
         fitted = self.last_posterior_

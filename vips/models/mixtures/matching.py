@@ -16,7 +16,7 @@ from vips.expfam import Draws
 from vips.models.components.columns import Columns
 from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import ChartMatch, best_match, check_told
-from vips.models.components.matching.simulator import levels_at
+from vips.models.components.matching.simulator import levels_at, weights_in
 from vips.models.components.matching.steps import StepSimulator, totals_of
 from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 
@@ -36,6 +36,7 @@ class ClassSimulator(StepSimulator):
     """
 
     columns: Columns
+    name_of_components = "classes"
 
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> np.ndarray:
         """Rows, NaN where a cell is missing. Classes are stratified."""
@@ -51,6 +52,14 @@ class ClassSimulator(StepSimulator):
         of_missing = missing.scores(np.stack([~is_missing, is_missing], axis=-1).astype(float))
         return np.hstack([shares.scores(given[:, None]), of_missing, self.columns.scores(of_columns, records, given)])
 
+    def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
+        return charts[0].p[0], charts[2:]
+
+    def merged(self, charts: Sequence[Chart], into: np.ndarray) -> list[Chart]:
+        shares, missing, *of_columns = charts
+        p, weights = weights_in(into, shares.p[0])
+        return [replace(shares, p=p[None]), missing, *(chart.merged(weights) for chart in of_columns)]
+
     def _shares_at(self, records: np.ndarray, charts: Sequence[Chart]) -> np.ndarray:
         """Of the classes given each record, at the parameters."""
         shares, _, *of_columns = charts
@@ -63,7 +72,7 @@ class ClassSimulator(StepSimulator):
         return softmax(logs, axis=1)
 
 
-def match_of(model, columns: Columns, class_prior: float) -> ChartMatch:
+def match_of(simulator: ClassSimulator, class_prior: float) -> ChartMatch:
     """Classes whose records give the totals of a private fit; the first start is the fit's posterior.
 
     Raises
@@ -71,6 +80,7 @@ def match_of(model, columns: Columns, class_prior: float) -> ChartMatch:
     NotImplementedError
         See :func:`totals_of`.
     """
+    model, columns = simulator.model, simulator.columns
     posterior, missing = model.last_posterior_, _missing(model.last_posterior_, columns)
     shares = Simplexes.inside(posterior.weights.mean[None], class_prior)
     charts = [shares, Simplexes(np.column_stack([1.0 - missing, missing]), 1.0), *columns.charts(posterior.parts())]
@@ -79,7 +89,7 @@ def match_of(model, columns: Columns, class_prior: float) -> ChartMatch:
         equal = replace(shares, p=np.full_like(shares.p, 1.0 / shares.p.size))
         return [equal, charts[1], *(chart.moved_apart(shares.p[0], rng) for chart in charts[2:])]
 
-    return best_match(ClassSimulator(model, columns), totals_of(model), charts, moved_apart)
+    return best_match(simulator, totals_of(model), charts, moved_apart)
 
 
 def matched_classes(

@@ -73,6 +73,19 @@ class Chart(ABC):
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         """Another start: components, which have these shares, at random places around what all of them are together."""
 
+    @abstractmethod
+    def merged(self, weights: np.ndarray) -> Self:
+        """Components that are mixtures of these, with weights of shape (n, K) whose rows sum to 1."""
+
+    @abstractmethod
+    def apart(self) -> np.ndarray:
+        """About the squared distance of two components in deviations of a record, shape (K, K)."""
+
+    @property
+    def n_free(self) -> int:
+        """Number of free parameters."""
+        return self.size
+
 
 @dataclass(frozen=True)
 class Simplexes(Chart):
@@ -128,6 +141,17 @@ class Simplexes(Chart):
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         p = shares @ self.p * np.exp(_APART * rng.standard_normal(self.p.shape))
         return replace(self, p=p / p.sum(axis=1, keepdims=True))
+
+    def merged(self, weights: np.ndarray) -> Self:
+        return replace(self, p=weights @ self.p)
+
+    def apart(self) -> np.ndarray:
+        both = self.p[:, None] + self.p
+        return (2.0 * np.square(self.p[:, None] - self.p) / np.maximum(both, 1e-300)).sum(axis=-1)
+
+    @property
+    def n_free(self) -> int:
+        return int(self._exists.sum()) - len(self.p)
 
     @property
     def _exists(self) -> np.ndarray:
@@ -232,6 +256,22 @@ class Gaussians(Chart):
         places = mean + rng.standard_normal(self.mean.shape) @ np.linalg.cholesky(whole).T
         return replace(self, mean=places, factor=np.broadcast_to(np.linalg.cholesky(within), self.factor.shape))
 
+    def merged(self, weights: np.ndarray) -> Self:
+        mean = weights @ self.mean
+        apart = self.mean - mean[:, None]
+        covariances = np.einsum("nk,nkij->nij", weights, self.covariances + apart[..., :, None] * apart[..., None, :])
+        if self.is_diagonal:
+            covariances = covariances * np.eye(mean.shape[1])
+        return replace(self, mean=mean, factor=np.linalg.cholesky(covariances))
+
+    def apart(self) -> np.ndarray:
+        """2 KL in both directions, halved."""
+        inverses, shift = np.linalg.inv(self.factor), self.mean[:, None] - self.mean
+        of_means = np.square(np.einsum("lij,klj->kli", inverses, shift)).sum(axis=-1)
+        of_covariances = np.square(inverses[None] @ self.factor[:, None]).sum(axis=(-1, -2)) - self.mean.shape[1]
+        distances = of_means + of_covariances
+        return 0.5 * (distances + distances.T)
+
     def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
         """ "means", and "covariances" or, where they are diagonal, variances; whatever the name."""
         mean, covariances = self.split(draws)
@@ -307,6 +347,13 @@ class Rates(Chart):
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         return replace(self, rates=shares @ self.rates * np.exp(_APART * rng.standard_normal(self.rates.shape)))
 
+    def merged(self, weights: np.ndarray) -> Self:
+        return replace(self, rates=weights @ self.rates)
+
+    def apart(self) -> np.ndarray:
+        both = np.maximum(self.rates[:, None] + self.rates, 1e-300)
+        return (2.0 * np.square(self.rates[:, None] - self.rates) / both).sum(axis=-1)
+
     def _changes(self, steps: np.ndarray) -> np.ndarray:
         return self.rates * steps.reshape(*steps.shape[:-1], *self.rates.shape)
 
@@ -365,6 +412,12 @@ class Tilts(Chart):
 
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         return self
+
+    def merged(self, weights: np.ndarray) -> Self:
+        return self
+
+    def apart(self) -> np.ndarray:
+        return np.zeros((1, 1))
 
     def _tilted(self, tilts: np.ndarray) -> np.ndarray:
         logs = np.log(self.base) + tilts @ self.features.T

@@ -23,17 +23,18 @@ are not those of such a model, or the match went astray: then there are no inter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.linalg import cho_solve
 
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator, moments_of
 from vips.statistics import ReleasedStep
 
-__all__ = ["N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told"]
+__all__ = ["ACCEPTED", "N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "match_near"]
 
 N_DRAWS = 2_000  # of the parameters
 _FIRST, _LAST, _MORE, _OF_TRIAL = 5, 3, 5, 7  # moves; _MORE only while they are large
@@ -45,7 +46,8 @@ _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
 _TELL_NOTHING = "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
 _TIMES_HELD = 5  # a move is computed without what it would lead out of bounds
-_ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
+ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
+_PER_PARAMETER = 2.5  # by which -2 log likelihood must fall; 2 is Akaike's
 _N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
 
 
@@ -95,7 +97,7 @@ class Match:
 
     def check(self) -> None:
         """Raise NotImplementedError if the totals are not those of the parameters, or moves have not settled."""
-        if not (self.misfit < _ACCEPTED and self.move < _SETTLED):
+        if not (self.misfit < ACCEPTED and self.move < _SETTLED):
             raise NotImplementedError(
                 "The released totals are not those of such records, or the fit went astray: they are "
                 f"{self.misfit:.1f} standard deviations from those of the best parameters. So there are no intervals."
@@ -111,10 +113,18 @@ class ChartMatch(Match):
     charts : list of Chart
     cov : ndarray of shape (n_coordinates + 1, n_coordinates + 1)
         Of the coordinates of all charts, and of log N.
+    log_det : float
+        Of the variance V of the totals.
     """
 
     charts: Sequence[Chart] = field(repr=False)
     cov: np.ndarray = field(repr=False)
+    log_det: float = field(repr=False)
+
+    @property
+    def criterion(self) -> float:
+        """-2 log likelihood of the totals, but for a constant, and 2.5 for each parameter: the least one says how many."""
+        return self.chi2 + self.log_det + _PER_PARAMETER * sum(chart.n_free for chart in self.charts)
 
     def draws(self) -> list[np.ndarray]:
         """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call, and pairs around the match."""
@@ -144,6 +154,7 @@ class _Place:
     charts: Sequence[Chart]
     n_records: float
     chi2: float
+    log_det: float
     curvature: np.ndarray
     slope: np.ndarray
     moments: Moments
@@ -219,10 +230,25 @@ def best_match(
     return min(matches, key=lambda match: match.misfit)
 
 
+def match_near(simulator: Simulator, totals: Totals, starts: Iterable[Sequence[Chart]]) -> ChartMatch | None:
+    """The match that begins at the best of these starts, by fewer moves; None if none can be computed."""
+    few, _, of_trial = simulator.sizes
+    trials = []
+    for charts in starts:
+        with suppress(np.linalg.LinAlgError):
+            trials.append(_place(simulator, totals, charts, None, of_trial))
+    for place in sorted(trials, key=lambda place: place.chi2 + place.log_det):
+        with suppress(np.linalg.LinAlgError):
+            moves = [of_trial] * _FIRST + [2 * few] * _LAST
+            return _matched(*_moved(simulator, totals, place.charts, place.n_records, moves, _MORE))
+    return None
+
+
 def _matched(place: _Place, move: float) -> ChartMatch:
     return ChartMatch(
         charts=place.charts,
         cov=np.linalg.inv(place.curvature),
+        log_det=place.log_det,
         n_records=place.n_records,
         chi2=place.chi2,
         degrees=place.degrees(),
@@ -259,13 +285,15 @@ def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulat
         n_records = _fitting_size(totals, moments)
     A = n_records * np.column_stack([moments.slopes, moments.mean])
     residual = totals.values - n_records * moments.mean
-    weighed = np.linalg.solve(_variance(totals, moments, n_records), np.column_stack([A, residual]))
+    factor = np.linalg.cholesky(_variance(totals, moments, n_records))
+    weighed = cho_solve((factor, True), np.column_stack([A, residual]))
     gradient, precision = _prior(charts)
     curvature = A.T @ weighed[:, :-1] + precision
     return _Place(
         charts,
         n_records,
         float(residual @ weighed[:, -1]),
+        2.0 * float(np.log(np.diagonal(factor)).sum()),
         0.5 * (curvature + curvature.T),
         A.T @ weighed[:, -1] + gradient,
         moments,

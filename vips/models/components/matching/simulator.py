@@ -14,7 +14,7 @@ from scipy.special import pdtr, pdtrik
 from vips.models.components.matching.charts import Chart
 from vips.statistics import ReleasedStep
 
-__all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions"]
+__all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
 
 CHUNK = 1_000  # simulated records at a time
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
@@ -24,6 +24,7 @@ class Simulator(ABC):
     """Records of a model at given parameters, and how the steps of a fit see them."""
 
     sizes = (5_000, 20_000, 3_000)  # simulated records of the first moves, of the last ones, and of a trial
+    name_of_components = "components"
     doubtful = 1.0  # standard deviations of χ² above which other starts are tried
 
     @abstractmethod
@@ -43,6 +44,20 @@ class Simulator(ABC):
 
         Off the diagonal of a symmetric block, an entry stands once.
         """
+
+    def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
+        """Shares of the components, and the charts that say how these differ.
+
+        Raises
+        ------
+        NotImplementedError
+            Where there are none that could be fewer.
+        """
+        raise NotImplementedError("This model has no components that could be fewer.")
+
+    def merged(self, charts: Sequence[Chart], into: np.ndarray) -> list[Chart]:
+        """The charts of fewer components: component k becomes a part of component ``into[k]``."""
+        raise NotImplementedError("This model has no components that could be fewer.")
 
 
 @dataclass(frozen=True)
@@ -103,6 +118,13 @@ def portions(n_records: int, n_steps: int, most_seen: int) -> list[tuple[np.ndar
     n, turns = -(-n_steps // most_seen), np.arange(n_records) % n_steps
     rows = [np.flatnonzero(turns % n == i) for i in range(n)]
     return [(rows[i], list(range(i, n_steps, n)), n_records / (n_steps * len(rows[i]))) for i in range(n)]
+
+
+def weights_in(into: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of merged components, and the weights of the others in each, shape (n, K)."""
+    weights = np.where(into == np.arange(into.max() + 1)[:, None], shares, 0.0)
+    sums = weights.sum(axis=1)
+    return sums, weights / sums[:, None]
 
 
 def levels_at(draws: np.ndarray, p: np.ndarray) -> np.ndarray:
