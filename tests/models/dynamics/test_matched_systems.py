@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from tests.mutants import check_notices
 from vips import LinearDynamicalSystem, PrivacyPlan, compare, load
@@ -13,7 +14,7 @@ from vips.models.dynamics import matching
 from vips.models.dynamics.matching import SystemSimulator
 from vips.models.dynamics.posterior import Dynamics
 from vips.models.dynamics.smoothing import filtered
-from vips.models.dynamics.unseen import samples
+from vips.models.dynamics.unseen import forecasts, samples
 
 TRUTH = Dynamics(
     0.95 * np.array([[0.8, -0.3], [0.3, 0.8]]), 0.3 * np.eye(2), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]),
@@ -143,3 +144,21 @@ def test_what_cannot_be_matched_is_refused_in_words(monkeypatch):
     assert "too many moments" in refused.why_no_intervals()
     with pytest.warns(UserWarning, match="too many moments"):
         assert "mean, lower" not in refused.summary().columns
+
+
+def test_forecasts_include_how_uncertain_the_parameters_are():
+    """By the law of total variance, over draws of the parameters; each draw's states have the covariance I in the long run."""
+    model = fitted(n=3_000)
+    assert not model.why_no_intervals()
+    new, systems = sequences(50, seed=9), model.posterior_.systems()
+    assert len(systems) == 40
+    for of in systems:
+        np.testing.assert_allclose(of.moves @ of.moves.T + of.moves_cov, np.eye(2), atol=1e-9)
+    mean, lower, upper = model.forecast(new, n_steps=5, level=0.9)
+    alone = [forecasts(new, [of], 5, 0.9) for of in systems]
+    means = np.array([of_system[0] for of_system in alone])
+    half = norm.ppf(0.95)
+    variances = np.array([((of_system[2] - of_system[0]) / half) ** 2 for of_system in alone])
+    np.testing.assert_allclose(mean, means.mean(axis=0))
+    np.testing.assert_allclose(((upper - mean) / half) ** 2, variances.mean(axis=0) + means.var(axis=0), rtol=1e-9)
+    assert (upper - lower).mean() > np.mean([of_system[2] - of_system[1] for of_system in alone])

@@ -211,7 +211,8 @@ class LinearDynamicalSystem(DynamicsModel):
             Sequences, as for ``fit``. After an empty one follow first steps.
         n_steps : int
         level : float
-            Of the intervals, each for one number, at the parameters of the fit: they do not tell how uncertain these are.
+            Of the intervals, each for one number. Those of a private fit with a match include how uncertain the parameters are;
+            others are for known parameters.
 
         Returns
         -------
@@ -221,7 +222,8 @@ class LinearDynamicalSystem(DynamicsModel):
         """
         check_integer("n_steps", n_steps)
         check_level(level)
-        means_and_ends = forecasts(self._read(X, lengths), self._system(), n_steps, level)
+        check_is_fitted(self, "last_posterior_")
+        means_and_ends = forecasts(self._read(X, lengths), self.posterior_.systems(), n_steps, level)
         return tuple(forecast_frame(X, values) for values in means_and_ends)
 
     # -- likelihood and synthetic sequences -----------------------------------------------------------------------

@@ -13,7 +13,7 @@ m0 (K,), P0 (K, K)   ``start, start_cov``      first state: N(m0, P0)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,7 @@ from vips.models.dynamics.uncertainty import Uncertainty
 __all__ = ["Dynamics", "DynamicsPosterior", "KnownSteps", "stable"]
 
 _OF = "uncertainty_of_"  # before the names of arrays of a saved uncertainty
+_N_SYSTEMS = 40  # draws of forecasts
 _LARGEST = 1.0 - 1e-6  # modulus of an eigenvalue of A for which there is a stationary covariance
 
 
@@ -150,6 +151,21 @@ class DynamicsPosterior:
     def canonical(self) -> Dynamics:
         """The dynamics in their canonical coordinates."""
         return self.dynamics.canonical()
+
+    def systems(self) -> list[Dynamics]:
+        """Draws of the dynamics; the dynamics themselves where there are none."""
+        if not self.draws:
+            return [self.canonical]
+        names, n = ("moves", "loadings", "offset", "noise_variance"), len(self.draws["moves"].draws)
+        draws = zip(*(self.draws[name].draws[:: max(n // _N_SYSTEMS, 1)] for name in names), strict=True)
+        return [
+            replace(
+                self.canonical,
+                **dict(zip(names, draw, strict=True)),
+                moves_cov=np.eye(len(draw[0])) - draw[0] @ draw[0].T,
+            )
+            for draw in draws
+        ]
 
     def known(self, n_steps: int) -> KnownSteps:
         """Gains and covariances of the filter for at least ``n_steps`` steps without gaps."""

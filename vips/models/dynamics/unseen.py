@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.special import ndtri
 
@@ -13,7 +15,7 @@ __all__ = ["forecasts", "samples"]
 
 
 def forecasts(
-    records: Sequences, of: Dynamics, n_steps: int, level: float
+    records: Sequences, systems: Sequence[Dynamics], n_steps: int, level: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Means of the steps after each sequence, and ends of their intervals; each of shape (n_sequences, n_steps, p).
 
@@ -21,23 +23,32 @@ def forecasts(
     ----------
     records : Sequences
         What is NaN is missing. After an empty sequence follow first steps.
-    of : Dynamics
+    systems : list of Dynamics
+        Draws of the parameters, or one system: intervals are then for known parameters.
     n_steps : int
     level : float
-        Of the intervals, for known parameters.
+        Of the intervals.
     """
+    means, variances = (
+        np.array(of_systems) for of_systems in zip(*(_ahead(records, of, n_steps) for of in systems), strict=True)
+    )
+    mean, half = means.mean(axis=0), ndtri(0.5 + 0.5 * level) * np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+    return mean, mean - half, mean + half
+
+
+def _ahead(records: Sequences, of: Dynamics, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances."""
     states, filled = filtered(records, of), records.lengths > 0
     mean, cov = np.tile(of.start, (len(records), 1)), np.tile(of.start_cov, (len(records), 1, 1))
     ends = records.offsets[1:][filled] - 1
     mean[filled] = states.mean[ends] @ of.moves.T
     cov[filled] = of.moves @ states.cov[ends] @ of.moves.T + of.moves_cov
-    means, deviations = (np.empty((len(records), n_steps, len(of.offset))) for _ in range(2))
+    means, variances = (np.empty((len(records), n_steps, len(of.offset))) for _ in range(2))
     for t in range(n_steps):
         means[:, t] = mean @ of.loadings.T + of.offset
-        deviations[:, t] = np.sqrt(np.einsum("pi,nij,pj->np", of.loadings, cov, of.loadings) + of.noise_variance)
+        variances[:, t] = np.einsum("pi,nij,pj->np", of.loadings, cov, of.loadings) + of.noise_variance
         mean, cov = mean @ of.moves.T, of.moves @ cov @ of.moves.T + of.moves_cov
-    half = ndtri(0.5 + 0.5 * level) * deviations
-    return means, means - half, means + half
+    return means, variances
 
 
 def samples(of: Dynamics, lengths: np.ndarray, rng: np.random.Generator) -> tuple[Sequences, np.ndarray]:

@@ -73,13 +73,13 @@ class Chart(ABC):
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         """Another start: components, which have these shares, at random places around what all of them are together."""
 
-    @abstractmethod
     def merged(self, weights: np.ndarray) -> Self:
-        """Components that are mixtures of these, with weights of shape (n, K) whose rows sum to 1."""
+        """Components that are mixtures of these, with weights of shape (n, K) whose rows sum to 1; here none."""
+        return self
 
-    @abstractmethod
     def apart(self) -> np.ndarray:
         """About the squared distance of two components in deviations of a record, shape (K, K)."""
+        return np.zeros((1, 1))
 
     @property
     def n_free(self) -> int:
@@ -412,12 +412,6 @@ class Tilts(Chart):
 
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         return self
-
-    def merged(self, weights: np.ndarray) -> Self:
-        return self
-
-    def apart(self) -> np.ndarray:
-        return np.zeros((1, 1))
 
     def _tilted(self, tilts: np.ndarray) -> np.ndarray:
         logs = np.log(self.base) + tilts @ self.features.T
