@@ -312,7 +312,7 @@ def test_racing_threads_never_overspend_the_outright_delta(path, ledger):
 
 def test_the_shell_shows_events(path, ledger, capsys):
     ledger.charge_event("a query\x1b[2J", epsilon=0.6, delta=1e-7, **ADD_OR_REMOVE)
-    ledger.charge_event("a search", epsilon=0.5, **ADD_OR_REMOVE)
+    ledger.charge_event("a query", epsilon=0.5, **ADD_OR_REMOVE)
     fit(ledger)
     assert main(["ledger", "show", str(path)]) == 0
     shown = capsys.readouterr().out.splitlines()
