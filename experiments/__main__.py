@@ -152,10 +152,6 @@ EXPERIMENTS = {
         "privacy.coverage",
         "how often intervals of private fits hold the truth: naive and noise-aware (an hour on one core)",
     ),
-    "search": (
-        "privacy.search",
-        "settings that are chosen privately beside fixed ones at the same total ε: Adult and Wikipedia (6 minutes)",
-    ),
     "vocabulary": (
         "topics.vocabulary",
         "words that a private vocabulary covers of three texts, by weighting (two minutes)",

@@ -14,7 +14,6 @@ from tests.models.topics.topic_pages import fitted as topics
 from tests.preprocessing import test_private_pipeline as pipelines
 from tests.preprocessing.test_private_topics import BUDGET, letters
 from tests.privacy.test_report import KINDS
-from tests.search.cases import VOTES, votes
 from vips import LatentDirichletAllocation, PrivateTopics
 from vips.preprocessing import PrivateCountVectorizer, make_private_pipeline
 
@@ -75,7 +74,6 @@ def written(tmp_path_factory):
     """Paths of all that vips writes, each under its class, the method, and what is special."""
     folder = tmp_path_factory.mktemp("written")
     table = pipelines.pipeline().fit(*pipelines.table())
-    search = votes().fit(VOTES)
     texts = PrivateTopics(3, **BUDGET, random_state=0).fit(letters())
     words = make_private_pipeline(PrivateCountVectorizer(), LatentDirichletAllocation(3), **BUDGET).fit(letters())
     private, plain = topics(), topics(private=False)
@@ -86,7 +84,6 @@ def written(tmp_path_factory):
         "PrivacyReport.to_html, no δ": lambda path: KINDS["open delta"].to_html(path),
         "PrivacyReport.to_html, no guarantee": lambda path: KINDS["non-private"].to_html(path),
         "PrivacyReport.to_html, pipeline": table.privacy_.to_html,
-        "PrivacyReport.to_html, search": search.privacy_.to_html,
         "Comparison.to_html": lambda path: cases.regression().to_html(path, curve=cases.PUBLIC_CURVE),
         "Comparison.to_html, released": lambda path: cases.released().to_html(path, curve=cases.PRIVATE_CURVE),
         "Comparison.to_html, topics": cases.topics().to_html,
@@ -102,7 +99,6 @@ def written(tmp_path_factory):
         "PrivacyReport, no guarantee": KINDS["non-private"],
         "PrivacyReport, encoder": table[0].privacy_,
         "PrivacyReport, pipeline": table.privacy_,
-        "PrivacyReport, search": search.privacy_,
         "Comparison": cases.regression(),
         "UtilityCurve": cases.PRIVATE_CURVE,
     }

@@ -43,7 +43,7 @@ LAYERS = [
     {"models"},
     {"preprocessing"},
     {"auditing", "comparison", "planning"},
-    {"classification", "search"},
+    {"classification"},
     {"saving"},
     {"_commands"},
     {"__main__"},

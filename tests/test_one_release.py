@@ -14,7 +14,7 @@ CALLERS = {
     "gaussian_noise": {"privacy/mechanism/noise.py", "streams/release.py"},
     "discrete_noise": {"privacy/mechanism/noise.py", "streams/release.py"},
     "noise_bits": {"privacy/plan.py", "streams/release.py"},
-    "with_fresh_noise": {"privacy/ledger/run.py", "search/scores.py"},
+    "with_fresh_noise": {"privacy/ledger/run.py"},
 }
 
 

@@ -101,14 +101,14 @@ def test_exceptions_are_names_of_other_libraries():
         ("vips.privacy.certificate.page", "ledger._entries()", "_entries"),
         ("vips.privacy.certificate.page", "ledger._keys = []", "_keys"),
         ("vips.privacy.ledger.run", "self.ledger._entries()", "_entries"),  # the same folder, and no base
-        ("vips.search.scores", "getattr(model, '_word_weights')", "_word_weights"),
-        ("vips.search.scores", "'_evidence' in vars(model)", "_evidence"),
-        ("vips.search.scores", "from vips.search.trials import _Closed", "_Closed"),
+        ("vips.classification.tables", "getattr(model, '_word_weights')", "_word_weights"),
+        ("vips.classification.tables", "'_evidence' in vars(model)", "_evidence"),
+        ("vips.classification.tables", "from vips.classification.encoder import _Closed", "_Closed"),
         ("vips.classification.classifier", "self._copied({})", "_copied"),  # of a base in another folder
         ("vips.privacy.ledger.ledger", "self._entries()", None),  # of a base in the same folder
-        ("vips.search.scores", "from vips import _files", None),
-        ("vips.search.scores", "f'{name}_missing'", None),
-        ("vips.search.scores", "model.__dict__", None),
+        ("vips.classification.tables", "from vips import _files", None),
+        ("vips.classification.tables", "f'{name}_missing'", None),
+        ("vips.classification.tables", "model.__dict__", None),
     ],
 )
 def test_a_line_that_names_what_is_private_elsewhere_is_noticed(module, line, name):

@@ -47,7 +47,6 @@ from .preprocessing import PrivateTopics, inspect
 from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
 from .privacy.ledger import PrivacyLedger
 from .saving import load
-from .search.private_search import PrivateSearch
 from .statistics import Block, DenseStatistics, RecordStatistics
 from .step_size import PolynomialAveraging, RobbinsMonro
 
@@ -90,7 +89,6 @@ __all__ = [
     "PrivacyReport",
     "PrivacyWarning",
     "PrivateClassifier",
-    "PrivateSearch",
     "PrivateTopics",
     "ProbabilisticPCA",
     "Recommendation",

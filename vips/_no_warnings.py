@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from vips._compute.signals import surely_ended
 
-__all__ = ["hear_warnings", "mute_warnings", "without_warnings"]
+__all__ = ["without_warnings"]
 
 T = TypeVar("T")
 
@@ -18,12 +18,12 @@ _silent, _n_silent, _filters = threading.Lock(), 0, None
 
 def without_warnings(work: Callable[[], T]) -> T:
     """``work()`` without warnings, which could depend on a record: of functions among the settings, say."""
-    return surely_ended(mute_warnings, lambda signals: work(), hear_warnings)
+    return surely_ended(_mute, work, _hear)
 
 
-def mute_warnings() -> None:
+def _mute() -> None:
     """Filters of warnings belong to the process. So the first of several threads suppresses them, and the last one restores
-    them by :func:`hear_warnings`."""
+    them by :func:`_hear`."""
     global _n_silent, _filters
     with _silent:
         _n_silent += 1
@@ -33,8 +33,8 @@ def mute_warnings() -> None:
             warnings.simplefilter("ignore")
 
 
-def hear_warnings() -> None:
-    """Undo one :func:`mute_warnings`."""
+def _hear() -> None:
+    """Undo one :func:`_mute`."""
     global _n_silent
     with _silent:
         _n_silent -= 1

@@ -1,4 +1,4 @@
-"""The only source of secret randomness: keys of coins and of noise, and choices that must stay secret.
+"""The only source of secret randomness: keys of coins and of noise.
 
 Every draw of the package comes from :func:`secret_bytes`, which has no argument but a length, and which no variable, file or
 setting can replace.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["secret_below", "secret_bits", "secret_bytes"]
+__all__ = ["secret_bits", "secret_bytes"]
 
 
 def secret_bytes(n_bytes: int) -> bytes:
@@ -20,11 +20,3 @@ def secret_bits(n_bits: int) -> int:
     """A whole number below 2**n_bits, each with the same probability."""
     n_bytes = -(-n_bits // 8)
     return int.from_bytes(secret_bytes(n_bytes), "little") >> (8 * n_bytes - n_bits)
-
-
-def secret_below(limit: int) -> int:
-    """A whole number from 0 to ``limit - 1``, each with the same probability."""
-    while True:
-        number = secret_bits(limit.bit_length())
-        if number < limit:
-            return number

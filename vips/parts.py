@@ -164,7 +164,7 @@ class SelfDescription:
 
     def score_ranges(self) -> dict[str, tuple[float, float] | None]:
         """Names of the scores that :meth:`record_scores` gives, higher is better, each with a public range to clip it to; None
-        where the model knows of none. For :class:`vips.PrivateSearch`. Called on a fitted model. Empty by default."""
+        where the model knows of none. Called on a fitted model. Empty by default."""
         return {}
 
     def record_scores(self, records, name: str) -> np.ndarray:

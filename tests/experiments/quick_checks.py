@@ -649,17 +649,6 @@ def _(printed, folder):
     assert printed.count("| 1.00 |") >= len(saved) - 1  # the first line of every table
 
 
-@check("search")
-def the_best_candidate_is_the_best_in_the_table(printed, folder):
-    rows = read_json(folder / "results.json")
-    cells = [(case, epsilon) for case in ("Adult", "Wikipedia") for epsilon in (1.0, 4.0)]
-    assert [(row["case"], row["epsilon"]) for row in rows] == cells
-    for row in rows:
-        assert row["best"]["mean"] == pytest.approx(min(row["candidates"]))
-        assert row["blind"]["mean"] == pytest.approx(np.mean(row["candidates"]))
-        assert all(0 <= place < len(row["candidates"]) for place in row["chosen"])
-
-
 @check("streams")
 def _(printed, folder):
     year, articles = (read_json(folder / f"{name}.json") for name in ("year", "wikipedia"))

@@ -33,8 +33,8 @@ CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_fea
               "repeated", "arrays"}  # fmt: skip
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
 REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not_covered", "versions", "date"}
-RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "selection",
-           "ledger", "sha256"}  # fmt: skip
+RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "ledger",
+           "sha256"}  # fmt: skip
 # Of the steps of a regression.
 KEPT = {"kept_points", "kept_totals", "kept_counts", "kept_centre", "kept_average", "shift", "scale"}
 # For each class of posterior: what is written to files, and what else it holds in memory.

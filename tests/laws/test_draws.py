@@ -19,9 +19,7 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
     PrivateClassifier,
-    PrivateSearch,
     StreamPlan,
-    engine,
 )
 from vips.preprocessing import (
     PrivateCountVectorizer,
@@ -101,20 +99,6 @@ def test_every_entry_draws_as_often_as_it_says(n_draws, fits, draws, ledger):
         fits()
     assert len(draws) == len(set(draws)) == n_draws
     assert steps_on_record(ledger) >= 1
-
-
-def test_a_search_draws_for_the_steps_and_the_score_of_each_trial(draws, ledger, monkeypatch):
-    """Trials are a secret number; each is one run of the engine. Before them, every candidate is fitted to no rows."""
-    runs = []
-    monkeypatch.setattr(
-        engine, "run", lambda *args, run=engine.run, **named: runs.append(args[1].n_records > 0) or run(*args, **named)
-    )
-    search = PrivateSearch(DirichletMultinomial(), {"prior": [1.0, 10.0]}, privacy=PrivacyBudget(1.0, 1e-5))
-    search.fit(COUNTS, ledger=ledger)
-    n_steps = search.best_estimator_.privacy_.plan.n_steps
-    assert len(draws) == len(set(draws)) == sum(runs) * (n_steps + 1) + 2 * n_steps
-    assert len(runs) == sum(runs) + 2
-    assert steps_on_record(ledger) == 1, "a search is charged whole"
 
 
 def test_a_second_draw_is_noticed(draws, ledger, monkeypatch):

@@ -30,6 +30,7 @@ from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _budget, _p
 from vips.preprocessing._budget import split_budget
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.privacy.certificate.check import findings
+from vips.privacy.ledger.run import LedgerRun
 
 
 def table(n=3000, seed=0):
@@ -281,6 +282,33 @@ def test_a_charge_for_something_else_pays_for_no_encoder(tmp_path):
         with pytest.raises(LedgerError, match="has paid for another release"):
             fit()
     assert ledger.run(run.run).released == 0
+
+
+class FitsTwice(BayesianLogisticRegression):
+    """Passes on, twice, what has paid for its fit."""
+
+    def fit(self, X, y=None, **arguments):
+        super().fit(X, y, **arguments)
+        return super().fit(X, y, **arguments)
+
+
+def check_a_pipeline_pays_for_one_fit(tmp_path):
+    with pytest.raises(LedgerError, match="has paid for another release"):
+        pipeline(model=FitsTwice()).fit(*table(), ledger=PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters"))
+
+
+def test_a_pipeline_pays_for_one_fit(tmp_path):
+    check_a_pipeline_pays_for_one_fit(tmp_path)
+
+
+def test_a_charge_that_pays_for_every_fit_is_noticed(monkeypatch, tmp_path):
+    """Its second fit comes as far as its steps, which the ledger refuses: nothing of them was charged."""
+
+    def pays_for_every_fit(patch):
+        patch.setattr(LedgerRun, "pays_for", lambda self, plan: self._pays_for is plan)
+
+    says = "has no charge for step"
+    check_notices(lambda: check_a_pipeline_pays_for_one_fit(tmp_path), pays_for_every_fit, monkeypatch, says)
 
 
 def test_a_model_s_checkpoint_is_not_continued_with_what_another_encoder_learns(tmp_path):

@@ -23,13 +23,11 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
     PrivateClassifier,
-    PrivateSearch,
     PrivateTopics,
     count_records,
 )
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 from vips.privacy.accounting import dominating_mu
-from vips.privacy.accounting.domination import mu_of_pure
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 
 VOTES = np.eye(3)[[0, 1, 2, 0] * 25]
@@ -49,10 +47,6 @@ def pipeline(budget):
 
 def classifier(budget):
     return PrivateClassifier({"age": (0, 60), "ward": "category"}, privacy=budget, n_steps=2)
-
-
-def search(budget):
-    return PrivateSearch(DirichletMultinomial(), {"prior": [1.0, 10.0]}, privacy=budget)
 
 
 def topics(budget):
@@ -121,43 +115,15 @@ def test_what_is_left_is_always_admitted(path, spend):
     assert ledger.spent() <= 2.0
 
 
-@pytest.mark.parametrize("pure", [0.0, 1.0])
-def test_searches_spend_what_is_left_or_parts_of_it(path, pure):
-    ledger = PrivacyLedger(path, 4.0, 1e-5, "people", pure=pure)
-    DirichletMultinomial(privacy=PrivacyBudget(1.0, 1e-5)).fit(VOTES, ledger=ledger)
-    for part in ledger.remaining().split(2, 1, 1)[:2]:
-        search(part).fit(VOTES, ledger=ledger)
-    search(ledger.remaining()).fit(VOTES, ledger=ledger)
-    assert len(ledger.runs()) == 4
-    left = ledger.remaining()
-    assert left.mu2 < 1e-3 or left.pure < 1e-3  # one of the two has paid for the last one
-    DirichletMultinomial(privacy=left).fit(VOTES, ledger=ledger)
-    assert 4.0 - pure - 1e-6 <= ledger.spent() <= 4.0
-    with pytest.raises(PrivacyBudgetError, match="Nothing that could pay for a search is left"):
-        search(PrivacyBudget.of_parts(0.0, left.delta_0, 0.0, 1e-5, left.relation, 0.05)).fit(VOTES, ledger=ledger)
-
-
-def test_a_part_of_a_budget_pays_for_a_search_that_adds_up_with_the_others():
-    """By composition of the search's own statement, as randomised response, with the Gaussian part."""
-    budget = PrivacyBudget(2.0, 1e-6)
-    whole, part = (search(privacy).fit(VOTES).privacy_ for privacy in (budget, budget.split(2)[0]))
-    assert whole.epsilon() == pytest.approx(2.0, rel=1e-4)
-    selection = part.releases[0].selection
-    epsilon, delta = selection.epsilon(part.delta), part.delta
-    assert delta <= 0.5 * budget.delta_0 * (1.0 + 1e-12)
-    assert mu_of_pure(epsilon) ** 2 <= 0.5 * budget.mu2
-    assert mu_of_pure(epsilon) ** 2 == pytest.approx(0.5 * budget.mu2, rel=1e-4)
-
-
 @pytest.mark.parametrize("wrong", [1.0, "1.0", None, PrivacyPlan(noise_multiplier=1.0, n_steps=1, sampling="full")])
-@pytest.mark.parametrize("name", ["pipeline", "topics", "search", "classifier"])
+@pytest.mark.parametrize("name", ["pipeline", "topics", "classifier"])
 def test_what_is_no_budget_is_refused_before_anything_is_read(path, name, wrong):
     ledger = PrivacyLedger(path, 2.0, 1e-6, "people")
     if name == "classifier" and wrong is None:
         with pytest.raises(ValueError, match=r"no noise.*privacy=PrivacyBudget\(epsilon, delta\)"):
             classifier(None).fit(TABLE, LABELS, ledger=ledger)
         return
-    made = {"pipeline": pipeline, "topics": topics, "search": search, "classifier": classifier}[name](wrong)
+    made = {"pipeline": pipeline, "topics": topics, "classifier": classifier}[name](wrong)
     with pytest.raises(TypeError, match=f"got {type(wrong).__name__}: write PrivacyBudget"):
         made.fit(None, None, ledger=ledger)
     assert not ledger.runs()

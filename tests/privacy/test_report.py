@@ -16,7 +16,6 @@ from vips.privacy import report as report_module
 from vips.privacy.accounting import composed_epsilon
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.only_noise import is_only_noise
-from vips.privacy.selection import Selection, TrialCount
 
 GOOD = {"noise_multiplier": 1.0, "sampling_rate": 0.5, "n_steps": 3, "clip_norm": 1.0}
 
@@ -130,12 +129,6 @@ def check_joint_epsilon_is_that_of_all_releases():
     theirs.compose(mixed.event())
     assert mixed.epsilon() == pytest.approx(theirs.get_epsilon(9e-6), rel=0.01), "the event is not that of all releases"
     assert of_plans(FULL, replace(SAMPLED, reproducible_noise=True)).epsilon() == math.inf
-    search = Selection(TrialCount(3.0), (FULL, SAMPLED))
-    assert of_plans(FULL, selection=search).epsilon(1e-6) == search.epsilon(1e-6), (
-        "the trial's ε stands for the search's"
-    )
-    expected = search.epsilon(5e-7) + SAMPLED.epsilon(5e-7)
-    assert of_plans(FULL, SAMPLED, selection=search).epsilon(1e-6) == pytest.approx(expected), "ε of a search is lost"
 
 
 def test_joint_epsilon_is_that_of_all_releases():

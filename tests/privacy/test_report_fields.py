@@ -14,13 +14,10 @@ from tests.privacy.test_report import CALIBRATED, KINDS
 from vips import PrivacyPlan, PrivacyReport
 from vips.privacy import Release
 from vips.privacy.report_fields import LONGEST_TEXT
-from vips.privacy.selection import Selection, TrialCount
 
 REFRESH = '7</dd><meta http-equiv="refresh" content="0;url=http://localhost:9/"><style>.notice{display:none}</style>'
 LEDGER = {"dataset": "letters", "run": "2f", "purpose": "history"}
-# With every optional part: a search, charged to a ledger.
-SEARCH = Selection(TrialCount(3.0), (CALIBRATED.plan, replace(CALIBRATED.plan, n_steps=1)))
-CHARGED = with_release(CALIBRATED, ledger=LEDGER, selection=SEARCH)
+CHARGED = with_release(CALIBRATED, ledger=LEDGER)  # with every optional part
 OTHERS = [None, True, 3, -1, 2.5, float("nan"), float("inf"), "", REFRESH, [], [REFRESH], [[]], {}, {"a": 1}, 10**400]
 
 
@@ -52,8 +49,6 @@ OBJECTS = {
     "release": ("releases", 0),
     "plan": ("releases", 0, "plan"),
     "ledger": ("releases", 0, "ledger"),
-    "search": ("releases", 0, "selection"),
-    "trials": ("releases", 0, "selection", "trials"),
 }
 
 
@@ -87,11 +82,6 @@ OWN = {
     "releases.0.threshold_delta": [],
     "releases.0.on_invalid": [],
     "releases.0.repeated_steps": [3],
-    "releases.0.selection": [None],
-    "releases.0.selection.trials": [],
-    "releases.0.selection.trials.mean": [3, 2.5],
-    "releases.0.selection.trials.shape": [3, 2.5],
-    "releases.0.selection.parts": [],
     "releases.0.ledger": [None],
     "releases.0.sha256": [""],
     "releases.0.plan.noise_multiplier": [3, 2.5],
@@ -108,7 +98,7 @@ OWN = {
 
 
 def places(value, before=""):
-    """Names of all that a report holds, and what stands there; plans of a search are as that of the release."""
+    """Names of all that a report holds, and what stands there."""
     items = value.items() if isinstance(value, dict) else [("0", value[0])]
     for key, item in items:
         if key != "0":
@@ -148,7 +138,6 @@ def test_lists_and_objects_hold_strings():
 
 def test_sizes_are_bounded():
     released, longest = ("releases", 0, "released"), LONGEST_TEXT
-    plan = saved()["releases"][0]["plan"]
     for path, value in (
         (("tuning",), "x" * (longest + 1)),
         (released, ["x"] * 10_001),
@@ -156,7 +145,7 @@ def test_sizes_are_bounded():
         (("versions",), {str(i): "" for i in range(10_001)}),
         (("versions",), {"x" * (longest + 1): ""}),
         (("releases",), saved()["releases"] * 1001),
-        (("releases", 0, "selection", "parts"), [plan] * 1001),
+        (("releases", 0, "plan", "phases"), [{"n_steps": 1, "weight": 1.0}] * 1001),
         (("releases", 0, "plan", "n_steps"), 2**60),
         (("releases", 0, "repeated_steps"), 2**60),
         (("releases", 0, "threshold_delta"), 1.0),

@@ -12,22 +12,15 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["Signals", "surely_ended"]
+__all__ = ["surely_ended"]
 
 T = TypeVar("T")
 
 
-class Signals:
-    """Handlers of signals, in whose place signals are held back or delivered. In other threads than the main one, nothing.
-
-    Attributes
-    ----------
-    error : BaseException or None
-        What a handler has raised. From then on signals are held back.
-    """
+class _Signals:
+    """Handlers of signals, in whose place signals are held back or delivered. In other threads than the main one, nothing."""
 
     def __init__(self) -> None:
-        self.error: BaseException | None = None
         self._handlers: dict[int, Callable] = {}
         self._is_held, self._waiting = False, []
 
@@ -76,20 +69,20 @@ class Signals:
             return
         try:
             self._handlers[number](number, frame)
-        except BaseException as error:
-            self._is_held, self.error = True, error
+        except BaseException:
+            self._is_held = True
             raise
 
 
-def surely_ended(begin: Callable[[], None], work: Callable[[Signals], T], end: Callable[[], None]) -> T:
-    """``begin()``, ``work(signals)``, ``end()``: whatever signal arrives and whatever is raised, what was begun is ended."""
-    signals = Signals()
+def surely_ended(begin: Callable[[], None], work: Callable[[], T], end: Callable[[], None]) -> T:
+    """``begin()``, ``work()``, ``end()``: whatever signal arrives and whatever is raised, what was begun is ended."""
+    signals = _Signals()
     signals.take_over()
     try:
         begin()
         try:
             signals.deliver()
-            result = work(signals)
+            result = work()
         finally:
             try:
                 signals.hold()

@@ -27,7 +27,7 @@ __all__ = ["contents", "released_arrays", "restored", "save_model"]
 _TOTALS, _STEPS = "noisy_totals", "steps"
 _OF_THE_FILE = ("last_posterior_", "privacy_", "noisy_totals_")  # of members of their own, which are checked
 _LONGEST_UNIT = 1_000  # characters
-_OF_MODELS = ("fit", "regression", "search", "stream")  # what a model's release can be
+_OF_MODELS = ("fit", "regression", "stream")  # what a model's release can be
 # Sums of at most _SMALL numbers are always accepted, others up to _MOST_TIMES the size of the posterior.
 _SMALL, _MOST_TIMES = 2**18, 64
 
@@ -105,7 +105,7 @@ def _restated(report: PrivacyReport, model) -> PrivacyReport:
     fingerprint of the file's arrays. That of an encoder is known where the encoder is read.
 
     The file's words remain for what settings do not say: the name of the unit of a fit with groups, what a stream declares,
-    what came before the fit, how a search went, and what the user has stated.
+    what came before the fit, and what the user has stated.
     """
     facts, fit = model.describe(), report.releases[-1]
     declared = facts.get("declared_public", ())
@@ -114,9 +114,8 @@ def _restated(report: PrivacyReport, model) -> PrivacyReport:
     if not isinstance(model.privacy, StreamPlan):
         fit = replace(fit, declared=declared)
     what = fit.what if fit.what in _OF_MODELS else "fit"
-    mechanism = fit.mechanism if fit.selection is not None else ""
     sha256 = fingerprint(released_arrays(model))
-    fit = replace(fit, what=what, released=facts["released"], mechanism=mechanism, sha256=sha256)
+    fit = replace(fit, what=what, released=facts["released"], mechanism="", sha256=sha256)
     before = tuple(replace(release, sha256="") for release in report.releases[:-1])
     unit = report.unit if is_group(report.unit) and len(report.unit) <= _LONGEST_UNIT else facts["unit"]
     return replace(report, releases=(*before, fit), unit=unit)

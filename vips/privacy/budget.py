@@ -23,7 +23,7 @@ import numpy as np
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.exceptions import PrivacyBudgetError
 from vips.privacy.accounting.calibration import noise_for_mu
-from vips.privacy.accounting.domination import gaussian_mu, pure_of_mu
+from vips.privacy.accounting.domination import gaussian_mu
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.ledger import open_ledger
 from vips.privacy.plan import PrivacyPlan
@@ -118,16 +118,6 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
     def epsilon(self) -> float:
         """ε of what it holds: ε₀, and the ε of μ at 0.9 δ."""
         return Cost(self.mu2, self.delta_0, self.pure).epsilon(self.delta)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is all of (ε, δ): neither a part of a budget nor what a ledger has left."""
-        return self.sampled_share == 1.0 and self.delta_0 == _outright(self.delta)
-
-    @property
-    def pure_epsilon(self) -> float:
-        """ε of a mechanism of which no more is known than a pure ε, and which spends ε₀ or μ²."""
-        return max(self.pure, pure_of_mu(math.sqrt(self.mu2)))
 
     def __repr__(self) -> str:
         aside = f", of which {self.pure:.4g} is pure" if self.pure else ""
@@ -249,9 +239,4 @@ def limits(epsilon: float, delta: float, pure: float) -> tuple[float, float, flo
     if not gaussian_delta > _LEAST_DELTA:
         raise ValueError(f"δ = {delta:g} is no budget that a ledger can keep: write one above 1e-290.")
     mu = gaussian_mu(epsilon - pure, gaussian_delta)
-    return mu * mu * (1.0 - 1e-12), _outright(delta), pure
-
-
-def _outright(delta: float) -> float:
-    """δ₀ of a whole budget."""
-    return rounded_down(Fraction(delta) - Fraction(GAUSSIAN_SHARE * delta))
+    return mu * mu * (1.0 - 1e-12), rounded_down(Fraction(delta) - Fraction(gaussian_delta)), pure

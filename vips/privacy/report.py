@@ -28,7 +28,6 @@ from vips.privacy.accounting.events import library
 from vips.privacy.ledger.ledger import PrivacyLedger, check_that_it_was_charged
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report_fields import as_plain, from_plain
-from vips.privacy.selection import Selection
 from vips.privacy.units import is_group
 
 __all__ = ["PrivacyReport", "Release"]
@@ -67,7 +66,7 @@ class Release:
     Attributes
     ----------
     what : str
-        What made it, in a word: "fit", "encoder", "search".
+        What made it, in a word: "fit", "encoder".
     plan : PrivacyPlan
         With the clip norm that was used.
     released : tuple of str
@@ -83,8 +82,6 @@ class Release:
     repeated_steps : float
         Steps that were released twice, because the fit was interrupted while it wrote their checkpoint; counted by their
         weights, if the plan has phases.
-    selection : Selection or None
-        Of a search: its cost. What is released is one trial, whose own plan promises nothing.
     sha256 : str
         Fingerprint of what came out, if it can be saved: of the arrays of a fit, or of what an encoder learnt
         (``vips/privacy/fingerprint.py``). Ignored by ``==``.
@@ -100,7 +97,6 @@ class Release:
     threshold_delta: float = 0.0
     on_invalid: str = "drop"
     repeated_steps: float = 0
-    selection: Selection | None = None
     ledger: dict[str, str] | None = None
     sha256: str = field(default="", compare=False)
 
@@ -218,46 +214,32 @@ class PrivacyReport:
 
     def epsilon(self, delta: float | None = None) -> float:
         """Joint ε of all releases at ``delta`` (default: :attr:`delta`); ``inf`` without a guarantee, and at a δ that
-        thresholds alone exceed."""
+        thresholds alone exceed.
+
+        Thresholds take their part of δ. Full batches are composed exactly, as one Gaussian mechanism; other plans by their
+        joint privacy loss.
+        """
         delta = self.delta if delta is None else delta
         if delta is None:
             raise ValueError("Write a δ, e.g. privacy_.epsilon(1e-5): the plan was not calibrated at one.")
         check_delta(delta)
-        return self.joint_loss(delta)[0]
-
-    def joint_loss(self, delta: float) -> tuple[float, str]:
-        """ε as :meth:`epsilon` gives it, and how it was computed: a name of ``vips.privacy.words.HOW``.
-
-        Thresholds take their part of δ. Full batches are composed exactly, as one Gaussian mechanism; other plans by their
-        joint privacy loss; a search has a profile of its own. ε of a search and of other releases add up, each at an equal
-        share of δ.
-        """
         remaining = delta - self._threshold_delta
         if not self.has_guarantee or not remaining > 0.0:
-            return math.inf, "pld"
-        selections = [release.selection for release in self.releases if release.selection is not None]
-        plans = [release.charged_plan for release in self.releases if release.selection is None]
-        if len(plans) == len(self.releases) == 1:
-            return plans[0].epsilon(remaining), "pld"
-        if not selections:
-            return composed_epsilon(plans, remaining), "pld"
-        share = remaining / (len(selections) + bool(plans))
-        epsilon = math.fsum(selection.epsilon(share) for selection in selections)
-        epsilon += composed_epsilon(plans, share) if plans else 0.0
-        return epsilon, "search" if len(self.releases) == 1 else "basic"
+            return math.inf
+        plans = [release.charged_plan for release in self.releases]
+        return plans[0].epsilon(remaining) if len(plans) == 1 else composed_epsilon(plans, remaining)
 
     def gdp_mu(self) -> float | None:
         """μ of Gaussian differential privacy, where it states everything; None elsewhere."""
-        if not self.has_guarantee or self._threshold_delta or any(release.selection for release in self.releases):
+        if not self.has_guarantee or self._threshold_delta:
             return None
         mus = [release.charged_plan.gdp_mu() for release in self.releases]
         return None if None in mus else math.hypot(*mus)
 
     def event(self, accountant: str = "pld") -> Any:
         """All releases as a ``dp_accounting.DpEvent``, as :meth:`PrivacyPlan.event`; a ``NonPrivateDpEvent`` where there is no
-        guarantee, and for what no event can state: a threshold, and the cost of a search."""
-        is_stated = self.has_guarantee and not self._threshold_delta
-        if not is_stated or any(release.selection for release in self.releases):
+        guarantee, and for what no event can state: a threshold."""
+        if not self.has_guarantee or self._threshold_delta:
             return PrivacyPlan.non_private().event(accountant)
         events = [release.charged_plan.event(accountant) for release in self.releases]
         if len(events) == 1:

@@ -14,7 +14,7 @@ from vips.privacy.plan import PrivacyPlan
 __all__ = ["as_plain", "from_plain"]
 
 LONGEST_TEXT, LONGEST_LIST = 1_000_000, 10_000  # characters, items
-MOST_PARTS = 1_000  # releases, and plans of a search
+MOST_PARTS = 1_000  # releases of a report, and phases of a plan
 LARGEST_INTEGER = 2**53  # larger ones are not exact as floats
 
 

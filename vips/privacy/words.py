@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOW", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "why_none"]
 
-HOW = {
-    "pld": "privacy loss distributions",
-    "basic": "the sum of their ε, each at an equal share of δ",
-    "search": "the profile of the search",
-}
+HOW = "privacy loss distributions"  # how every ε is computed
 _RELATIONS = {
     "add_or_remove": "add or remove one: a data set with the {0} and one without look alike; their number is protected, too",
     "replace_one": "replace one: data sets that differ in the values of one {0} look alike; their number is public",
@@ -125,15 +121,12 @@ def sections(report: PrivacyReport) -> list[Section]:
 
 def _guarantee(report: PrivacyReport) -> str:
     names, delta = list(dict.fromkeys(release.what for release in report.releases)), report.delta
-    is_search = any(release.selection is not None for release in report.releases)
     who = f"the {' and the '.join(names)}{' together satisfy' if len(names) > 1 else ' satisfies'}"
     mu = report.gdp_mu()
     exactly = "" if mu is None else f". That is exactly {mu:.4g}-Gaussian differential privacy"
-    alone = ". What is released is the best trial alone, whose own plan promises nothing" if is_search else ""
     if delta is None:
         return f"(ε, δ): call .epsilon(delta) with a δ of your choice{exactly}"
-    epsilon, how = report.joint_loss(delta)
-    return f"{who} (ε, δ)-differential privacy with {loss(epsilon, delta)} ({HOW[how]}){exactly}{alone}"
+    return f"{who} (ε, δ)-differential privacy with {loss(report.epsilon(delta), delta)} ({HOW}){exactly}"
 
 
 def steps(plan: PrivacyPlan) -> str:
@@ -208,7 +201,5 @@ def _charges(report: PrivacyReport) -> tuple[str, ...]:
 
 
 def _steps_charged(releases: Sequence[Release]) -> str:
-    if any(release.selection is not None for release in releases):
-        return "all trials before the first one"
     n_steps = sum(release.plan.n_steps + release.repeated_steps for release in releases)
     return f"{n_steps:g} step{'s' * (n_steps > 1)}"

@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 
 from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
 from vips.datasets import make_lda_corpus
+from vips.models.topics.completion import alternate_words
 from vips.models.topics.statistics import TopicPosterior
 
 
@@ -185,6 +186,15 @@ def test_perplexity_is_per_word_and_does_not_depend_on_the_number_of_documents(c
     np.testing.assert_allclose(fitted.score_samples(test[::-1]), scores[::-1], rtol=1e-5)  # each document alone
     halves = np.ceil(test.sum(axis=1) / 2).sum()
     assert np.exp(-scores.sum() / halves) == pytest.approx(fitted.perplexity(test), rel=0.05)
+
+
+def test_halves_of_a_document_do_not_depend_on_other_documents():
+    documents = sp.csr_array(np.array([[3.0, 0, 1, 2], [0, 0, 0, 0], [1, 1, 1, 1], [1e300, 1, 0, 5]]))
+    observed, hidden = (each.toarray() for each in alternate_words(documents))
+    assert (observed + hidden == documents.toarray()).all()
+    assert observed[:3].tolist() == [[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 1]]
+    for i in range(4):
+        assert (alternate_words(documents[[i]])[0].toarray() == observed[i]).all()
 
 
 def test_completion_by_brute_force(fitted, corpus):

@@ -16,13 +16,13 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfinv, log_ndtr, ndtri, ndtri_exp
+from scipy.special import erfinv, ndtri, ndtri_exp
 
 from vips.privacy.accounting.base import NEARLY_ALL
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.privacy.accounting.pld import log_profile
 
-__all__ = ["dominating_mu", "gaussian_mu", "mu_of_pure", "mu_of_zcdp", "pure_of_mu"]
+__all__ = ["dominating_mu", "gaussian_mu", "mu_of_pure", "mu_of_zcdp"]
 
 _ROUNDED_UP = 1.0 + 1e-12
 _CELL = 5e-4  # width of a cell, as a part of ε or, near 0, of μ
@@ -111,13 +111,6 @@ def mu_of_pure(epsilon: float) -> float:
     if epsilon < 1.0:
         return 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon))) * _ROUNDED_UP
     return -2.0 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * (1.0 + 1e-10)
-
-
-def pure_of_mu(mu: float) -> float:
-    """The largest ε that ``mu`` dominates, rounded down: the inverse of :func:`mu_of_pure`."""
-    if mu < 1.0:
-        return 2.0 * math.atanh(math.erf(mu / math.sqrt(8.0))) * (1.0 - 1e-11)
-    return float(log_ndtr(0.5 * mu) - log_ndtr(-0.5 * mu)) * (1.0 - 1e-9)
 
 
 def mu_of_zcdp(rho: float) -> float:

@@ -24,7 +24,7 @@ from vips.privacy.budget import Cost, PrivacyBudget
 from vips.privacy.certificate.page import certificate, ledger_view
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.pricing import cost_of_plan, cost_of_search, sum_of
+from vips.privacy.ledger.pricing import cost_of_plan, sum_of
 from vips.privacy.ledger.reader import book_before
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report import PrivacyReport, Release
@@ -310,11 +310,8 @@ def _beyond(run: Run, plan: PrivacyPlan) -> float:
 
 def _price(releases: Iterable[Release], left: PrivacyBudget) -> Cost:
     """What the releases of one entry cost where this is left."""
-    costs = [Cost(0.0, math.fsum(release.threshold_delta for release in releases))]
-    for release in releases:
-        selection = release.selection
-        costs.append(cost_of_plan(release.plan, left) if selection is None else cost_of_search(selection, left))
-    return sum_of(costs)
+    thresholds = Cost(0.0, math.fsum(release.threshold_delta for release in releases))
+    return sum_of([thresholds, *(cost_of_plan(release.plan, left) for release in releases)])
 
 
 def _is_close(ours: float, theirs: float) -> bool:

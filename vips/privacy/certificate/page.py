@@ -236,10 +236,10 @@ def _together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict
     }
     if not is_one_kind:
         return view
-    epsilon, how = replace(counted[0], releases=tuple(_releases(counted))).joint_loss(delta)
+    epsilon = replace(counted[0], releases=tuple(_releases(counted))).epsilon(delta)
     if not np.isfinite(epsilon):
         return view
-    meant = {"delta": f"{delta:g}", "how": words.HOW[how], "success": success(epsilon, delta)}
+    meant = {"delta": f"{delta:g}", "how": words.HOW, "success": success(epsilon, delta)}
     return view | {"epsilon": epsilon} | meant
 
 

@@ -240,7 +240,7 @@ class Book:
 
 
 def _instead(statement: Statement, cost: Cost) -> str:
-    if {"epsilon", "selection"} & statement.what.keys() and cost.mu2:
+    if "epsilon" in statement.what and cost.mu2:
         return (
             "Pure ε beside Gaussian noise is dear when it is large: state `rho` or the noise multiplier if the mechanism "
             "allows that, or make a ledger that sets a part of ε aside: PrivacyLedger(..., pure=...)."

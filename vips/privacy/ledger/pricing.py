@@ -1,4 +1,4 @@
-"""What a release costs a ledger: μ², δ₀ and ε₀ of a plan, of a search, and of what other tools state.
+"""What a release costs a ledger: μ², δ₀ and ε₀ of a plan, and of what other tools state.
 
 ==============================  ==================================================  ============================
 stated                          μ²                                                  δ₀
@@ -6,7 +6,7 @@ stated                          μ²                                            
 a plan of full batches          T ÷ (noise ÷ sensitivity)², exactly                 0; δ of a threshold in its first step
 a sampled plan                  the smallest that dominates it beside δ₀            a twentieth of what is left
 an event of dp_accounting       the same of its Gaussian parts, sampled or not      the same
-(ε, δ), or a search at its δ₀   0 and ε₀ = ε, if so much is left of ``pure``;       δ
+(ε, δ)                          0 and ε₀ = ε, if so much is left of ``pure``;       δ
                                 else that of randomised response
 zCDP with rho, δ                the smallest that dominates its Rényi divergences   δ
 ==============================  ==================================================  ============================
@@ -28,16 +28,11 @@ from vips.privacy.accounting.domination import dominating_mu, mu_of_pure, mu_of_
 from vips.privacy.budget import Cost, PrivacyBudget
 from vips.privacy.ledger.other_events import parts_of_event
 from vips.privacy.plan import PrivacyPlan
-from vips.privacy.selection import Selection
 
-__all__ = ["Statement", "check_plan", "cost_of_plan", "cost_of_search", "fields_of", "of_plan", "stated", "sum_of"]
+__all__ = ["Statement", "check_plan", "cost_of_plan", "fields_of", "of_plan", "stated", "sum_of"]
 
 SAMPLED_SHARE = 1.0 / 20.0  # of what is left of δ₀, for one sampled plan
-SEARCH_SHARE = 1.0 / 10.0
 _ROUNDED_UP = 1.0 + 1e-12
-_USED_UP = (
-    "{} a part of the ledger's δ/10, and all of it was spent, on thresholds, samples or stated δ. Nothing was charged."
-)
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,10 @@ def cost_of_plan(plan: PrivacyPlan, left: PrivacyBudget) -> Cost:
     """What all steps of a plan cost where this is left."""
     delta_0 = 0.0 if plan.sampling_rate == 1.0 else SAMPLED_SHARE * left.delta_0
     if plan.sampling_rate < 1.0 and not delta_0 > 0.0:
-        raise PrivacyBudgetError(f'{_USED_UP.format("Samples need")} Write sampling="full".')
+        raise PrivacyBudgetError(
+            "Samples need a part of the ledger's δ/10, and all of it was spent, on thresholds, samples or stated δ. Nothing "
+            'was charged. Write sampling="full".'
+        )
     mu = dominating_mu(plan, delta_0)
     if not mu < math.inf:
         raise LedgerError(
@@ -133,15 +131,6 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
         return Statement(what | {"rho": float(rho)}, lambda left: _gaussian(mu, delta))
     if removals == 2:
         raise LedgerError(_no_conversion(ledger, "an event"))
-    if isinstance(event, Selection):
-        for part in event.parts:
-            check_plan(part, relation)
-        kinds = {
-            "mean_trials": event.trials.mean,
-            "shape": event.trials.shape,
-            "parts": [fields_of(p) for p in event.parts],
-        }
-        return Statement(what | {"selection": kinds}, lambda left: _beside(cost_of_search(event, left), delta))
     if isinstance(event, PrivacyPlan):
         check_plan(event, relation)
         return Statement(what | {"mechanism": fields_of(event)}, lambda left: _beside(cost_of_plan(event, left), delta))
@@ -165,14 +154,6 @@ def sum_of(costs: Iterable[Cost]) -> Cost:
 def _cost_of_pure(epsilon: float, delta: float, left: PrivacyBudget) -> Cost:
     """ε₀ where it is left; else the whole as a Gaussian mechanism, never a part of it."""
     return Cost(0.0, delta, epsilon) if epsilon <= left.pure else _gaussian(mu_of_pure(epsilon), delta)
-
-
-def cost_of_search(selection: Selection, left: PrivacyBudget) -> Cost:
-    """What all trials of a search cost together where this is left."""
-    delta_0 = SEARCH_SHARE * left.delta_0
-    if not delta_0 > 0.0:
-        raise PrivacyBudgetError(f"{_USED_UP.format('A search needs')} Choose settings on public records.")
-    return _cost_of_pure(selection.epsilon(delta_0) * _ROUNDED_UP, delta_0, left)
 
 
 def _gaussian(mu: float, delta: float) -> Cost:

@@ -47,13 +47,6 @@ class LedgerRun:
         self._pays_for: PrivacyPlan | None = None
         self._before, self._whole = 0, None
 
-    @classmethod
-    def prepaid(cls, plan: PrivacyPlan) -> Self:
-        """For one fit with this very plan object, which a larger charge has paid for."""
-        run = cls(None)
-        run._pays_for = plan
-        return run
-
     def part(self, plan: PrivacyPlan, whole: PrivacyPlan, before: int = 0) -> Self:
         """Its steps after the first ``before``, for one release with this very plan object; ``whole`` is what was charged."""
         part = type(self)(self.ledger, self.run)

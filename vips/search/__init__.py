@@ -1,1 +1,0 @@
-"""Chooses settings privately: ``vips.PrivateSearch``."""
