@@ -162,19 +162,6 @@ class SelfDescription:
         """Scores of records that were not fitted; none by default."""
         return []
 
-    def score_ranges(self) -> dict[str, tuple[float, float] | None]:
-        """Names of the scores that :meth:`record_scores` gives, higher is better, each with a public range to clip it to; None
-        where the model knows of none. Called on a fitted model. Empty by default."""
-        return {}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """That score of each record, shape (n_records,). NaN where there is none.
-
-        ``records`` are as in ``expected_statistics``, all of them valid. A record's score must depend on that record and the
-        fitted model only.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no score {name!r}.")
-
     def predictions(self, X) -> np.ndarray | None:
         """Predictions for each record, shape (n_records, ...): probabilities, expected values, or log likelihoods."""
         return None

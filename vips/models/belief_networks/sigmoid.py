@@ -278,14 +278,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         bounds = self.score_samples(X)
         return [Score("evidence lower bound per record (higher is better)", lambda counts: average(counts, bounds))]
 
-    def score_ranges(self) -> dict[str, tuple[float, float]]:
-        """From twice the log likelihood under fair coins to 0."""
-        return {"log_likelihood": (-2.0 * self.n_features_in_ * float(np.log(2.0)), 0.0)}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """Evidence lower bound of each record."""
-        return self.score_samples(records)
-
     def predictions(self, X) -> np.ndarray:
         """Evidence lower bound of each record."""
         return self.score_samples(X)

@@ -382,10 +382,6 @@ class CategoricalHMM(HiddenMarkovModel):
         """States are matched by the probabilities of their symbols."""
         return posterior.emissions.mean, "hellinger"
 
-    def score_ranges(self) -> dict[str, tuple[float, float]]:
-        """Per step: from that of symbols drawn uniformly to 0."""
-        return {"log_likelihood": (-float(np.log(max(self.n_symbols, 2))), 0.0)}
-
     # -- for people -------------------------------------------------------------------------------------------------
 
     def _seen(self, names, n_typical: int) -> dict[str, list[str]]:

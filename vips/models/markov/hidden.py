@@ -22,7 +22,6 @@ from vips.models.components.matching.steps import kept_steps
 from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, drawn_states
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
-from vips.parts import divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -157,10 +156,6 @@ class HiddenMarkovModel(SequenceModel):
     def in_order(self, posterior: ChainPosterior, order: np.ndarray) -> ChainPosterior:
         """The same states in another order."""
         return posterior.in_order(order)
-
-    def record_scores(self, records: Sequences, name: str) -> np.ndarray:
-        """Log likelihood per step of each sequence."""
-        return divided(self._log_likelihood(records), records.lengths)
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""

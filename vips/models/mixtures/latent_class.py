@@ -204,15 +204,6 @@ class LatentClassAnalysis(LatentClasses):
         """Classes are matched by the probabilities of their answers."""
         return posterior.profiles, "hellinger"
 
-    def score_ranges(self) -> dict[str, tuple[float, float]]:
-        """Per record: from twice that of answers drawn uniformly to 0."""
-        n_levels = [max(len(column.values), 2) for column in self._declared()]
-        return {"log_likelihood": (-2.0 * float(np.log(n_levels).sum()), 0.0)}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """Log likelihood of each record."""
-        return self._inferred_from(records).log_likelihood
-
     # -- methods for users --------------------------------------------------------------------------------------
 
     def evidence(self) -> ClassEvidence | None:

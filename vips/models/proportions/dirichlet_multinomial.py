@@ -141,16 +141,6 @@ class DirichletMultinomial(ConjugateExponentialModel):
         name = "log likelihood per count (higher is better)"
         return [Score(name, lambda counts: divided(counts @ total, counts @ n_counts))]
 
-    def score_ranges(self) -> dict[str, tuple[float, float]]:
-        """Per count: from twice that of categories drawn uniformly to 0."""
-        return {"log_likelihood": (-2.0 * float(np.log(self.n_features_in_)), 0.0)}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """Log likelihood per count."""
-        return divided(
-            self.predictions(records), np.asarray(sp.csr_array(records).sum(axis=1), dtype=np.float64).ravel()
-        )
-
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each row."""
         X = sp.csr_array(X)

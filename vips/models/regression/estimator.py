@@ -353,15 +353,6 @@ class PolyaGammaRegression(AugmentedRegression):
         """Root mean squared error, and R²."""
         return count_scores(self, X, y)
 
-    def score_ranges(self) -> dict[str, tuple[float, float] | None]:
-        """From twice the log likelihood under counts drawn uniformly to 0."""
-        least = self.likelihood.least_score()
-        return {"log_likelihood": (least, 0.0) if np.isfinite(least) else None}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """Log likelihood of each count at the expected one."""
-        return self.likelihood.scores(records.y, self.predict(records.X))
-
     def predictions(self, X) -> np.ndarray:
         """Expected counts."""
         return self.predict(X)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, gammaln
-from scipy.stats import binom, nbinom
 
 __all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial"]
 
@@ -119,14 +118,6 @@ class _Counts(Likelihood):
         y = np.asarray(y, dtype=np.float64)
         return np.where((y >= 0.0) & (y == np.floor(y)) & np.isfinite(y), y, np.nan)[:, None]
 
-    def least_score(self) -> float:
-        """Twice the log likelihood under counts drawn uniformly."""
-        return -2.0 * float(np.log1p(self.largest))
-
-    @abstractmethod
-    def scores(self, y: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        """Log likelihood of each count at the expected one."""
-
 
 @dataclass(frozen=True)
 class Binomial(_Counts):
@@ -157,10 +148,6 @@ class Binomial(_Counts):
     def log_base_measure(self, y: np.ndarray) -> float:
         y, n = self.counts(y), float(self.n_trials)
         return float(np.sum(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)))
-
-    def scores(self, y: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        counts, share = np.minimum(self.counts(y)[:, 0], self.n_trials), expected / self.n_trials
-        return binom.logpmf(counts, self.n_trials, np.clip(share, 1e-300, 1.0 - 1e-16))
 
 
 @dataclass(frozen=True)
@@ -197,7 +184,3 @@ class NegativeBinomial(_Counts):
     def log_base_measure(self, y: np.ndarray) -> float:
         y, r = np.minimum(self.counts(y), self.largest), float(self.dispersion)
         return float(np.sum(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)))
-
-    def scores(self, y: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        counts = np.minimum(self.counts(y)[:, 0], self.largest)
-        return nbinom.logpmf(counts, self.dispersion, self.dispersion / (self.dispersion + expected))

@@ -249,19 +249,6 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         """Log-loss, and the AUC of two classes."""
         return classification_scores(self, X, y)
 
-    def score_ranges(self) -> dict[str, tuple[float, float]]:
-        """Log likelihood: from twice that of classes drawn uniformly to 0."""
-        return {"log_likelihood": (-2.0 * float(np.log(len(self.likelihood.labels))), 0.0), "accuracy": (0.0, 1.0)}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """Log probability of the record's class, or whether it is the most probable one."""
-        place, known = self.likelihood.places(records.y)
-        probabilities = self.predict_proba(records.X)
-        if name == "accuracy":
-            return np.where(known, probabilities.argmax(axis=1) == place, np.nan)
-        with np.errstate(divide="ignore"):
-            return np.where(known, np.log(probabilities[np.arange(len(place)), place]), np.nan)
-
     def predictions(self, X) -> np.ndarray:
         """Probabilities of the classes."""
         return self.predict_proba(X)

@@ -210,7 +210,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         ax.figure.colorbar(image, ax=ax, label="loading")
         return ax
 
-    # -- comparisons and searches -------------------------------------------------------------------------------
+    # -- comparisons --------------------------------------------------------------------------------------------
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Loadings, noise variances and means."""
@@ -221,14 +221,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """Log likelihood per record."""
         log_likelihoods = self.score_samples(X)
         return [Score("log likelihood per record (higher is better)", lambda counts: average(counts, log_likelihoods))]
-
-    def score_ranges(self) -> dict[str, tuple[float, float] | None]:
-        """Log likelihood, which has no public range."""
-        return {"log_likelihood": None}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """Log likelihood of each record."""
-        return self.score_samples(records)
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each row."""

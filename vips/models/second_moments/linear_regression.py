@@ -306,7 +306,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             self.posterior_parts(self.posterior_)
             self.signal_of_coefficients()
 
-    # -- comparisons and searches -------------------------------------------------------------------------------
+    # -- comparisons --------------------------------------------------------------------------------------------
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Coefficients by name."""
@@ -315,17 +315,6 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Root mean squared error, and R²."""
         return count_scores(self, X, y)
-
-    def score_ranges(self) -> dict[str, tuple[float, float] | None]:
-        """Minus the squared error, down to that of the range's width."""
-        width = 2.0 * self._half_width()
-        return {"squared_error": None if self.target_range is None else (-(width**2), 0.0)}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """Minus the squared error of each target, moved into the declared range."""
-        y = np.asarray(records.y, dtype=np.float64)
-        y = y if self.target_range is None else np.clip(y, *self.target_range)
-        return -np.square(y - self.predict(records.X))
 
     def predictions(self, X) -> np.ndarray:
         """Expected targets."""

@@ -59,7 +59,7 @@ from vips.models.topics.statistics import (
     without_zeros,
 )
 from vips.models.topics.sums import resample_counts
-from vips.parts import Part, Score, divided
+from vips.parts import Part, Score
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -274,15 +274,6 @@ class LatentDirichletAllocation(
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per word, by document completion."""
         return [completion_score(self, canonical(X))]
-
-    def score_ranges(self) -> dict[str, tuple[float, float]]:
-        """Per word: from that of words drawn uniformly to half of it."""
-        uniform = -float(np.log(max(self._n_words(), 2)))
-        return {"log_likelihood": (uniform, 0.5 * uniform)}
-
-    def record_scores(self, records, name: str) -> np.ndarray:
-        """Log likelihood per word of every second word of a document, given the others."""
-        return divided(*self.completed(*alternate_words(canonical(records))))
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of the held-out words of each document."""
