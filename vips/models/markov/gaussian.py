@@ -279,7 +279,7 @@ class GaussianHMM(HiddenMarkovModel):
     def _pair_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
         """Counts of neighbours, in bins that hold about as many steps each if these are normal."""
         records, (mean, deviation) = records.first(self.max_length), _of_all_steps(posterior.gaussians)
-        X, is_missing = self._steps(records)
+        X, is_missing = self._bounded(records)
         cells = np.where(is_missing[:, None], np.nan, (X - mean) / deviation)
         return of_pairs_of_bins(cells, records.offsets, self._columns_in_bins().bins, self._blocks_of_pairs())
 
@@ -497,14 +497,14 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _densities(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple:
         """Steps, with 0 for missing ones; which are missing; ‖y‖²; densities, and the logarithms of their factors."""
-        (X, is_missing), tables = self._steps(records), posterior.tables
+        (X, is_missing), tables = self._bounded(records), posterior.tables
         squares = sums_of_powers(X, tables, 2)
         likely, log_scale = np.empty_like(squares), np.empty(len(X))
         constants = tables.log_constants
         kernels.fill_densities(squares, constants, tables.excess, is_missing, 0, len(X), likely, log_scale)
         return X, is_missing, squares, likely, log_scale
 
-    def _steps(self, records: Sequences) -> tuple[np.ndarray, np.ndarray]:
+    def _bounded(self, records: Sequences) -> tuple[np.ndarray, np.ndarray]:
         """All steps, at most as long as ``max_norm``, with 0 for missing ones, and which are missing."""
         X = np.require(records.values, np.float64, ["C", "W"])
         is_missing = np.empty(len(X), bool)
