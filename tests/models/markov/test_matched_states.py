@@ -301,6 +301,22 @@ def test_what_cannot_be_matched_is_refused_in_words():
         fitted(X, strict).match()
 
 
+@pytest.mark.parametrize(("deviations", "is_told"), [(4.8, False), (5.2, True)])
+def test_sequences_are_told_by_the_noise_of_the_steps_of_the_states(deviations, is_told):
+    """Which is larger than that of all steps on average: pairs take two fifths of the budget in one step."""
+    model = fitted(sequences(400))
+    plan, steps = model.privacy_.plan, model.noisy_totals_.steps
+    last = [step for step in steps if step.number > 12]
+    std = plan.noise_multiplier * plan.clip_norm * model.blocks()["start"].scale * np.sqrt(23 / (0.6 * 24))
+    for step in last:
+        step.totals["start"][:] = deviations * std * np.sqrt(K / len(last)) / K
+    if is_told:
+        assert model.simulator().lengths[0] == 1
+    else:
+        with pytest.raises(NotImplementedError, match="Noise hides how many"):
+            model.simulator()
+
+
 def test_pairs_are_left_out_where_they_are_too_many():
     """40 symbols have 1,600 pairs."""
     model = fitted(sequences(4_000), n_symbols=40)
