@@ -317,6 +317,20 @@ def test_sequences_are_told_by_the_noise_of_the_steps_of_the_states(deviations, 
             model.simulator()
 
 
+@pytest.mark.parametrize(("name", "value"), [("start", 1e-300), ("gaussians_mean", 1e99), ("gaussians_factor", 1e-99)])
+def test_posteriors_of_a_file_at_which_nothing_is_finite_are_refused_in_words(name, value):
+    plan = PrivacyPlan.from_epsilon(epsilon=50.0, delta=1e-5, sampling_rate=1.0, n_steps=1)
+    steps = np.random.default_rng(0).normal(size=(1_000, 9, 2)) / 9.0
+    model = GaussianHMM(K, n_features=2, max_norm=1.0, privacy=plan).fit(list(steps))
+    (step,) = model.noisy_totals_.steps
+    arrays = {name: np.array(of) for name, of in step.posterior.to_arrays().items()}
+    arrays[name].flat[0] = value
+    posterior = type(step.posterior).from_arrays(arrays)
+    model.noisy_totals_ = replace(model.noisy_totals_, steps=(replace(step, posterior=posterior),))
+    model.forget_computed()
+    assert "there are no intervals" in model.why_no_intervals()
+
+
 def test_pairs_are_left_out_where_they_are_too_many():
     """40 symbols have 1,600 pairs."""
     model = fitted(sequences(4_000), n_symbols=40)
