@@ -331,6 +331,12 @@ def test_posteriors_of_a_file_at_which_nothing_is_finite_are_refused_in_words(na
     assert "there are no intervals" in model.why_no_intervals()
 
 
+def test_sequences_of_one_step_have_one_law_of_lengths():
+    law = fitted(sequences(400), max_length=1).simulator().first_law()
+    np.testing.assert_array_equal(law.p, [1.0])
+    assert law.size == 0
+
+
 def test_pairs_are_left_out_where_they_are_too_many():
     """40 symbols have 1,600 pairs."""
     model = fitted(sequences(4_000), n_symbols=40)

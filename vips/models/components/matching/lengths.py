@@ -53,7 +53,7 @@ class SequenceSimulator(StepSimulator):
         features -= base @ features
         sizes, directions = np.linalg.eigh(features.T @ (base[:, None] * features))
         used = sizes > _LEAST_SPREAD * sizes[-1]
-        return Tilts(base, features @ (directions / np.sqrt(sizes))[:, used], np.zeros(used.sum()), _STD_OF_TILTS)
+        return Tilts(base, features @ (directions[:, used] / np.sqrt(sizes[used])), np.zeros(used.sum()), _STD_OF_TILTS)
 
     def drawn_lengths(self, law: Tilts, n_records: int, rng: np.random.Generator) -> np.ndarray:
         """Of simulated sequences, stratified."""
