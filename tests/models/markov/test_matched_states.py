@@ -332,9 +332,19 @@ def test_posteriors_of_a_file_at_which_nothing_is_finite_are_refused_in_words(na
 
 
 def test_sequences_of_one_step_have_one_law_of_lengths():
-    law = fitted(sequences(400), max_length=1).simulator().first_law()
+    simulator = fitted(sequences(400), max_length=1).simulator()
+    with np.errstate(all="raise"):
+        law = simulator.first_law()
     np.testing.assert_array_equal(law.p, [1.0])
     assert law.size == 0
+
+
+def test_sequences_that_are_too_long_to_be_simulated_are_refused_in_words():
+    """They may be those of a forged file."""
+    model = fitted(sequences(400), max_length=10**9)
+    for step in model.noisy_totals_.steps[1:]:
+        step.totals["moves"][:] *= 1e6
+    assert "too long to be simulated" in model.why_no_intervals()
 
 
 def test_pairs_are_left_out_where_they_are_too_many():
