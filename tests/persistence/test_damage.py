@@ -191,6 +191,18 @@ def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
     assert refused > len(arrays) / 2
 
 
+@pytest.mark.parametrize("dtype", [complex, "U8"])
+def test_kept_posteriors_that_hold_no_numbers_are_refused(tmp_path, dtype):
+    path = tmp_path / "m"
+    vips.CategoricalHMM(2, n_symbols=3, privacy=STEPS).fit([np.arange(3)] * 9).save(path)
+    header, arrays = read_archive(path, "model")
+    forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
+    name = "steps/1/posterior/moves"
+    write_archive(path, "model", forged, arrays | {name: arrays[name].astype(dtype)})
+    with pytest.raises(ValueError, match="its posterior holds no numbers"):
+        vips.load(path)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_checkpoints(tmp_path):
     path = tmp_path / "c"

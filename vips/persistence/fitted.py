@@ -81,8 +81,6 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     arrays = {name: value for name, value in arrays.items() if not name.startswith((f"{_TOTALS}/", f"{_STEPS}/"))}
     _check_size(model, arrays)
     model.check_features()
-    if any(array.dtype.kind not in "biuf" for array in arrays.values()):
-        raise ValueError("its posterior holds no numbers")
     first = _first_posterior(model)
     model.last_posterior_ = restore_posterior(first, arrays)
     report = None if header["report"] is None else PrivacyReport.from_json(header["report"])

@@ -28,8 +28,10 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
     Raises
     ------
     ValueError
-        If names or shapes differ from those of ``like``.
+        If names or shapes differ from those of ``like``, or an array holds no numbers.
     """
+    if any(array.dtype.kind not in "biuf" for array in arrays.values()):
+        raise ValueError("its posterior holds no numbers")
     if hasattr(like, "check_arrays"):
         like.check_arrays(arrays)
     shapes, expected = ({n: a.shape for n, a in held.items()} for held in (arrays, posterior_arrays(like)))

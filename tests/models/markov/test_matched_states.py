@@ -301,6 +301,52 @@ def test_what_cannot_be_matched_is_refused_in_words():
         fitted(X, strict).match()
 
 
+@pytest.mark.parametrize(("deviations", "is_told"), [(4.8, False), (5.2, True)])
+def test_sequences_are_told_by_the_noise_of_the_steps_of_the_states(deviations, is_told):
+    """Which is larger than that of all steps on average: pairs take two fifths of the budget in one step."""
+    model = fitted(sequences(400))
+    plan, steps = model.privacy_.plan, model.noisy_totals_.steps
+    last = [step for step in steps if step.number > 12]
+    std = plan.noise_multiplier * plan.clip_norm * model.blocks()["start"].scale * np.sqrt(23 / (0.6 * 24))
+    for step in last:
+        step.totals["start"][:] = deviations * std * np.sqrt(K / len(last)) / K
+    if is_told:
+        assert model.simulator().lengths[0] == 1
+    else:
+        with pytest.raises(NotImplementedError, match="Noise hides how many"):
+            model.simulator()
+
+
+@pytest.mark.parametrize(("name", "value"), [("start", 1e-300), ("gaussians_mean", 1e99), ("gaussians_factor", 1e-99)])
+def test_posteriors_of_a_file_at_which_nothing_is_finite_are_refused_in_words(name, value):
+    plan = PrivacyPlan.from_epsilon(epsilon=50.0, delta=1e-5, sampling_rate=1.0, n_steps=1)
+    steps = np.random.default_rng(0).normal(size=(1_000, 9, 2)) / 9.0
+    model = GaussianHMM(K, n_features=2, max_norm=1.0, privacy=plan).fit(list(steps))
+    (step,) = model.noisy_totals_.steps
+    arrays = {name: np.array(of) for name, of in step.posterior.to_arrays().items()}
+    arrays[name].flat[0] = value
+    posterior = type(step.posterior).from_arrays(arrays)
+    model.noisy_totals_ = replace(model.noisy_totals_, steps=(replace(step, posterior=posterior),))
+    model.forget_computed()
+    assert "there are no intervals" in model.why_no_intervals()
+
+
+def test_sequences_of_one_step_have_one_law_of_lengths():
+    simulator = fitted(sequences(400), max_length=1).simulator()
+    with np.errstate(all="raise"):
+        law = simulator.first_law()
+    np.testing.assert_array_equal(law.p, [1.0])
+    assert law.size == 0
+
+
+def test_sequences_that_are_too_long_to_be_simulated_are_refused_in_words():
+    """They may be those of a forged file."""
+    model = fitted(sequences(400), max_length=10**9)
+    for step in model.noisy_totals_.steps[1:]:
+        step.totals["moves"][:] *= 1e6
+    assert "too long to be simulated" in model.why_no_intervals()
+
+
 def test_pairs_are_left_out_where_they_are_too_many():
     """40 symbols have 1,600 pairs."""
     model = fitted(sequences(4_000), n_symbols=40)

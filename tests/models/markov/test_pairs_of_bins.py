@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from itertools import pairwise, product
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -9,6 +12,8 @@ from scipy.stats import norm
 from vips.models.components.bins import Bins, bins_of_counts
 from vips.models.components.counts import Counts
 from vips.models.markov.pairs import NormalsInBins, states_of_bins
+from vips.models.markov.statistics import of_pairs_of_bins
+from vips.statistics import Block
 
 MOVES = np.array([[0.35, 0.05, 0.0], [0.02, 0.25, 0.05], [0.03, 0.02, 0.23]])
 RATES = np.array([[0.5, 9.0], [4.0, 1.0], [12.0, 1.5]])
@@ -83,6 +88,36 @@ def test_moves_that_are_not_allowed_do_not_come():
     moves, _ = states_of_bins(inside.T @ MOVES @ inside, allowed, counts(20), np.random.default_rng(0))
     assert not moves[~allowed].any()
     assert moves.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("lengths", [[3, 0, 1, 2, 40], [5_000], []])
+def test_pairs_are_those_of_all_columns_at_a_step_and_at_the_next_one(lengths):
+    rng, offsets = np.random.default_rng(0), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    bins = Bins((np.arange(4.0), np.array([0.0, 1.0, 3.0])), (1.0, 1.0))
+    cells = rng.integers(0, 3, (offsets[-1], 2)).astype(float)
+    cells[rng.random(cells.shape) < 0.2] = np.nan
+    expected, codes = np.zeros((len(lengths), 5, 5)), bins.codes(cells)
+    for n, (a, b) in enumerate(pairwise(offsets)):
+        for t in range(a + 1, b):
+            for i, j in product(range(2), repeat=2):
+                if codes[t - 1, i] >= 0 and codes[t, j] >= 0:
+                    expected[n, 3 * i + codes[t - 1, i], 3 * j + codes[t, j]] += 1.0
+    statistics = of_pairs_of_bins(cells, offsets, bins, {"pairs": Block((5, 5))})
+    np.testing.assert_array_equal(statistics.weighted(np.ones(len(lengths)))["pairs"], expected)
+    np.testing.assert_array_equal(statistics.weighted_sum(np.ones(len(lengths)))["pairs"], expected.sum(axis=0))
+    np.testing.assert_allclose(
+        statistics.norms({"pairs": Block((5, 5))}), np.sqrt(np.square(expected).sum(axis=(1, 2)))
+    )
+
+
+def test_pairs_of_a_long_sequence_take_no_more_memory_than_the_table():
+    """Or a long record could end a fit: 48 columns have 2,304 pairs at each step."""
+    bins, cells = Bins((np.arange(3.0),) * 48, (1.0,) * 48), np.zeros((20_000, 48))
+    tracemalloc.start()
+    of_pairs_of_bins(cells, np.array([0, 20_000]), bins, {"pairs": Block((96, 96))})
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5 * cells.nbytes
 
 
 @pytest.mark.parametrize("pairs", [np.zeros((20, 20)), np.eye(20) * 1e-300, np.eye(20)[::-1] * 1e30])

@@ -248,6 +248,13 @@ def test_forged_posteriors_are_refused(name, value):
         type(fitted(2).last_posterior_).from_arrays(arrays | {name: np.full_like(arrays[name], value)})
 
 
+@pytest.mark.parametrize("seed", [np.full(4, np.nan), np.ones(4), np.full(4, -1)])
+def test_forged_seeds_are_refused(seed):
+    arrays = fitted(2).last_posterior_.to_arrays()
+    with pytest.raises(ValueError, match="seed"):
+        type(fitted(2).last_posterior_).from_arrays(arrays | {"seed": seed})
+
+
 @pytest.mark.parametrize("max_count", [{"a": 3}, [None], [[3, 4]], "many", 2.5])
 def test_bounds_of_counts_are_whole_numbers(max_count):
     with pytest.raises((TypeError, ValueError), match="max_count"):

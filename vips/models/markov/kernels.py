@@ -14,6 +14,7 @@ __all__ = [
     "add_by_symbol",
     "add_emissions",
     "best_paths",
+    "count_pairs",
     "fill_densities",
     "fill_likely",
     "fill_longest",
@@ -153,6 +154,26 @@ def fill_pairs(codes, offsets, n_symbols, pairs):
                 now = np.int64(code)
             pairs[t] = before * n_symbols + now if before >= 0 and now >= 0 else -1
             before = now
+
+
+@_jit
+def count_pairs(codes, offsets, n_codes, places, first, last, pairs, counts, sums):
+    """Different pairs of a code at step t - 1 and one at t in each sequence, of any columns of ``codes``; -1 is a missing one.
+    They are ``pairs[a : a + counts[n]]``, a = ``places[n]``, ascending, and ``sums`` there says how often each comes."""
+    table = np.zeros(n_codes * n_codes, np.int64)
+    for n in range(first, last):
+        for t in range(offsets[n] + 1, offsets[n + 1]):
+            for before in codes[t - 1]:
+                for now in codes[t]:
+                    if before >= 0 and now >= 0:
+                        table[before * n_codes + now] += 1
+        a = places[n]
+        for pair in range(len(table)):
+            if table[pair]:
+                pairs[a], sums[a, 0] = pair, table[pair]
+                table[pair] = 0
+                a += 1
+        counts[n] = a - places[n]
 
 
 @_jit

@@ -67,7 +67,8 @@ class ChainSimulator(SequenceSimulator):
                 "no intervals; a plan of more steps has some."
             )
         start, moves = (np.mean([step.totals[name].sum() for step in group]) for name in ("start", "moves"))
-        std = plan.noise_std() / plan.sampling_rate * model.blocks()["start"].scale * np.sqrt(K / len(group))
+        noise_std = plan.of_step(group[-1].number).noise_std() / plan.sampling_rate * model.blocks()["start"].scale
+        std = noise_std * np.sqrt(K / len(group))
         if start < _TOLD * std:
             raise NotImplementedError("Noise hides how many sequences there are. So there are no intervals.")
         mean = np.clip(1.0 + moves / start, 1.0, model.max_length)

@@ -87,8 +87,9 @@ class PoissonPosterior(ChainPosterior):
         marginals = np.asarray(arrays["marginals"], np.float64)
         if not (marginals.ndim == 1 and np.isfinite(marginals).all() and (marginals >= 0.0).all()):
             raise ValueError("the posterior's marginals are no counts")
-        seed = np.asarray(arrays["seed"], np.uint32)
-        return cls(**chain_of(arrays), rates=rates, frame=frame, marginals=marginals, seed=seed)
+        if arrays["seed"].dtype != np.uint32:
+            raise ValueError("the posterior's seed is none")
+        return cls(**chain_of(arrays), rates=rates, frame=frame, marginals=marginals, seed=arrays["seed"])
 
 
 class PoissonHMM(HiddenMarkovModel):

@@ -67,14 +67,16 @@ def of_pairs_of_bins(
         NaN where one is missing.
     """
     d, n_bins, codes = cells.shape[1], int(bins.starts[-1]), bins.codes(cells)
-    after = np.where(codes >= 0, codes + bins.starts[:-1], -1)
-    before = np.full_like(after, -1)
-    before[1:] = after[:-1]
-    before[offsets[:-1][np.diff(offsets) > 0]] = -1
-    before, after = before[:, :, None], after[:, None, :]
-    pairs = np.where((before >= 0) & (after >= 0), before * n_bins + after, -1).ravel()
-    counted = SymbolSums("pairs", pairs, offsets * d**2, np.ones((len(pairs), 1)), n_bins**2)
-    return SequenceStatistics([counted], blocks)
+    codes = np.where(codes >= 0, codes + bins.starts[:-1], -1)
+    most = np.minimum(np.maximum(np.diff(offsets) - 1, 0) * d**2, n_bins**2)  # different pairs of a sequence
+    places = np.concatenate([[0], np.cumsum(most)])
+    counts, pairs, sums = np.empty(len(most), np.int64), np.empty(places[-1], np.int64), np.empty((places[-1], 1))
+
+    def fill_range(first: int, last: int) -> None:
+        kernels.count_pairs(codes, offsets, n_bins, places, first, last, pairs, counts, sums)
+
+    run_ranges(fill_range, offsets, least_work=_LEAST_STEPS)
+    return SequenceStatistics([SumsOfSymbols("pairs", places, pairs, counts, sums, n_bins**2)], blocks)
 
 
 def of_neighbours(records: Sequences, classes: np.ndarray, shift: int) -> tuple[Moves, SymbolSums]:
@@ -182,32 +184,32 @@ class Moves(RowSums):
         super().__init__({"start": start, "moves": pairs})
 
 
-class SymbolSums:
-    """Sums of shares by symbol of each sequence.
+class SumsOfSymbols:
+    """A sum for each different symbol of a sequence.
 
     Parameters
     ----------
     name : str
         Of the block, of shape (K, n_symbols), or another one of that size.
-    codes : ndarray of shape (n_steps,)
-        What is no code is a missing step.
     offsets : ndarray of int64, shape (n_sequences + 1,)
-    shares : ndarray of shape (n_steps, K)
-        Of each step.
+        Where the symbols of each sequence are, and perhaps other places after them.
+    symbols, counts : ndarray of int64, shape (n_places,), (n_sequences,)
+        Those of a sequence, ascending, and how many there are.
+    sums : ndarray of shape (n_places, K)
     n_symbols : int
     """
 
-    def __init__(self, name: str, codes: np.ndarray, offsets: np.ndarray, shares: np.ndarray, n_symbols: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        offsets: np.ndarray,
+        symbols: np.ndarray,
+        counts: np.ndarray,
+        sums: np.ndarray,
+        n_symbols: int,
+    ) -> None:
         self._name, self._offsets, self._n_symbols = name, offsets, n_symbols
-        n_steps = len(codes)
-        self._symbols, places = np.empty(n_steps, np.int64), np.empty(n_steps, np.int64)
-        self._counts, self._sums = np.empty(len(offsets) - 1, np.int64), np.empty(shares.shape, np.float64)
-
-        def group(first: int, last: int) -> None:
-            kernels.group_symbols(codes, offsets, n_symbols, first, last, self._symbols, places, self._counts)
-            kernels.add_emissions(offsets, first, last, shares, places, self._counts, self._sums)
-
-        run_ranges(group, offsets, least_work=_LEAST_STEPS)
+        self._symbols, self._counts, self._sums = symbols, counts, sums
 
     def squares(self, blocks: Mapping[str, Block]) -> np.ndarray:
         squares = np.empty(len(self._counts))
@@ -241,6 +243,33 @@ class SymbolSums:
         total = np.zeros((self._n_symbols, sums.shape[1]), sums.dtype)
         kernels.add_by_symbol(self._offsets, self._counts, self._symbols, weights, sums, total)
         return np.ascontiguousarray(total.T)
+
+
+class SymbolSums(SumsOfSymbols):
+    """Sums of shares by symbol of each sequence.
+
+    Parameters
+    ----------
+    name : str
+        As in :class:`SumsOfSymbols`.
+    codes : ndarray of shape (n_steps,)
+        What is no code is a missing step.
+    offsets : ndarray of int64, shape (n_sequences + 1,)
+    shares : ndarray of shape (n_steps, K)
+        Of each step.
+    n_symbols : int
+    """
+
+    def __init__(self, name: str, codes: np.ndarray, offsets: np.ndarray, shares: np.ndarray, n_symbols: int) -> None:
+        symbols, places = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
+        counts, sums = np.empty(len(offsets) - 1, np.int64), np.empty(shares.shape, np.float64)
+
+        def group(first: int, last: int) -> None:
+            kernels.group_symbols(codes, offsets, n_symbols, first, last, symbols, places, counts)
+            kernels.add_emissions(offsets, first, last, shares, places, counts, sums)
+
+        run_ranges(group, offsets, least_work=_LEAST_STEPS)
+        super().__init__(name, offsets, symbols, counts, sums, n_symbols)
 
 
 def _times(weights: np.ndarray, values: np.ndarray) -> np.ndarray:

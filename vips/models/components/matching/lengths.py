@@ -18,11 +18,23 @@ __all__ = ["SequenceSimulator", "possible_lengths"]
 _LONGEST, _N_LENGTHS = 4.0, 60  # times the mean length; lengths that are simulated, at most
 _SHAPE, _STD_OF_TILTS = 3.0, 10.0  # of the first law of lengths, a Gamma; of the prior
 _NO_LENGTH, _LEAST_SPREAD = 1e-12, 1e-6
+_MOST_STEPS = 10_000  # of a simulated sequence, of which there are a thousand at a time
 
 
 def possible_lengths(mean: float, largest: int) -> np.ndarray:
-    """Lengths that are simulated, ascending; the mean is about the released one."""
+    """Lengths that are simulated, ascending; the mean is about the released one.
+
+    Raises
+    ------
+    NotImplementedError
+        If they would take too much memory.
+    """
     longest = int(np.clip(np.ceil(_LONGEST * mean), 1, largest))
+    if longest > _MOST_STEPS:
+        raise NotImplementedError(
+            f"Sequences of up to {longest:,} steps are too long to be simulated. So there are no intervals; "
+            f"max_length={_MOST_STEPS} has some."
+        )
     return np.unique(np.round(np.linspace(1, longest, _N_LENGTHS)).astype(np.int64))
 
 
@@ -53,7 +65,7 @@ class SequenceSimulator(StepSimulator):
         features -= base @ features
         sizes, directions = np.linalg.eigh(features.T @ (base[:, None] * features))
         used = sizes > _LEAST_SPREAD * sizes[-1]
-        return Tilts(base, features @ (directions / np.sqrt(sizes))[:, used], np.zeros(used.sum()), _STD_OF_TILTS)
+        return Tilts(base, features @ (directions[:, used] / np.sqrt(sizes[used])), np.zeros(used.sum()), _STD_OF_TILTS)
 
     def drawn_lengths(self, law: Tilts, n_records: int, rng: np.random.Generator) -> np.ndarray:
         """Of simulated sequences, stratified."""

@@ -197,6 +197,7 @@ class _Place:
         return np.append(np.concatenate([c.held(step[of], cov[of, of]) for c, of in _places(self.charts)]), False)
 
 
+@np.errstate(all="ignore")  # as in a fit: posteriors of a file may be any
 def best_match(
     simulator: Simulator,
     totals: Totals,
@@ -230,6 +231,7 @@ def best_match(
     return min(matches, key=lambda match: match.misfit)
 
 
+@np.errstate(all="ignore")
 def match_near(simulator: Simulator, totals: Totals, starts: Iterable[Sequence[Chart]]) -> ChartMatch | None:
     """The match that begins at the best of these starts, by fewer moves; None if none can be computed."""
     few, _, of_trial = simulator.sizes
@@ -285,7 +287,10 @@ def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulat
         n_records = _fitting_size(totals, moments)
     A = n_records * np.column_stack([moments.slopes, moments.mean])
     residual = totals.values - n_records * moments.mean
-    factor = np.linalg.cholesky(_variance(totals, moments, n_records))
+    variance = _variance(totals, moments, n_records)
+    if not (np.isfinite(variance).all() and np.isfinite(A).all()):
+        raise np.linalg.LinAlgError("The moments of simulated records are not finite.")
+    factor = np.linalg.cholesky(variance)
     weighed = cho_solve((factor, True), np.column_stack([A, residual]))
     gradient, precision = _prior(charts)
     curvature = A.T @ weighed[:, :-1] + precision
