@@ -18,7 +18,7 @@ from vips.execution import partitions
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
 from vips.models.components.statistics import ComponentSums
-from vips.models.markov import gaussian, poisson
+from vips.models.markov import gaussian, poisson, statistics
 from vips.models.markov.gaussian_statistics import GaussianSums
 from vips.models.markov.statistics import SequenceStatistics
 from vips.models.mixtures.statistics import ClassStatistics
@@ -203,13 +203,13 @@ def components_are_rounded_after_the_sum(patch):
 
 def pairs_of_columns_count_once(patch):
     """The norm of pairs is that of one pair of columns."""
-    original = poisson.SymbolSums
+    original = statistics.SumsOfSymbols
 
     class Once(original):
         def squares(self, blocks):
             return original.squares(self, blocks) / 9.0
 
-    patch.setattr(poisson, "SymbolSums", Once)
+    patch.setattr(statistics, "SumsOfSymbols", Once)
 
 
 def restarts_are_seeded_by_records(patch):
