@@ -96,6 +96,7 @@ def test_components_and_states_are_counted():
             [9.0, 0.1, 0.0],
             "2 classes; noise would hide others. 3 would explain the totals about as well.",
         ),
+        ([0.0, 40.0, 80.0], [0.1, 0.1, 0.0], "tell of no different classes; noise would hide some."),
         ([90.0, 40.0, 0.0], [9.0, 5.0, 0.0], "at least 3 classes: fit more"),
         ([90.0, 0.0, 40.0], [9.0, 5.0, 5.0], "No number of classes up to 3 explains"),
     ],

@@ -68,6 +68,8 @@ class HowMany:
         also = f" {' and '.join(others)} would explain the totals about as well." if others else ""
         if self.best == most:
             return f"The released totals tell of at least {most} {self.name}: fit more to see whether there are others.{also}"
+        if self.best == 1:
+            return f"The released totals tell of no different {self.name}; noise would hide some.{also}"
         return f"The released totals tell of {self.best} {self.name}; noise would hide others.{also}"
 
     def to_frame(self) -> pd.DataFrame:
