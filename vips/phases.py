@@ -24,6 +24,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+_MOST_WEIGHT = 1e6  # over that of other steps, which a plan takes
+
+
 @dataclass(frozen=True)
 class FitPhase:
     """Consecutive steps of one kind.
@@ -131,7 +134,7 @@ def steps_of_shares(plan: PrivacyPlan, n_steps: int, *shares: float) -> list[dic
         left -= phases[-1]["n_steps"]
     if is_full and left:
         for phase, share in zip(phases, shares, strict=True):
-            phase["weight"] = left * share / (1.0 - sum(shares))
+            phase["weight"] = min(left * share / (1.0 - sum(shares)), _MOST_WEIGHT)
     return phases
 
 

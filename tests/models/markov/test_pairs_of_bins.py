@@ -13,6 +13,9 @@ from vips.models.components.bins import Bins, bins_of_counts
 from vips.models.components.counts import Counts
 from vips.models.markov.pairs import NormalsInBins, states_of_bins
 from vips.models.markov.statistics import of_pairs_of_bins
+from vips.phases import steps_of_shares
+from vips.privacy import PrivacyPlan
+from vips.privacy.phases import Phase
 from vips.statistics import Block
 
 MOVES = np.array([[0.35, 0.05, 0.0], [0.02, 0.25, 0.05], [0.03, 0.02, 0.23]])
@@ -127,3 +130,17 @@ def test_any_table_has_states(pairs):
     moves, rates = states_of_bins(pairs, np.ones((2, 2), bool), columns, np.random.default_rng(0))
     assert np.isfinite(moves).all()
     assert ((rates > 0.0) & (rates <= 40.0)).all()
+
+
+@pytest.mark.parametrize("n_steps", [3, 20, 3_000_000])
+def test_first_phases_take_their_shares_of_the_budget(n_steps):
+    """On full batches by weights, which a plan takes, on samples by numbers."""
+    full = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=n_steps)
+    first, second = steps_of_shares(full, n_steps, 0.05, 0.35)
+    assert first["n_steps"] == second["n_steps"] == 1
+    whole = first["weight"] + second["weight"] + n_steps - 2
+    if n_steps < 1_000_000:
+        np.testing.assert_allclose([first["weight"] / whole, second["weight"] / whole], [0.05, 0.35])
+    full.with_phases((*(Phase(**of) for of in (first, second)), Phase(n_steps - 2)))
+    sampled = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.1, n_steps=20)
+    assert steps_of_shares(sampled, 20, 0.05, 0.35) == [{"n_steps": 1, "weight": 1.0}, {"n_steps": 7, "weight": 1.0}]

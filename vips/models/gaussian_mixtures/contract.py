@@ -46,6 +46,7 @@ class GaussianMixtureModel(Mixture):
     """The methods that the engine calls. :class:`~vips.BayesianGaussianMixture` documents the arguments."""
 
     name_of_score = "log density"
+    _unlisted = ("simulator",)
     exact_rows = True
     exact_noise = ("count",)
 

@@ -29,7 +29,7 @@ from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_coun
 from vips.models.markov.posterior import FORBIDDEN, private_chain, private_counts
 from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase, plain_average, steps_of_shares
+from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -237,7 +237,7 @@ class GaussianHMM(HiddenMarkovModel):
             **steps[1],
             blocks=self._blocks_of_pairs(),
             statistics="_pair_statistics",
-            update=self._unmoved,
+            update=unchanged,
             end=self._states_of_pairs,
             step_size=plain_average,
             released="noisy counts of neighbouring steps, in bins of the columns",
@@ -282,11 +282,6 @@ class GaussianHMM(HiddenMarkovModel):
         X, is_missing = self._bounded(records)
         cells = np.where(is_missing[:, None], np.nan, (X - mean) / deviation)
         return of_pairs_of_bins(cells, records.offsets, self._columns_in_bins().bins, self._blocks_of_pairs())
-
-    def _unmoved(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
-        """The same states, which come from no others."""
-        K, gaussians = self.n_components, previous.gaussians
-        return replace(previous, gaussians=replace(gaussians, parent=np.arange(K), portion=np.ones(K)))
 
     def _states_of_pairs(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
         """Those of the table of pairs."""
@@ -386,7 +381,7 @@ class GaussianHMM(HiddenMarkovModel):
     def _step_size(self, n_steps: int, s: int) -> float:
         """ρ of the steps s = 1, 2, … of all states, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in
         a private fit (longer steps if they are less than 40), (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
-        non-private full-batch one. While states are split it is ½, but 1 in the first step."""
+        non-private full-batch one. While states are split it is ½, but 1 in the first step, as in the first one after pairs."""
         if self.schedule is not None:
             return self.schedule(s)
         if self.is_private:

@@ -137,8 +137,7 @@ class ChainSimulator(SequenceSimulator):
     def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
         """Shares of the steps."""
         start, moves, lengths, _, seen = charts
-        alive = (np.arange(self.lengths[-1])[:, None] < self.lengths) @ lengths.p
-        steps = _expected_steps(start.p[0], moves.p, alive)
+        steps = _expected_steps(start.p[0], moves.p, self._survival(lengths))
         return steps / steps.sum(), [moves, seen]
 
     def merged(self, charts: Sequence[Chart], into: np.ndarray) -> list[Chart]:
@@ -180,7 +179,7 @@ class ChainSimulator(SequenceSimulator):
         match.check()
         (start, moves, *_, seen), K = match.draws(), self.model.n_components
         moves = moves.reshape(-1, K, K)
-        steps = _expected_steps(start, moves, self._survival(match))
+        steps = _expected_steps(start, moves, self._survival(match.charts[2]))
         shares = steps / steps.sum(axis=1, keepdims=True)
         check_told(shares, "states", _LEAST_SHARE)
         draws = {"shares": Draws(shares), "start": Draws(start), "moves": Draws(moves)}
@@ -195,7 +194,7 @@ class ChainSimulator(SequenceSimulator):
 
     def _at_match(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:
         start, moves, _, missing, seen = match.charts
-        survival, n = self._survival(match), match.n_records
+        survival, n = self._survival(match.charts[2]), match.n_records
         steps, left = (n * _expected_steps(start.p[0], moves.p, alive) for alive in (survival, survival[1:]))
         return replace(
             fitted,
@@ -212,9 +211,9 @@ class ChainSimulator(SequenceSimulator):
         (theirs, distance), (ours, _) = map(self.model.components, (fitted, matched))
         return align(theirs, ours, distance).order
 
-    def _survival(self, match: Match) -> np.ndarray:
+    def _survival(self, lengths: Chart) -> np.ndarray:
         """Probability that a sequence is longer than 0, 1, … steps."""
-        return (np.arange(self.lengths[-1])[:, None] < self.lengths) @ match.charts[2].p
+        return (np.arange(self.lengths[-1])[:, None] < self.lengths) @ lengths.p
 
     def _moved_apart(self, charts: Sequence[Chart], rng: np.random.Generator) -> list[Chart]:
         """Another start: states that often stay, and are seen around what is seen in all steps."""

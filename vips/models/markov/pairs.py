@@ -27,7 +27,6 @@ from vips.models.components.counts import Counts
 __all__ = ["NormalsInBins", "bins_of_pairs", "scale_of_counts", "states_of_bins", "states_of_pairs"]
 
 _BINS, _BINS_OF_COLUMN = 18, 6
-_PERSISTENCE = 1.0  # how many times as alike the steps of a sequence are as those of all
 _RESTARTS, _ITERATIONS, _FURTHER = 10, 500, 5_000
 _FEWER, _MORE = 100, 1_000  # iterations where states have rates
 _SETTLED = 1e-6  # change of a rate
@@ -44,8 +43,8 @@ def bins_of_pairs(n_columns: int) -> int:
 
 def scale_of_counts(typical_length: int, order: int, sizes: Sequence[int]) -> float:
     """About the norm of a sequence's counts of bins (order 1) or neighbouring ones (2), of all columns or pairs of them."""
-    share = (np.sum(1.0 / np.array(sizes)) / len(sizes)) ** order
-    return float(np.sqrt(typical_length * (1.0 + _PERSISTENCE * typical_length * share)) * len(sizes) ** (0.5 * order))
+    share = np.mean(1.0 / np.array(sizes)) ** order  # of a bin, or a pair of them
+    return float(np.sqrt(typical_length * (1.0 + typical_length * share)) * len(sizes) ** (0.5 * order))
 
 
 def states_of_pairs(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

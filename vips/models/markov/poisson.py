@@ -455,12 +455,11 @@ class PoissonHMM(HiddenMarkovModel):
         parts = zip(self.chain_priors(), (start, moves), strict=True)
         chain = [np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior) for prior, total in parts]
         columns = self._columns(None if previous is None else previous.frame)
-        of_start = {
-            "frame": columns.coordinates,
-            "marginals": np.zeros(columns.bins.starts[-1]),
-            "seed": np.zeros(4, np.uint32),
-        }
-        kept = of_start if previous is None else {name: getattr(previous, name) for name in of_start}
+        if previous is None:
+            marginals, seed = np.zeros(columns.bins.starts[-1]), np.zeros(4, np.uint32)
+            kept = {"frame": columns.coordinates, "marginals": marginals, "seed": seed}
+        else:
+            kept = {name: getattr(previous, name) for name in ("frame", "marginals", "seed")}
         return PoissonPosterior(
             *map(Dirichlet, chain), plug_in=self.plugs_in(), rates=columns.posterior(totals), **kept
         )
