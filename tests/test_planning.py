@@ -85,7 +85,7 @@ def test_one_topic_has_the_noise_of_a_single_release():
         (LatentDirichletAllocation(vocabulary=10), {"n_records": 0}, "n_records"),
         (LatentDirichletAllocation(vocabulary=10), {"n_records": 2.5}, "n_records"),
         (LatentDirichletAllocation(vocabulary=10), {"document_length": -1}, "document_length"),
-        (LatentDirichletAllocation(vocabulary=10), {"privacy": None}, "must be a PrivacyBudget"),
+        (LatentDirichletAllocation(vocabulary=10), {"privacy": 1.0}, "must be a PrivacyBudget"),
         ("lda", {}, "model of vips"),
     ],
 )

@@ -42,7 +42,7 @@ from .models import (
 from .models.components.matching.how_many import HowMany, how_many
 from .parts import Part, Score
 from .phases import FitPhase
-from .planning import Recommendation, plan_for
+from .planning import Recommendation, Rehearsal, Study, plan_for, plan_study, rehearse
 from .preprocessing import PrivateTopics, inspect
 from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
 from .privacy.ledger import PrivacyLedger
@@ -94,12 +94,14 @@ __all__ = [
     "Recommendation",
     "RecordStatistics",
     "Records",
+    "Rehearsal",
     "RobbinsMonro",
     "Score",
     "SigmoidBeliefNetwork",
     "SourceError",
     "StreamError",
     "StreamPlan",
+    "Study",
     "SwitchingLinearDynamicalSystem",
     "UtilityCurve",
     "audit",
@@ -113,9 +115,11 @@ __all__ = [
     "load",
     "models",
     "plan_for",
+    "plan_study",
     "preprocessing",
     "privacy",
     "privacy_utility_curve",
     "reference",
+    "rehearse",
     "rowwise_product",
 ]

@@ -158,6 +158,32 @@ class SelfDescription:
         """A posterior with its latent components in another order."""
         raise NotImplementedError(f"{type(self).__name__} has no latent components.")
 
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        """Records, and labels or None, such as constructor arguments declare them, from a plain guess of the parameters.
+
+        :func:`vips.plan_for` and :func:`vips.rehearse` fit them. Never a function of records.
+
+        Parameters
+        ----------
+        n_records : int
+        n_features : int or None
+            Number of columns, where the arguments do not say it.
+        rng : Generator
+
+        Raises
+        ------
+        NotImplementedError
+            If too little is known about such records; with what to give.
+        """
+        raise NotImplementedError(
+            f"What records of a {type(self).__name__} look like is not known: give records that resemble the private ones, "
+            "like=, generated or public."
+        )
+
+    def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Labels at a linear predictor, of a model that takes some."""
+        raise NotImplementedError(f"What labels of a {type(self).__name__} look like is not known: give like=(X, y).")
+
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Scores of records that were not fitted; none by default."""
         return []

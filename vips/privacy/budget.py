@@ -159,6 +159,11 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         parts = ([rounded_down(Fraction(number) * Fraction(share) / whole) for number in numbers] for share in shares)
         return tuple(self._with(*part) for part in parts)
 
+    def scaled(self, factor: float) -> PrivacyBudget:
+        """The budget with ``factor`` times the μ², which is about the square of ε; for plans, as it may hold more."""
+        check_number("factor", factor, 0.0, 1e12, "a positive number", open_low=True)
+        return PrivacyBudget.of_parts(self.mu2 * factor, self.delta_0, self.pure, self.delta, self.relation)
+
     def _with(self, *numbers: float) -> PrivacyBudget:
         part = PrivacyBudget.of_parts(*numbers, self.delta, self.relation, self.sampled_share)
         object.__setattr__(part, "sent_from", self.sent_from)

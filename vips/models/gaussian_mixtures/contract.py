@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips.models import _typical as typical
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
@@ -147,6 +149,10 @@ class GaussianMixtureModel(Mixture):
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
         return kept_steps(self, n_steps)
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        K, d = self.n_components, typical.n_columns(self, n_features)
+        return typical.vectors(self.max_norm, typical.members(n_records, K, rng), K, d, rng), None
 
     def to_match(self) -> Match:
         priors = self._priors()

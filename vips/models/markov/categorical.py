@@ -11,6 +11,7 @@ import numpy as np
 from vips._validation import check_integer, check_number
 from vips.data import Sequences
 from vips.expfam import Dirichlet
+from vips.models import _typical as typical
 from vips.models.markov import kernels
 from vips.models.markov.contexts import classes_of_symbols, first_classes
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
@@ -354,6 +355,10 @@ class CategoricalHMM(HiddenMarkovModel):
     def emissionprob_(self) -> np.ndarray:
         """Probabilities of the symbols in each state, shape (K, n_symbols)."""
         return self.posterior_.emissions.mean
+
+    def typical_steps(self, states: np.ndarray, n_features: int | None, rng: np.random.Generator) -> np.ndarray:
+        n_symbols = typical.n_columns(self, self.n_symbols or n_features)
+        return typical.within(rng.dirichlet(np.full(n_symbols, 0.5), self.n_components)[states], rng)
 
     def simulator(self) -> SymbolSimulator:
         return SymbolSimulator.of(self, self._emission_prior())

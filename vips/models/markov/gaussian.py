@@ -12,6 +12,7 @@ from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_max_norm, check_number
 from vips.data import Sequences
 from vips.expfam import Dirichlet
+from vips.models import _typical as typical
 from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.evidence import divergence_of_components
@@ -444,6 +445,10 @@ class GaussianHMM(HiddenMarkovModel):
         """Shape (K, d, d)."""
         covariances = self.posterior_.gaussians.covariances
         return covariances if self._is_full() else covariances[:, :, None] * np.eye(covariances.shape[1])
+
+    def typical_steps(self, states: np.ndarray, n_features: int | None, rng: np.random.Generator) -> np.ndarray:
+        d = typical.n_columns(self, self.n_features or n_features)
+        return typical.vectors(self.max_norm, states, self.n_components, d, rng)
 
     def simulator(self) -> VectorSimulator:
         priors = self._priors()

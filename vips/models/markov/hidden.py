@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -15,6 +15,7 @@ from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import Sequences
 from vips.data._step_index import step_frame
+from vips.models import _typical as typical
 from vips.models._chains import inferred
 from vips.models._sequences import SequenceModel
 from vips.models.components.matching.match import Match
@@ -52,6 +53,7 @@ class HiddenMarkovModel(SequenceModel):
     _unlisted = (
         "at_means", "chain_blocks", "chain_priors", "declared", "divergence_of_emissions", "drawn", "e_step_dtype",
         "inferred", "likely", "n_features", "parameters_in_words", "plugs_in", "simulator",
+        "typical_steps",
     )  # fmt: skip
 
     # -- what a subclass says ---------------------------------------------------------------------------------------
@@ -84,6 +86,10 @@ class HiddenMarkovModel(SequenceModel):
     @abstractmethod
     def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """What is seen in these states, a row for each."""
+
+    @abstractmethod
+    def typical_steps(self, states: np.ndarray, n_features: int | None, rng: np.random.Generator) -> np.ndarray:
+        """What may be seen in these states, a row for each: see :meth:`typical_records`."""
 
     @abstractmethod
     def simulator(self) -> ChainSimulator:
@@ -156,6 +162,10 @@ class HiddenMarkovModel(SequenceModel):
     def in_order(self, posterior: ChainPosterior, order: np.ndarray) -> ChainPosterior:
         """The same states in another order."""
         return posterior.in_order(order)
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        states, offsets = typical.path(n_records, self.n_components, self.typical_length, self.max_length, rng)
+        return Sequences(self.typical_steps(states, n_features, rng), offsets), None
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""

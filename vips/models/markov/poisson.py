@@ -12,6 +12,7 @@ from vips._compute.rowwise import rowwise_product
 from vips._validation import check_integer, check_number
 from vips.data import Sequences
 from vips.expfam import Dirichlet, Gamma
+from vips.models import _typical as typical
 from vips.models._chains import inferred
 from vips.models.components.component import Frame, check_rates
 from vips.models.components.counts import Counts
@@ -375,6 +376,12 @@ class PoissonHMM(HiddenMarkovModel):
     def lambdas_(self) -> np.ndarray:
         """Rates of the counts in each state, shape (K, d)."""
         return self.posterior_.rates.mean
+
+    def typical_steps(self, states: np.ndarray, n_features: int | None, rng: np.random.Generator) -> np.ndarray:
+        d = typical.n_columns(self, self.n_features or n_features)
+        largest = np.broadcast_to(10 if self.max_count is None else self.max_count, d)
+        rates = rng.uniform(0.05, 0.5, (self.n_components, d)) * largest
+        return np.minimum(rng.poisson(rates[states]), largest)
 
     def simulator(self) -> CountSimulator:
         return CountSimulator.of(self, self._columns())

@@ -21,6 +21,7 @@ from vips.data._checks import check_dtype
 from vips.data._columns import as_table, columns_of, is_frame
 from vips.data._tables import from_arrow
 from vips.expfam import Dirichlet, Draws
+from vips.models import _typical as typical
 from vips.models._denoising import posterior_mean
 from vips.models._mixture import Mixture
 from vips.models.components.categories import Categories
@@ -121,6 +122,20 @@ class LatentClasses(Mixture):
             return self._posterior(totals, columns, previous.draws, previous.marginals)
         draws, marginals = np.zeros((self.n_components, columns.n_means)), np.zeros(columns.n_marginals)
         return self._posterior(totals, columns, draws, marginals)
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        declared = getattr(self, self.argument)
+        if declared is None:
+            raise NotImplementedError(f"`{self.argument}` is not given: nothing is known about the columns.")
+        of = typical.members(n_records, self.n_components, rng)
+        is_named = isinstance(declared, Mapping)
+        cells = [
+            _typical_cells(column, of, self.n_components, rng)
+            for column in (declared.values() if is_named else declared)
+        ]
+        if not is_named:
+            return np.column_stack(cells), None
+        return imported("pandas", "records of named columns").DataFrame(dict(zip(declared, cells, strict=True))), None
 
     def max_record_norm(self) -> float:
         """Of a record that is surely in one class and has no missing cell, with numbers and counts as far from the mean as is
@@ -513,3 +528,16 @@ def _private_sizes(count: np.ndarray, noise_std: float) -> np.ndarray:
 
 def _answer(name: str, words: list[str], index: tuple[int, ...]) -> str:
     return f"class {index[0]}: {name} = {words[index[1]]}"
+
+
+def _typical_cells(declared, of: np.ndarray, n_classes: int, rng: np.random.Generator) -> np.ndarray:
+    """A column of records of these classes."""
+    if isinstance(declared, tuple):
+        low, high = declared[:2]
+        means = 0.25 * (low + high) + 0.5 * rng.uniform(low, high, n_classes)
+        return np.clip(means[of] + 0.1 * (high - low) * rng.standard_normal(len(of)), low, high)
+    if isinstance(declared, range):
+        largest = declared[-1]
+        return np.minimum(rng.poisson(rng.uniform(0.1, 0.5, n_classes)[of] * largest), largest)
+    levels = np.arange(declared) if isinstance(declared, int | np.integer) else np.asarray(declared)
+    return levels[typical.within(rng.dirichlet(np.ones(len(levels)), n_classes)[of], rng)]

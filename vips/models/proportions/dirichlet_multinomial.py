@@ -7,6 +7,8 @@ A histogram with a posterior: the simplest model of the class, whose exact poste
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -14,6 +16,7 @@ from vips._validation import check_number
 from vips.data import rows_without
 from vips.expfam import Dirichlet, Draws
 from vips.model import ConjugateExponentialModel
+from vips.models import _typical as typical
 from vips.models._likelihood import log_likelihoods
 from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
@@ -134,6 +137,10 @@ class DirichletMultinomial(ConjugateExponentialModel):
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One full-batch step."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        d = typical.n_columns(self, n_features)
+        return self.max_total * np.eye(d)[rng.choice(d, n_records, p=rng.dirichlet(np.full(d, 4.0)))], None
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per count."""

@@ -69,6 +69,9 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         )  # fmt: skip
         self.n_trials = n_trials
 
+    def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return rng.binomial(self.n_trials, self.likelihood.expected(predictor) / self.n_trials)
+
     def predict(self, X) -> np.ndarray:
         """Posterior mean of the expected count, n E[σ(ψ)], shape (n_records,)."""
         return self.n_trials * posterior_probabilities(*self._predictors(X))[:, 0]
@@ -136,6 +139,10 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         )  # fmt: skip
         self.dispersion = dispersion
         self.max_count = max_count
+
+    def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        counts = rng.negative_binomial(self.dispersion, 1.0 / (1.0 + np.exp(predictor) / self.dispersion))
+        return counts if self.max_count is None else np.minimum(counts, self.max_count)
 
     def predict(self, X) -> np.ndarray:
         """Posterior mean of the expected count, E[exp(x'w)] = exp(x'μ + x'Σx/2), shape (n_records,)."""

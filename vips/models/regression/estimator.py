@@ -19,6 +19,7 @@ from vips._validation import check_level
 from vips.data import DataSource, InMemoryData
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
+from vips.models import _typical as typical
 from vips.models._apart import fit_to_public
 from vips.models._coefficient_tables import (
     Signal,
@@ -348,6 +349,11 @@ class PolyaGammaRegression(AugmentedRegression):
         shape, _ = self.likelihood.terms(y)
         if np.isnan(shape).any():
             raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        X = typical.rows(self.max_norm, n_records, typical.n_columns(self, n_features), rng)
+        predictor = X @ rng.standard_normal(X.shape[1])
+        return X, self.typical_labels(predictor / max(float(predictor.std()), 1e-12), rng)
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Root mean squared error, and R²."""

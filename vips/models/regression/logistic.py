@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -244,6 +245,14 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         if "classes_" in vars(self):
             return Classes(self.classes_)
         return Classes(np.array([0, 1]) if self.classes is None else np.unique(self.classes))
+
+    def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Of two classes the last one with the probability σ of the predictor; more are about equally frequent."""
+        classes = np.sort(np.arange(2) if self.classes is None else np.asarray(self.classes))
+        later = np.arange(len(classes) - 1, 0, -1.0)  # classes after each
+        p = expit((-1.0 if len(classes) == 2 else 1.0) * predictor[:, None] - np.log(later))
+        is_own = np.hstack([rng.random(p.shape) < p, np.ones((len(p), 1), bool)])
+        return classes[np.argmax(is_own, axis=1)]
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Log-loss, and the AUC of two classes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ from vips._extras import imported
 from vips._printable import PLAIN_TEXT, printable
 from vips._validation import check_integer
 from vips.expfam import DiagonalGaussian, Draws
+from vips.models import _typical as typical
 from vips.models._definite import positive_definite
 from vips.models.second_moments.bootstrap import bootstrapped, stacked
 from vips.models.second_moments.contract import SecondMomentModel
@@ -216,6 +217,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """Loadings, noise variances and means."""
         columns = self.column_names()
         return [Part("parameters", posterior, partial(_label, self._n_kept(), columns), columns)]
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        d = typical.n_columns(self, n_features)
+        loadings = rng.standard_normal((self.n_components or d, d)) / np.sqrt(d)
+        X = rng.standard_normal((n_records, len(loadings))) @ loadings + 0.3 * rng.standard_normal((n_records, d))
+        norm = 1.0 if self.max_norm is None else self.max_norm
+        return norm * X / np.quantile(np.linalg.norm(X, axis=1), 0.99), None
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per record."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_integer, check_number
 from vips.expfam import Gaussian
+from vips.models import _typical as typical
 from vips.models._coefficient_tables import Signal, coefficient_table, forest_plot, signal_of, warn_of_nothing
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
 from vips.models._definite import positive_definite
@@ -311,6 +312,16 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     def posterior_parts(self, posterior) -> list[Part]:
         """Coefficients by name."""
         return coefficient_parts(self, posterior)
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        X = typical.rows(self.max_norm, n_records, typical.n_columns(self, n_features), rng)
+        predictor = X @ rng.standard_normal(X.shape[1])
+        return X, self.typical_labels(predictor / max(float(predictor.std()), 1e-12), rng)
+
+    def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        low, high = (-3.0, 3.0) if self.target_range is None else self.target_range
+        noisy = predictor + rng.standard_normal(len(predictor))
+        return np.clip(0.5 * (low + high) + 0.125 * (high - low) * noisy, low, high)
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Root mean squared error, and R²."""

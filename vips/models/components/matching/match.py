@@ -31,7 +31,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from vips.models.components.matching.charts import Chart
-from vips.models.components.matching.simulator import Moments, Simulator, moments_of
+from vips.models.components.matching.simulator import CHUNK, Moments, Simulator, moments_of
 from vips.statistics import ReleasedStep
 
 __all__ = ["ACCEPTED", "N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "match_near"]
@@ -42,6 +42,10 @@ _SMALL_MOVE, _LARGE_MOVE = 0.1, 1.0
 _FEWEST = 30.0  # records
 _PRIOR_OF_SIZE = 1e-8  # precision of log N
 _LARGEST_CHANGE = 0.3  # of log N in a move
+_PER_RECORD, _FEWEST_SIMULATED = (
+    4.0,
+    2_000,
+)  # records that are simulated at most for each one of the totals, and at least
 _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
 _TELL_NOTHING = "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
@@ -260,12 +264,14 @@ def _matched(place: _Place, move: float) -> ChartMatch:
 
 def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float]:
     """The best place after moves with so many simulated records each, and up to ``more`` with the last number."""
-    best, damping, size = None, 0.0, np.inf
+    best, damping, size, most = None, 0.0, np.inf, np.inf
     for number in range(len(sizes) + more):
         if number >= len(sizes) and size < _SMALL_MOVE:
             break
-        n_simulated = sizes[min(number, len(sizes) - 1)]
+        n_simulated = int(min(sizes[min(number, len(sizes) - 1)], most))
         place = _place(simulator, totals, charts, n_records, n_simulated)
+        if number == 0:
+            most = max(CHUNK * np.ceil(_PER_RECORD * place.n_records / CHUNK), _FEWEST_SIMULATED)
         is_worse = (
             best is not None
             and best.moments.n_records == n_simulated

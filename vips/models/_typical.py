@@ -1,0 +1,60 @@
+"""Draws for ``typical_records``: plain guesses of parameters, and records of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["members", "n_columns", "path", "rows", "vectors", "within"]
+
+_STAYS, _STD, _REACH = 0.8, 0.15, 0.7  # probability, and parts of the largest norm
+
+
+def n_columns(model, n_features: int | None) -> int:
+    """``n_features``, which must be known.
+
+    Raises
+    ------
+    NotImplementedError
+        If it is None.
+    """
+    if n_features is None:
+        raise NotImplementedError(
+            f"{type(model).__name__} does not declare its columns: say how many there are, n_features=, or give records that "
+            "resemble the private ones, like=, generated or public."
+        )
+    return n_features
+
+
+def rows(norm: float | None, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of independent numbers with norms of at most ``norm``, shape (n, d)."""
+    return (1.0 if norm is None else norm) * rng.uniform(-1.0, 1.0, (n, d)) / np.sqrt(d)
+
+
+def members(n: int, n_components: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of components of unequal shares, shape (n,)."""
+    return rng.choice(n_components, n, p=rng.dirichlet(np.full(n_components, 8.0)))
+
+
+def vectors(norm: float | None, of: np.ndarray, n_components: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Vectors around the means of these components, shape (len(of), d)."""
+    means = rng.uniform(-_REACH, _REACH, (n_components, d))
+    return (1.0 if norm is None else norm) / np.sqrt(d) * (means[of] + _STD * rng.standard_normal((len(of), d)))
+
+
+def within(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A level for each row of probabilities, shape (len(p),)."""
+    return np.minimum((rng.random((len(p), 1)) >= np.cumsum(p, axis=1)).sum(axis=1), p.shape[1] - 1)
+
+
+def path(n: int, n_states: int, length: int, most: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """States of n sequences, which mostly stay, and where each sequence begins."""
+    lengths = np.clip(rng.poisson(length, n), 1, most)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    moves = np.full((n_states, n_states), (1.0 - _STAYS) / max(n_states - 1, 1))
+    np.fill_diagonal(moves, _STAYS if n_states > 1 else 1.0)
+    states, at = np.empty(offsets[-1], np.int64), rng.integers(0, n_states, n)
+    for step in range(lengths.max(initial=0)):
+        going = np.flatnonzero(lengths > step)
+        at[going] = within(moves[at[going]], rng) if step else at[going]
+        states[offsets[going] + step] = at[going]
+    return states, offsets

@@ -1,0 +1,320 @@
+"""``plan_for``: what a private fit will say, from public numbers, or which ε it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from vips._extras import imported
+from vips._validation import check_integer, check_number
+from vips.counting import NoisyCount
+from vips.model import ConjugateExponentialModel
+from vips.planning.generated import generated
+from vips.planning.trial import Law, Like, Trials
+from vips.preprocessing._private_pipeline import MadePipeline, PrivatePipeline
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.budget import check_privacy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Recommendation", "plan_for"]
+
+_MOST_RECORDS = 300_000  # in a step; larger samples cost time and no ε
+_OF_TRIAL = {
+    True: (4_000, 12_000),
+    False: (2_500, 7_500),
+}  # records of the first and the second trial, by whether labels are fitted
+_GENERATED = 20_000
+_ROUNDS, _NEAR, _STEP = 8, 0.05, 30.0  # of the search for ε: it ends so near the width; factor of μ² in a round
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to fit, and what to expect.
+
+    Attributes
+    ----------
+    budget : PrivacyBudget
+        Of the fit.
+    plan : PrivacyPlan or None
+        None for a pipeline, which plans itself.
+    n_records : int
+    settings : dict
+        Arguments of the model that the noise decides.
+    signal_to_noise : float or None
+        Of a word's count, for topics.
+    says : str
+        Reasons, and what to expect.
+    law : Law or None
+        Of the widths, by the number of records and μ².
+    """
+
+    budget: PrivacyBudget
+    plan: PrivacyPlan | None
+    n_records: int
+    settings: dict = field(default_factory=dict)
+    signal_to_noise: float | None = None
+    says: str = ""
+    law: Law | None = field(default=None, repr=False)
+
+    @property
+    def widths(self) -> pd.DataFrame | None:
+        """A row for each coefficient, in the columns' units, or the median of other parameters of one kind.
+
+        "width" is that of the 95 % interval, "without noise" what sampling leaves of it. None where no intervals are to be
+        expected: ``says`` has the reason.
+        """
+        return None if self.law is None else _widths(self.law, self.n_records, self.budget)
+
+    def apply(self, model):
+        """An unfitted copy of the model or pipeline with this budget and these settings."""
+        return clone(model).set_params(privacy=self.plan or self.budget, **self.settings)
+
+    def plot(self, names: list[str] | None = None, *, ax: Axes | None = None) -> Axes:
+        """Widths against ε, and the ε of the plan.
+
+        Parameters
+        ----------
+        names : list of str, optional
+            Rows of ``widths``; by default the first five.
+        ax : matplotlib.axes.Axes, optional
+
+        Raises
+        ------
+        ValueError
+            If there are no widths.
+        """
+        if self.law is None:
+            raise ValueError(f"There are no widths to draw. {self.says}")
+        ax = ax or imported("matplotlib.pyplot", "plot()").subplots(layout="constrained")[1]
+        budgets = [self.budget.scaled(factor) for factor in np.geomspace(0.01, 100.0, 41)]
+        curves = np.array([self.law.widths(self.n_records, b.mu2) for b in budgets])
+        for i, name in enumerate(self.law.names[:5] if names is None else names):
+            at = self.law.names.index(name)
+            ax.plot([b.epsilon for b in budgets], curves[:, at], color=f"C{i}", label=name)
+            least = self.law.widths(self.n_records, np.inf)[at]
+            ax.axhline(least, color=f"C{i}", linestyle=":", linewidth=1.0)
+        ax.axvline(self.budget.epsilon, color="0.5")
+        ax.set(xscale="log", yscale="log", xlabel="ε", ylabel="width of the 95 % interval")
+        ax.legend(frameon=False, title=f"{self.n_records:,} records; dotted: without noise")
+        return ax
+
+    def __str__(self) -> str:
+        return self.says
+
+
+def plan_for(
+    model: ConjugateExponentialModel | PrivatePipeline,
+    *,
+    n_records: int | NoisyCount,
+    privacy: PrivacyBudget | None = None,
+    width: Mapping[str, float] | None = None,
+    delta: float = 1e-6,
+    like: Any = None,
+    n_features: int | None = None,
+    document_length: int = 100,
+) -> Recommendation:
+    """Plan a private fit before any budget is spent: what to expect of a budget, or which budget is needed.
+
+    Full batches lose nothing to composition, so that steps cost no ε; samples only save time. One release is enough for a model
+    whose statistics do not depend on its parameters. Widths of intervals come from two fits to a few thousand generated
+    records, with the noise that the private fit will have in its means (``vips/planning/trial.py``).
+
+    Parameters
+    ----------
+    model : model or PrivatePipeline
+        Not fitted. Of topics, ``vocabulary`` must be given.
+    n_records : int or NoisyCount
+        About how many records there are, or persons. Declare it, or buy it with :func:`vips.count_records`: an exact count of
+        the records is private. From a noisy count the plan takes ``at_least()``, which most probably is not too large.
+        ``PrivateTopics`` buys it by itself.
+    privacy : PrivacyBudget, optional
+        Of the fit alone. A count has cost its own before. None: what ``width`` needs is found.
+    width : mapping of str to float, optional
+        Widest 95 % intervals that answer the question, by rows of ``widths``: {"age": 0.01}.
+    delta : float
+        Of the budget that is found.
+    like : records, (X, y) or (X, y, groups), optional
+        Records that resemble the private ones: public ones, or generated ones with a guess of the parameters, say by
+        :func:`vips.datasets.make_table`. Never the private records. By default, records are generated from what model and
+        encoder declare.
+    n_features : int, optional
+        Number of columns, where neither ``like`` nor the model says it.
+    document_length : int
+        Of topics: about how many different words a document has. Public, too.
+
+    Returns
+    -------
+    Recommendation
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the model lacks a vocabulary; if no ε gives this ``width``, with the number of
+        records that does.
+
+    Examples
+    --------
+    >>> from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyBudget, plan_for
+    >>> from vips.preprocessing import TableEncoder, make_private_pipeline
+    >>> encoder = TableEncoder({"age": (18, 100), "ward": ["A", "B"]})
+    >>> visits = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6))
+    >>> advice = plan_for(visits, n_records=20_000, privacy=PrivacyBudget(1.0, 1e-6))
+    >>> bool(advice.widths.loc["age", "width"] < 0.01)
+    True
+    >>> needed = plan_for(visits, n_records=20_000, width={"age": 0.01}).budget
+    >>> needed.epsilon < 0.5
+    True
+
+    >>> topics = LatentDirichletAllocation(vocabulary=5000)
+    >>> plan_for(topics, n_records=3_000, privacy=PrivacyBudget(0.5, 1e-6)).settings
+    {'n_components': 1}
+    """
+    is_pipeline = isinstance(model, PrivatePipeline) and not isinstance(model, MadePipeline)
+    if not is_pipeline and not isinstance(model, ConjugateExponentialModel):
+        raise TypeError(
+            f"`model` must be a model of vips, or a pipeline by make_private_pipeline, got {type(model).__name__}."
+        )
+    check_privacy(privacy, PrivacyBudget, None)
+    if privacy is None and not width:
+        raise ValueError("Give a budget, privacy=PrivacyBudget(ε, δ), or the width that you need, width={name: 0.01}.")
+    counted = isinstance(n_records, NoisyCount)
+    n_records = n_records.at_least() if counted else n_records
+    check_integer("n_records", n_records)
+    check_integer("document_length", document_length)
+    says = [f"At least {n_records:,} records."] * counted
+    budget = privacy or PrivacyBudget(1.0, delta)
+    planner = _Planner(model, n_records, _like(model, like, n_features, needed=bool(width)))
+    if privacy is None:
+        budget, law = planner.needed(budget, width)
+    else:
+        law = planner.law(budget)
+    plan = None if is_pipeline else _plan_of(model, n_records, budget)
+    says += [] if plan is None else [_in_words(plan)]
+    settings, signal_to_noise = {}, None
+    if hasattr(model, "advice"):
+        stand_in = clone(model).set_params(privacy=plan)
+        stand_in.check_parameters()
+        clipped = replace(plan, clip_norm=plan.clip_norm or stand_in.default_clip())
+        advice = stand_in.advice(clipped, n_records, document_length)
+        settings, signal_to_noise = {"n_components": advice.n_components}, advice.signal_to_noise
+        says.append(str(advice))
+    says.append(planner.reason if law is None else _of_widths(law, n_records, budget, width))
+    return Recommendation(budget, plan, n_records, settings, signal_to_noise, " ".join(filter(None, says)), law)
+
+
+def _like(model, like, n_features: int | None, needed: bool) -> Like | str:
+    """Records of trials, or why there are none."""
+    if isinstance(like, tuple):
+        return Like(*like)
+    if like is not None:
+        return Like(like)
+    try:
+        return generated(model, _GENERATED, n_features, np.random.default_rng(0))
+    except ValueError as missing:
+        if needed:
+            raise
+        return str(missing)
+
+
+def _plan_of(model, n_records: int, budget: PrivacyBudget) -> PrivacyPlan:
+    rate = min(1.0, _MOST_RECORDS / n_records)
+    n_steps = model.planned_steps if rate == 1.0 else 40
+    return budget.plan(n_steps=n_steps, sampling_rate=None if rate == 1.0 else rate)
+
+
+def _in_words(plan: PrivacyPlan) -> str:
+    batches = (
+        "full batches, which cost no ε"
+        if plan.sampling_rate == 1.0
+        else f"samples of about {_MOST_RECORDS:,} records, to save time"
+    )
+    return f"{plan.n_steps} step{'s' * (plan.n_steps > 1)} of {batches}."
+
+
+class _Planner:
+    """Trials of one model, the second with more records if the first have no intervals."""
+
+    def __init__(self, model, n_records: int, like: Like | str) -> None:
+        self.model, self.n_records = model, n_records
+        self.is_pipeline = isinstance(model, PrivatePipeline)
+        self.reason, self.trials = "", []
+        if isinstance(like, str):
+            self.reason = like
+        else:
+            needs_labels = (model[-1] if self.is_pipeline else model).needs_labels
+            self.trials = [Trials(model, like, n_records, n) for n in _OF_TRIAL[needs_labels]]
+
+    def law(self, budget: PrivacyBudget) -> Law | None:
+        """None if no trial has intervals; then ``reason`` says why."""
+        plan = None if self.is_pipeline else _plan_of(self.model, self.n_records, budget)
+        for trials in self.trials:
+            try:
+                return trials.law(budget, plan)
+            except NotImplementedError as missing:
+                self.reason = f"In trials with generated records no intervals came out. {missing}"
+            except ImportError as missing:  # pandas
+                self.reason = str(missing)
+        return None
+
+    def needed(self, budget: PrivacyBudget, width: Mapping[str, float]) -> tuple[PrivacyBudget, Law]:
+        """The least budget that gives these widths, and the law there.
+
+        The law near one budget says where to look next, between the largest that is too small and the least that is enough.
+        """
+        too_small, enough, best = 0.0, np.inf, None
+        for _ in range(_ROUNDS):
+            law, mu2, excess = self.law(budget), np.nan, np.inf
+            if law is not None:
+                check_widths(width, law, self.n_records)
+                mu2, excess = law.mu2_for(width, self.n_records), law.excess(width, self.n_records, budget.mu2)
+            if excess > 1.0 + _NEAR:
+                too_small = budget.mu2
+            else:
+                enough, best = budget.mu2, (budget, law)
+                if excess > 1.0 - _NEAR:
+                    break
+            mu2 = float(np.clip(mu2, budget.mu2 / _STEP, budget.mu2 * _STEP))
+            if not too_small < mu2 < enough:
+                mu2 = np.sqrt(too_small * enough) if np.isfinite(enough) else budget.mu2 * _STEP
+            budget = budget.scaled(mu2 / budget.mu2)
+        if best is None:
+            raise ValueError(self.reason or f"No ε up to {budget.epsilon:.3g} gives this width.")
+        return best
+
+
+def check_widths(width: Mapping[str, float], law: Law, n_records: int) -> None:
+    """Raise ValueError for widths of nothing, and for those that no ε gives."""
+    if unknown := sorted(set(width) - set(law.names)):
+        raise ValueError(f"`width` names {', '.join(unknown)}; there are: {', '.join(law.names)}.")
+    for name, limit in width.items():
+        check_number(f"width[{name!r}]", limit, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
+    if not np.isfinite(law.mu2_for(width, n_records)):
+        n = law.records_for({name: 0.8 * limit for name, limit in width.items()})
+        raise ValueError(
+            f"No ε gives this width: without noise, too, {n_records:,} records leave more uncertain. About {n:,.0f} "
+            "records would do."
+        )
+
+
+def _widths(law: Law, n_records: int, budget: PrivacyBudget) -> pd.DataFrame:
+    pd = imported("pandas", "widths")
+    values = {"width": law.widths(n_records, budget.mu2), "without noise": law.widths(n_records, np.inf)}
+    return pd.DataFrame(values, index=pd.Index(law.names, name="95 % interval"))
+
+
+def _of_widths(law: Law, n_records: int, budget: PrivacyBudget, width: Mapping[str, float] | None) -> str:
+    widths, least = law.widths(n_records, budget.mu2), law.widths(n_records, np.inf)
+    shown = law.names[:3] if width is None else width
+    listed = ", ".join(f"{name} {widths[law.names.index(name)]:.2g}" for name in shown)
+    ratio = np.median(widths / np.maximum(least, 1e-300))
+    return (
+        f"At ε = {budget.epsilon:.2g}, 95 % intervals are about this wide: {listed}; {ratio:.1f} times as wide as without "
+        f"noise. The fit takes about {max(law.seconds * n_records, 1.0):,.0f} s on this machine."
+    )

@@ -1,0 +1,184 @@
+"""A small fit to generated records with the noise of a large one: how wide its intervals will be.
+
+A fit to n' records with n'/n of the noise has the same noise in every mean as a fit to n records, and n/n' times the variance
+of sampling. A second fit, almost without noise, tells that variance. So the width w of an interval follows the law
+
+    w² = s/n + c/(n² μ²)
+
+whose s and c come from these two fits: the width for every n, and for every μ of a budget.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from vips.data._groups import group_numbers
+from vips.preprocessing._private_pipeline import PrivatePipeline
+from vips.privacy import PrivacyBudget, PrivacyPlan
+
+__all__ = ["Law", "Like", "Trials", "widths_of"]
+
+_LEVEL, _LESS_NOISE = 0.95, 1e3
+
+
+@dataclass(frozen=True)
+class Like:
+    """Records that resemble the private ones, and which of them are one person's.
+
+    Parameters
+    ----------
+    X : array, data frame, sparse matrix, list or Sequences
+    y : array of shape (n_rows,), optional
+    groups : array of shape (n_rows,), optional
+    """
+
+    X: Any
+    y: Any = None
+    groups: Any = None
+
+    @property
+    def n_rows(self) -> int:
+        return self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
+
+    def drawn(self, n_records: int, rng: np.random.Generator) -> Like:
+        """As many records, each with all of its rows: without replacement, as long as there are enough."""
+        if self.groups is None:
+            starts, lengths, rows = np.arange(self.n_rows), np.ones(self.n_rows, np.int64), np.arange(self.n_rows)
+        else:
+            numbers = group_numbers(self.groups, self.n_rows)
+            rows = np.argsort(numbers, kind="stable")[(numbers < 0).sum() :]
+            _, starts, lengths = np.unique(numbers[rows], return_index=True, return_counts=True)
+        n = len(starts)
+        persons = np.concatenate([rng.permutation(n) for _ in range(-(-n_records // n))])[:n_records]
+        lengths = lengths[persons]
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        chosen = rows[np.repeat(starts[persons], lengths) + within]
+        groups = None if self.groups is None else np.repeat(np.arange(n_records), lengths)
+        return Like(_rows(self.X, chosen), None if self.y is None else _rows(self.y, chosen), groups)
+
+    def fit(self, model, **settings: object) -> Any:
+        """The model, fitted to them."""
+        labels = () if self.y is None else (self.y,)
+        return model.fit(self.X, *labels, **settings, **({} if self.groups is None else {"groups": self.groups}))
+
+
+def _rows(values, rows: np.ndarray):
+    if hasattr(values, "iloc"):
+        return values.iloc[rows].reset_index(drop=True)
+    return [values[row] for row in rows] if isinstance(values, list | tuple) else values[rows]
+
+
+@dataclass(frozen=True)
+class Law:
+    """The law of the widths of 95 % intervals.
+
+    Parameters
+    ----------
+    names : list of str
+    of_sampling, of_noise : ndarray of shape (n_quantities,)
+        s and c.
+    seconds : float
+        That the fit will take for each record, about.
+    """
+
+    names: list[str]
+    of_sampling: np.ndarray
+    of_noise: np.ndarray
+    seconds: float
+
+    def widths(self, n_records: float, mu2: float) -> np.ndarray:
+        """Shape (n_quantities,)."""
+        return np.sqrt(self.of_sampling / n_records + self.of_noise / (n_records**2 * mu2))
+
+    def excess(self, width: Mapping[str, float], n_records: float, mu2: float) -> float:
+        """The largest ratio of a width to the one that is wanted."""
+        widths = dict(zip(self.names, self.widths(n_records, mu2), strict=True))
+        return max(widths[name] / limit for name, limit in width.items())
+
+    def mu2_for(self, width: Mapping[str, float], n_records: float) -> float:
+        """The least μ² at which no width is larger; infinite if sampling alone makes one so."""
+        wanted = np.array([width.get(name, np.inf) for name in self.names])
+        left = wanted**2 - self.of_sampling / n_records
+        return float(np.max(self.of_noise / (n_records**2 * left))) if (left > 0.0).all() else np.inf
+
+    def records_for(self, width: Mapping[str, float]) -> float:
+        """The least number of records at which no width is larger without noise."""
+        return float(max(self.of_sampling[self.names.index(name)] / limit**2 for name, limit in width.items()))
+
+
+class Trials:
+    """Trial fits of one model, to at most ``n_trial`` records.
+
+    Parameters
+    ----------
+    model : model or PrivatePipeline
+        Copies are fitted.
+    like : Like
+    n_records : int
+        Of the fit that is planned.
+    n_trial : int
+    """
+
+    def __init__(self, model, like: Like, n_records: int, n_trial: int) -> None:
+        self.model, self.n_records, self.n = model, n_records, min(n_records, n_trial)
+        self.records = like.drawn(self.n, np.random.default_rng(0))
+        self._without_noise: tuple[dict[str, float], float] | None = None
+
+    def law(self, privacy: PrivacyBudget, plan: PrivacyPlan | None) -> Law:
+        """The law near this budget; ``plan`` is that of a model, and None for a pipeline, which plans itself.
+
+        Raises
+        ------
+        NotImplementedError
+            If such a fit has no intervals; with the reason.
+        """
+        less = self.n_records / self.n
+        widths = widths_of(self._fitted(privacy, plan, less))
+        if self._without_noise is None:
+            started = time.perf_counter()
+            fitted = self._fitted(privacy, plan, _LESS_NOISE * less)
+            seconds = (time.perf_counter() - started) / self.n
+            self._without_noise = widths_of(fitted), seconds
+        exact, seconds = self._without_noise
+        names = [name for name in widths if name in exact]  # columns that are learnt may differ
+        with_noise, without = (np.square([of[name] for name in names]) for of in (widths, exact))
+        without = np.minimum(without, with_noise)
+        return Law(names, self.n * without, (with_noise - without) * self.n_records**2 * privacy.mu2, seconds)
+
+    def _fitted(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less_noise: float):
+        """A copy, fitted with so many times less noise."""
+        model, records = clone(self.model), self.records
+        scaled = (
+            privacy.scaled(less_noise**2)
+            if plan is None
+            else replace(plan, noise_multiplier=plan.noise_multiplier / less_noise)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return records.fit(model.set_params(privacy=scaled))
+
+
+def widths_of(fitted) -> dict[str, float]:
+    """Widths of the intervals that people read: of each coefficient, and the median of other parameters of one kind."""
+    model = fitted[-1] if isinstance(fitted, PrivatePipeline) else fitted
+    if reason := model.why_no_intervals():
+        raise NotImplementedError(reason)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if model.needs_labels:
+            table = fitted.summary(_LEVEL)
+            names = [": ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in table.index]
+            return dict(zip(names, table["upper"] - table["lower"], strict=True))
+        widths = {}
+        for part in model.posterior_parts(model.posterior_):
+            if part.are_parameters:
+                lower, upper = part.distribution.interval(_LEVEL)
+                widths[part.name] = float(np.median(upper - lower))
+    return widths
