@@ -72,6 +72,10 @@ EXPERIMENTS = {
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",
     ),
+    "plans": (
+        "privacy.plans",
+        "widths of intervals that `plan_for` predicts, and those of fits, for eight models and three tables (20 minutes)",
+    ),
     "readmissions": (
         "regression.readmissions",
         "coefficients of a real table of visits at ε = 1 per patient, patients redrawn: coverage (2 minutes)",

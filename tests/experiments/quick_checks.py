@@ -430,6 +430,16 @@ def _(printed, folder):
     assert "error ÷ oracle" in printed
 
 
+@check("plans")
+def _(printed, folder):
+    rows = {row["case"]: row for row in read_json(folder / "results.json")}
+    assert len(rows) == 12
+    for name in ("hospital", "Adult, by guess", "logistic", "binomial", "linear", "proportions"):
+        assert rows[name]["fits with intervals"] == 3
+        assert 0.7 < rows[name]["ratio"] < 1.4
+    assert "predicted ÷ realised" in printed
+
+
 @check("readmissions")
 def _(printed, folder):
     fits = read_json(folder / "results.json")
