@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Recommendation", "plan_for"]
 
 _MOST_RECORDS = 300_000  # in a step; larger samples cost time and no ε
-_OF_TRIAL = {
-    True: (4_000, 12_000),
-    False: (2_500, 7_500),
-}  # records of the first and the second trial, by whether labels are fitted
+# Records of the first trials, of those where these have no intervals, and numbers of fits; with and without labels.
+_OF_TRIAL = {True: (4_000, 12_000, 3), False: (2_500, 7_500, 1)}
 _GENERATED = 20_000
 _ROUNDS, _NEAR, _STEP = 8, 0.05, 30.0  # of the search for ε: it ends so near the width; factor of μ² in a round
 
@@ -249,7 +247,9 @@ class _Planner:
             self.reason = like
         else:
             needs_labels = (model[-1] if self.is_pipeline else model).needs_labels
-            self.trials = [Trials(model, like, n_records, n) for n in _OF_TRIAL[needs_labels]]
+            *sizes, n_fits = _OF_TRIAL[needs_labels]
+            larger = sizes[1:] if n_records > sizes[0] else []
+            self.trials = [Trials(model, like, n_records, n, n_fits) for n in (sizes[0], *larger)]
 
     def law(self, budget: PrivacyBudget) -> Law | None:
         """None if no trial has intervals; then ``reason`` says why."""

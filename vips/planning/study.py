@@ -15,7 +15,7 @@ from vips.privacy.budget import check_privacy
 
 __all__ = ["Study", "plan_study"]
 
-_LARGEST, _ROUNDS = 1e3, 3  # times as wide as wanted
+_LARGEST, _ROUNDS = 1e3, 2  # times as wide as wanted, and rounds of trials near the shares
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ class Law:
 
 
 class Trials:
-    """Trial fits of one model, to at most ``n_trial`` records.
+    """Trial fits of one model, to at most ``n_trial`` records; laws are of the mean squares over ``n_fits`` of them.
 
     Parameters
     ----------
@@ -123,11 +123,11 @@ class Trials:
     like : Like
     n_records : int
         Of the fit that is planned.
-    n_trial : int
+    n_trial, n_fits : int
     """
 
-    def __init__(self, model, like: Like, n_records: int, n_trial: int) -> None:
-        self.model, self.n_records, self.n = model, n_records, min(n_records, n_trial)
+    def __init__(self, model, like: Like, n_records: int, n_trial: int, n_fits: int) -> None:
+        self.model, self.n_records, self.n, self.n_fits = model, n_records, min(n_records, n_trial), n_fits
         self.records = like.drawn(self.n, np.random.default_rng(0))
         self._without_noise: tuple[dict[str, float], float] | None = None
 
@@ -140,16 +140,18 @@ class Trials:
             If such a fit has no intervals; with the reason.
         """
         less = self.n_records / self.n
-        widths = widths_of(self._fitted(privacy, plan, less))
+        noisy = [widths_of(self._fitted(privacy, plan, less)) for _ in range(self.n_fits)]
         if self._without_noise is None:
             started = time.perf_counter()
             fitted = self._fitted(privacy, plan, _LESS_NOISE * less)
             seconds = (time.perf_counter() - started) / self.n
             self._without_noise = widths_of(fitted), seconds
         exact, seconds = self._without_noise
-        names = [name for name in widths if name in exact]  # columns that are learnt may differ
-        with_noise, without = (np.square([of[name] for name in names]) for of in (widths, exact))
-        without = np.minimum(without, with_noise)
+        names = [
+            name for name in exact if all(name in widths for widths in noisy)
+        ]  # columns that are learnt may differ
+        with_noise = np.mean([[widths[name] ** 2 for name in names] for widths in noisy], axis=0)
+        without = np.minimum(np.square([exact[name] for name in names]), with_noise)
         return Law(names, self.n * without, (with_noise - without) * self.n_records**2 * privacy.mu2, seconds)
 
     def _fitted(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less_noise: float):

@@ -1,0 +1,89 @@
+"""A rehearsal is the whole private fit, on generated records and at no budget."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vips import BayesianLogisticRegression, CategoricalHMM, PrivacyBudget, PrivacyLedger, rehearse
+from vips.datasets import make_table
+from vips.preprocessing import TableEncoder, make_private_pipeline
+
+BUDGET = PrivacyBudget(2.0, 1e-6)
+COLUMNS = {"age": (18, 100), "ward": ["A", "B", "C"], "admitted": "date"}
+
+
+def visits(columns=COLUMNS):
+    return make_private_pipeline(TableEncoder(columns), BayesianLogisticRegression(), privacy=BUDGET)
+
+
+def test_stated_effects_come_back():
+    effects = {"age": 0.05, "ward": {"A": 0.2, "B": 1.0}}
+    rehearsal = rehearse(visits(), n_records=20_000, effects=effects, guess={"age": (60, 10), "ward": [2, 1, 1]})
+    table = rehearsal.summary
+    assert table["stated"].dropna().to_dict() == pytest.approx(
+        {"age": 0.05, "ward: B against A": 0.8, "ward: C against A": -0.2}
+    )
+    off = (table["mean"] - table["stated"]).abs() / table["std"]
+    assert off.max() < 5.0
+    assert 1.8 < rehearsal.epsilon <= 2.0
+    assert "of 3 intervals" in str(rehearsal)
+    assert "admitted" in rehearsal.fitted[0].columns_  # learnt, as in the fit
+    assert 1.9 < rehearsal.report.epsilon() <= 2.0  # in a ledger, thresholds have less
+
+
+def test_nothing_else_is_charged(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ours.ledger", 2.0, 1e-6, "Visits")
+    rehearse(visits(), n_records=2_000)
+    assert ledger.spent() == 0.0
+    assert not hasattr(visits(), "steps_")
+    assert [path.name for path in tmp_path.iterdir()] == ["ours.ledger"]
+
+
+def test_records_may_be_given_with_persons():
+    rng = np.random.default_rng(0)
+    table = make_table({"age": (18, 100)}, 3_000, random_state=rng)
+    persons = pd.Series(rng.integers(0, 600, 3_000), name="patient")
+    pipeline = visits({"age": (18, 100)})
+    rehearsal = rehearse(pipeline, n_records=1_000, like=(table.data, rng.integers(0, 2, 3_000), persons))
+    assert "all rows of one" in rehearsal.report.unit
+
+
+def test_sequences_are_rehearsed_and_plans_have_room():
+    model = CategoricalHMM(
+        2, n_symbols=4, max_length=8, typical_length=6, privacy=BUDGET.plan(n_steps=60), random_state=0
+    )
+    rehearsal = rehearse(model, n_records=1_500)
+    assert rehearsal.fitted.transmat_.shape == (2, 2)
+    assert rehearsal.epsilon > 1.5
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "says"),
+    [
+        (BayesianLogisticRegression(max_norm=1.0), {}, "its `privacy`"),
+        (BayesianLogisticRegression(max_norm=1.0, privacy=BUDGET), {}, "n_features="),
+        (BayesianLogisticRegression(max_norm=1.0, privacy=BUDGET), {"effects": {"x0": 1.0}}, "columns have names"),
+        (visits(), {"effects": {"weight": 1.0}}, "not declared: weight"),
+        (visits(), {"effects": {"age": 1.0}, "like": (np.zeros((3, 1)), np.zeros(3))}, "not both"),
+        (visits(), {"n_records": 0}, "n_records"),
+        ("visits", {}, "model or a pipeline"),
+    ],
+)
+def test_bad_arguments_are_named(model, settings, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        rehearse(model, **({"n_records": 500} | settings))
+
+
+def test_a_table_is_drawn_as_declared():
+    columns = {"age": (18, 100, "(missing)"), "score": (0.0, 1.0), "ward": ["A", "(other)", "(missing)"], "day": "date"}
+    table = make_table(columns, 4_000, guess={"age": (30.0, 5.0)}, effects={"ward": {"A": 1.0}}, random_state=1)
+    assert list(table.data) == list(columns)
+    assert table.data["age"].mean() == pytest.approx(30.0, abs=0.5)
+    assert 0.05 < table.data["age"].isna().mean() < 0.15
+    assert table.data["age"].dropna().mod(1.0).eq(0.0).all()  # whole bounds, whole numbers
+    assert table.data["score"].between(0.0, 1.0).all()
+    assert table.data["day"].dtype.kind == "M"
+    assert table.predictor[table.data["ward"] == "A"].mean() > 0.5
+    assert table.predictor.mean() == pytest.approx(0.0, abs=1e-9)
+    encoder = TableEncoder({name: columns[name] for name in ("age", "score", "ward")})
+    assert encoder.fit_transform(table.data).shape == (4_000, encoder.n_features_out)
