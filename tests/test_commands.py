@@ -314,3 +314,32 @@ def test_a_missing_number_changes_no_dtype_of_parquet(folder):
     found = read_table("t.parquet", Reading())
     assert found["id"][0] == 2**60
     assert found["y"].astype(str)[0] == "1"
+
+
+def test_a_plan_says_widths_or_the_epsilon_and_reads_nothing(folder, capsys):
+    columns = "--column age=18:100 --column ward=A,B --column seen=2019-01-01:2021-12-31"
+    line = f"plan --model logistic --records 20000 --delta 1e-6 {columns}"
+    assert main(shlex.split(f"{line} --epsilon 1")) == 0
+    widths = {row.split()[0]: float(row.split()[-2]) for row in capsys.readouterr().out.splitlines()[3:]}
+    assert 0.003 < widths["age"] < 0.01
+    assert set(widths) == {"age", "ward:", "seen", "intercept"}
+    assert main(shlex.split(f"{line} --width age=0.02")) == 0
+    assert float(re.search(r"ε = ([\d.]+)", capsys.readouterr().out)[1]) < 0.3
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--model logistic --epsilon 1 --column age=0:9", "needs --records"),
+        ("--model logistic --records 900 --epsilon 1", "each column of the table"),
+        ("--model logistic --records 900 --column age=0:9", "Give --epsilon"),
+        ("--model logistic --records 900 --column age=0:9 --width age", "NAME=NUMBER"),
+        ("--model logistic --records 900 --column age=0:9 --width old=1", "names old; there are: age, intercept"),
+        ("--model pathways --records 900 --epsilon 1", "--events"),
+        ("--epsilon 1", "exactly two"),
+    ],
+)
+def test_plans_name_the_option_that_helps(folder, capsys, line, says):
+    assert main(["plan", "--delta", "1e-6", *shlex.split(line)]) == 2
+    assert says in capsys.readouterr().err

@@ -9,8 +9,8 @@ import warnings
 from vips._commands.certificate import add_certificate
 from vips._commands.fit import add_commands
 from vips._commands.inspect import add_inspect
+from vips._commands.plan import add_plan
 from vips._printable import printable
-from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -42,21 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     add_commands(commands)
     add_inspect(commands)
     add_certificate(commands)
-    plan = commands.add_parser(
-        "plan",
-        help="ε, noise or number of steps from the other two",
-        description="Give two of --epsilon, --noise-multiplier and --n-steps; the third is computed.",
-    )
-    plan.add_argument("--delta", type=float, required=True)
-    plan.add_argument("--epsilon", type=float)
-    plan.add_argument("--noise-multiplier", type=float, help="noise standard deviation ÷ clip norm")
-    plan.add_argument("--n-steps", type=int)
-    plan.add_argument("--sampling-rate", type=float)
-    plan.add_argument("--sampling", choices=["poisson", "full"], default="poisson")
-    plan.add_argument("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
-    plan.add_argument("--noise", choices=["gaussian", "discrete"], default="gaussian")
-    plan.add_argument("--accountant", default="pld", help="default: pld, the tightest")
-    plan.set_defaults(run=_plan)
+    add_plan(commands)
 
     ledger = commands.add_parser("ledger", help="show, check and close ledgers")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")
@@ -87,25 +73,6 @@ def _parser() -> argparse.ArgumentParser:
             action.add_argument("name", metavar="run", help="name of the run, as `show` prints it")
         action.set_defaults(run=run)
     return parser
-
-
-def _plan(options: argparse.Namespace) -> None:
-    names = ("sampling_rate", "sampling", "relation", "noise")
-    settings = {name: getattr(options, name) for name in names}
-    if [options.epsilon, options.noise_multiplier, options.n_steps].count(None) != 1:
-        raise ValueError("Give exactly two of --epsilon, --noise-multiplier and --n-steps.")
-    if options.epsilon is None:
-        plan = PrivacyPlan(noise_multiplier=options.noise_multiplier, n_steps=options.n_steps, **settings)
-    else:
-        plan = PrivacyPlan.from_epsilon(
-            epsilon=options.epsilon, delta=options.delta, noise_multiplier=options.noise_multiplier, n_steps=options.n_steps,
-            accountant=options.accountant, **settings,
-        )  # fmt: skip
-    epsilon = plan.epsilon(options.delta, options.accountant)
-    print(f"epsilon           {epsilon:.6g}   (at delta {options.delta:g}, by {options.accountant!r})")
-    print(f"noise_multiplier  {plan.noise_multiplier:.6g}")
-    print(f"n_steps           {plan.n_steps}")
-    print(f"sampling_rate     {plan.sampling_rate:.6g}   ({plan.sampling}, {plan.relation}, {plan.noise} noise)")
 
 
 def _create(options: argparse.Namespace) -> None:

@@ -203,7 +203,10 @@ def plan_for(
         advice = stand_in.advice(clipped, n_records, document_length)
         settings, signal_to_noise = {"n_components": advice.n_components}, advice.signal_to_noise
         says.append(str(advice))
-    says.append(planner.reason if law is None else _of_widths(law, n_records, budget, width))
+    elif law is None:
+        says.append(planner.reason)
+    if law is not None:
+        says.append(_of_widths(law, n_records, budget, width))
     return Recommendation(budget, plan, n_records, settings, signal_to_noise, " ".join(filter(None, says)), law)
 
 
@@ -311,7 +314,7 @@ def _widths(law: Law, n_records: int, budget: PrivacyBudget) -> pd.DataFrame:
 
 def _of_widths(law: Law, n_records: int, budget: PrivacyBudget, width: Mapping[str, float] | None) -> str:
     widths, least = law.widths(n_records, budget.mu2), law.widths(n_records, np.inf)
-    shown = law.names[:3] if width is None else width
+    shown = width or law.names[:3]
     listed = ", ".join(f"{name} {widths[law.names.index(name)]:.2g}" for name in shown)
     ratio = np.median(widths / np.maximum(least, 1e-300))
     return (
