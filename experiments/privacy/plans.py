@@ -213,4 +213,7 @@ def table(rows: list[dict]) -> str:
             f"{row['fits with intervals']} of {FITS} | {row['seconds']:.1f} |"
         )
     near, all_of = (sum(row.get(name, 0) for row in rows) for name in ("near", "quantities"))
-    return "\n".join([*lines, "", f"Within 15 %: {near} of {all_of} quantities."]) + "\n"
+    of_cells = [row["ratio"] for row in rows if "ratio" in row]
+    cells_near = sum(abs(np.log(ratio)) < np.log(NEAR) for ratio in of_cells)
+    last = f"Within 15 %: {near} of {all_of} quantities, and the median ratio of {cells_near} of {len(of_cells)} rows."
+    return "\n".join([*lines, "", last]) + "\n"
