@@ -209,6 +209,11 @@ class Contract(ABC):
             )
         return largest
 
+    def clip_for(self, max_rows: int | None) -> float:
+        """Clip norm when the plan has none: :meth:`default_clip`, with which all rows of a person together weigh about as much
+        as one; so many times that where a person has up to ``max_rows`` rows, which then weigh alike."""
+        return float(self.default_clip()) * (max_rows or 1)
+
     def max_record_norm(self) -> float:
         """Largest norm that a valid record can have; ``inf`` if there is no bound."""
         return np.inf
@@ -309,7 +314,7 @@ class Contract(ABC):
     def completed_plan(self, plan: PrivacyPlan) -> PrivacyPlan:
         """The plan with the weights of the phases, and with a clip norm."""
         plan = plan.with_phases(weights_of(phases_of(self, plan.n_steps)))
-        return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
+        return plan if plan.clip_norm is not None else replace(plan, clip_norm=self.clip_for(plan.max_rows_per_group))
 
 
 def _usable_rows(X) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from vips._pipelines import model_of
+from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
 from vips.model import ConjugateExponentialModel
 from vips.planning.generated import generated
@@ -75,6 +76,7 @@ def rehearse(
     effects: Mapping | None = None,
     guess: Mapping | None = None,
     n_features: int | None = None,
+    random_state: RandomStateLike = None,
 ) -> Rehearsal:
     """Run a private fit on generated records, at no budget: does the code work, what will intervals be, how long will it take?
 
@@ -91,6 +93,8 @@ def rehearse(
         :func:`vips.datasets.make_table` takes them.
     n_features : int, optional
         Number of columns, where neither ``like`` nor the model says it.
+    random_state : int, Generator, RandomState or None
+        Of the records; noise is as in any private fit.
 
     Returns
     -------
@@ -122,7 +126,7 @@ def rehearse(
         raise ValueError(
             "Give records, `like`, or what they are to be generated from, `effects` and `guess`; not both."
         )
-    rng = np.random.default_rng()
+    rng = as_generator(random_state)
     if like is None:
         records = generated(model, n_records, n_features, rng, effects=effects, guess=guess)
     else:

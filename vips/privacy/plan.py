@@ -68,7 +68,8 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     report_delta : float or None
         δ at which reports quote ε; ``from_epsilon`` sets it. There is no default.
     max_rows_per_group : int or None
-        With ``fit(..., groups=ids)``: rows of a person beyond the first so many are left out. Public.
+        With ``fit(..., groups=ids)``: rows of a person beyond the first so many are left out. Public. Rows then weigh alike,
+        because the default clip norm grows with their number; without a bound persons do (docs/who_is_one.md).
     phases : tuple of Phase
         How steps of full batches share the noise: one of weight w has ``noise_multiplier`` ÷ √w. Weights are scaled to the sum
         ``n_steps`` over all steps, so that ε is that of equal weights. The model states them, and ``fit`` enters them into the

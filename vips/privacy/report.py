@@ -30,7 +30,7 @@ from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report_fields import as_plain, from_plain
 from vips.privacy.units import is_group
 
-__all__ = ["PrivacyReport", "Release"]
+__all__ = ["PrivacyReport", "Release", "rows_like_one"]
 
 _NOT_COVERED = (
     "choices made by looking at these records, as vips.inspect shows them, say (declarations, settings, number of components, "
@@ -414,3 +414,11 @@ def _finite(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def rows_like_one(report: PrivacyReport) -> int:
+    """How many rows may tell no more than one: as many as weigh alike of one person, who may say the same in all of them.
+
+    Totals ÷ this number are then taken for those of independent rows. Intervals are too wide where a person's rows differ.
+    """
+    return (report.plan.max_rows_per_group or 1) if is_group(report.unit) else 1

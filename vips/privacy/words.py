@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vips.privacy.plan import PrivacyPlan
     from vips.privacy.report import PrivacyReport, Release
 
-__all__ = ["HOW", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "why_none"]
+__all__ = ["HOW", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "who_counts", "why_none"]
 
 HOW = "privacy loss distributions"  # how every ε is computed
 _RELATIONS = {
@@ -60,6 +60,18 @@ def relation(report: PrivacyReport) -> str:
     return _RELATIONS[report.plan.relation].format(noun_of(report.unit))
 
 
+def who_counts(report: PrivacyReport) -> tuple[str, ...]:
+    """Whose shares and effects a fit with several rows of a person is about."""
+    if not is_group(report.unit):
+        return ()
+    rows, noun = report.plan.max_rows_per_group, noun_of(report.unit)
+    if rows is not None:
+        return (f"Rows count alike, up to {rows} of each {noun}: shares and effects are those of rows",)
+    return (
+        f"Whoever has many rows counts about as much as who has one: shares and effects are those of each {noun}, not of rows",
+    )
+
+
 def why_none(report: PrivacyReport) -> str:
     """Why there is no guarantee; an empty string if there is one."""
     return "; ".join(dict.fromkeys(reason for release in report.releases for reason in _reasons(release)))
@@ -89,7 +101,7 @@ def sections(report: PrivacyReport) -> list[Section]:
         ]
     releases, plans = report.releases, [release.plan for release in report.releases]
     found: list[Section] = [] if report.has_guarantee else [("NO GUARANTEE", (why_none(report),))]
-    found.append(("Unit", (f"{report.unit}. Relation: {relation(report)}",)))
+    found.append(("Unit", (f"{report.unit}. Relation: {relation(report)}", *who_counts(report))))
     if report.has_guarantee:
         found.append(("Guarantee", (_guarantee(report),)))
     for release in releases:

@@ -170,7 +170,7 @@ class _Stream:
     def _completed(self, plan: StreamPlan) -> StreamPlan:
         if plan.clip_norm is not None or not plan.is_private:
             return plan
-        return replace(plan, clip_norm=float(self.model.default_clip()))
+        return replace(plan, clip_norm=self.model.clip_for(plan.max_rows_per_group))
 
     def _persons(self, data, groups) -> tuple:
         """Data in which each person is one record, without persons who were in enough batches; the register; the unit."""

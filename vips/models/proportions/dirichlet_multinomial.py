@@ -7,6 +7,7 @@ A histogram with a posterior: the simplest model of the class, whose exact poste
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,19 @@ from vips.models._likelihood import log_likelihoods
 from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.statistics import Block, DenseStatistics
+from vips.privacy.report import rows_like_one
+from vips.statistics import Block, DenseStatistics, RecordStatistics
 
 __all__ = ["DirichletMultinomial"]
 
 _N_DRAWS = 2000
+
+
+class _Counts(DenseStatistics):
+    """Rows of counts. Those of a person are clipped by the sum of their norms: so many rows then count as their average."""
+
+    def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
+        return RecordStatistics.run_norms(self, norms, blocks, starts)
 
 
 class DirichletMultinomial(ConjugateExponentialModel):
@@ -121,7 +130,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     def expected_statistics(self, records, posterior) -> DenseStatistics:
         if sp.issparse(records):
             records = sp.csr_array(records).astype(np.float64).toarray()
-        return DenseStatistics({"counts": records})
+        return _Counts({"counts": records})
 
     def to_posterior(self, average, noise_std, previous) -> Dirichlet:
         return Dirichlet(self.prior + np.maximum(average["counts"], 0.0))
@@ -166,8 +175,8 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def to_noise_aware_posterior(self) -> Draws:
         """Mixture over the possible true counts: ``noisy_counts.py``."""
-        totals = self.noisy_totals_
-        counts, noise_std = totals.average["counts"], totals.noise_std["counts"]
+        totals, rows = self.noisy_totals_, rows_like_one(self.privacy_)
+        counts, noise_std = totals.average["counts"] / rows, totals.noise_std["counts"] / rows
         rates = draw_rates(counts, noise_std, float(self.prior), _N_DRAWS, np.random.default_rng(0))
         return Draws(rates / rates.sum(axis=1, keepdims=True))
 

@@ -508,6 +508,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Public constant, in units in which a row has norm at most 1; see docs/logistic.md for how it was chosen."""
         return _CLIP_NORM[self.influence]
 
+    def clip_for(self, max_rows: int | None) -> float:
+        """Of persons whose rows are to weigh alike, a norm that never binds: it would bind for those with many rows."""
+        return super().clip_for(None) if max_rows is None else max_rows * self.max_record_norm()
+
     def max_record_norm(self) -> float:
         """Norm of a row of norm ``max_norm`` (and the intercept's constant) as it comes, over all outputs; ``inf`` without a
         ``max_norm``.

@@ -13,6 +13,7 @@ from vips.model import ConjugateExponentialModel
 from vips.models.second_moments.moments import SecondMoments
 from vips.models.second_moments.statistics import OuterStatistics, design
 from vips.privacy import PrivacyPlan
+from vips.privacy.report import rows_like_one
 from vips.statistics import Block
 
 __all__ = ["SecondMomentModel"]
@@ -109,8 +110,9 @@ class SecondMomentModel(ConjugateExponentialModel):
         return 1.0 if self.max_norm is None else _CONSTANT_SHARE * float(self.max_norm)
 
     def to_noise_aware_posterior(self) -> Any:
-        totals = self.noisy_totals_
-        return self._noise_aware_posterior_of(SecondMoments.of(totals.average["second"], totals.noise_std["second"]))
+        totals, rows = self.noisy_totals_, rows_like_one(self.privacy_)
+        released, noise_std = totals.average["second"] / rows, totals.noise_std["second"] / rows
+        return self._noise_aware_posterior_of(SecondMoments.of(released, noise_std))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -124,7 +124,7 @@ def cover_view(
         "choice": _rows(_CHOICE, stated),
         "date": report.date,
         "released": [*(item for release in report.releases for item in release.released),
-                     "and everything computed from these alone"],
+                     "and everything computed from these alone", *words.who_counts(report)],
         "no_signal": NO_SIGNAL if report.only_noise else "",
         "not_covered": report.not_covered,
         "runs": report.runs,
