@@ -106,7 +106,8 @@ def area_under_curve(z: np.ndarray, variance: float, level: float) -> Estimate:
 
 def _estimate(numerator: float, denominator: float, quadratic: tuple[float, float, float], highest: float) -> Estimate:
     """The ratio, and {t : a t² - 2 b t + c ≤ 0}, in [0, highest]."""
-    a, b, c = quadratic
+    a, b, c = map(float, quadratic)
+    numerator, denominator = float(numerator), float(denominator)
     value = min(max(numerator / denominator, 0.0), highest) if denominator > 0.0 else math.nan
     if not (a > 0.0 and denominator > 0.0 and b * b >= a * c):
         return Estimate(value, 0.0, highest, True)

@@ -87,7 +87,7 @@ class Evaluation:
         check_level(level)
         names = (*_NAMES, "outcome")
         return imported("pandas", "summary()").DataFrame(
-            [self._score(name, level) for name in names], index=names, columns=Estimate._fields
+            [self._score(name, level) for name in names], index=names, columns=["value", "lower", "upper", "is_hidden"]
         )
 
     def calibration(self, level: float = 0.95) -> pd.DataFrame:
