@@ -68,6 +68,10 @@ EXPERIMENTS = {
         "classification.few_records",
         "AUC of private classifiers on four tables, with 1,000 to 40,000 records (an hour)",
     ),
+    "evaluations": (
+        "classification.evaluations",
+        "scores of vips.evaluate: how often their intervals hold the scores of all persons (15 minutes)",
+    ),
     "hospital": (
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",

@@ -42,7 +42,7 @@ LAYERS = [
     {"model"},
     {"models"},
     {"preprocessing"},
-    {"auditing", "comparison", "planning"},
+    {"auditing", "comparison", "evaluation", "planning"},
     {"classification"},
     {"saving"},
     {"_commands"},

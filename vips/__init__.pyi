@@ -8,6 +8,8 @@ from .comparison.comparison import Comparison
 from .comparison.curve import UtilityCurve, privacy_utility_curve
 from .counting import NoisyCount, count_records
 from .data import Records
+from .evaluation.evaluate import evaluate
+from .evaluation.evaluation import Evaluation
 from .exceptions import (
     CheckpointError,
     InvalidRecordError,
@@ -66,6 +68,7 @@ __all__ = [
     "ConjugateExponentialModel",
     "DenseStatistics",
     "DirichletMultinomial",
+    "Evaluation",
     "FactorAnalysis",
     "FactorialHMM",
     "FitPhase",
@@ -109,6 +112,7 @@ __all__ = [
     "count_records",
     "data",
     "datasets",
+    "evaluate",
     "expfam",
     "how_many",
     "inspect",

@@ -416,6 +416,16 @@ def _(printed, folder):
     assert (folder / "results.md").read_text(encoding="utf-8").count("**") == 4  # the best one of each table
 
 
+@check("evaluations")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert len(rows) == 5  # kinds of outcomes
+    assert all(0.0 <= value <= 1.0 for row in rows for value in row["coverage"])
+    lengths = {row["kind"]: row["length"] for row in rows}
+    assert lengths["rare, 3 %"][0] > 2.0 * lengths["even"][0] > 0.0  # of the AUC
+    assert "| 2,000 | 1 | weak |" in printed
+
+
 @check("hospital")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

@@ -221,7 +221,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def expected_statistics(self, records: Records, posterior) -> RegressionStatistics | PartedStatistics:
         X, terms = records.X, self.likelihood.terms(records.y)
-        scores = self._score_settings()
+        scores = self._score_settings() | {"offset": self.likelihood.offsets(records.y)}
         if sp.issparse(X) or posterior.coordinates.move:  # centred rows have no zeros
             return self._statistics(X, terms, posterior, **scores)
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
@@ -231,8 +231,9 @@ class AugmentedRegression(ConjugateExponentialModel):
             return self._statistics(X, terms, posterior, n_stored, **scores)
         if not second.any():
             return self._statistics(X, terms, posterior, **scores)
+        offset = np.broadcast_to(scores.pop("offset"), (len(second), 1))
         parts = [
-            self._statistics(X[rows], [term[rows] for term in terms], posterior, counts)
+            self._statistics(X[rows], [term[rows] for term in terms], posterior, counts, offset=offset[rows])
             for rows, counts in ((~second, None), (second, n_stored[second]))
         ]
         return PartedStatistics(second, parts, **scores)
@@ -252,7 +253,6 @@ class AugmentedRegression(ConjugateExponentialModel):
             centred=self.statistics == "centred",
             diagonal=self.covariance == "diagonal",
             dtype=self.dtype,
-            offset=self.likelihood.offset,
             labels=self._labels_of_norms(),
             **scores,
         )
@@ -524,7 +524,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         scale, b = self._scales(), self.likelihood.largest_shape
         c = np.linspace(0.0, 60.0, 6001)
         omega = polya_gamma_mean(c, b)
-        centre = c if self.statistics == "centred" else abs(self.likelihood.offset)
+        centre = c if self.statistics == "centred" else self.likelihood.largest_offset
         residual = self.likelihood.largest_linear + omega * centre
         in_variance = 1.0 + self._sums_variance() / VARIANCE_SCALE**2
         squares = (

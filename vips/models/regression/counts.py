@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from vips._validation import check_integer
+from vips._validation import check_integer, check_number
+from vips.data import DataSource, InMemoryData, check_data
+from vips.data._labels import one_for_each_row
+from vips.data._tables import from_arrow
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
+from vips.models.regression.maximum import most_probable
+from vips.models.regression.posterior import CoefficientPosterior
 from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 
@@ -97,6 +106,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         r: the variance of a count of mean m = exp(x'w) is m + m²/r; a large r gives Poisson counts. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
+    exposure_bounds : (float, float) or None
+        Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
     privacy, max_norm, fit_intercept, indicators, prior, covariance, statistics, influence, schedule
     on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number ≥ 0 makes a record defective.
@@ -108,17 +119,24 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
 
     Privacy
     -------
-    As :class:`BayesianLogisticRegression`; ``dispersion`` and ``max_count`` are public, too.
+    As :class:`BayesianLogisticRegression`; ``dispersion``, ``max_count`` and ``exposure_bounds`` are public, too. An exposure
+    is part of its record, and moves nothing beyond the record's clip.
     """
 
     settings_of_meaning = ("fit_intercept", "dispersion")
     name_of_ratio = "rate ratio"
+    # During a fit: exposures until records are read, whether there are any, what is read, and where an ordinary fit starts.
+    _exposure: object = None
+    _has_exposures = False
+    _read: InMemoryData | None = None
+    _begins: CoefficientPosterior | None = None
 
     def __init__(
         self,
         *,
         dispersion: float = 1.0,
         max_count: int | None = None,
+        exposure_bounds: tuple[float, float] | None = None,
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
@@ -139,18 +157,128 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         )  # fmt: skip
         self.dispersion = dispersion
         self.max_count = max_count
+        self.exposure_bounds = exposure_bounds
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if self.exposure_bounds is not None:
+            raise NotImplementedError("Counts with exposures are not planned: leave `exposure_bounds` out, as if all were 1.")
         counts = rng.negative_binomial(self.dispersion, 1.0 / (1.0 + np.exp(predictor) / self.dispersion))
         return counts if self.max_count is None else np.minimum(counts, self.max_count)
 
-    def predict(self, X) -> np.ndarray:
-        """Posterior mean of the expected count, E[exp(x'w)] = exp(x'μ + x'Σx/2), shape (n_records,)."""
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        exposure=None,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+        public_X=None,
+        public_y=None,
+    ) -> Self:
+        """Fit to a table.
+
+        Parameters
+        ----------
+        X, y, ledger, checkpoint, executor, groups, public_X, public_y
+            See :meth:`BayesianLogisticRegression.fit`.
+        exposure : array or series of shape (n_records,), optional
+            Over how much time, or among how many, each count was made: the expected count is the exposure times exp(x'w), so
+            that coefficients are of a rate. A record whose exposure is not above 0 is defective. For arrays and data frames.
+
+        Returns
+        -------
+        self
+        """
+        if exposure is not None and public_X is not None:
+            raise ValueError("Public records have no exposures here: pass `exposure` or `public_X`.")
+        self._exposure = exposure
+        try:
+            return super().fit(
+                X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups,
+                public_X=public_X, public_y=public_y,
+            )  # fmt: skip
+        finally:
+            self._exposure = self._read = self._begins = None
+            self._has_exposures = False
+
+    def predict(self, X, exposure=1.0) -> np.ndarray:
+        """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
         mean, variance = self._predictors(X)
-        return self.dispersion * np.exp(mean + 0.5 * variance)[:, 0]
+        return np.asarray(exposure) * self.dispersion * np.exp(mean + 0.5 * variance)[:, 0]
+
+    def records_of(self, X, y) -> DataSource:
+        """Labels are counts, with exposures beside them if there are any."""
+        records = super().records_of(X, y)
+        if self._exposure is None and self.exposure_bounds is not None:
+            raise ValueError("`exposure_bounds` are declared: pass fit(X, y, exposure=...).")
+        if self._exposure is not None:
+            if not isinstance(records, InMemoryData):
+                raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")
+            if self.is_private and self.exposure_bounds is None:
+                raise ValueError(
+                    "`exposure_bounds` are required for a private fit with exposures: bounds that are learnt from them would "
+                    "reveal the largest. Declare them, e.g. exposure_bounds=(1, 365); exposures beyond are brought there."
+                )
+            X, y = records.arrays
+            labels = np.column_stack([y, self._read_exposure(len(y))])
+            records, self._exposure, self._has_exposures = InMemoryData(X, labels).divided_like(records), None, True
+        if not self.is_private and self.covariance == "full" and isinstance(records, InMemoryData):
+            self._read = records
+        return records
+
+    @property
+    def takes_one_label(self) -> bool:
+        """False where an exposure stands beside each count."""
+        return not self._has_exposures
+
+    def _read_exposure(self, n_records: int) -> np.ndarray:
+        """As numbers; a private fit looks at public facts only."""
+        exposure = one_for_each_row(from_arrow(self._exposure), "exposure")
+        if self.is_private:
+            try:
+                return check_data(np.zeros((n_records, 1)), exposure).arrays[1]
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"`exposure` is read like y. {error}") from None
+        exposure = column_or_1d(exposure).astype(np.float64)
+        check_consistent_length(exposure, np.empty(n_records))
+        if not ((exposure > 0.0) & np.isfinite(exposure)).all():
+            raise ValueError("`exposure` must hold finite numbers above 0.")
+        return exposure
+
+    def check_features(self) -> None:
+        super().check_features()
+        if self._read is not None:
+            self._begins, self._read = self._most_probable(*self._read.arrays), None
+
+    def _most_probable(self, X, y: np.ndarray) -> CoefficientPosterior:
+        rows, _ = self._design(X)
+        counts, offset = self.likelihood.limited(y)[:, 0], self.likelihood.log_exposures(y)
+        prior = self._coefficient_prior()
+        return most_probable(rows, self._units(), counts, offset, self.dispersion, prior, self.fit_intercept)
+
+    def to_posterior(self, average, noise_std, previous) -> Any:
+        """As in the base class, but an ordinary fit starts at the mode, and a private one at a rate of one count in the middle
+        one of the declared exposures."""
+        posterior = super().to_posterior(average, noise_std, previous)
+        if previous is not None:
+            return posterior
+        mean, precision, alpha = posterior.mean, posterior.precision, (posterior.alpha_shape, posterior.alpha_rate)
+        if self._begins is not None:
+            mean, precision = self._begins.mean, self._begins.precision
+            alpha = self._begins.alpha_shape, self._begins.alpha_rate
+        elif self.exposure_bounds is not None and self.fit_intercept and not self._is_given:
+            mean = np.append(mean[:-1], -0.5 * np.log(self.exposure_bounds).sum())
+        return type(posterior)(mean, precision, *alpha, 0, posterior.kept, posterior.public, posterior.coordinates)
 
     def check_parameters(self) -> None:
         super().check_parameters()
+        if self.exposure_bounds is not None:
+            low, high = self.exposure_bounds
+            check_number("exposure_bounds[0]", low, 1e-10, 1e10, "between 1e-10 and 1e10")
+            check_number("exposure_bounds[1]", high, low, 1e10, "at least the lower bound, and up to 1e10")
         if not 1e-6 <= self.dispersion <= 1e6:
             raise ValueError(f"`dispersion` must be a number between 1e-6 and 1e6, got {self.dispersion!r}.")
         if self.max_count is not None:
@@ -167,7 +295,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
 
     @property
     def likelihood(self) -> NegativeBinomial:
-        return NegativeBinomial(self.dispersion, self.max_count)
+        return NegativeBinomial(self.dispersion, self.max_count, self.exposure_bounds)
 
     def _declared(self) -> tuple[str, ...]:
-        return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}")
+        bounds = () if self.exposure_bounds is None else (f"exposures between {self.exposure_bounds}",)
+        return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}", *bounds)

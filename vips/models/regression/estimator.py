@@ -144,7 +144,7 @@ class PolyaGammaRegression(AugmentedRegression):
         for chunk in InMemoryData(X, y).chunks(self.chunk_size):
             rows, _ = self._design(chunk.X)
             shape, _ = self.likelihood.terms(chunk.y)
-            probabilities = expit(rows @ mean.T + self.likelihood.offset)
+            probabilities = expit(rows @ mean.T + self.likelihood.offsets(chunk.y))
             total = total + outer_sums(rows, shape * probabilities * (1.0 - probabilities))
         units, natural = self._units(), np.atleast_2d(self.last_posterior_.mean)
         precision = total * units[:, None] * units
@@ -452,7 +452,7 @@ class PolyaGammaRegression(AugmentedRegression):
             coordinates = self._in_coordinates(posterior, sp.issparse(rows))
             statistics = RegressionStatistics(
                 rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype, diagonal=diagonal,
-                offset=self.likelihood.offset,
+                offset=self.likelihood.offsets(np.empty(0)),
             )  # fmt: skip
             means.append(statistics.predictor)
             variances.append(statistics.variance)

@@ -31,13 +31,23 @@ class Likelihood(ABC):
     largest_shape, largest_linear : float
         Public bounds on b and on |κ|.
     offset : float
-        Of ψ.
+        Of ψ; where exposures differ, that of the middle one that is declared, by which released totals are compared.
+    largest_offset : float
+        Public bound on its size.
     """
 
     n_outputs = 1
     offset = 0.0
     largest_shape: float
     largest_linear: float
+
+    @property
+    def largest_offset(self) -> float:
+        return abs(self.offset)
+
+    def offsets(self, y: np.ndarray) -> float | np.ndarray:
+        """Offset of each record, shape (n_records, 1), or of all."""
+        return self.offset
 
     @abstractmethod
     def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -152,14 +162,33 @@ class Binomial(_Counts):
 
 @dataclass(frozen=True)
 class NegativeBinomial(_Counts):
-    """Counts with a variance of m + m²/r around a mean of m; counts above ``max_count`` are reduced to it."""
+    """Counts with a variance of m + m²/r around a mean of m; counts above ``max_count`` are reduced to it.
+
+    ``y`` has one column, or counts and exposures, which are brought between the bounds, if there are any.
+    """
 
     dispersion: float
     max_count: int | None
+    exposure_bounds: tuple[float, float] | None = None
 
     @property
     def offset(self) -> float:
-        return -float(np.log(self.dispersion))
+        middle = 0.0 if self.exposure_bounds is None else 0.5 * np.log(self.exposure_bounds).sum()
+        return float(middle - np.log(self.dispersion))
+
+    @property
+    def largest_offset(self) -> float:
+        return float(np.abs(np.log(self.exposure_bounds or 1.0) - np.log(self.dispersion)).max())
+
+    def offsets(self, y: np.ndarray) -> float | np.ndarray:
+        return -np.log(self.dispersion) if y.ndim == 1 else self.log_exposures(y)[:, None] - np.log(self.dispersion)
+
+    def log_exposures(self, y: np.ndarray) -> np.ndarray:
+        """Shape (n_records,); 0 without exposures, and NaN for one that is not above 0."""
+        if y.ndim == 1:
+            return np.zeros(len(y))
+        exposures = np.where((y[:, 1] > 0.0) & np.isfinite(y[:, 1]), y[:, 1], np.nan)
+        return np.log(exposures if self.exposure_bounds is None else np.clip(exposures, *self.exposure_bounds))
 
     @property
     def largest(self) -> float:
@@ -175,12 +204,17 @@ class NegativeBinomial(_Counts):
         return 0.5 * (r if self.max_count is None else max(r, self.max_count - r))
 
     def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = np.minimum(self.counts(y), self.largest)
+        y = self.limited(y)
         return y + self.dispersion, 0.5 * (y - self.dispersion)
+
+    def limited(self, y: np.ndarray) -> np.ndarray:
+        """Counts up to ``max_count``, NaN beside an exposure that is none; shape (n_records, 1)."""
+        counts = np.minimum(self.counts(y if y.ndim == 1 else y[:, 0]), self.largest)
+        return np.where(np.isnan(self.log_exposures(y))[:, None], np.nan, counts)
 
     def expected(self, psi: np.ndarray) -> np.ndarray:
         return self.dispersion * np.exp(psi)
 
     def log_base_measure(self, y: np.ndarray) -> float:
-        y, r = np.minimum(self.counts(y), self.largest), float(self.dispersion)
+        y, r = self.limited(y), float(self.dispersion)
         return float(np.sum(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)))

@@ -4,7 +4,7 @@
 symbol               meaning
 ===================  =================================================================================
 x_n (d,)             design row: features, scaled into the public ball, and the intercept's constant
-ψ_nj, c_nj           x_nᵀ μ_j + o and √E (x_nᵀ w_j + o)²; o is the offset of the likelihood, 0 but for counts
+ψ_nj, c_nj           x_nᵀ μ_j + o_n and √E (x_nᵀ w_j + o_n)²; o_n is the offset of the likelihood, 0 but for counts
 b_nj, κ_nj           Pólya-Gamma shape and linear coefficient of the likelihood: e^(κψ) E[e^(-ωψ²/2)], ω ~ PG(b, 0)
 ω_nj                 E[ω | b, c] = b tanh(c/2) / (2c)
 r_nj                 κ - ω ψ, the residual (κ - ω o with statistics as in the paper)
@@ -160,7 +160,7 @@ class RegressionStatistics(ScoredStatistics):
         Whether the linear statistic is the residual; whether only the diagonal of the precision is summed.
     dtype : float32 or float64
         Of the quadratic forms over CSR rows.
-    offset : float
+    offset : float or ndarray of shape (n_records, 1)
         o.
     labels : (ndarray, ndarray) of shape (n_labels, n_outputs), optional
         b and κ of labels, among which is one with the largest norm for every x. None: norms are of the records' own labels.
@@ -170,7 +170,7 @@ class RegressionStatistics(ScoredStatistics):
 
     def __init__(
         self, rows, lengths, shape, linear, mean, spread, *, centred: bool, dtype, diagonal: bool,
-        offset: float = 0.0, labels=None, clip_norm=None, blocks=None,
+        offset=0.0, labels=None, clip_norm=None, blocks=None,
     ) -> None:  # fmt: skip
         super().__init__(clip_norm, blocks)
         self._rows, self._lengths, self._shape, self._linear = rows, lengths, shape, linear
@@ -179,7 +179,7 @@ class RegressionStatistics(ScoredStatistics):
         self.variance = self._forms(spread, np.dtype(dtype))  # x'Σx
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         self.precision = polya_gamma_mean(self.tilt, shape)  # ω
-        self._centre = self.predictor if centred else np.full(self.predictor.shape, offset)
+        self._centre = self.predictor if centred else np.broadcast_to(offset, self.predictor.shape)
         self.residual = linear - self.precision * self._centre  # r
 
     def _forms(self, spread: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
