@@ -83,6 +83,10 @@ class Contract(ABC):
         average = {name: np.array(value, dtype=np.float64) for name, value in self.initial(rng).items()}
         return average, self.to_posterior(average, dict.fromkeys(average, 0.0), None)
 
+    def like(self, step: int) -> Any:
+        """A posterior of the type and the shapes of that after so many steps of the fit; by default that with which it begins."""
+        return self.start(np.random.default_rng(0))[1]
+
     def prepare(self, posterior) -> None:  # noqa: B027
         """Compute what all E-steps need from the last posterior, and store it there; does nothing by default.
 

@@ -259,16 +259,13 @@ def replay(case, records, n_steps=4):
     """Everything that a fit shows when its noisy totals are frozen."""
     n_steps = max(n_steps, 6) if case.moves else n_steps  # of both phases
     rng = np.random.default_rng(11)
-    probe, _, _, _ = prepared(case, 3)
-    totals = [{name: rng.normal(20.0, 30.0, b.shape) for name, b in probe.blocks().items()} for _ in range(n_steps)]
     plan = FrozenPlan(
-        noise_multiplier=1.0,
-        sampling_rate=0.5,
-        n_steps=n_steps,
-        clip_norm=case.clip_norm,
-        totals=totals,
-        report_delta=1e-5,
+        noise_multiplier=1.0, sampling_rate=0.5, n_steps=n_steps, clip_norm=case.clip_norm, report_delta=1e-5
     )
+    probe, _, _, _ = prepared(case, 3)
+    probe.privacy = plan
+    for _ in range(n_steps):
+        plan.totals.append({name: rng.normal(20.0, 30.0, block.shape) for name, block in probe.blocks().items()})
     path = []
 
     def recording(model):

@@ -84,6 +84,7 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
+    "TopicPosterior": {"parents"},
     "FactorialPosterior": {"draws", "chain", "tables"},
     "SwitchingPosterior": {"dynamics"},
     "GaussianChainPosterior": {"draws", "chain", "gaussians", "tables"},

@@ -12,6 +12,7 @@ from tests.mutants import check_notices, of_laws
 from vips.models.markov import categorical
 from vips.models.mixtures import kernels
 from vips.models.regression.scores import ScoredStatistics
+from vips.models.topics.statistics import DocumentStatistics
 
 BY_NAME = {case.name: case for case in CASES + WIDE_CASES}
 
@@ -47,6 +48,15 @@ def norms_of_contexts_without(name):
     return mutant
 
 
+def norms_of_many_topics_are_of_the_asked_number(patch):
+    original = DocumentStatistics.norms
+    patch.setattr(
+        DocumentStatistics,
+        "norms",
+        lambda self, blocks: original(self, blocks) * (0.7 if "many_topics" in blocks else 1.0),
+    )
+
+
 MUTANTS = [
     (
         scores_of_a_person_in_pieces_have_one_weight,
@@ -55,6 +65,8 @@ MUTANTS = [
         "moves the sum",
     ),
     (norms_forget_answers_beyond_the_twelfth, "norms_hold_in_every_phase", "wide latent classes", "a norm is smaller"),
+    (norms_of_many_topics_are_of_the_asked_number, "norms_hold_in_every_phase", "lda", "a norm is smaller"),
+    (norms_of_many_topics_are_of_the_asked_number, "a_record_moves_the_sum_by_at_most_one_clip", "lda", "moved the sum"),
     (norms_of_contexts_without("moves"), "norms_hold_in_every_phase", "chain", "a norm is smaller"),
     (norms_of_contexts_without("start"), "norms_hold_in_every_phase", "chain", "a norm is smaller"),
 ]

@@ -8,8 +8,9 @@ import pytest
 from tests.laws import checks, transport
 from tests.laws.cases import CASES
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
+from vips.models.topics import lda
 
-CASE = next(case for case in CASES if case.name == "mixture")
+BY_NAME = {case.name: case for case in CASES}
 
 
 def forgets_the_noise(patch):
@@ -47,16 +48,21 @@ def depends_on_the_records(patch):
     patch.setattr(GaussianMixtureModel, "transport", moved)
 
 
+def merged_topics_have_the_noise_of_one(patch):
+    patch.setattr(lda, "scale_of_merged", lambda scale, parents: scale[np.unique(parents, return_index=True)[1]])
+
+
 @pytest.mark.parametrize(
-    ("mutant", "law"),
+    ("mutant", "law", "case"),
     [
-        (forgets_the_noise, transport.noise_is_carried_with_the_average),
-        (repairs_the_average, transport.averages_are_carried_linearly),
-        (depends_on_the_records, checks.everything_else_is_public),
+        (forgets_the_noise, transport.noise_is_carried_with_the_average, "mixture"),
+        (repairs_the_average, transport.averages_are_carried_linearly, "mixture"),
+        (depends_on_the_records, checks.everything_else_is_public, "mixture"),
+        (merged_topics_have_the_noise_of_one, transport.noise_is_carried_with_the_average, "lda"),
     ],
 )
-def test_the_laws_notice(monkeypatch, mutant, law):
-    law(CASE)
+def test_the_laws_notice(monkeypatch, mutant, law, case):
+    law(BY_NAME[case])
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
-        law(CASE)
+        law(BY_NAME[case])

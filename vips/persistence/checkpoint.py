@@ -147,8 +147,8 @@ class Journal:
         with self._readable():
             return restore_posterior(like, self.start.posterior)
 
-    def restored_steps(self, model, plan: PrivacyPlan, like) -> list[ReleasedStep]:
-        """The kept steps of the checkpoint, whose posteriors are of the type of ``like``.
+    def restored_steps(self, model, plan: PrivacyPlan) -> list[ReleasedStep]:
+        """The kept steps of the checkpoint.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class Journal:
             If the file does not hold those that the fit has kept.
         """
         with self._readable():
-            return restore_steps(model, plan.n_steps, self.start.step, like, self.start.steps)
+            return restore_steps(model, plan.n_steps, self.start.step, self.start.steps)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

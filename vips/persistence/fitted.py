@@ -81,14 +81,13 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     arrays = {name: value for name, value in arrays.items() if not name.startswith((f"{_TOTALS}/", f"{_STEPS}/"))}
     _check_size(model, arrays)
     model.check_features()
-    first = _first_posterior(model)
-    model.last_posterior_ = restore_posterior(first, arrays)
     report = None if header["report"] is None else PrivacyReport.from_json(header["report"])
+    n_steps = 1 if report is None else report.plan.n_steps
+    model.last_posterior_ = restore_posterior(model.like(n_steps), arrays)
     if header.get("noise_std") is not None:
         model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
         if steps:
-            n_steps = report.plan.n_steps
-            kept = restore_steps(model, n_steps, n_steps, first, steps)
+            kept = restore_steps(model, n_steps, n_steps, steps)
             model.noisy_totals_ = replace(model.noisy_totals_, steps=tuple(kept))
     if report is not None:
         model.privacy_ = _restated(report, model)
@@ -133,7 +132,3 @@ def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: object) -> 
     shapes = {name: block.shape for name, block in blocks.items()}
     return NoisyTotals(totals, from_lists(noise_std, shapes, differ=model.moves_averages))
 
-
-def _first_posterior(model):
-    """A posterior that gives type and shapes."""
-    return model.start(np.random.default_rng(0))[1]

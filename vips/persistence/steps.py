@@ -31,7 +31,7 @@ def step_arrays(steps: Iterable[ReleasedStep]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def restore_steps(model, n_steps: int, last: int, like, arrays: Mapping[str, np.ndarray]) -> list[ReleasedStep]:
+def restore_steps(model, n_steps: int, last: int, arrays: Mapping[str, np.ndarray]) -> list[ReleasedStep]:
     """Inverse of :func:`step_arrays`, for the steps up to ``last`` that a fit of ``n_steps`` to this model keeps.
 
     Raises
@@ -46,7 +46,8 @@ def restore_steps(model, n_steps: int, last: int, like, arrays: Mapping[str, np.
         blocks = step_of(phases, number)[0].blocks
         check_totals(totals, blocks, f"totals of step {number}")
         totals = {name: totals[name] for name in blocks}
-        steps.append(ReleasedStep(number, totals, restore_posterior(like, under(of_step, "posterior"))))
+        posterior = restore_posterior(model.like(number - 1), under(of_step, "posterior"))
+        steps.append(ReleasedStep(number, totals, posterior))
     if step_arrays(steps).keys() != arrays.keys():
         raise ValueError("it holds steps that the model does not keep")
     return steps

@@ -45,6 +45,7 @@ from vips.models._likelihood import log_likelihoods
 from vips.models.components.matching.steps import kept_steps
 from vips.models.topics.completion import alternate_words, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
+from vips.models.topics.merging import merged_rows, parents_of, scale_of_merged
 from vips.models.topics.matching import MOST_PRODUCTS, TopicMatch, match_of, matched_topics
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
@@ -60,6 +61,7 @@ from vips.models.topics.statistics import (
 )
 from vips.models.topics.sums import resample_counts
 from vips.parts import Part, Score
+from vips.phases import FitPhase, phases_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -68,6 +70,7 @@ __all__ = ["LatentDirichletAllocation"]
 
 
 _AVERAGING = PolynomialAveraging(power=2.0)  # of the steps of a private fit
+_MANY, _TIMES, _FIRST = "many_topics", 2, 0.4  # the block of many topics, how many, and their share of the steps: docs/lda.md
 _NO_PRIOR = 1e-12  # of EM
 
 
@@ -293,16 +296,53 @@ class LatentDirichletAllocation(
         return 1.0 / self.n_components if prior is None else float(prior)
 
     def blocks(self) -> dict[str, Block]:
-        return {"topic_word": Block((self.n_components, self._n_words()))}
+        blocks = {"topic_word": Block((self.n_components, self._n_words()))}
+        return blocks | (self._many_topics() if self._n_first(self.plan_of_fit().n_steps) else {})
+
+    def _many_topics(self) -> dict[str, Block]:
+        return {_MANY: Block((_TIMES * self.n_components, self._n_words()))}
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Private fits begin with twice as many topics, of which like ones are merged (``merging.py``)."""
+        n_first, block = self._n_first(n_steps), self.blocks()["topic_word"]
+        first = FitPhase(
+            _MANY,
+            n_first,
+            blocks=self._many_topics(),
+            update=self._to_many,
+            end=self._merged,
+            released=f"noisy totals of words by topic, of {_TIMES * self.n_components:,} topics",
+        )
+        topics = FitPhase(
+            "topics",
+            n_steps - n_first,
+            blocks={"topic_word": block},
+            released=f"noisy totals of words by topic, of {self.n_components:,} topics",
+        )
+        return [first, topics]
+
+    def _n_first(self, n_steps: int) -> int:
+        """Steps with many topics."""
+        is_one = self.n_components == 1 or self.public_documents is not None or not self.is_private
+        return 0 if is_one else int(_FIRST * n_steps)
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Gamma(100, 1/100) entries, as in the paper and in Hoffman's code; or the counts of public documents, fitted alone."""
         if self.public_documents is not None:
             return {"topic_word": topics_of_public(self, rng)}
-        return {"topic_word": self._random_topics(rng)}
+        return {name: self._random_topics(rng, *block.shape) for name, block in self.blocks().items()}
 
-    def _random_topics(self, rng: np.random.Generator) -> np.ndarray:
-        return rng.gamma(100.0, 0.01, (self.n_components, self._n_words()))
+    def _random_topics(self, rng: np.random.Generator, n_topics: int, n_words: int) -> np.ndarray:
+        return rng.gamma(100.0, 0.01, (n_topics, n_words))
+
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], TopicPosterior]:
+        average, posterior = super().start(rng)
+        phase = phases_of(self, self.plan_of_fit().n_steps)[0]
+        return average, self._to_many(average, {_MANY: 0.0}, None) if phase.name == _MANY else posterior
+
+    def like(self, step: int) -> TopicPosterior:
+        rng, plan = np.random.default_rng(0), self.plan_of_fit()
+        return self.start(rng)[1] if step < self._n_first(plan.n_steps) else super().start(rng)[1]
 
     def valid_records(self, records) -> np.ndarray:
         return valid_documents(records, self._n_words(), integers=self.is_private)
@@ -318,9 +358,15 @@ class LatentDirichletAllocation(
 
         Scales change from step to step. The average of ``c_kv s_kv`` over steps is divided by the same average of c_kv.
         """
-        noise, step = noise_std["topic_word"], 0 if previous is None else previous.step + 1
+        return self._topics("topic_word", average, noise_std, previous)
+
+    def _to_many(self, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
+        return self._topics(_MANY, average, noise_std, previous)
+
+    def _topics(self, block: str, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
+        noise, step = noise_std[block], 0 if previous is None else previous.step + 1
         rho = None if previous is None else self.rho(step)
-        counts, average_scale = undo_scales(average["topic_word"], previous, rho)
+        counts, average_scale = undo_scales(average[block], previous, rho)
         prior = self.word_concentration()
         public = None if self.public_documents is None or previous is None else counts_of_public(self, previous)
         if noise == 0.0:
@@ -334,12 +380,28 @@ class LatentDirichletAllocation(
             counts, weight = denoise_with_public(counts, noise_std, public)
             prior = prior + weight * public
             if step == 1 and weight == 0.0:  # the public documents are of another kind: so were the topics of this step
-                return TopicPosterior(
-                    prior + self._random_topics(as_generator(self.random_state)), None, average_scale, 1
-                )
+                random = self._random_topics(as_generator(self.random_state), *counts.shape)
+                return TopicPosterior(prior + random, None, average_scale, 1)
         scale = scale_cells(counts, noise_std, out=noise_std)
         counts += prior
         return TopicPosterior(counts, scale, average_scale, step)
+
+    def _merged(self, average, noise_std, previous: TopicPosterior) -> TopicPosterior:
+        """The topics that ``n_components`` groups of like ones make together."""
+        many, prior = self._to_many(average, noise_std, previous), self.word_concentration()
+        counts = many.concentration - prior
+        parents = parents_of(counts, self.n_components)
+        counts, average_scale = merged_rows(counts, parents), scale_of_merged(many.average_scale, parents)
+        scale = scale_cells(counts, noise_std[_MANY] / average_scale)
+        return TopicPosterior(counts + prior, scale, average_scale, many.step, parents)
+
+    def transport(self, average, noise_std, previous: TopicPosterior, posterior: TopicPosterior):
+        """After the merge, totals of merged topics: sums, scaled so that they have the noise of the others."""
+        if posterior.parents is None:
+            return average, noise_std
+        counts, _ = undo_scales(average[_MANY], previous, self.rho(posterior.step))
+        merged = posterior.average_scale * merged_rows(counts, posterior.parents)
+        return dict(average) | {"topic_word": merged}, dict(noise_std) | {"topic_word": noise_std[_MANY]}
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
         n_totals = self.n_components * self._n_words()
@@ -481,8 +543,8 @@ class LatentDirichletAllocation(
 
     def _infer(self, documents: sp.csr_array, posterior: TopicPosterior, mean: bool = False) -> DocumentStatistics:
         settings = self.topic_concentration(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
-        point = self.inference == "em"
-        return DocumentStatistics(documents, posterior, *settings, mean or point, point)
+        point, block = self.inference == "em", _MANY if len(posterior.concentration) > self.n_components else "topic_word"
+        return DocumentStatistics(documents, posterior, *settings, mean or point, point, block)
 
     def resized(self, documents: sp.csr_array) -> sp.csr_array:
         """Documents of ``document_length`` words each; empty ones stay empty."""

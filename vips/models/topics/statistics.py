@@ -34,15 +34,17 @@ class TopicPosterior(Dirichlet):
         The running average of the scales that were used so far. The running average of totals is divided by it.
     step : int
         Steps that this posterior has seen.
+    parents : array of shape (n_rows,), optional
+        Into which topic each row of the last step was merged, if they were; not saved.
     """
 
-    def __init__(self, concentration, scale=None, average_scale=None, step: int = 0) -> None:
+    def __init__(self, concentration, scale=None, average_scale=None, step: int = 0, parents=None) -> None:
         super().__init__(concentration)
         self.scale, self.average_scale = (
             np.ones_like(self.concentration) if given is None else np.asarray(given, dtype=np.float64)
             for given in (scale, average_scale)
         )
-        self.step = step
+        self.step, self.parents = step, parents
 
     @cached_property
     def _word_weights(self) -> dict:  # what `word_weights` has computed
@@ -169,6 +171,8 @@ class DocumentStatistics(RecordStatistics):
         Whether B is E β, as in private fits, in place of exp E log β.
     point : bool
         Whether topic shares are point estimates, as in EM.
+    block : str
+        Name of the block of the sums.
 
     Attributes
     ----------
@@ -188,9 +192,10 @@ class DocumentStatistics(RecordStatistics):
         dtype,
         mean=False,
         point=False,
+        block="topic_word",
     ) -> None:
         n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
-        self._posterior, self._prior, self._point = posterior, prior, point
+        self._posterior, self._prior, self._point, self._block = posterior, prior, point, block
         self._indptr, self._indices, self._counts = without_zeros(
             documents.indptr.astype(np.int64),
             documents.indices.astype(np.int32, copy=False),
@@ -211,7 +216,7 @@ class DocumentStatistics(RecordStatistics):
         run_ranges(infer, self._indptr)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return self._norms * (_ROUNDING / blocks["topic_word"].scale)
+        return self._norms * (_ROUNDING / blocks[self._block].scale)
 
     def factors(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of weighted statistics, besides c_kv B_kv: one for each stored count that is not 0, and (n_documents, n_topics)."""
@@ -227,11 +232,11 @@ class DocumentStatistics(RecordStatistics):
             )  # fmt: skip
 
         run_ranges(add, self._work_by_word(), parts_per_thread=4)
-        return {"topic_word": total}
+        return {self._block: total}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         total = np.zeros(self._word_weights.shape)  # whole numbers: a record's are below 2³¹, a chunk's far below 2⁵³
-        unit = lattice.unit * blocks["topic_word"].scale
+        unit = lattice.unit * blocks[self._block].scale
 
         def add(first_word: int, last_word: int) -> None:
             sums.add_rounded(
@@ -240,7 +245,7 @@ class DocumentStatistics(RecordStatistics):
             )  # fmt: skip
 
         run_ranges(add, self._work_by_word(), parts_per_thread=4)
-        return {"topic_word": total.T.astype(np.int64)}
+        return {self._block: total.T.astype(np.int64)}
 
     def _work_by_word(self) -> np.ndarray:
         """Cumulative work by word, estimated from a sample of the words: enough to divide the work among threads."""
