@@ -19,7 +19,9 @@ PLAN = replace(
 
 @pytest.fixture(scope="module")
 def documents():
-    return make_lda_corpus(8000, n_topics=N_TOPICS, n_words=600, document_length=60, topic_word_prior=0.1, random_state=5)
+    return make_lda_corpus(
+        8000, n_topics=N_TOPICS, n_words=600, document_length=60, topic_word_prior=0.1, random_state=5
+    )
 
 
 def n_found(model, topics):

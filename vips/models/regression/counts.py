@@ -161,7 +161,9 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if self.exposure_bounds is not None:
-            raise NotImplementedError("Counts with exposures are not planned: leave `exposure_bounds` out, as if all were 1.")
+            raise NotImplementedError(
+                "Counts with exposures are not planned: leave `exposure_bounds` out, as if all were 1."
+            )
         counts = rng.negative_binomial(self.dispersion, 1.0 / (1.0 + np.exp(predictor) / self.dispersion))
         return counts if self.max_count is None else np.minimum(counts, self.max_count)
 

@@ -45,8 +45,8 @@ from vips.models._likelihood import log_likelihoods
 from vips.models.components.matching.steps import kept_steps
 from vips.models.topics.completion import alternate_words, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
-from vips.models.topics.merging import merged_rows, parents_of, scale_of_merged
 from vips.models.topics.matching import MOST_PRODUCTS, TopicMatch, match_of, matched_topics
+from vips.models.topics.merging import merged_rows, parents_of, scale_of_merged
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
 from vips.models.topics.public_prior import check_public, counts_of_public, denoise_with_public, topics_of_public
@@ -70,7 +70,11 @@ __all__ = ["LatentDirichletAllocation"]
 
 
 _AVERAGING = PolynomialAveraging(power=2.0)  # of the steps of a private fit
-_MANY, _TIMES, _FIRST = "many_topics", 2, 0.4  # the block of many topics, how many, and their share of the steps: docs/lda.md
+_MANY, _TIMES, _FIRST = (
+    "many_topics",
+    2,
+    0.4,
+)  # the block of many topics, how many, and their share of the steps: docs/lda.md
 _NO_PRIOR = 1e-12  # of EM
 
 
@@ -543,7 +547,10 @@ class LatentDirichletAllocation(
 
     def _infer(self, documents: sp.csr_array, posterior: TopicPosterior, mean: bool = False) -> DocumentStatistics:
         settings = self.topic_concentration(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
-        point, block = self.inference == "em", _MANY if len(posterior.concentration) > self.n_components else "topic_word"
+        point, block = (
+            self.inference == "em",
+            _MANY if len(posterior.concentration) > self.n_components else "topic_word",
+        )
         return DocumentStatistics(documents, posterior, *settings, mean or point, point, block)
 
     def resized(self, documents: sp.csr_array) -> sp.csr_array:
