@@ -61,6 +61,8 @@ def test_predicted_widths_are_those_of_the_fit():
     fitted = plan.apply(visits()).fit(table.data, y)
     assert 0.19 < fitted.privacy_.epsilon() <= 0.2
     realised = widths_of(fitted)
+    assert plan.realised(fitted)["realised"].to_dict() == realised
+    assert plan.realised(fitted).loc["age", "planned"] == plan.widths.loc["age", "width"]
     for name in ("age", "ward: B against A", "ward: C against A"):
         assert plan.widths.loc[name, "width"] == pytest.approx(realised[name], rel=0.25)
         assert plan.widths.loc[name, "without noise"] < plan.widths.loc[name, "width"]

@@ -14,7 +14,7 @@ from vips._validation import check_integer, check_number
 from vips.counting import NoisyCount
 from vips.model import ConjugateExponentialModel
 from vips.planning.generated import generated
-from vips.planning.trial import Law, Like, Trials
+from vips.planning.trial import Law, Like, Trials, widths_of
 from vips.preprocessing._private_pipeline import MadePipeline, PrivatePipeline
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.budget import check_privacy
@@ -73,6 +73,24 @@ class Recommendation:
     def apply(self, model):
         """An unfitted copy of the model or pipeline with this budget and these settings."""
         return clone(model).set_params(privacy=self.plan or self.budget, **self.settings)
+
+    def realised(self, fitted) -> pd.DataFrame:
+        """Beside the widths of the plan, those of a fit: "planned" and "realised".
+
+        Raises
+        ------
+        NotImplementedError
+            If the fit has no intervals; with the reason.
+        """
+        widths, pd = widths_of(fitted), imported("pandas", "realised()")
+        planned = (
+            {}
+            if self.law is None
+            else dict(zip(self.law.names, self.law.widths(self.n_records, self.budget.mu2), strict=True))
+        )
+        return pd.DataFrame({"planned": pd.Series(planned, dtype=float), "realised": pd.Series(widths)}).reindex(
+            list(widths)
+        )
 
     def plot(self, names: list[str] | None = None, *, ax: Axes | None = None) -> Axes:
         """Widths against ε, and the ε of the plan.
