@@ -51,6 +51,7 @@ def plan_for(
     n_records: int | NoisyCount,
     privacy: PrivacyBudget,
     document_length: int = 100,
+    purpose: str = "reading",
 ) -> Recommendation:
     """Plan a private fit before any budget is spent.
 
@@ -69,6 +70,8 @@ def plan_for(
         Of the fit alone. A count has cost its own before.
     document_length : int
         Of topics: about how many different words a document has. Public, too.
+    purpose : {"reading", "perplexity"}
+        Of topics: as many as are mostly real, or as many as predict words best.
 
     Returns
     -------
@@ -86,7 +89,7 @@ def plan_for(
     >>> plan_for(topics, n_records=3_000, privacy=PrivacyBudget(0.5, 1e-6)).settings
     {'n_components': 1}
     >>> plan_for(topics, n_records=100_000, privacy=PrivacyBudget(1.0, 1e-6)).settings
-    {'n_components': 79}
+    {'n_components': 25}
     """
     if not isinstance(model, ConjugateExponentialModel):
         raise TypeError(f"`model` must be a model of vips, got {type(model).__name__}.")
@@ -108,6 +111,6 @@ def plan_for(
     stand_in = clone(model).set_params(privacy=plan)
     stand_in.check_parameters()
     advice = stand_in.advice(
-        replace(plan, clip_norm=plan.clip_norm or stand_in.default_clip()), n_records, document_length
+        replace(plan, clip_norm=plan.clip_norm or stand_in.default_clip()), n_records, document_length, purpose
     )
     return Recommendation(plan, {"n_components": advice.n_components}, advice.signal_to_noise, f"{says} {advice}")

@@ -66,7 +66,12 @@ MUTANTS = [
     ),
     (norms_forget_answers_beyond_the_twelfth, "norms_hold_in_every_phase", "wide latent classes", "a norm is smaller"),
     (norms_of_many_topics_are_of_the_asked_number, "norms_hold_in_every_phase", "lda", "a norm is smaller"),
-    (norms_of_many_topics_are_of_the_asked_number, "a_record_moves_the_sum_by_at_most_one_clip", "lda", "moved the sum"),
+    (
+        norms_of_many_topics_are_of_the_asked_number,
+        "a_record_moves_the_sum_by_at_most_one_clip",
+        "lda",
+        "moved the sum",
+    ),
     (norms_of_contexts_without("moves"), "norms_hold_in_every_phase", "chain", "a norm is smaller"),
     (norms_of_contexts_without("start"), "norms_hold_in_every_phase", "chain", "a norm is smaller"),
 ]

@@ -131,4 +131,3 @@ def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: object) -> 
     check_totals(totals, blocks, "noisy totals")
     shapes = {name: block.shape for name, block in blocks.items()}
     return NoisyTotals(totals, from_lists(noise_std, shapes, differ=model.moves_averages))
-
