@@ -84,7 +84,7 @@ class Contract(ABC):
         return average, self.to_posterior(average, dict.fromkeys(average, 0.0), None)
 
     def like(self, step: int) -> Any:
-        """A posterior of the type and shapes of that after so many steps of the fit; by default that with which it begins."""
+        """A posterior of the type and the shapes of that after so many steps of a fit; by default the first one."""
         return self.start(np.random.default_rng(0))[1]
 
     def prepare(self, posterior) -> None:  # noqa: B027

@@ -54,7 +54,12 @@ def corpus(options) -> tuple:
 def cell(counts, test, n: int, epsilon: float, n_seeds: int) -> dict:
     """Perplexities of planned topics and of frequencies, for ``n_seeds`` sets of articles."""
     words = counts.shape[1]
-    advice = plan_for(LatentDirichletAllocation(vocabulary=words), n_records=n, privacy=PrivacyBudget(epsilon, DELTA))
+    advice = plan_for(
+        LatentDirichletAllocation(vocabulary=words),
+        n_records=n,
+        privacy=PrivacyBudget(epsilon, DELTA),
+        purpose="perplexity",
+    )
     once = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling="full", n_steps=1)
     found = []
     for seed in range(n_seeds):

@@ -135,6 +135,7 @@ def plan_for(
     like: Any = None,
     n_features: int | None = None,
     document_length: int = 100,
+    purpose: str = "reading",
 ) -> Recommendation:
     """Plan a private fit before any budget is spent: what to expect of a budget, or which budget is needed.
 
@@ -164,6 +165,8 @@ def plan_for(
         Number of columns, where neither ``like`` nor the model says it.
     document_length : int
         Of topics: about how many different words a document has. Public, too.
+    purpose : {"reading", "perplexity"}
+        Of topics: as many as are mostly real, or as many as predict words best.
 
     Returns
     -------
@@ -218,7 +221,7 @@ def plan_for(
         stand_in = clone(model).set_params(privacy=plan)
         stand_in.check_parameters()
         clipped = replace(plan, clip_norm=plan.clip_norm or stand_in.default_clip())
-        advice = stand_in.advice(clipped, n_records, document_length)
+        advice = stand_in.advice(clipped, n_records, document_length, purpose)
         settings, signal_to_noise = {"n_components": advice.n_components}, advice.signal_to_noise
         says.append(str(advice))
     elif law is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from vips._validation import check_integer
+from vips._validation import check_choice, check_integer
 from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
 from vips.preprocessing._budget import Budget
@@ -47,6 +47,8 @@ class PrivateTopics(MadePipeline):
         About how many documents there are, a public number. None: their number is bought with a small part of the budget.
     document_length : int
         About how many different words a document has. Public; it matters for the number of topics only.
+    purpose : {"reading", "perplexity"}
+        Of the topics, if ``n_components`` is None: as many as are mostly real, or as many as predict words best.
     n_steps : int
         Steps of the fit, of all documents each.
     encoder_share : float
@@ -94,6 +96,7 @@ class PrivateTopics(MadePipeline):
         privacy: PrivacyBudget,
         n_documents: int | None = None,
         document_length: int = 100,
+        purpose: str = "reading",
         n_steps: int = 20,
         encoder_share: float = 0.15,
         stop_words: str | Sequence[str] | None = "english",
@@ -105,6 +108,7 @@ class PrivateTopics(MadePipeline):
         self.privacy = privacy
         self.n_documents = n_documents
         self.document_length = document_length
+        self.purpose = purpose
         self.n_steps = n_steps
         self.encoder_share = encoder_share
         self.stop_words = stop_words
@@ -172,6 +176,7 @@ class PrivateTopics(MadePipeline):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
         check_integer("document_length", self.document_length)
+        check_choice("purpose", self.purpose, ("reading", "perplexity"))
         super()._check_steps()
 
     def _give_plans(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation, X) -> Budget:
@@ -217,4 +222,4 @@ class PrivateTopics(MadePipeline):
         known = encoder.known_words(n_documents, self.document_length)
         if self.n_documents is None:  # a number that most probably is not too large
             n_documents = max(1.0, n_documents - _CAUTION * encoder.n_records_std)
-        return model.advice(plan, n_documents, known)
+        return model.advice(plan, n_documents, known, self.purpose)

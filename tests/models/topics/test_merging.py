@@ -110,3 +110,49 @@ def test_one_topic_and_ordinary_fits_begin_with_what_they_are():
     for settings in ({"n_components": 1, "privacy": PLAN}, {"n_components": 4}):
         model = LatentDirichletAllocation(vocabulary=30, **settings)
         assert list(model.blocks()) == ["topic_word"]
+
+
+HIDING = replace(PLAN, noise_multiplier=400.0)
+
+
+def test_where_noise_hides_topics_they_are_the_frequencies_of_words(documents):
+    """Whose noise is that of a fit of one topic, on all steps alike."""
+    many, one = (
+        LatentDirichletAllocation(k, vocabulary=600, privacy=HIDING, random_state=0).fit(documents.counts)
+        for k in (N_TOPICS, 1)
+    )
+    np.testing.assert_allclose(many.last_posterior_.mean, np.tile(many.last_posterior_.mean[0], (N_TOPICS, 1)))
+    ours, alone = (
+        (m.noisy_totals_.noise_std["topic_word"] / m.last_posterior_.average_scale[0]).mean() for m in (many, one)
+    )
+    assert ours == pytest.approx(alone, rel=0.03)
+    assert many.perplexity(documents.counts[:500]) < 1.02 * one.perplexity(documents.counts[:500])
+    assert set(many.evidence().labels) == {"noise"}
+
+
+def test_without_that_step_topics_of_noise_predict_worse(documents, monkeypatch):
+    """So the test above can fail."""
+    monkeypatch.setattr("vips.models.topics.lda.shows_topics", lambda *_: True)
+    many, one = (
+        LatentDirichletAllocation(k, vocabulary=600, privacy=HIDING, random_state=0).fit(documents.counts)
+        for k in (N_TOPICS, 1)
+    )
+    assert many.perplexity(documents.counts[:500]) > 1.04 * one.perplexity(documents.counts[:500])
+
+
+def test_noise_is_carried_through_the_steps_of_a_single_topic(documents):
+    model = LatentDirichletAllocation(3, vocabulary=600, privacy=HIDING, random_state=0)
+    pairs, original, rng = [], model.transport, np.random.default_rng(0)
+
+    def recording(average, noise_std, previous, posterior):
+        pairs.append((previous, posterior))
+        return original(average, noise_std, previous, posterior)
+
+    model.transport = recording
+    model.fit(documents.counts[:500])
+    blocks = model.blocks()
+    for pair in pairs:
+        noise = {name: rng.normal(0.0, 2.0, block.shape) for name, block in blocks.items()}
+        moved, std = original(noise, dict.fromkeys(blocks, 2.0), *pair)
+        for name in blocks:
+            assert moved[name].std() == pytest.approx(std[name], rel=0.1)

@@ -85,6 +85,9 @@ def topic_evidence(model) -> TopicEvidence:
     model : LatentDirichletAllocation
         Fitted with noise, with at least two topics.
     """
+    if model.last_posterior_.is_single:
+        n, nothing = model.n_components, np.zeros(model.n_components)
+        return TopicEvidence(["noise"] * n, nothing, 0.0, np.ones(n), nothing)
     noisy, noise_std = _released_counts(model)
     deviation, stability = deviations(noisy, noise_std)
     words = denoise_counts(noisy, noise_std)[1]
@@ -137,7 +140,10 @@ def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
     plan = PrivacyPlan(
         noise_multiplier=noise, clip_norm=_NO_CLIP, sampling="full", n_steps=plan.n_steps, reproducible_noise=True
     )
-    return deviations(*_released_counts(fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)))[0]
+    fitted = fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)
+    if fitted.last_posterior_.is_single:  # so near to where noise hides topics, none is real
+        return np.full(model.n_components, np.inf)
+    return deviations(*_released_counts(fitted))[0]
 
 
 def _lengths(n_words: float, length: int | None, rng: np.random.Generator) -> np.ndarray:

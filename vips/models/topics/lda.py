@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,9 @@ from vips.models.components.matching.steps import kept_steps
 from vips.models.topics.completion import alternate_words, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
 from vips.models.topics.matching import MOST_PRODUCTS, TopicMatch, match_of, matched_topics
-from vips.models.topics.merging import merged_rows, parents_of, scale_of_merged
+from vips.models.topics.merging import factor_of_plain_average, merged_rows, parents_of, scale_of_merged, single_topic
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
-from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
+from vips.models.topics.planning import TopicsAdvice, advise_topics, shows_topics, std_of_average
 from vips.models.topics.public_prior import check_public, counts_of_public, denoise_with_public, topics_of_public
 from vips.models.topics.reading import ReadableTopics
 from vips.models.topics.statistics import (
@@ -76,6 +77,7 @@ _MANY, _TIMES, _FIRST = (
     0.4,
 )  # the block of many topics, how many, and their share of the steps: docs/lda.md
 _NO_PRIOR = 1e-12  # of EM
+_OF_UNUSED = 1e-3  # of the words, for a topic that is not used
 
 
 class LatentDirichletAllocation(
@@ -294,10 +296,10 @@ class LatentDirichletAllocation(
         """η: the prior of a topic's words; with EM, next to none."""
         return self._concentration(self.topic_word_prior)
 
-    def _concentration(self, prior: float | None) -> float:
+    def _concentration(self, prior: float | None, n_topics: int | None = None) -> float:
         if self.inference == "em":
             return _NO_PRIOR
-        return 1.0 / self.n_components if prior is None else float(prior)
+        return 1.0 / (n_topics or self.n_components) if prior is None else float(prior)
 
     def blocks(self) -> dict[str, Block]:
         blocks = {"topic_word": Block((self.n_components, self._n_words()))}
@@ -341,8 +343,9 @@ class LatentDirichletAllocation(
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], TopicPosterior]:
         average, posterior = super().start(rng)
-        phase = phases_of(self, self.plan_of_fit().n_steps)[0]
-        return average, self._to_many(average, {_MANY: 0.0}, None) if phase.name == _MANY else posterior
+        if phases_of(self, self.plan_of_fit().n_steps)[0].name != _MANY:
+            return average, posterior
+        return average, single_topic(self._to_many(average, {_MANY: 0.0}, None).concentration)
 
     def like(self, step: int) -> TopicPosterior:
         rng, plan = np.random.default_rng(0), self.plan_of_fit()
@@ -368,6 +371,8 @@ class LatentDirichletAllocation(
         return self._topics(_MANY, average, noise_std, previous)
 
     def _topics(self, block: str, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
+        if previous is not None and previous.is_single:
+            return self._after_single(average[block], noise_std[block], previous)
         noise, step = noise_std[block], 0 if previous is None else previous.step + 1
         rho = None if previous is None else self.rho(step)
         counts, average_scale = undo_scales(average[block], previous, rho)
@@ -390,9 +395,30 @@ class LatentDirichletAllocation(
         counts += prior
         return TopicPosterior(counts, scale, average_scale, step)
 
+    def _after_single(self, average: np.ndarray, noise: float, previous: TopicPosterior) -> TopicPosterior:
+        """After a step with a single topic: many, if the noise that the fit will have does not hide them (``planning.py``)."""
+        step, prior, (n_topics, n_words) = (
+            previous.step + 1,
+            self._concentration(self.topic_word_prior, 1),
+            average.shape,
+        )
+        counts, average_scale = undo_scales(average[:1], previous, self.rho(step))
+        denoised, words = denoise_counts(counts, noise / average_scale)
+        plan = replace(self.plan_of_fit(), clip_norm=self.plan_of_fit().clip_norm or self.default_clip())
+        std = std_of_average(plan, self.schedule or _AVERAGING)
+        if step == 1 and shows_topics(counts.sum(), n_words, std):
+            topics = self._random_topics(as_generator(self.random_state), n_topics, n_words) * words / n_topics
+            return TopicPosterior(self.word_concentration() + topics, None, np.zeros(topics.shape), step, carried=0.0)
+        carried = 1.0 if self.schedule is not None else factor_of_plain_average(self.rho(step), self.rho(step + 1))
+        concentration = (prior + denoised) * np.where(np.arange(n_topics) == 0, 1.0, _OF_UNUSED)[:, None]
+        scale = scale_cells(denoised, noise / average_scale)
+        return single_topic(concentration, scale, carried * average_scale, step, carried)
+
     def _merged(self, average, noise_std, previous: TopicPosterior) -> TopicPosterior:
         """The topics that ``n_components`` groups of like ones make together."""
         many, prior = self._to_many(average, noise_std, previous), self.word_concentration()
+        if many.is_single or many.carried == 0.0:
+            return many.first(self.n_components)
         counts = many.concentration - prior
         parents = parents_of(counts, self.n_components)
         counts, average_scale = merged_rows(counts, parents), scale_of_merged(many.average_scale, parents)
@@ -400,12 +426,17 @@ class LatentDirichletAllocation(
         return TopicPosterior(counts + prior, scale, average_scale, many.step, parents)
 
     def transport(self, average, noise_std, previous: TopicPosterior, posterior: TopicPosterior):
-        """After the merge, totals of merged topics: sums, scaled so that they have the noise of the others."""
-        if posterior.parents is None:
+        """After the merge, totals of merged topics: sums, scaled so that they have the noise of the others. While there is a
+        single topic, a factor makes the average the plain one of all steps; where many follow, it begins again."""
+        n_before, n_topics = len(previous.concentration), len(posterior.concentration)
+        if n_before == n_topics and posterior.carried == 1.0:
             return average, noise_std
-        counts, _ = undo_scales(average[_MANY], previous, self.rho(posterior.step))
-        merged = posterior.average_scale * merged_rows(counts, posterior.parents)
-        return dict(average) | {"topic_word": merged}, dict(noise_std) | {"topic_word": noise_std[_MANY]}
+        source, block = (_MANY if n > self.n_components else "topic_word" for n in (n_before, n_topics))
+        carried, noise = posterior.carried * average[source][:n_topics], posterior.carried * noise_std[source]
+        if posterior.parents is not None:
+            counts, _ = undo_scales(average[source], previous, self.rho(posterior.step))
+            carried = posterior.average_scale * merged_rows(counts, posterior.parents)
+        return dict(average) | {block: carried}, dict(noise_std) | {block: noise}
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
         n_totals = self.n_components * self._n_words()
@@ -421,16 +452,20 @@ class LatentDirichletAllocation(
                 'Topics of fits with inference="em" are not matched to the totals: documents are drawn from a prior of topic '
                 "shares, which maximum likelihood does not have."
             )
+        if self.last_posterior_.is_single:
+            raise NotImplementedError("Noise hides all topics: they are the frequencies of words, and have no intervals.")
         return match_of(self)
 
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
         """Topics of the match, if no noise hides one."""
         return matched_topics(self.match())
 
-    def advice(self, plan: PrivacyPlan, n_documents: float, n_different: float) -> TopicsAdvice:
+    def advice(
+        self, plan: PrivacyPlan, n_documents: float, n_different: float, purpose: str = "reading"
+    ) -> TopicsAdvice:
         """How many topics so many documents, of so many different words, support under a plan with a clip norm."""
         std = std_of_average(plan, self.schedule or _AVERAGING)
-        return advise_topics(n_documents, self._n_words(), n_different, plan.clip_norm, std)
+        return advise_topics(n_documents, self._n_words(), n_different, plan.clip_norm, std, purpose)
 
     def step_size(self, t: int) -> float:
         """ρ_t: the ``schedule`` if there is one; else 3/(t + 2) in a private fit, (1 + t)^(-0.6) in a non-private

@@ -14,7 +14,21 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import xlogy
 
-__all__ = ["merged_rows", "parents_of", "scale_of_merged"]
+from vips.models.topics.statistics import TopicPosterior
+
+__all__ = ["factor_of_plain_average", "merged_rows", "parents_of", "scale_of_merged", "single_topic"]
+
+
+def single_topic(concentration: np.ndarray, scale=1.0, average_scale=0.0, step: int = 0, carried: float = 1.0):
+    """A posterior whose next E-step uses the first topic only; scales are of shape (1, n_words), or numbers."""
+    scales = np.zeros((2, *concentration.shape))
+    scales[0, 0], scales[1, 0] = scale, average_scale
+    return TopicPosterior(concentration, *scales, step, carried=carried)
+
+
+def factor_of_plain_average(last: float, following: float) -> float:
+    """By which an average of equal weights ``last`` is multiplied, so that they stay equal after a step of this size."""
+    return following / ((1.0 - following) * last)
 
 
 def parents_of(counts: np.ndarray, n_topics: int) -> np.ndarray:

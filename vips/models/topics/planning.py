@@ -2,8 +2,8 @@
 
 A document adds about m = min(C r, r²) counts to the topics, where C is the clip norm and r² the number of its different words.
 Spread evenly over V words, n documents give each word n m / V counts; noise of standard deviation s is on every topic's
-count of it. Their ratio y = n m / (V s) decides: below about 2.1, one topic (the frequencies of words) predicts best; above,
-about 2.2 y topics do (docs/texts.md has the measurements).
+count of it. Their ratio y = n m / (V s) decides: below about 2.1, one topic (the frequencies of words) predicts best. Above,
+about 0.7 y topics are mostly real, and 2.2 y topics predict articles best (docs/texts.md has the measurements).
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vips._validation import check_choice
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 
-__all__ = ["TopicsAdvice", "advise_topics", "std_of_average"]
+__all__ = ["TopicsAdvice", "advise_topics", "shows_topics", "std_of_average"]
 
 _LEAST_RATIO = 2.1
-_TOPICS_PER_RATIO = 2.2
+_TOPICS_PER_RATIO = {"reading": 0.7, "perplexity": 2.2}
 _MOST_TOPICS, _WORDS_OF_A_TOPIC = 100, 5  # at most so many topics, and at least so many words for each
 # Held-out perplexity of the best number of topics over that of one topic, by y; measured on Wikipedia.
 _RATIOS = np.array([2.1, 2.7, 4.2, 5.0, 8.0, 15.0, 28.0, 50.0])
@@ -37,7 +38,8 @@ class TopicsAdvice:
     signal_to_noise : float
         y.
     expected_perplexity : float
-        Held-out perplexity to be expected, over that of the words' frequencies under the same budget.
+        Held-out perplexity over that of the words' frequencies under the same budget, of the best number of topics, on
+        Wikipedia. It depends on how distinct topics are, which no public number says.
     """
 
     n_components: int
@@ -54,12 +56,14 @@ class TopicsAdvice:
             )
         return (
             f"A word's count is {self.signal_to_noise:.2g} standard deviations of the noise, enough for about "
-            f"{self.n_components} topics. On Wikipedia such topics have {self.expected_perplexity:.2f} times the perplexity of "
-            "the words' frequencies alone."
+            f"{self.n_components} topics. On Wikipedia the best number of topics has {self.expected_perplexity:.2f} times the "
+            "perplexity of the words' frequencies alone; documents of less distinct topics gain less."
         )
 
 
-def advise_topics(n_documents: float, n_words: int, n_different: float, clip_norm: float, std: float) -> TopicsAdvice:
+def advise_topics(
+    n_documents: float, n_words: int, n_different: float, clip_norm: float, std: float, purpose: str = "reading"
+) -> TopicsAdvice:
     """Advice from public or released numbers.
 
     Parameters
@@ -73,14 +77,24 @@ def advise_topics(n_documents: float, n_words: int, n_different: float, clip_nor
         C.
     std : float
         s, standard deviation of the noise in the average of the totals.
+    purpose : {"reading", "perplexity"}
+        Topics that are mostly real, or as many as predict best.
     """
+    check_choice("purpose", purpose, tuple(_TOPICS_PER_RATIO))
     counts = min(clip_norm * math.sqrt(n_different), n_different)
-    ratio = max(n_documents, 0.0) * counts / (n_words * std)
-    most = min(_MOST_TOPICS, n_words // _WORDS_OF_A_TOPIC)
-    n_components = 1 if ratio < _LEAST_RATIO or most < 2 else min(max(2, round(_TOPICS_PER_RATIO * ratio)), most)
+    total = max(n_documents, 0.0) * counts
+    ratio, most = total / (n_words * std), min(_MOST_TOPICS, n_words // _WORDS_OF_A_TOPIC)
+    n_components = min(max(2, round(_TOPICS_PER_RATIO[purpose] * ratio)), most)
+    if most < 2 or not shows_topics(total, n_words, std):
+        n_components = 1
     return TopicsAdvice(
         n_components, ratio, float(np.interp(math.log(max(ratio, 1e-300)), np.log(_RATIOS), _PERPLEXITIES))
     )
+
+
+def shows_topics(total: float, n_words: int, std: float) -> bool:
+    """Whether topics predict better than the frequencies of words, for a total of counts under noise of this deviation."""
+    return total >= _LEAST_RATIO * n_words * std
 
 
 def std_of_average(plan: PrivacyPlan, step_size: Callable[[int], float]) -> float:

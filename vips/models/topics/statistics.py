@@ -29,26 +29,35 @@ class TopicPosterior(Dirichlet):
     concentration : array of shape (n_topics, n_words)
         λ.
     scale : array of shape (n_topics, n_words), optional
-        c: the next E-step sums ``c_kv s_kv`` instead of ``s_kv``. Default 1.
+        c: the next E-step sums ``c_kv s_kv`` instead of ``s_kv``. Default 1. Topics of scale 0 are not used in it.
     average_scale : array of shape (n_topics, n_words), optional
         The running average of the scales that were used so far. The running average of totals is divided by it.
     step : int
         Steps that this posterior has seen.
     parents : array of shape (n_rows,), optional
         Into which topic each row of the last step was merged, if they were; not saved.
+    carried : float
+        Factor of the average of all steps so far, which ``average_scale`` holds already; not saved.
     """
 
-    def __init__(self, concentration, scale=None, average_scale=None, step: int = 0, parents=None) -> None:
+    def __init__(
+        self, concentration, scale=None, average_scale=None, step: int = 0, parents=None, carried: float = 1.0
+    ) -> None:
         super().__init__(concentration)
         self.scale, self.average_scale = (
             np.ones_like(self.concentration) if given is None else np.asarray(given, dtype=np.float64)
             for given in (scale, average_scale)
         )
-        self.step, self.parents = step, parents
+        self.step, self.parents, self.carried = step, parents, carried
 
     @cached_property
     def _word_weights(self) -> dict:  # what `word_weights` has computed
         return {}
+
+    def first(self, n_topics: int) -> TopicPosterior:
+        """The first topics alone."""
+        rows = (array[:n_topics] for array in (self.concentration, self.scale, self.average_scale))
+        return TopicPosterior(*rows, self.step, carried=self.carried)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         scales = {"scale": self.scale, "average_scale": self.average_scale, "step": np.array(self.step)}
@@ -57,6 +66,11 @@ class TopicPosterior(Dirichlet):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TopicPosterior:
         return cls(arrays["concentration"], arrays["scale"], arrays["average_scale"], int(arrays["step"]))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the next E-step uses the first topic only."""
+        return len(self.scale) > 1 and not self.scale[1:].any()
 
     def word_weights(self, dtype: np.dtype, mean: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """exp E log β, or E β, each word divided by its largest entry.
@@ -81,6 +95,7 @@ class TopicPosterior(Dirichlet):
                 scaled[start:stop] = weights[start:stop] * self.scale[:, start:stop].T
 
             run_ranges(fill, np.arange(n_words + 1))
+            weights[:, ~self.scale.any(axis=1)] = 0.0
             self._word_weights[dtype, mean] = weights, log_scale, scaled
         return self._word_weights[dtype, mean]
 
