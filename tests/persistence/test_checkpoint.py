@@ -75,7 +75,7 @@ def test_repeated_steps_of_a_private_fit_are_sampled_and_noised_afresh(tmp_path)
             averages.append(average["heads"].copy()) or original(average, *rest)
         )
         model.fit(empty, checkpoint=path)
-        seen.append(np.array(averages[1:]))
+        seen.append(np.array(averages[-3:]))  # of the three steps after it
     assert seen[0].shape == (3, 4)
     assert not np.isin(seen[0], seen[1]).any()
 
