@@ -72,6 +72,10 @@ EXPERIMENTS = {
         "classification.evaluations",
         "scores of vips.evaluate: how often their intervals hold the scores of all persons (15 minutes)",
     ),
+    "counts": (
+        "regression.counts",
+        "rate ratios of counts with exposures: how often intervals hold, with a wrong dispersion, too (10 minutes)",
+    ),
     "hospital": (
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",

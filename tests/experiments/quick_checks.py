@@ -426,6 +426,14 @@ def _(printed, folder):
     assert "| 2,000 | 1 | weak |" in printed
 
 
+@check("counts")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert len(rows) == 8  # means, dispersions, ε
+    assert all(length > 0.0 for row in rows for length in row["length"])
+    assert "| 3 | 10 | 1,000 | 4 |" in printed
+
+
 @check("hospital")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

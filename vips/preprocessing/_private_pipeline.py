@@ -130,6 +130,7 @@ class PrivatePipeline(Pipeline):
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
         groups: object = None,
+        exposure=None,
         public_X=None,
         public_y=None,
     ) -> Self:
@@ -148,6 +149,8 @@ class PrivatePipeline(Pipeline):
             used, and nothing is learnt or charged again.
         executor, groups : optional
             See :meth:`ConjugateExponentialModel.fit`. All rows of one id are one record, of the encoder and of the fit.
+        exposure : array or series of shape (n_rows,), optional
+            For a model that takes it, a regression of counts.
         public_X, public_y : optional
             Public records for a model that takes them, a regression: the encoder encodes them, and learns nothing from them.
 
@@ -174,7 +177,10 @@ class PrivatePipeline(Pipeline):
         budget = self._give_plans(encoder, model, X)
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
         stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
-        ledger = self._checked_with_model(stand_in, X, y, ledger)
+        given = {} if exposure is None else {"exposure": exposure}
+        if given and not hasattr(stand_in, "with_exposure"):
+            raise TypeError(f"{type(model).__name__} takes no `exposure`: BayesianNegativeBinomialRegression does.")
+        ledger = self._checked_with_model(stand_in.with_exposure(exposure) if given else stand_in, X, y, ledger)
         public = _checked_public(encoder, stand_in, X, public)
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
@@ -196,7 +202,9 @@ class PrivatePipeline(Pipeline):
             if public:
                 public["public_X"] = encoder.transform(public["public_X"])
             paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
-            model.fit(features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups, **public)
+            model.fit(
+                features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups, **given, **public
+            )
         except BaseException:
             run.close()
             raise

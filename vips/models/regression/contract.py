@@ -361,13 +361,30 @@ class AugmentedRegression(ConjugateExponentialModel):
     def released_gradients(
         self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps, coordinates: Coordinates
     ) -> list[ReleasedGradients]:
-        """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only."""
+        """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only: of
+        several laws of the offset, the one under which gradients fit together best."""
+        laws, arguments = self.likelihood.laws_of_offset(), (plan, average, noise_std, kept, coordinates)
+        candidates = [self._gradients_under(*law, *arguments) for law in laws]
+        if len(laws) == 1:
+            return candidates[0]
+        return min(candidates, key=lambda steps: sum(step.scatter(step.match()[1])[0] for step in steps))
+
+    def _gradients_under(
+        self,
+        offset: float,
+        spread: float,
+        plan: PrivacyPlan,
+        average,
+        noise_std,
+        kept: KeptSteps,
+        coordinates: Coordinates,
+    ) -> list[ReleasedGradients]:
         ball = self._ball()
         noise = {name: std / ball ** POWER[name] for name, std in noise_std.items()}
         averages = [self._average_of(average, j) for j in range(self.n_outputs)]
         laws_of_rows = (self._row_law(average, noise, j, coordinates) for j, average in enumerate(averages))
         weighted, left = zip(*laws_of_rows, strict=True)
-        weighted = [replace(law, offset=self.likelihood.offset) for law in weighted]
+        weighted = [replace(law, offset=offset, spread=spread) for law in weighted]
         # the first points are far from the root, unless a phase before ended near it
         used = kept.used(0 if coordinates.move else 2 if self._matches() else len(kept.counts))
         points, centre = kept.points[:, used] * ball, kept.centre * ball

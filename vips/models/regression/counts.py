@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -28,6 +30,8 @@ __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 
 # Upper limit of `n_trials` and `max_count`.
 _MOST = 1_000_000
+# Count at which a private fit starts, relative to the largest one.
+_TYPICAL = 0.1
 
 
 class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
@@ -116,6 +120,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     ----------
     posterior_, coef_, intercept_, alpha_, bound_, privacy_
         See :class:`BayesianLogisticRegression`.
+    dispersion_ : float
+        The dispersion from 0.001 to 1e6 under which the counts are most probable, given the fitted means; ordinary fits only.
 
     Privacy
     -------
@@ -124,6 +130,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     """
 
     settings_of_meaning = ("fit_intercept", "dispersion")
+    _unlisted = ("with_exposure",)
     name_of_ratio = "rate ratio"
     # During a fit: exposures until records are read, whether there are any, what is read, and where an ordinary fit starts.
     _exposure: object = None
@@ -196,7 +203,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         """
         if exposure is not None and public_X is not None:
             raise ValueError("Public records have no exposures here: pass `exposure` or `public_X`.")
-        self._exposure = exposure
+        self.with_exposure(exposure)
         try:
             return super().fit(
                 X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups,
@@ -205,6 +212,11 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         finally:
             self._exposure = self._read = self._begins = None
             self._has_exposures = False
+
+    def with_exposure(self, exposure) -> Self:
+        """The model, whose next records have these exposures; for what fits models in its place."""
+        self._exposure = exposure
+        return self
 
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
@@ -262,8 +274,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         return most_probable(rows, self._units(), counts, offset, self.dispersion, prior, self.fit_intercept)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
-        """As in the base class, but an ordinary fit starts at the mode, and a private one at a rate of one count in the middle
-        one of the declared exposures."""
+        """As in the base class, but an ordinary fit starts at the mode, and a private one at a tenth of ``max_count`` for the
+        middle one of the declared exposures: steps from there to the mean are few, and short."""
         posterior = super().to_posterior(average, noise_std, previous)
         if previous is not None:
             return posterior
@@ -271,9 +283,28 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         if self._begins is not None:
             mean, precision = self._begins.mean, self._begins.precision
             alpha = self._begins.alpha_shape, self._begins.alpha_rate
-        elif self.exposure_bounds is not None and self.fit_intercept and not self._is_given:
-            mean = np.append(mean[:-1], -0.5 * np.log(self.exposure_bounds).sum())
+        elif self.is_private and self.fit_intercept and not self._is_given and not self._knows_public:
+            middle = 1.0 if self.exposure_bounds is None else np.mean(self.exposure_bounds)
+            mean = np.append(mean[:-1], np.log(_TYPICAL * self.max_count / middle))
         return type(posterior)(mean, precision, *alpha, 0, posterior.kept, posterior.public, posterior.coordinates)
+
+    def finish(self, records: DataSource) -> None:
+        """The evidence lower bound, and ``dispersion_``."""
+        super().finish(records)
+        chunks = [(chunk.y, self._predictors(chunk.X)[0][:, 0]) for chunk in records.chunks(self.chunk_size)]
+        counts = np.concatenate([self.likelihood.limited(y)[:, 0] for y, _ in chunks])
+        means = np.concatenate([self.dispersion * np.exp(psi + self.likelihood.log_exposures(y)) for y, psi in chunks])
+
+        def loss(log_dispersion: float) -> float:
+            r = np.exp(log_dispersion)
+            return -nbinom.logpmf(counts, r, r / (r + means)).mean()
+
+        self.dispersion_ = float(np.exp(minimize_scalar(loss, bounds=np.log([1e-3, 1e6]), method="bounded").x))
+
+    def laplace_posterior(self, X, y=None, exposure=None) -> CoefficientPosterior:
+        """See :meth:`BayesianLogisticRegression.laplace_posterior`; ``exposure`` is that of the fit. Its deviations are the
+        standard errors of an ordinary fit: those of the variational posterior are too small, far too small for large counts."""
+        return super().laplace_posterior(X, y if exposure is None else np.column_stack([y, exposure]))
 
     def check_parameters(self) -> None:
         super().check_parameters()

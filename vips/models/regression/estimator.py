@@ -138,7 +138,7 @@ class PolyaGammaRegression(AugmentedRegression):
                 "The fit is private, and a curvature computed from its records would be released without noise. Use "
                 "`posterior_`."
             )
-        X, y = self.read_rows(X, y, reset=False)
+        X, y = self.read_rows(X, y, reset=False, multi_output=np.ndim(y) == 2)
         mean, _ = self._in_coordinates(self.last_posterior_, sparse=False)
         total = 0.0
         for chunk in InMemoryData(X, y).chunks(self.chunk_size):

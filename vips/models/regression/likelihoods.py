@@ -21,6 +21,10 @@ from scipy.special import expit, gammaln
 __all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial"]
 
 
+# Deviations of the logarithm of exposures, relative to the distance of its bounds.
+_DEVIATIONS = np.array([0.15, 0.03])
+
+
 class Likelihood(ABC):
     """Of a label given ψ.
 
@@ -31,7 +35,7 @@ class Likelihood(ABC):
     largest_shape, largest_linear : float
         Public bounds on b and on |κ|.
     offset : float
-        Of ψ; where exposures differ, that of the middle one that is declared, by which released totals are compared.
+        Of ψ; where records differ in it, that of most of them.
     largest_offset : float
         Public bound on its size.
     """
@@ -48,6 +52,10 @@ class Likelihood(ABC):
     def offsets(self, y: np.ndarray) -> float | np.ndarray:
         """Offset of each record, shape (n_records, 1), or of all."""
         return self.offset
+
+    def laws_of_offset(self) -> list[tuple[float, float]]:
+        """Means and variances of the offsets that are possible by public facts; the first one if nothing is known."""
+        return [(self.offset, 0.0)]
 
     @abstractmethod
     def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -182,6 +190,17 @@ class NegativeBinomial(_Counts):
 
     def offsets(self, y: np.ndarray) -> float | np.ndarray:
         return -np.log(self.dispersion) if y.ndim == 1 else self.log_exposures(y)[:, None] - np.log(self.dispersion)
+
+    def laws_of_offset(self) -> list[tuple[float, float]]:
+        """Of exposures whose logarithms are nearly equal, or differ by as much as bounds leave them."""
+        if self.exposure_bounds is None:
+            return super().laws_of_offset()
+        low, high = np.log(self.exposure_bounds)
+        means, deviations = (
+            low + (high - low) * np.array([0.5, 0.3, 0.4, 0.6, 0.75, 0.9]),
+            (high - low) * _DEVIATIONS,
+        )
+        return [(float(mean - np.log(self.dispersion)), float(std**2)) for mean in means for std in deviations]
 
     def log_exposures(self, y: np.ndarray) -> np.ndarray:
         """Shape (n_records,); 0 without exposures, and NaN for one that is not above 0."""

@@ -80,30 +80,34 @@ class RowLaw:
     mean : ndarray of shape (d,)
     cov : ndarray of shape (d, d)
         Positive semidefinite.
-    offset : float
-        Of ψ.
+    offset, spread : float
+        Of ψ: mean and variance of offsets, which are independent of the rows.
     """
 
     count: float
     mean: np.ndarray
     cov: np.ndarray
     offset: float = 0.0
+    spread: float = 0.0
 
     def unweighted(self, point: np.ndarray) -> RowLaw:
         """The law of rows whose moments, weighted by ω at this point, are those of ``self``."""
-        centre, variance = float(self.mean @ point) + self.offset, max(float(point @ self.cov @ point), 1e-9)
+        centre = float(self.mean @ point) + self.offset
+        variance = max(float(point @ self.cov @ point) + self.spread, 1e-9)
         mean, std = _unweighted(centre, variance)
-        along = self.cov @ point / variance
+        along, share = self.cov @ point / variance, self.spread / variance
         return RowLaw(
             self.count / float(_WEIGHTS @ polya_gamma_mean(mean + std * _NODES)),
             self.mean + (mean - centre) * along,
             self.cov + (std**2 - variance) * np.outer(along, along),
-            self.offset,
+            self.offset + (mean - centre) * share,
+            self.spread + (std**2 - variance) * share**2,
         )
 
     def predictor(self, b: np.ndarray) -> np.ndarray:
         """Nodes of ψ = xᵀb + o, shape (64,)."""
-        return float(self.mean @ b) + self.offset + np.sqrt(max(float(b @ self.cov @ b), 1e-12)) * _NODES
+        variance = max(float(b @ self.cov @ b) + self.spread, 1e-12)
+        return float(self.mean @ b) + self.offset + np.sqrt(variance) * _NODES
 
     def total(self, b: np.ndarray) -> np.ndarray:
         """F(b) = N (m E σ + C b E σ'), by Stein's lemma."""
