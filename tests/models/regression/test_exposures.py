@@ -19,7 +19,7 @@ from vips.data import InMemoryData, Records
 from vips.models.regression.likelihoods import NegativeBinomial
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
-ALMOST_NONE = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=10)
+ALMOST_NONE = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=1)
 PRIVATE = {"privacy": ALMOST_NONE, "max_norm": 2.0, "max_count": 60, "exposure_bounds": (5.0, 500.0)}
 
 

@@ -364,9 +364,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only: of
         several laws of the offset, the one under which gradients fit together best."""
         laws, arguments = self.likelihood.laws_of_offset(), (plan, average, noise_std, kept, coordinates)
-        candidates = [self._gradients_under(*law, *arguments) for law in laws]
-        if len(laws) == 1:
-            return candidates[0]
+        first = self._gradients_under(*laws[0], *arguments)
+        if len(laws) == 1 or len(first[0].counts) < 2:
+            return first
+        candidates = [first, *(self._gradients_under(*law, *arguments) for law in laws[1:])]
         return min(candidates, key=lambda steps: sum(step.scatter(step.match()[1])[0] for step in steps))
 
     def _gradients_under(

@@ -210,8 +210,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
                 public_X=public_X, public_y=public_y,
             )  # fmt: skip
         finally:
-            self._exposure = self._read = self._begins = None
-            self._has_exposures = False
+            for name in ("_exposure", "_has_exposures", "_read", "_begins"):
+                vars(self).pop(name, None)
 
     def with_exposure(self, exposure) -> Self:
         """The model, whose next records have these exposures; for what fits models in its place."""
@@ -239,7 +239,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
             X, y = records.arrays
             labels = np.column_stack([y, self._read_exposure(len(y))])
             records, self._exposure, self._has_exposures = InMemoryData(X, labels).divided_like(records), None, True
-        if not self.is_private and self.covariance == "full" and isinstance(records, InMemoryData):
+        if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
             self._read = records
         return records
 
@@ -274,8 +274,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         return most_probable(rows, self._units(), counts, offset, self.dispersion, prior, self.fit_intercept)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
-        """As in the base class, but an ordinary fit starts at the mode, and a private one at a tenth of ``max_count`` for the
-        middle one of the declared exposures: steps from there to the mean are few, and short."""
+        """As in the base class, but a fit without a plan starts at the mode, and a private one at a tenth of ``max_count`` for
+        the middle one of the declared exposures: steps from there to the mean are few, and short."""
         posterior = super().to_posterior(average, noise_std, previous)
         if previous is not None:
             return posterior

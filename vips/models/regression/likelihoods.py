@@ -197,7 +197,7 @@ class NegativeBinomial(_Counts):
             return super().laws_of_offset()
         low, high = np.log(self.exposure_bounds)
         means, deviations = (
-            low + (high - low) * np.array([0.5, 0.3, 0.4, 0.6, 0.75, 0.9]),
+            low + (high - low) * np.array([0.5, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9]),
             (high - low) * _DEVIATIONS,
         )
         return [(float(mean - np.log(self.dispersion)), float(std**2)) for mean in means for std in deviations]
