@@ -215,7 +215,7 @@ def test_mutants_are_noticed(check, mutant, says, monkeypatch):
 def test_concentration_and_length_are_told_by_the_totals():
     """Stated is 0.9, and 70 where nothing is known."""
     assert 1.1 < fitted(corpus(8000, prior=0.45).counts, 6.0).match().concentration < 1.7
-    assert 15.0 < fitted(corpus(8000, length=25).counts, 6.0).match().length < 45.0
+    assert 15.0 < fitted(corpus(8000, length=25).counts, 3.0, n_steps=40).match().length < 45.0
 
 
 def test_what_people_read_and_files(model, tmp_path):
@@ -240,8 +240,10 @@ def test_groups_of_steps_that_contradict_each_other_are_refused():
 
 
 def test_topics_that_noise_hides_are_said():
-    hidden = fitted(sp.csr_array((20, 40), dtype=int), 5.0, n_steps=5)
+    hidden = fitted(sp.csr_array((20, 40), dtype=int), 5.0, n_steps=2)
     assert "Noise hides 3 of the 3 topics (0, 1, 2)" in hidden.why_no_intervals()
+    single = fitted(sp.csr_array((20, 40), dtype=int), 5.0, n_steps=5)
+    assert "Noise hides all topics" in single.why_no_intervals()
 
 
 def test_fits_without_noise_of_persons_of_one_step_and_of_too_many_words_have_no_match():

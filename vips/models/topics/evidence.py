@@ -33,7 +33,12 @@ from vips.privacy import PrivacyPlan
 
 __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 
-_N_FITS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = 4, 1500, 30
+_N_FITS, _N_TOPICS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = (
+    4,
+    60,
+    1500,
+    30,
+)  # at least so many fits, with so many topics in all
 _SHORTEST, _LONGEST = 8, 600  # documents
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
 _MARGIN, _LEAST_STABILITY = 1.3, 0.3
@@ -91,7 +96,8 @@ def topic_evidence(model) -> TopicEvidence:
     noisy, noise_std = _released_counts(model)
     deviation, stability = deviations(noisy, noise_std)
     words = denoise_counts(noisy, noise_std)[1]
-    noise_deviations = np.concatenate([_of_noise(model, words, seed) for seed in range(_N_FITS)])
+    n_fits = max(_N_FITS, -(-_N_TOPICS // model.n_components))
+    noise_deviations = np.concatenate([_of_noise(model, words, seed) for seed in range(n_fits)])
     largest = noise_deviations.max()
     p_value = (1 + np.sum(noise_deviations >= deviation[:, None], axis=1)) / (1 + len(noise_deviations))
     is_real = (deviation >= _MARGIN * largest) & (stability > _LEAST_STABILITY)

@@ -453,7 +453,9 @@ class LatentDirichletAllocation(
                 "shares, which maximum likelihood does not have."
             )
         if self.last_posterior_.is_single:
-            raise NotImplementedError("Noise hides all topics: they are the frequencies of words, and have no intervals.")
+            raise NotImplementedError(
+                "Noise hides all topics: they are the frequencies of words, and have no intervals."
+            )
         return match_of(self)
 
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
