@@ -84,7 +84,7 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
-    "TopicPosterior": {"parents"},
+    "TopicPosterior": {"parents", "carried"},
     "FactorialPosterior": {"draws", "chain", "tables"},
     "SwitchingPosterior": {"dynamics"},
     "GaussianChainPosterior": {"draws", "chain", "gaussians", "tables"},
