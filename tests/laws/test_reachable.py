@@ -303,7 +303,7 @@ def test_mutant_is_noticed(mutant, case, says, monkeypatch):
         (a_file_beside_the_checkpoint, "lda", "debug.npz"),
         (a_model_keeps_the_last_chunk, "lda", "a model holds {'_documents'}"),
         (a_pickle_takes_the_last_chunk_along, "beta-bernoulli", "a pickle holds {'chunk'}"),
-        (a_posterior_carries_the_exact_total, "lda", "a posterior holds {'exact'}"),
+        (a_posterior_carries_the_exact_total, "lda", "a posterior holds {.*'exact'"),
         (a_saved_model_holds_exact_totals, "lda", "a saved model holds {'debug/topic_word'}"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
