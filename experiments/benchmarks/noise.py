@@ -65,7 +65,7 @@ def topic_model_steps(repeats: int, quick: bool) -> dict[str, tuple[float, float
     for kind in ("gaussian", "discrete"):
         plan = PrivacyPlan(noise_multiplier=1.24, sampling_rate=0.05, n_steps=repeats + 1, clip_norm=7.0, noise=kind)
         model = LatentDirichletAllocation(n_topics, vocabulary=counts.shape[1], privacy=plan)
-        (phase,) = phases_of(model, plan.n_steps)
+        *_, phase = phases_of(model, plan.n_steps)
         blocks, data, randomness = phase.blocks, InMemoryData(counts), plan.randomness(None)
         posterior = model.to_posterior(model.initial(randomness.initial), {"topic_word": 0.0}, None)
         times = []

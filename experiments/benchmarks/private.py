@@ -40,7 +40,7 @@ class Steps:
         model = LatentDirichletAllocation(n_topics, vocabulary=counts.shape[1], privacy=plan, random_state=0)
         self.model, self.data, self.plan, self.step = model, InMemoryData(counts), plan, 0
         self.randomness, self.std = plan.randomness(0), {"topic_word": 0.0}
-        (self.phase,) = phases_of(model, plan.n_steps)
+        *_, self.phase = phases_of(model, plan.n_steps)
         self.average = {"topic_word": np.array(model.initial(self.randomness.initial)["topic_word"])}
         self.posterior = model.to_posterior(self.average, self.std, None)
         self.mechanism = plan.mechanism(self.phase.blocks, self.randomness, self.std)

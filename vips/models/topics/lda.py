@@ -330,7 +330,7 @@ class LatentDirichletAllocation(
     def _n_first(self, n_steps: int) -> int:
         """Steps with many topics."""
         is_one = self.n_components == 1 or self.public_documents is not None or not self.is_private
-        return 0 if is_one else int(_FIRST * n_steps)
+        return 0 if is_one or isinstance(self.privacy, StreamPlan) else int(_FIRST * n_steps)
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Gamma(100, 1/100) entries, as in the paper and in Hoffman's code; or the counts of public documents, fitted alone."""
