@@ -13,7 +13,7 @@ from vips._random_state import RandomStateLike, as_generator
 
 __all__ = ["make_table"]
 
-_OTHER, _MISSING, _SHARE_MISSING = "(other)", "(missing)", 0.1
+_MISSING, _SHARE_MISSING = "(missing)", 0.1
 _LEARNT: dict = {"number": (0.0, 1.0), "date": (date(2020, 1, 1), date(2021, 12, 31)), "category": ["A", "B", "C"]}
 
 

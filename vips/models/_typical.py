@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from vips.models.components.matching.simulator import levels_at
+
 __all__ = ["members", "n_columns", "path", "rows", "vectors", "within"]
 
 _STAYS, _STD, _REACH = 0.8, 0.15, 0.7  # probability, and parts of the largest norm
@@ -43,7 +45,7 @@ def vectors(norm: float | None, of: np.ndarray, n_components: int, d: int, rng: 
 
 def within(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A level for each row of probabilities, shape (len(p),)."""
-    return np.minimum((rng.random((len(p), 1)) >= np.cumsum(p, axis=1)).sum(axis=1), p.shape[1] - 1)
+    return levels_at(rng.random(len(p)), p)
 
 
 def path(n: int, n_states: int, length: int, most: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -584,10 +584,8 @@ class LatentDirichletAllocation(
 
     def _infer(self, documents: sp.csr_array, posterior: TopicPosterior, mean: bool = False) -> DocumentStatistics:
         settings = self.topic_concentration(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
-        point, block = (
-            self.inference == "em",
-            _MANY if len(posterior.concentration) > self.n_components else "topic_word",
-        )
+        point = self.inference == "em"
+        block = _MANY if len(posterior.concentration) > self.n_components else "topic_word"
         return DocumentStatistics(documents, posterior, *settings, mean or point, point, block)
 
     def resized(self, documents: sp.csr_array) -> sp.csr_array:

@@ -42,10 +42,7 @@ _SMALL_MOVE, _LARGE_MOVE = 0.1, 1.0
 _FEWEST = 30.0  # records
 _PRIOR_OF_SIZE = 1e-8  # precision of log N
 _LARGEST_CHANGE = 0.3  # of log N in a move
-_PER_RECORD, _FEWEST_SIMULATED = (
-    4.0,
-    2_000,
-)  # records that are simulated at most for each one of the totals, and at least
+_PER_RECORD, _FEWEST_SIMULATED = 4.0, 2_000  # simulated records: at most for each one of the totals, and at least
 _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
 _TELL_NOTHING = "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
