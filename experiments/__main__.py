@@ -72,6 +72,10 @@ EXPERIMENTS = {
         "classification.evaluations",
         "scores of vips.evaluate: how often their intervals hold the scores of all persons (15 minutes)",
     ),
+    "weights": (
+        "regression.weights",
+        "weights of a survey: how often intervals hold what is true of all people (3 minutes)",
+    ),
     "counts": (
         "regression.counts",
         "rate ratios of counts with exposures: how often intervals hold, with a wrong dispersion, too (10 minutes)",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import is_regressor
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, SequenceSource, as_source, check_data, whole_csr
@@ -18,7 +18,7 @@ from vips.data._labels import one_for_each_row
 from vips.data._tables import from_arrow, without_mask
 from vips.data._texts import TextSource
 
-__all__ = ["check_persons", "persons_of", "rows_of", "table_of", "validated"]
+__all__ = ["check_persons", "numbers_of_rows", "persons_of", "rows_of", "table_of", "validated", "with_weights"]
 
 # Dtypes that an ordinary fit keeps; others are converted to the first.
 _NUMBERS = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
@@ -91,6 +91,38 @@ def validated(model: Contract, X, *y, **settings):
     X, *y = (without_mask(from_arrow(values)) for values in (X, *y))
     refuse_dates(X)
     return validate_data(model, whole_csr(X), *y, accept_sparse="csr", dtype=_NUMBERS, **settings)
+
+
+def numbers_of_rows(model: Contract, values, name: str, n_records: int) -> np.ndarray:
+    """A number ≥ 0 of each row beside its label: a weight, or an exposure. A private fit looks at public facts only."""
+    values = one_for_each_row(from_arrow(values), name)
+    if model.is_private:
+        try:
+            return check_data(np.zeros((n_records, 1)), values).arrays[1].astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"`{name}` is read like y. {error}") from None
+    values = column_or_1d(values).astype(np.float64)
+    check_consistent_length(values, np.empty(n_records))
+    if not ((values >= 0.0) & np.isfinite(values)).all():
+        raise ValueError(f"`{name}` must hold finite numbers, none below 0.")
+    return values
+
+
+def with_weights(model: Contract, data: DataSource, sample_weight: object) -> DataSource:
+    """The same rows with their weights."""
+    declared = getattr(model.stated_plan(), "max_weight", None)
+    if sample_weight is None:
+        if declared is not None:
+            raise ValueError("`max_weight` is declared: pass fit(..., sample_weight=...).")
+        return data
+    if not isinstance(data, InMemoryData):
+        raise TypeError("`sample_weight` is for arrays and data frames: a data source has no place for it.")
+    if model.is_private and declared is None:
+        raise ValueError(
+            "`max_weight` is required for a private fit with weights: a bound that is learnt from them would reveal the "
+            "largest. Declare it, e.g. privacy=budget.plan(max_weight=5); larger weights count as 5."
+        )
+    return data.with_weights(numbers_of_rows(model, sample_weight, "sample_weight", data.arrays[0].shape[0]))
 
 
 def check_persons(model: Contract, data: DataSource, groups: object, arguments: str = "X, y") -> None:

@@ -7,9 +7,10 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +20,7 @@ from vips._fitted import forget_fit
 from vips._validation import levels_to_user
 from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, Records
-from vips.door import persons_of, rows_of, table_of, validated
+from vips.door import persons_of, rows_of, table_of, validated, with_weights
 from vips.exceptions import LedgerError, PrivacyWarning
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
@@ -140,6 +141,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         X,
         y=None,
         *,
+        sample_weight: object = None,
         ledger: PrivacyLedger | None = None,
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
@@ -154,6 +156,11 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             (``vips.data``) hold their own labels. A Dask collection is a source.
         y : array of shape (n_records, ...), optional
             Ignored by models of records without labels.
+        sample_weight : array or series of shape (n_records,), optional
+            How much each record counts, as the weights of a survey do, for arrays and data frames: one of weight 2 counts as
+            two. A private fit needs ``privacy=budget.plan(max_weight=W)``: larger weights count as W, and records whose weight
+            is missing or negative are left out. Weights of a common factor give the same fit; docs/who_is_one.md says what they
+            cost.
         ledger : PrivacyLedger, optional
             Charged with all steps before a value is read. None is the ledger whose block encloses the call, if any.
         checkpoint : path, optional
@@ -192,9 +199,12 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         journal = Journal()
         try:
             records = self.records_of(X, y)
-            data = persons_of(self, records, groups, "X" if y is None else "X, y")
+            weighted = with_weights(self, records, sample_weight)
+            data = persons_of(self, weighted, groups, "X" if y is None else "X, y")
             self.check_features()
             plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
+            if sample_weight is not None and plan.max_weight is None:
+                plan = replace(plan, max_weight=np.inf)
             self.use_plan(plan)
             plan.check_blocks(self.blocks())
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
@@ -206,14 +216,14 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 warnings.warn(message, ConvergenceWarning, stacklevel=levels_to_user())
             if self.is_private:
                 self.noisy_totals_ = noisy_totals
-            else:
+            elif sample_weight is None:
                 self.finish(records)
             facts = self.describe()
             release = Release(
                 what="fit",
                 plan=plan,
                 released=facts["released"],
-                declared=facts.get("declared_public", ()),
+                declared=(*facts.get("declared_public", ()), *self._declared_of_weights(plan)),
                 on_invalid=self.on_invalid,
                 repeated_steps=journal.repeated_steps(plan),
                 ledger=journal.run.entry,
@@ -299,6 +309,11 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         with suppress(NotImplementedError):
             return {"misfit of the released totals (standard deviations)": self.once("match", self.to_match).misfit}
         return {}
+
+    def _declared_of_weights(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        if not self.is_private or plan.max_weight is None:
+            return ()
+        return (f"max_weight = {plan.max_weight:g}: a record counts by its weight, larger ones count as this one",)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "last_posterior_" in vars(self)

@@ -57,9 +57,17 @@ class RecordStatistics(ABC):
     sums_are_new : bool
         Whether the two methods for sums return new arrays in every call, to which nothing else refers: the caller adds to them
         in place. False by default.
+    sample_weights : ndarray of shape (n_records,), or None
+        In a fit with weights, that of each record over the largest: at most 1 in a private fit. The engine multiplies shares by
+        them, so that statistics need them only for squares.
     """
 
     sums_are_new = False
+    sample_weights: np.ndarray | None = None
+
+    def weigh(self, sample_weights: np.ndarray) -> None:
+        """The engine tells the weights, before it asks for norms or sums."""
+        self.sample_weights = sample_weights
 
     @abstractmethod
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
@@ -126,17 +134,17 @@ class DenseStatistics(RecordStatistics):
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
-        for name, array in self._arrays.items():
+        self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        for name, array in self.arrays.items():
             if array.dtype.kind not in "biuf":
                 raise TypeError(f"Statistics must be real numbers, block {name!r} has dtype {array.dtype}.")
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        if set(blocks) != set(self._arrays):
-            raise ValueError(f"Statistics have blocks {sorted(self._arrays)}, the model declares {sorted(blocks)}.")
+        if set(blocks) != set(self.arrays):
+            raise ValueError(f"Statistics have blocks {sorted(self.arrays)}, the model declares {sorted(blocks)}.")
         norms = 0.0
         for name, block in blocks.items():
-            array = self._arrays[name]
+            array = self.arrays[name]
             if array.shape[1:] != block.shape:
                 raise ValueError(f"Block {name!r} is declared {block.shape}, its statistics are {array.shape[1:]}.")
             norms = np.hypot(norms, row_norms(array) / block.scale)
@@ -152,7 +160,7 @@ class DenseStatistics(RecordStatistics):
             return bound
         used, exact = norms[: starts[-1]] > 0.0, 0.0
         for name, block in blocks.items():
-            rows = self._arrays[name][: starts[-1]].reshape(len(used), -1)
+            rows = self.arrays[name][: starts[-1]].reshape(len(used), -1)
             sums, width = np.empty((len(filled), rows.shape[1])), max(1, _NUMBERS // len(used))
             for first in range(0, rows.shape[1], width):
                 columns = slice(first, first + width)
@@ -166,7 +174,7 @@ class DenseStatistics(RecordStatistics):
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """w_n s_n of each record, by block."""
-        return {name: weights.reshape(-1, *[1] * (array.ndim - 1)) * array for name, array in self._arrays.items()}
+        return {name: weights.reshape(-1, *[1] * (array.ndim - 1)) * array for name, array in self.arrays.items()}
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
@@ -174,13 +182,13 @@ class DenseStatistics(RecordStatistics):
         weights = weights[present]
         return {
             name: np.tensordot(weights, array if all_present else array[present], axes=1)
-            for name, array in self._arrays.items()
+            for name, array in self.arrays.items()
         }
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
         total = {}
-        for name, array in self._arrays.items():
+        for name, array in self.arrays.items():
             shares = weights[present].reshape(-1, *[1] * (array.ndim - 1)) * array[present]
             total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
         return total

@@ -381,7 +381,7 @@ def test_memory_order_does_not_tell_whether_the_sample_was_empty():
 
 class Unchecked(DenseStatistics):
     def norms(self, blocks):
-        return np.ones(len(self._arrays["count"]))
+        return np.ones(len(self.arrays["count"]))
 
 
 # -- threads --------------------------------------------------------------------------------------------------------------

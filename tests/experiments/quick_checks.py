@@ -426,6 +426,14 @@ def _(printed, folder):
     assert "| 2,000 | 1 | weak |" in printed
 
 
+@check("weights")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert len(rows) == 8  # models, ε
+    assert all(row["weighted"]["length"] > 0.0 for row in rows)
+    assert "| shares | 1,000 | 4 |" in printed
+
+
 @check("counts")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

@@ -125,7 +125,7 @@ def one_block_unclipped(patch):
 
     def mutant(self, blocks):
         name = next(iter(blocks))
-        return original(DenseStatistics({name: self._arrays[name]}), {name: blocks[name]})
+        return original(DenseStatistics({name: self.arrays[name]}), {name: blocks[name]})
 
     patch.setattr(DenseStatistics, "norms", mutant)
 
@@ -135,12 +135,12 @@ def clip_per_block(patch):
 
     def norms(self, blocks):
         self._blocks = blocks
-        return np.zeros(len(next(iter(self._arrays.values()))))
+        return np.zeros(len(next(iter(self.arrays.values()))))
 
     def weighted_sum(self, weights):
         clip = self._clip
         sums = {}
-        for name, array in self._arrays.items():
+        for name, array in self.arrays.items():
             own = np.linalg.norm(array.reshape(len(array), -1), axis=1) / self._blocks[name].scale
             sums[name] = np.tensordot(np.minimum(1.0, clip / np.maximum(own, 1e-300)), np.nan_to_num(array), axes=1)
         return sums
@@ -277,14 +277,14 @@ def stops_on_a_private_quantity(patch):
 
 def bad_row_times_zero(patch):
     def mutant(self, weights):
-        return {name: np.tensordot(weights, array, axes=1) for name, array in self._arrays.items()}
+        return {name: np.tensordot(weights, array, axes=1) for name, array in self.arrays.items()}
 
     patch.setattr(DenseStatistics, "weighted_sum", mutant)
 
 
 def bad_record_raises(patch):
-    def mutant(model, chunk, stop_at_invalid):
-        if not model.valid_records(chunk).all():
+    def mutant(task, chunk):
+        if not task.model.valid_records(chunk).all():
             raise RuntimeError("a record is not valid")
         return chunk, None
 
@@ -296,10 +296,10 @@ def bad_record_warns(patch):
 
     original = partitions.usable
 
-    def mutant(model, chunk, stop_at_invalid):
-        if not model.valid_records(chunk).all():
+    def mutant(task, chunk):
+        if not task.model.valid_records(chunk).all():
             warnings.warn("a record was dropped", stacklevel=2)
-        return original(model, chunk, stop_at_invalid)
+        return original(task, chunk)
 
     patch.setattr(partitions, "usable", mutant)
 
@@ -332,9 +332,9 @@ def records_share_a_normaliser(patch):
 
     def mutant(self, arrays):
         original(self, arrays)
-        for name, array in self._arrays.items():
+        for name, array in self.arrays.items():
             if array.ndim > 1 and array.dtype.kind == "f":
-                self._arrays[name] = array / (1.0 + np.abs(np.nan_to_num(array)).max(initial=0.0))
+                self.arrays[name] = array / (1.0 + np.abs(np.nan_to_num(array)).max(initial=0.0))
 
     patch.setattr(DenseStatistics, "__init__", mutant)
 

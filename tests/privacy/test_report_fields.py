@@ -93,6 +93,7 @@ OWN = {
     "releases.0.plan.noise": [],
     "releases.0.plan.report_delta": [None],
     "releases.0.plan.max_rows_per_group": [None, 3],
+    "releases.0.plan.max_weight": [None, 3, 2.5],
     "releases.0.plan.phases": [[]],
 }
 

@@ -84,6 +84,12 @@ class InMemoryData(RangesOfRecords):
         """The same rows, in partitions of the size that ``other`` has."""
         return InMemoryData(self._X, self._y, other._partition_size)
 
+    def with_weights(self, weights: np.ndarray) -> InMemoryData:
+        """The same rows, with a weight of each as the last column of y: wherever labels go, weights go."""
+        return InMemoryData(self._X, np.column_stack([*([] if self._y is None else [self._y]), weights])).divided_like(
+            self
+        )
+
     def grouped(self, numbers: np.ndarray, name: str | None = None) -> InMemoryData:
         """The rows as records of several rows, for ``fit``, which states the unit.
 

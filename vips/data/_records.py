@@ -9,7 +9,7 @@ import numpy as np
 
 from vips.data._ragged import Ragged, offsets_of, places, some_rows
 
-__all__ = ["OpenPartition", "Records", "Runs", "ranges_of_size", "rows_without", "step_counts"]
+__all__ = ["OpenPartition", "Records", "Runs", "ranges_of_size", "rows_without", "step_counts", "weights_apart"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,14 @@ class Records:
     def __getitem__(self, rows: np.ndarray) -> Records:
         """Some of the records, as NumPy indexes rows."""
         return type(self)(self.X[rows], self.y[rows])
+
+
+def weights_apart(records: Records) -> tuple[object, np.ndarray]:
+    """Records, or rows without labels, and their weights, which :meth:`InMemoryData.with_weights` has put beside the labels."""
+    labels, weights = records.y[:, :-1], records.y[:, -1]
+    if not labels.shape[1]:
+        return records.X, weights
+    return Records(records.X, labels[:, 0] if labels.shape[1] == 1 else labels), weights
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from vips._compute.rowwise import PIECE
 from vips._compute.threads import at_most
 from vips._printable import class_and_place
 from vips.data import Partition, Runs
-from vips.data._records import OpenPartition, ranges_of_size, step_counts
+from vips.data._records import OpenPartition, ranges_of_size, step_counts, weights_apart
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
 from vips.execution.rehearsal import SAMPLES, form_of, settings_of, stand_ins_for
 from vips.execution.tree import Totals, TreeSum, add_to
@@ -109,7 +109,18 @@ class Task(PartitionTask):
 
     def statistics_of(self, records):
         """Statistics of these records at the posterior."""
-        return getattr(self.model, self.statistics)(records, self.posterior)
+        records, sample_weights = self.without_weights(records)
+        statistics = getattr(self.model, self.statistics)(records, self.posterior)
+        if sample_weights is not None:
+            statistics.weigh(sample_weights)
+        return statistics
+
+    def without_weights(self, records):
+        """The records as the model takes them, and their weights over the largest; None in a fit without weights."""
+        if self.plan.max_weight is None:
+            return records, None
+        rows, sample_weights = weights_apart(records)
+        return rows, self.plan.shares_of(sample_weights)
 
     def __getstate__(self) -> dict:
         """What a pickle holds: nothing from which noise could be derived."""
@@ -153,9 +164,10 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
     with one_blas_thread() if plan.is_private else nullcontext(), np.errstate(all="ignore"):
         opened = partition.open().at_most(plan.max_rows_per_group).first_steps(model.max_length)
-        if model.ignores_labels:
+        has_weights = plan.max_weight is not None
+        if model.ignores_labels and not has_weights:
             opened = opened.without_labels()
-        if model.takes_one_label and np.ndim(opened.y) != 1:  # before a record is sampled
+        if model.takes_one_label and np.ndim(opened.y) != 1 + has_weights:  # before a record is sampled
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
         if plan.is_private:
             rehearse(task, opened)
@@ -168,9 +180,9 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
 
 def sum_of_records(task: Task, opened: OpenPartition, records: np.ndarray, size: int | None, most: int) -> Totals:
     """Σ over ``records`` of a partition, ascending; ``size`` and ``most`` as in :func:`weighted`."""
-    model, blocks, lattice, total = task.model, task.blocks, task.plan.lattice(task.blocks), None
+    blocks, lattice, total = task.blocks, task.plan.lattice(task.blocks), None
     for chunk in opened.chunks(records, most):
-        for statistics, weights in weighted(task, *usable(model, chunk, task.stop_at_invalid), size, most):
+        for statistics, weights in weighted(task, *usable(task, chunk), size, most):
             shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
             if total is None:
                 total = _first_total(shares, task, copy=not statistics.sums_are_new)
@@ -247,8 +259,8 @@ def weighted(
     weight = plan.clip_weights(np.array([sum(parts) * (1.0 + 1e-9)]))[0]
     carried = None
     for piece, (_, is_usable) in zip(pieces, norms, strict=True):
-        n_here = piece.stop - piece.start
-        weights, statistics = weight * is_usable, statistics_of(rows[piece])
+        n_here, statistics = piece.stop - piece.start, statistics_of(rows[piece])
+        weights = _weighed(statistics, weight * is_usable)
         weights[n_here:] = 0.0
         carried = statistics.carry(carried, is_usable[:n_here], float(weight), piece is pieces[-1])
         yield statistics, weights
@@ -292,11 +304,16 @@ def weights_of_rows(plan, statistics, blocks: Mapping[str, object], starts: np.n
     A row whose norm cannot be used counts for nothing, and its record is clipped without it.
     """
     if starts is None:
-        return plan.clip_weights(statistics.norms(blocks))
+        return _weighed(statistics, plan.clip_weights(statistics.norms(blocks)))
     norms, is_usable = norms_of_runs(plan, statistics, blocks, starts)
     weights = np.zeros(len(is_usable))
     weights[: starts[-1]] = np.repeat(plan.clip_weights(norms), np.diff(starts))
-    return weights * is_usable
+    return _weighed(statistics, weights * is_usable)
+
+
+def _weighed(statistics, weights: np.ndarray) -> np.ndarray:
+    """Weights of the clip, times those of the rows, which are at most 1 in a private fit: no record's share grows."""
+    return weights if statistics.sample_weights is None else weights * statistics.sample_weights
 
 
 def norms_of_runs(plan, statistics, blocks: Mapping[str, object], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -312,13 +329,16 @@ def norms_of_rows(plan, statistics, blocks: Mapping[str, object]) -> tuple[np.nd
     return np.where(is_usable, norms, 0.0), is_usable
 
 
-def usable(model, chunk, stop_at_invalid: bool) -> tuple[object, np.ndarray | None]:
+def usable(task: Task, chunk) -> tuple[object, np.ndarray | None]:
     """The valid rows of a chunk, and where those of each record start, if a record may have several."""
     rows, starts = (chunk.rows, chunk.starts) if isinstance(chunk, Runs) else (chunk, None)
-    valid = model.valid_records(rows)
+    records, sample_weights = task.without_weights(rows)
+    valid = task.model.valid_records(records)
+    if sample_weights is not None:
+        valid = valid & (sample_weights >= 0.0) & (sample_weights < np.inf)
     if valid.all():
         return rows, starts
-    if stop_at_invalid:
+    if task.stop_at_invalid:
         raise InvalidRecordError(
             "A record is not valid (NaN, infinite or out of the model's domain). In a private fit this error depends on a "
             'record and is outside the privacy guarantee; on_invalid="drop" lets such records count for nothing instead.'

@@ -203,6 +203,8 @@ def plan_for(
     check_privacy(privacy, PrivacyBudget, None)
     if privacy is None and not width:
         raise ValueError("Give a budget, privacy=PrivacyBudget(ε, δ), or the width that you need, width={name: 0.01}.")
+    if getattr(model, "max_weight", None) is not None:
+        raise ValueError("Fits with weights are not planned: leave `max_weight` out, as if all weights were equal.")
     counted = isinstance(n_records, NoisyCount)
     n_records = n_records.at_least() if counted else n_records
     check_integer("n_records", n_records)

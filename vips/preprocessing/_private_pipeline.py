@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +20,7 @@ from vips._validation import check_integer, check_number
 from vips.data import TextSource
 from vips.data._columns import columns_of
 from vips.data._tables import from_arrow
+from vips.door import with_weights
 from vips.exceptions import CheckpointError
 from vips.execution import resolve as executors
 from vips.model import ConjugateExponentialModel
@@ -70,6 +72,8 @@ class PrivatePipeline(Pipeline):
         Steps of the model's fit.
     encoder_share : float
         Between 0.001 and 0.999. docs/preprocessing.md says how the default was chosen.
+    max_weight : float or None
+        Largest weight of a row in the model's sums, for ``fit(..., sample_weight=w)``: see :class:`PrivacyPlan`.
 
     Attributes
     ----------
@@ -107,6 +111,7 @@ class PrivatePipeline(Pipeline):
 
     # Settings of scikit-learn's pipeline that this one does not have.
     transform_input, memory, verbose = None, None, False
+    max_weight: float | None = None  # of pipelines without this argument
 
     def __init__(
         self,
@@ -115,11 +120,13 @@ class PrivatePipeline(Pipeline):
         privacy: PrivacyBudget,
         n_steps: int = 20,
         encoder_share: float = 0.15,
+        max_weight: float | None = None,
     ) -> None:
         self.steps = steps
         self.privacy = privacy
         self.n_steps = n_steps
         self.encoder_share = encoder_share
+        self.max_weight = max_weight
 
     def fit(
         self,
@@ -131,6 +138,7 @@ class PrivatePipeline(Pipeline):
         executor: object = None,
         groups: object = None,
         exposure=None,
+        sample_weight=None,
         public_X=None,
         public_y=None,
     ) -> Self:
@@ -151,6 +159,8 @@ class PrivatePipeline(Pipeline):
             See :meth:`ConjugateExponentialModel.fit`. All rows of one id are one record, of the encoder and of the fit.
         exposure : array or series of shape (n_rows,), optional
             For a model that takes it, a regression of counts.
+        sample_weight : array or series of shape (n_rows,), optional
+            See :meth:`ConjugateExponentialModel.fit`. They weigh in the model; columns are learnt without them.
         public_X, public_y : optional
             Public records for a model that takes them, a regression: the encoder encodes them, and learns nothing from them.
 
@@ -180,7 +190,10 @@ class PrivatePipeline(Pipeline):
         given = {} if exposure is None else {"exposure": exposure}
         if given and not hasattr(stand_in, "with_exposure"):
             raise TypeError(f"{type(model).__name__} takes no `exposure`: BayesianNegativeBinomialRegression does.")
-        ledger = self._checked_with_model(stand_in.with_exposure(exposure) if given else stand_in, X, y, ledger)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        ledger = self._checked_with_model(
+            stand_in.with_exposure(exposure) if given else stand_in, X, y, ledger, sample_weight
+        )
         public = _checked_public(encoder, stand_in, X, public)
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
@@ -203,8 +216,9 @@ class PrivatePipeline(Pipeline):
                 public["public_X"] = encoder.transform(public["public_X"])
             paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
             model.fit(
-                features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups, **given, **public
-            )
+                features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups,
+                **given, **weights, **public,
+            )  # fmt: skip
         except BaseException:
             run.close()
             raise
@@ -413,7 +427,10 @@ class PrivatePipeline(Pipeline):
     def _budget(self, learns: bool, has_threshold: bool) -> Budget:
         if self.privacy is None:
             return Budget(None, None, None)
-        return split_budget(self.privacy, self.n_steps, self.encoder_share if learns else 0.0, has_threshold)
+        budget = split_budget(self.privacy, self.n_steps, self.encoder_share if learns else 0.0, has_threshold)
+        if self.max_weight is None:
+            return budget
+        return replace(budget, fit=replace(budget.fit, max_weight=self.max_weight))
 
     def _give_plans(self, encoder, model, X) -> Budget:
         """Encoder and model have their parts of the budget, and one unit."""
@@ -424,11 +441,14 @@ class PrivatePipeline(Pipeline):
         model.set_params(privacy=budget.fit)
         return budget
 
-    def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+    def _checked_with_model(
+        self, model, X, y, ledger: PrivacyLedger | None, sample_weight: object
+    ) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
         is_source = isinstance(X, TextSource)
         model.check_arguments()
-        model.records_of(np.zeros((0 if is_source else len(X), 1)), np.zeros(0) if is_source and X.has_labels else y)
+        labels = np.zeros(0) if is_source and X.has_labels else y
+        with_weights(model, model.records_of(np.zeros((0 if is_source else len(X), 1)), labels), sample_weight)
         return model.ledger_of_fit(ledger)
 
 

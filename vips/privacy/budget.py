@@ -181,7 +181,7 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         sampling_rate : float, optional
             None: full batches. Samples spend all of δ₀, too; in a ledger, a twentieth of what is left there is taken.
         **settings
-            Further fields of :class:`PrivacyPlan`: ``clip_norm``, ``noise``, ``max_rows_per_group``.
+            Further fields of :class:`PrivacyPlan`: ``clip_norm``, ``noise``, ``max_rows_per_group``, ``max_weight``.
 
         Raises
         ------

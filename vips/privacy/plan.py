@@ -70,6 +70,9 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     max_rows_per_group : int or None
         With ``fit(..., groups=ids)``: rows of a person beyond the first so many are left out. Public. Rows then weigh alike,
         because the default clip norm grows with their number; without a bound persons do (docs/who_is_one.md).
+    max_weight : float or None
+        W, with ``fit(..., sample_weight=w)``: a record's share in the sum is clipped, then multiplied by min(w, W)/W. Public. A
+        private fit with weights needs it.
     phases : tuple of Phase
         How steps of full batches share the noise: one of weight w has ``noise_multiplier`` ÷ √w. Weights are scaled to the sum
         ``n_steps`` over all steps, so that ε is that of equal weights. The model states them, and ``fit`` enters them into the
@@ -101,6 +104,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     reproducible_noise: bool = False
     report_delta: float | None = None
     max_rows_per_group: int | None = None
+    max_weight: float | None = None
     phases: tuple[Phase, ...] = ()
     sent_from: open_ledger.SentFrom = field(default=None, compare=False, repr=False)
 
@@ -113,6 +117,8 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         check_integer("n_steps", self.n_steps)
         if self.max_rows_per_group is not None:
             check_integer("max_rows_per_group", self.max_rows_per_group)
+        if self.max_weight is not None and (self.is_private or self.max_weight != math.inf):
+            check_number("max_weight", self.max_weight, 1e-12, 1e12, "a number between 1e-12 and 1e12")
         if self.clip_norm is not None and self.clip_norm != math.inf:
             check_number("clip_norm", self.clip_norm, 1e-12, 1e12,
                           "between 1e-12 and 1e12, inf without noise, or None for the model's default")  # fmt: skip
@@ -124,6 +130,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
             ("n_steps", int),
             ("clip_norm", float),
             ("max_rows_per_group", int),
+            ("max_weight", float),
         ):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, kind(getattr(self, name)))  # products of float16 would underflow
@@ -346,6 +353,10 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     def clip_weights(self, norms: np.ndarray) -> np.ndarray:
         """Weight of each record; see :func:`~vips.privacy.mechanism.clipping.clip_weights`."""
         return clip_weights(norms, self.clip_norm)
+
+    def shares_of(self, sample_weights: np.ndarray) -> np.ndarray:
+        """min(w, W)/W of each weight; without noise W may be infinite, and weights count as they are."""
+        return sample_weights if self.max_weight == math.inf else np.minimum(sample_weights / self.max_weight, 1.0)
 
     def of_step(self, step: int) -> PrivacyPlan:
         """The plan whose noise, in every step, is that of this ``step``, counted from 1."""

@@ -19,6 +19,7 @@ from vips.expfam import Dirichlet, Draws
 from vips.model import ConjugateExponentialModel
 from vips.models import _typical as typical
 from vips.models._likelihood import log_likelihoods
+from vips.models._variance_ratios import variance_ratios
 from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
@@ -28,10 +29,20 @@ from vips.statistics import Block, DenseStatistics, RecordStatistics
 __all__ = ["DirichletMultinomial"]
 
 _N_DRAWS = 2000
+# Scale of the squares of weights: they lengthen a record's vector by 5 %.
+_SQUARES = 3.0
 
 
 class _Counts(DenseStatistics):
-    """Rows of counts. Those of a person are clipped by the sum of their norms: so many rows then count as their average."""
+    """Rows of counts, and in a fit with weights these times the weight, in block "squares".
+
+    Rows of a person are clipped by the sum of their norms: so many then count as their average.
+    """
+
+    def weigh(self, sample_weights: np.ndarray) -> None:
+        super().weigh(sample_weights)
+        if "squares" in self.arrays:
+            self.arrays["squares"] = self.arrays["counts"] * sample_weights[:, None]
 
     def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
         return RecordStatistics.run_norms(self, norms, blocks, starts)
@@ -118,7 +129,8 @@ class DirichletMultinomial(ConjugateExponentialModel):
             raise ValueError("Negative values in data passed to DirichletMultinomial: entries count categories.")
 
     def blocks(self) -> dict[str, Block]:
-        return {"counts": Block((self.n_features_in_,))}
+        counts = {"counts": Block((self.n_features_in_,))}
+        return counts | ({"squares": Block((self.n_features_in_,), scale=_SQUARES)} if self.weighs_records else {})
 
     def valid_records(self, records) -> np.ndarray:
         if not sp.issparse(records):
@@ -130,7 +142,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     def expected_statistics(self, records, posterior) -> DenseStatistics:
         if sp.issparse(records):
             records = sp.csr_array(records).astype(np.float64).toarray()
-        return _Counts({"counts": records})
+        return _Counts(dict.fromkeys(self.blocks(), records))
 
     def to_posterior(self, average, noise_std, previous) -> Dirichlet:
         return Dirichlet(self.prior + np.maximum(average["counts"], 0.0))
@@ -140,8 +152,8 @@ class DirichletMultinomial(ConjugateExponentialModel):
         return 1.0 / t
 
     def max_record_norm(self) -> float:
-        """``max_total``."""
-        return float(self.max_total)
+        """``max_total``; with weights their squares, too."""
+        return float(self.max_total) * (np.hypot(1.0, 1.0 / _SQUARES) if self.weighs_records else 1.0)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One full-batch step."""
@@ -174,10 +186,18 @@ class DirichletMultinomial(ConjugateExponentialModel):
         }
 
     def to_noise_aware_posterior(self) -> Draws:
-        """Mixture over the possible true counts: ``noisy_counts.py``."""
-        totals, rows = self.noisy_totals_, rows_like_one(self.privacy_)
-        counts, noise_std = totals.average["counts"] / rows, totals.noise_std["counts"] / rows
-        rates = draw_rates(counts, noise_std, float(self.prior), _N_DRAWS, np.random.default_rng(0))
+        """Mixture over the possible true counts: ``noisy_counts.py``.
+
+        A sum of weights w varies as Σ w² does: as w̃ times a count, with the average w̃ = Σ w² / Σ w of each category.
+        """
+        totals, rows = self.noisy_totals_, np.full(self.n_features_in_, float(rows_like_one(self.privacy_)))
+        counts, noise_std = totals.average["counts"], totals.noise_std["counts"]
+        if "squares" in totals.average:
+            seen = np.maximum(counts, noise_std)
+            rows *= np.minimum(variance_ratios(totals.average["squares"], totals.noise_std["squares"], seen), 1.0)
+        rates = rows * draw_rates(
+            counts / rows, noise_std / rows, float(self.prior), _N_DRAWS, np.random.default_rng(0)
+        )
         return Draws(rates / rates.sum(axis=1, keepdims=True))
 
     def __sklearn_tags__(self):

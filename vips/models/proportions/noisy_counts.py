@@ -25,20 +25,22 @@ def draw_rates(noisy: np.ndarray, noise_std: float, prior: float, n_draws: int, 
     Parameters
     ----------
     noisy : ndarray
-    noise_std : float
+    noise_std : float or ndarray of the same shape
         s > 0.
     prior : float
         α > 0.
     """
-    flat = np.ravel(noisy)
+    flat, noise_std = np.ravel(noisy), np.broadcast_to(noise_std, np.shape(noisy)).ravel()
     draws = np.empty((n_draws, len(flat)))
     for first in range(0, len(flat), _PIECE):
         piece = slice(first, first + _PIECE)
-        draws[:, piece] = _counts(flat[piece], noise_std, prior, n_draws, rng)
+        draws[:, piece] = _counts(flat[piece], noise_std[piece], prior, n_draws, rng)
     return rng.standard_gamma(prior + draws).reshape(n_draws, *np.shape(noisy))
 
 
-def _counts(noisy: np.ndarray, noise_std: float, prior: float, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+def _counts(
+    noisy: np.ndarray, noise_std: np.ndarray, prior: float, n_draws: int, rng: np.random.Generator
+) -> np.ndarray:
     """Draws of S from a grid of cells; the weight of a cell is the density at its midpoint."""
     least = np.maximum(noisy - _REACH * noise_std, 0.0)
     # far below 0 the noise's density falls like an exponential of mean s² / |noisy|
@@ -46,7 +48,7 @@ def _counts(noisy: np.ndarray, noise_std: float, prior: float, n_draws: int, rng
     width = np.where(noisy > 0.0, noisy + _REACH * noise_std - least, tail)
     middles = least[:, None] + width[:, None] * (np.arange(_N_GRID) + 0.5) / _N_GRID
     log_weights = gammaln(middles + prior) - gammaln(middles + 1.0)
-    log_weights -= 0.5 * np.square((noisy[:, None] - middles) / noise_std)
+    log_weights -= 0.5 * np.square((noisy[:, None] - middles) / noise_std[:, None])
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     cumulative = np.cumsum(weights, axis=1)
     cumulative /= cumulative[:, -1:]

@@ -10,12 +10,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from vips._validation import check_integer, check_number
-from vips.data import DataSource, InMemoryData, check_data
-from vips.data._labels import one_for_each_row
-from vips.data._tables import from_arrow
+from vips.data import DataSource, InMemoryData
+from vips.door import numbers_of_rows
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
@@ -180,6 +178,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         y=None,
         *,
         exposure=None,
+        sample_weight=None,
         ledger: PrivacyLedger | None = None,
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
@@ -191,7 +190,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
 
         Parameters
         ----------
-        X, y, ledger, checkpoint, executor, groups, public_X, public_y
+        X, y, sample_weight, ledger, checkpoint, executor, groups, public_X, public_y
             See :meth:`BayesianLogisticRegression.fit`.
         exposure : array or series of shape (n_records,), optional
             Over how much time, or among how many, each count was made: the expected count is the exposure times exp(x'w), so
@@ -206,7 +205,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         self.with_exposure(exposure)
         try:
             return super().fit(
-                X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups,
+                X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups,
                 public_X=public_X, public_y=public_y,
             )  # fmt: skip
         finally:
@@ -237,7 +236,10 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
                     "reveal the largest. Declare them, e.g. exposure_bounds=(1, 365); exposures beyond are brought there."
                 )
             X, y = records.arrays
-            labels = np.column_stack([y, self._read_exposure(len(y))])
+            exposure = numbers_of_rows(self, self._exposure, "exposure", len(y))
+            if not self.is_private and not exposure.all():
+                raise ValueError("`exposure` must hold finite numbers above 0.")
+            labels = np.column_stack([y, exposure])
             records, self._exposure, self._has_exposures = InMemoryData(X, labels).divided_like(records), None, True
         if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
             self._read = records
@@ -247,20 +249,6 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     def takes_one_label(self) -> bool:
         """False where an exposure stands beside each count."""
         return not self._has_exposures
-
-    def _read_exposure(self, n_records: int) -> np.ndarray:
-        """As numbers; a private fit looks at public facts only."""
-        exposure = one_for_each_row(from_arrow(self._exposure), "exposure")
-        if self.is_private:
-            try:
-                return check_data(np.zeros((n_records, 1)), exposure).arrays[1]
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"`exposure` is read like y. {error}") from None
-        exposure = column_or_1d(exposure).astype(np.float64)
-        check_consistent_length(exposure, np.empty(n_records))
-        if not ((exposure > 0.0) & np.isfinite(exposure)).all():
-            raise ValueError("`exposure` must hold finite numbers above 0.")
-        return exposure
 
     def check_features(self) -> None:
         super().check_features()

@@ -78,6 +78,7 @@ class PolyaGammaRegression(AugmentedRegression):
         X,
         y=None,
         *,
+        sample_weight=None,
         ledger: PrivacyLedger | None = None,
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
@@ -91,8 +92,8 @@ class PolyaGammaRegression(AugmentedRegression):
         ----------
         X : array, CSR matrix, data frame or Arrow table of shape (n_records, n_features), or a data source with labels
         y : array of shape (n_records,), unless a source holds the labels
-        ledger, checkpoint, executor, groups : optional
-            See :meth:`ConjugateExponentialModel.fit`.
+        sample_weight, ledger, checkpoint, executor, groups : optional
+            See :meth:`ConjugateExponentialModel.fit`. With weights an ordinary fit has no ``bound_``.
         public_X, public_y : optional
             Records that anybody may know, of the same columns and labels, and as similar as there are: a private fit starts at
             their posterior and takes it for its prior, at a weight that it learns from released totals (docs/logistic.md). They
@@ -104,7 +105,15 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         self._public = self.checked_public(public_X, public_y)
         try:
-            return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+            return super().fit(
+                X,
+                y,
+                sample_weight=sample_weight,
+                ledger=ledger,
+                checkpoint=checkpoint,
+                executor=executor,
+                groups=groups,
+            )
         finally:
             self._public = None
 

@@ -43,6 +43,7 @@ from scipy.stats import norm
 from vips._compute.blas import cholesky, eigh
 from vips.expfam import polya_gamma_mean
 from vips.models._definite import floored, positive_definite
+from vips.models._variance_ratios import variance_ratios
 from vips.models.regression.denoising import LEAST_SHARE
 
 __all__ = [
@@ -53,7 +54,6 @@ __all__ = [
     "clip_weights",
     "independent_law",
     "matched",
-    "variance_ratios",
     "weighted_law",
 ]
 
@@ -61,8 +61,6 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 # Least eigenvalue of the correlations of columns.
 _LEAST_CORRELATION = 0.02
-# Least ratio of the scores' variance to the curvature.
-_LEAST_RATIO = 0.02
 # Least Σ ω x² of a column, relative to the largest, where columns are independent.
 _LEAST_PRECISION = 1e-3
 # Longest step of a round: of the coefficients together, and of the intercept's.
@@ -390,29 +388,3 @@ def clip_weights(
         return float(_WEIGHTS @ (1.0 / norms(predictors, laws[0].length)))
 
     return np.array([weight(coefficients) for coefficients in points.swapaxes(0, 1)]) / weight(centre)
-
-
-def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) -> np.ndarray:
-    """Ratios R of the scores' variances to the curvature, from noisy variances.
-
-    Ratios are taken as draws around a common value. Its variance is estimated by moments, and each ratio is its
-    posterior mean: without noise the ratio itself, and the common value where noise hides it.
-
-    Parameters
-    ----------
-    noisy : ndarray of shape (d,)
-    noise_std : float
-    curvature : ndarray of shape (d,)
-        Diagonal of H, positive.
-
-    Returns
-    -------
-    ndarray of shape (d,)
-        At least ``_LEAST_RATIO``.
-    """
-    ratios, information = noisy / curvature, (curvature / curvature.max()) ** 2
-    common = (information * ratios).sum() / information.sum()
-    noise = (noise_std / curvature) ** 2
-    excess = (information * ((ratios - common) ** 2 - noise)).sum() / information.sum()
-    share = max(excess, 0.0) / (max(excess, 0.0) + noise + 1e-300)
-    return np.maximum(common + share * (ratios - common), _LEAST_RATIO)

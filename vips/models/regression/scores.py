@@ -77,7 +77,7 @@ class ScoredStatistics(RecordStatistics):
         if self._clip_norm is None:
             return None
         starts = np.array([0, len(used)])
-        sums = [sum(_sums_of_runs(part, j, used, starts) for part in self._scores()) for j in range(self._n_outputs())]
+        sums = [self._sums_of_runs(j, used, starts) for j in range(self._n_outputs())]
         total = sums if carried is None else [before + new for before, new in zip(carried, sums, strict=True)]
         self._piece = weight, total if is_last else None
         return total
@@ -100,11 +100,14 @@ class ScoredStatistics(RecordStatistics):
         record = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[present]
         factors = np.zeros(len(starts) - 1)
         factors[record] = weights[: starts[-1]][present]
+        if self.sample_weights is not None:  # the scores have them
+            factors[record] /= self.sample_weights[: starts[-1]][present]
         factors[record] *= np.minimum(1.0, self._clip_norm / bounds[record])
-        scores = (
-            sum(_sums_of_runs(part, j, present, starts) for part in self._scores()) for j in range(self._n_outputs())
-        )
-        return _squares(scores, factors, rounded)
+        return _squares((self._sums_of_runs(j, present, starts) for j in range(self._n_outputs())), factors, rounded)
+
+    def _sums_of_runs(self, output: int, present: np.ndarray, starts: np.ndarray):
+        """Scores of the records, Σ r x over their present rows, by the rows' weights; shape (n_records, d)."""
+        return sum(_sums_of_runs(part, output, present, starts, self.sample_weights) for part in self._scores())
 
     def _rounded_squares(
         self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice
@@ -130,12 +133,17 @@ def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) ->
     return {"variance": total[0] if len(total) == 1 else np.array(total)}
 
 
-def _sums_of_runs(part: Scores, output: int, present: np.ndarray, starts: np.ndarray):
+def _sums_of_runs(
+    part: Scores, output: int, present: np.ndarray, starts: np.ndarray, sample_weights: np.ndarray | None
+):
     """Σ r x over the present rows of each record, shape (n_records, d); SciPy adds a record's rows in order."""
     starts = np.searchsorted(part.places, starts)
     inside = np.searchsorted(part.places, len(present))
     here = present[part.places[:inside]]
     rows = np.flatnonzero(here)
     indptr = np.concatenate([[0], np.cumsum(here)])[starts]
-    runs = sp.csr_array((part.residual[rows, output], rows, indptr), shape=(len(starts) - 1, part.rows.shape[0]))
+    residual = part.residual[rows, output]
+    if sample_weights is not None:
+        residual = residual * sample_weights[part.places[rows]]
+    runs = sp.csr_array((residual, rows, indptr), shape=(len(starts) - 1, part.rows.shape[0]))
     return runs @ part.rows

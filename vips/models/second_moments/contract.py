@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ __all__ = ["SecondMomentModel"]
 
 # Share of `max_norm` that the constant has in a record's vector: the count's noise grows as 1/c², that of all others as c².
 _CONSTANT_SHARE = 0.5
+# Scale of moments by squared weights: they lengthen a record's vector by 5 %.
+_SQUARES = 3.0
 
 
 class SecondMomentModel(ConjugateExponentialModel):
@@ -44,12 +47,15 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     def blocks(self) -> dict[str, Block]:
         d = self.n_features_in_ + 1 + self.needs_labels
-        return {"second": Block((d, d), symmetric=True, scale=self._ball() ** 2)}
+        second = Block((d, d), symmetric=True, scale=self._ball() ** 2)
+        if not self._sums_squares:
+            return {"second": second}
+        return {"second": second, "squares": replace(second, scale=_SQUARES * second.scale)}
 
     def expected_statistics(self, records, posterior) -> OuterStatistics:
         X, target = (records.X, self._target(records.y)) if isinstance(records, Records) else (records, None)
         largest = np.inf if self.max_norm is None else float(self.max_norm)
-        return OuterStatistics(design(X, largest, self._constant(), target))
+        return OuterStatistics(design(X, largest, self._constant(), target), self._sums_squares)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
         return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]))
@@ -70,7 +76,13 @@ class SecondMomentModel(ConjugateExponentialModel):
         """‖z‖² of a row of norm ``max_norm``, in units of its square; ``inf`` without a ``max_norm``."""
         if self.max_norm is None:
             return np.inf
-        return 1.0 + _CONSTANT_SHARE**2 + self._target_share() ** 2
+        squares = np.hypot(1.0, 1.0 / _SQUARES) if self._sums_squares else 1.0
+        return squares * (1.0 + _CONSTANT_SHARE**2 + self._target_share() ** 2)
+
+    @property
+    def _sums_squares(self) -> bool:
+        """Whether moments by squared weights are released, from which the variance of weighted ones follows."""
+        return self.needs_labels and self.weighs_records
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One full-batch step."""
@@ -110,9 +122,14 @@ class SecondMomentModel(ConjugateExponentialModel):
         return 1.0 if self.max_norm is None else _CONSTANT_SHARE * float(self.max_norm)
 
     def to_noise_aware_posterior(self) -> Any:
+        return self._noise_aware_posterior_of(self._released("second"))
+
+    def _released(self, block: str) -> SecondMoments | None:
+        """A sum of the fit, as if of independent rows; None for one that it has not released."""
         totals, rows = self.noisy_totals_, rows_like_one(self.privacy_)
-        released, noise_std = totals.average["second"] / rows, totals.noise_std["second"] / rows
-        return self._noise_aware_posterior_of(SecondMoments.of(released, noise_std))
+        if block not in totals.average:
+            return None
+        return SecondMoments.of(totals.average[block] / rows, totals.noise_std[block] / rows)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -185,7 +185,15 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         half, d, constant = self._half_width(), self.n_features_in_, self._constant()
         count = positive_mean(moments.matrix[d, d] / constant**2, moments.noise_std / constant**2)
         posterior = noise_aware_coefficients(
-            moments, rows, of_target, count, d, self.penalty, half / self._ball(), half**2
+            moments,
+            rows,
+            of_target,
+            count,
+            d,
+            self.penalty,
+            half / self._ball(),
+            half**2,
+            self._released("squares"),
         )
         return self._uncentred(posterior, means)
 

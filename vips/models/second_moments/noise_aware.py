@@ -5,8 +5,8 @@
 Q is the mean of the moments given noisy ones (``denoising.py``). Noisy moments themselves would let w explain noise by noise,
 in as many directions as noise hides. At the true w the mean of g is 0 and its covariance  C = Q/α + N(w): sampling, the noise
 in q, and what is not known of Q, times w. So the likelihood of w has the precision Q C⁻¹ Q: where Q is large, it is Q α as
-without noise; where noise hides Q, next to nothing. C depends on w and α slowly, and is computed at the last estimate (after
-Bernstein and Sheldon, 2019).
+without noise; where noise hides Q, next to nothing. With weights of records, sampling varies as (Σ w² z zᵀ)/α. C depends on w
+and α slowly, and is computed at the last estimate (after Bernstein and Sheldon, 2019).
 
 An evidence maximum for λ would claim coefficients of exactly 0 where noise hides them. The deviation 1/√λ has a half-Cauchy
 prior of a public scale, over which a ridge is integrated. With a λ for each coefficient, w_j has a Cauchy prior of that scale
@@ -41,6 +41,7 @@ def noise_aware_coefficients(
     penalty: str,
     scale: float,
     most: float,
+    squares: SecondMoments | None = None,
 ) -> LinearPosterior:
     """The Gaussian with the mean and covariance of the coefficients.
 
@@ -61,11 +62,16 @@ def noise_aware_coefficients(
         Of the coefficients' prior deviation. Public.
     most : float
         Bound on the target's variance around its expected value. Public.
+    squares : SecondMoments, optional
+        Moments by squared weights, which vary as g does; None for those of records of weight 1.
     """
     noisy, last = moments.matrix, len(moments.matrix) - 1
     denoised, feature_rows = Denoised.of(noisy[:last, :last], moments.noise_std), rows[:, :last]
     design = feature_rows @ denoised.matrix @ feature_rows.T
     products = feature_rows @ (denoised.matrix @ of_target[:last] + noisy[:last, last] * of_target[last])
+    sampled = design
+    if squares is not None:
+        sampled = feature_rows @ Denoised.of(squares.matrix[:last, :last], squares.noise_std).matrix @ feature_rows.T
     mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), most
     for _ in range(_ROUNDS):
         residual = of_target - mean @ rows
@@ -74,7 +80,7 @@ def noise_aware_coefficients(
         variance = min(positive_mean(total, std) / count, most)
         unknown = denoised.covariance_of_product(residual[:last])
         unknown[np.diag_indices(last)] += 0.5 * (moments.noise_std * residual[last]) ** 2
-        varies = design * variance + feature_rows @ unknown @ feature_rows.T
+        varies = sampled * variance + feature_rows @ unknown @ feature_rows.T
         weighted = np.linalg.solve(varies, np.column_stack([design, products]))
         information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
         information = 0.5 * (information + information.T)

@@ -50,27 +50,45 @@ def design(X, max_norm: float, constant: float, target: np.ndarray | None = None
 
 
 class OuterStatistics(RecordStatistics):
-    """z zᵀ of each row z, in one block "second".
+    """z zᵀ of each row z, in one block "second"; and times the row's weight, in block "squares".
 
     Parameters
     ----------
     rows : ndarray of shape (n_records, d)
+    sums_squares : bool
     """
 
     sums_are_new = True
 
-    def __init__(self, rows: np.ndarray) -> None:
-        self._rows = rows
+    def __init__(self, rows: np.ndarray, sums_squares: bool = False) -> None:
+        self._rows, self._sums_squares = rows, sums_squares
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         """‖z‖², which is ‖z zᵀ‖."""
-        return np.square(row_norms(self._rows)) / blocks["second"].scale * _ROUNDING
+        norms = np.square(row_norms(self._rows)) / blocks["second"].scale * _ROUNDING
+        if self._sums_squares:
+            norms = norms * np.hypot(1.0, self._shares * blocks["second"].scale / blocks["squares"].scale) * _ROUNDING
+        return norms
+
+    @property
+    def _shares(self) -> np.ndarray:
+        return np.ones(len(self._rows)) if self.sample_weights is None else self.sample_weights
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        present = np.flatnonzero(weights)
-        return {"second": gram(self._rows[present] * np.sqrt(weights[present])[:, None])}
+        sums = {"second": self._sum(weights)}
+        return sums | ({"squares": self._sum(weights * self._shares)} if self._sums_squares else {})
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        sums = {"second": self._rounded(weights, blocks["second"], lattice)}
+        if self._sums_squares:
+            sums["squares"] = self._rounded(weights * self._shares, blocks["squares"], lattice)
+        return sums
+
+    def _sum(self, weights: np.ndarray) -> np.ndarray:
+        present = np.flatnonzero(weights)
+        return gram(self._rows[present] * np.sqrt(weights[present])[:, None])
+
+    def _rounded(self, weights: np.ndarray, block: Block, lattice: Lattice) -> np.ndarray:
         d = self._rows.shape[1]
         present, size = np.flatnonzero(weights), max(1, _PIECE // d**2)
         total = np.zeros((d, d), np.int64)
@@ -78,5 +96,5 @@ class OuterStatistics(RecordStatistics):
             rows = self._rows[present[start : start + size]]
             outer = rows[:, :, None] * rows[:, None, :]
             shares = weights[present[start : start + size], None, None] * outer
-            total += lattice.rounded(shares, blocks["second"]).sum(axis=0)
-        return {"second": total}
+            total += lattice.rounded(shares, block).sum(axis=0)
+        return total
