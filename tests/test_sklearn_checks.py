@@ -5,9 +5,11 @@ below declares them for each table, and changes nothing else.
 """
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -141,8 +143,10 @@ NO_LISTS = "lists are refused: their dtype depends on their values"
 NO_OBJECTS = "object dtype is refused: its conversion depends on the values"
 NO_STRINGS = "labels that are strings are refused: their conversion depends on their values"
 ONLY_CODES = "codes are whole numbers from 0 on; -1 is a missing answer"
+NO_WEIGHTS = "where a largest weight is declared, weights are passed"
 WORDS = {
-    ONLY_CODES: "raised ValueError unexpectedly",
+    NO_WEIGHTS: "`max_weight` is declared",
+    ONLY_CODES: "raised ValueError unexpectedly|X must hold codes",
     NO_VALUE_RAISES: r"Did not raise|doesn't check|should have raised|should raise",
     NO_ROWS: "does not raise",
     NO_CLASSIFIER: "fail gracefully on sparse",
@@ -175,7 +179,18 @@ PRIVATE_REGRESSOR = PRIVATE | {
     "check_regressors_train": NO_LISTS,
     "check_supervised_y_no_nan": NO_VALUE_RAISES,
 }
+PRIVATE_WEIGHTS = {
+    "check_all_zero_sample_weights_error": NO_VALUE_RAISES,
+    "check_sample_weights_list": NO_LISTS,
+    "check_sample_weights_not_an_array": NO_LISTS,
+    "check_sample_weight_equivalence_on_dense_data": NO_WEIGHTS,
+    "check_sample_weight_equivalence_on_sparse_data": NO_WEIGHTS,
+}
 OF_TABLES = {"check_estimators_empty_data_messages": NO_ROWS, "check_transformer_data_not_an_array": NO_LISTS}
+
+CODES = dict.fromkeys(
+    ("check_positive_only_tag_during_fit", "check_sample_weight_equivalence_on_dense_data"), ONLY_CODES
+)
 
 # Estimators, and the checks that they are expected to fail.
 WITHOUT_NOISE = [
@@ -193,7 +208,7 @@ WITHOUT_NOISE = [
     (DirichletMultinomial(), {}),
     (BayesianGaussianMixture(2, privacy=NO_NOISE, random_state=0), SPARSE_WITH_SHARES),
     (BayesianGaussianMixture(2, covariance_type="diag", dof=4.0, privacy=NO_NOISE), SPARSE_WITH_SHARES),
-    (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), {"check_positive_only_tag_during_fit": ONLY_CODES}),
+    (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), CODES),
     (AnyColumns(2, privacy=NO_NOISE, random_state=0), {}),
     (Repeated([(-5, 5)]), OF_TABLES),
     (Repeated([[0, 1, 2]]), OF_TABLES),
@@ -224,11 +239,17 @@ def _names():
 
 
 def _checks():
-    """What ``parametrize_with_checks`` yields, under shorter names."""
+    """What ``parametrize_with_checks`` yields, under shorter names. A private fit with weights declares the largest."""
     for name, (estimator, expected) in zip(_names(), CASES, strict=True):
         for _, check in estimator_checks_generator(estimator):
-            check_name = check.func.__name__
-            yield pytest.param(estimator, check, expected.get(check_name), id=f"{name}-{check_name}")
+            check_name, case, reasons = check.func.__name__, estimator, expected
+            if "sample_weight" in check_name and "private" in name:
+                case, reasons = with_largest(estimator), expected | PRIVATE_WEIGHTS
+            yield pytest.param(case, check, reasons.get(check_name), id=f"{name}-{check_name}")
+
+
+def with_largest(estimator):
+    return clone(estimator).set_params(privacy=replace(estimator.privacy, max_weight=10.0))
 
 
 @pytest.mark.parametrize(("estimator", "check", "reason"), list(_checks()))

@@ -122,7 +122,10 @@ def with_weights(model: Contract, data: DataSource, sample_weight: object) -> Da
             "`max_weight` is required for a private fit with weights: a bound that is learnt from them would reveal the "
             "largest. Declare it, e.g. privacy=budget.plan(max_weight=5); larger weights count as 5."
         )
-    return data.with_weights(numbers_of_rows(model, sample_weight, "sample_weight", data.arrays[0].shape[0]))
+    weights = numbers_of_rows(model, sample_weight, "sample_weight", data.arrays[0].shape[0])
+    if not model.is_private and not weights.any():
+        raise ValueError("`sample_weight` must hold at least one number that is not zero.")
+    return data.with_weights(weights)
 
 
 def check_persons(model: Contract, data: DataSource, groups: object, arguments: str = "X, y") -> None:
