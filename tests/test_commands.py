@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import shlex
+import subprocess
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
+import vips
+from vips import ConjugateExponentialModel
 from vips.__main__ import main
+from vips._commands.compile import models_compiled
 from vips._commands.files import as_declared, declarations_of, read_table
 from vips._commands.fit import _sequences
 from vips._commands.reading import Reading
@@ -343,3 +350,33 @@ def test_a_plan_says_widths_or_the_epsilon_and_reads_nothing(folder, capsys):
 def test_plans_name_the_option_that_helps(folder, capsys, line, says):
     assert main(["plan", "--delta", "1e-6", *shlex.split(line)]) == 2
     assert says in capsys.readouterr().err
+
+
+FIT = """
+import numpy as np
+from vips import BayesianLogisticRegression, PrivacyBudget
+X = np.random.default_rng(0).normal(size=(500, 3))
+model = BayesianLogisticRegression(max_norm=3.0, privacy=PrivacyBudget(1.0, 1e-6)).fit(X, (X[:, 0] > 0).astype(int))
+model.summary(), model.predict_proba(X)
+"""
+
+
+def kernels_in(folder):
+    return {path.name for path in folder.rglob("*.nbc")}
+
+
+def test_compiled_kernels_are_all_that_a_fit_needs(tmp_path):
+    run = functools.partial(subprocess.run, check=True, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)})
+    run([sys.executable, "-m", "vips", "compile", "BayesianLogisticRegression"])
+    compiled = kernels_in(tmp_path)
+    run([sys.executable, "-c", FIT])
+    assert compiled
+    assert kernels_in(tmp_path) == compiled
+
+
+def test_every_model_is_compiled(capsys):
+    models = {name for name in vips.__all__ if isinstance(getattr(vips, name), type(ConjugateExponentialModel))}
+    models = {name for name in models if issubclass(getattr(vips, name), ConjugateExponentialModel)}
+    assert {name for name, _ in models_compiled()} == models - {"ConjugateExponentialModel"}
+    assert main(["compile", "Nothing"]) == 2
+    assert "No model is called Nothing" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import sys
 import warnings
 
 from vips._commands.certificate import add_certificate
+from vips._commands.compile import add_compile
 from vips._commands.fit import add_commands
 from vips._commands.inspect import add_inspect
 from vips._commands.plan import add_plan
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     add_inspect(commands)
     add_certificate(commands)
     add_plan(commands)
+    add_compile(commands)
 
     ledger = commands.add_parser("ledger", help="show, check and close ledgers")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")

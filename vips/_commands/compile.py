@@ -1,0 +1,88 @@
+"""The command ``compile``: all kernels of private fits, written into Numba's cache before anybody needs them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+
+__all__ = ["add_compile", "models_compiled"]
+
+_N, _WIDTH = 200, 6  # records, and columns, words or symbols
+_MATCHED = ("LatentDirichletAllocation",)  # models whose match has kernels of its own
+
+
+def add_compile(commands) -> None:
+    """Add the parser of ``compile``."""
+    parser = commands.add_parser(
+        "compile",
+        help="compile the kernels, when an image is built",
+        description="Fit every model to a few generated records, so that Numba keeps the compiled kernels: in its cache "
+        "(NUMBA_CACHE_DIR), or beside the installed files. Later processes then start at once.",
+    )
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help="classes, such as LatentDirichletAllocation; default: all"
+    )
+    parser.set_defaults(run=lambda options: _compile(options.models))
+
+
+def _compile(names: list[str]) -> None:
+    from vips import PrivacyPlan
+
+    kinds = dict(models_compiled())
+    if unknown := set(names) - set(kinds):
+        raise ValueError(f"No model is called {', '.join(sorted(unknown))}; there are {', '.join(kinds)}.")
+    for name in names or kinds:
+        start = time.perf_counter()
+        model, all_of = kinds[name]
+        with warnings.catch_warnings():  # of noise, in which nothing stands out
+            warnings.simplefilter("ignore")
+            for noise in ("discrete", "gaussian"):
+                plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=6, noise=noise)
+                for records in all_of:
+                    model.set_params(privacy=plan).fit(*records)
+            if name in _MATCHED:
+                _ = model.posterior_
+        print(f"{name}: {time.perf_counter() - start:.1f} s")
+
+
+def models_compiled() -> Iterator[tuple[str, tuple[object, list[tuple]]]]:
+    """Models by name, each with records in the containers for which its kernels differ."""
+    import vips
+
+    rng = np.random.default_rng(0)
+    rows, codes = rng.uniform(-0.5, 0.5, (_N, _WIDTH)), rng.integers(0, 2, (_N, _WIDTH))
+    counts, labels = rng.poisson(0.5, (_N, _WIDTH)), rng.integers(0, 2, _N)
+    symbols, steps = (
+        [rng.integers(0, _WIDTH, 8) for _ in range(_N)],
+        [rng.uniform(-0.5, 0.5, (8, 2)) for _ in range(_N)],
+    )
+    tables = [(rows, labels), (sp.csr_array(rows), labels)]
+    regression = {"max_norm": 2.0}
+    of_steps = {"max_length": 8, "n_features": 2}
+    columns = [(-1.0, 1.0)] * 3 + [[0, 1]] * 3
+    mixed = np.hstack([rows[:, :3], codes[:, :3]])
+    models = [
+        (vips.BayesianLogisticRegression(**regression), tables),
+        (vips.BayesianBinomialRegression(**regression), tables),
+        (vips.BayesianNegativeBinomialRegression(max_count=5, **regression), tables),
+        (vips.BayesianLinearRegression(target_range=(0.0, 1.0), **regression), tables),
+        (vips.LatentDirichletAllocation(3, vocabulary=_WIDTH), [(counts,), (sp.csr_array(counts),)]),
+        (vips.LatentClassAnalysis(2, categories=[[0, 1]] * _WIDTH), [(codes,), (codes.astype(float),)]),
+        (vips.MixedLatentClassAnalysis(2, columns=columns), [(mixed,)]),
+        (vips.BayesianGaussianMixture(2, max_norm=2.0), [(rows,)]),
+        (vips.SigmoidBeliefNetwork(2), [(codes,), (sp.csr_array(codes),)]),
+        (vips.DirichletMultinomial(), [(counts,)]),
+        (vips.ProbabilisticPCA(1, max_norm=2.0), [(rows,)]),
+        (vips.FactorAnalysis(1, max_norm=2.0), [(rows,)]),
+        (vips.CategoricalHMM(2, n_symbols=_WIDTH, max_length=8), [(symbols,)]),
+        (vips.PoissonHMM(2, max_count=5, **of_steps), [([np.abs(np.rint(9 * s)) for s in steps],)]),
+        (vips.GaussianHMM(2, max_norm=2.0, **of_steps), [(steps,)]),
+        (vips.FactorialHMM(2, 2, max_norm=2.0, **of_steps), [(steps,)]),
+        (vips.LinearDynamicalSystem(2, max_norm=2.0, **of_steps), [(steps,)]),
+        (vips.SwitchingLinearDynamicalSystem(2, 2, max_norm=2.0, **of_steps), [(steps,)]),
+    ]
+    yield from ((type(model).__name__, (model, records)) for model, records in models)
