@@ -30,7 +30,7 @@ def add_compile(commands) -> None:
 
 
 def _compile(names: list[str]) -> None:
-    from vips import PrivacyPlan
+    from vips.privacy import PrivacyPlan
 
     kinds = dict(models_compiled())
     if unknown := set(names) - set(kinds):
@@ -51,7 +51,7 @@ def _compile(names: list[str]) -> None:
 
 def models_compiled() -> Iterator[tuple[str, tuple[object, list[tuple]]]]:
     """Models by name, each with records in the containers for which its kernels differ."""
-    import vips
+    from vips import models
 
     rng = np.random.default_rng(0)
     rows, codes = rng.uniform(-0.5, 0.5, (_N, _WIDTH)), rng.integers(0, 2, (_N, _WIDTH))
@@ -65,24 +65,24 @@ def models_compiled() -> Iterator[tuple[str, tuple[object, list[tuple]]]]:
     of_steps = {"max_length": 8, "n_features": 2}
     columns = [(-1.0, 1.0)] * 3 + [[0, 1]] * 3
     mixed = np.hstack([rows[:, :3], codes[:, :3]])
-    models = [
-        (vips.BayesianLogisticRegression(**regression), tables),
-        (vips.BayesianBinomialRegression(**regression), tables),
-        (vips.BayesianNegativeBinomialRegression(max_count=5, **regression), tables),
-        (vips.BayesianLinearRegression(target_range=(0.0, 1.0), **regression), tables),
-        (vips.LatentDirichletAllocation(3, vocabulary=_WIDTH), [(counts,), (sp.csr_array(counts),)]),
-        (vips.LatentClassAnalysis(2, categories=[[0, 1]] * _WIDTH), [(codes,), (codes.astype(float),)]),
-        (vips.MixedLatentClassAnalysis(2, columns=columns), [(mixed,)]),
-        (vips.BayesianGaussianMixture(2, max_norm=2.0), [(rows,)]),
-        (vips.SigmoidBeliefNetwork(2), [(codes,), (sp.csr_array(codes),)]),
-        (vips.DirichletMultinomial(), [(counts,)]),
-        (vips.ProbabilisticPCA(1, max_norm=2.0), [(rows,)]),
-        (vips.FactorAnalysis(1, max_norm=2.0), [(rows,)]),
-        (vips.CategoricalHMM(2, n_symbols=_WIDTH, max_length=8), [(symbols,)]),
-        (vips.PoissonHMM(2, max_count=5, **of_steps), [([np.abs(np.rint(9 * s)) for s in steps],)]),
-        (vips.GaussianHMM(2, max_norm=2.0, **of_steps), [(steps,)]),
-        (vips.FactorialHMM(2, 2, max_norm=2.0, **of_steps), [(steps,)]),
-        (vips.LinearDynamicalSystem(2, max_norm=2.0, **of_steps), [(steps,)]),
-        (vips.SwitchingLinearDynamicalSystem(2, 2, max_norm=2.0, **of_steps), [(steps,)]),
+    classes = [
+        (models.BayesianLogisticRegression(**regression), tables),
+        (models.BayesianBinomialRegression(**regression), tables),
+        (models.BayesianNegativeBinomialRegression(max_count=5, **regression), tables),
+        (models.BayesianLinearRegression(target_range=(0.0, 1.0), **regression), tables),
+        (models.LatentDirichletAllocation(3, vocabulary=_WIDTH), [(counts,), (sp.csr_array(counts),)]),
+        (models.LatentClassAnalysis(2, categories=[[0, 1]] * _WIDTH), [(codes,), (codes.astype(float),)]),
+        (models.MixedLatentClassAnalysis(2, columns=columns), [(mixed,)]),
+        (models.BayesianGaussianMixture(2, max_norm=2.0), [(rows,)]),
+        (models.SigmoidBeliefNetwork(2), [(codes,), (sp.csr_array(codes),)]),
+        (models.DirichletMultinomial(), [(counts,)]),
+        (models.ProbabilisticPCA(1, max_norm=2.0), [(rows,)]),
+        (models.FactorAnalysis(1, max_norm=2.0), [(rows,)]),
+        (models.CategoricalHMM(2, n_symbols=_WIDTH, max_length=8), [(symbols,)]),
+        (models.PoissonHMM(2, max_count=5, **of_steps), [([np.abs(np.rint(9 * s)) for s in steps],)]),
+        (models.GaussianHMM(2, max_norm=2.0, **of_steps), [(steps,)]),
+        (models.FactorialHMM(2, 2, max_norm=2.0, **of_steps), [(steps,)]),
+        (models.LinearDynamicalSystem(2, max_norm=2.0, **of_steps), [(steps,)]),
+        (models.SwitchingLinearDynamicalSystem(2, 2, max_norm=2.0, **of_steps), [(steps,)]),
     ]
-    yield from ((type(model).__name__, (model, records)) for model, records in models)
+    yield from ((type(model).__name__, (model, records)) for model, records in classes)

@@ -54,7 +54,8 @@ def evaluate(
     groups : array, series or list of length n_rows, optional
         Ids of persons. Persons then weigh alike: of a person, the average of all rows counts.
     ledger : PrivacyLedger, optional
-        Charged before a record is looked at. None is the ledger whose block encloses the call, if any.
+        Charged before a record is predicted; ids and labels, which are read before, raise and release nothing. None is the
+        ledger whose block encloses the call, if any.
     unit : str
         What one record is, if it is no person: a ledger may insist on a name.
 
