@@ -21,15 +21,15 @@ than 0.3 of its squared deviations, weighted by 1/W_v, is not noise. docs/texts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
-from vips.models._apart import copy_of, fit_apart
+from vips.models._apart import copy_of, fit_apart, stream_apart
 from vips.models._denoising import denoise_counts
 from vips.models.topics.planning import std_of_average
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyPlan, StreamPlan
 
 __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 
@@ -44,6 +44,8 @@ _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
 _MARGIN, _LEAST_STABILITY = 1.3, 0.3
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it
 _NO_CLIP = 1e6  # longer than any generated document
+# Generated streams see each document once, so that there can be more documents and topics; of at most so many batches.
+_N_STREAMED, _N_STREAMED_TOPICS, _MOST_BATCHES = 30_000, 150, 60
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ def topic_evidence(model) -> TopicEvidence:
     noisy, noise_std = _released_counts(model)
     deviation, stability = deviations(noisy, noise_std)
     words = denoise_counts(noisy, noise_std)[1]
-    n_fits = max(_N_FITS, -(-_N_TOPICS // model.n_components))
+    n_topics = _N_STREAMED_TOPICS if isinstance(model.privacy, StreamPlan) else _N_TOPICS
+    n_fits = max(_N_FITS, -(-n_topics // model.n_components))
     noise_deviations = np.concatenate([_of_noise(model, words, seed) for seed in range(n_fits)])
     largest = noise_deviations.max()
     p_value = (1 + np.sum(noise_deviations >= deviation[:, None], axis=1)) / (1 + len(noise_deviations))
@@ -135,26 +138,46 @@ def _released_counts(model) -> tuple[np.ndarray, np.ndarray]:
 def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
     """Deviations of the topics of a fit to generated documents without topics, with as much noise for each word of text;
     ``words`` are denoised totals, shape (n_words,)."""
-    rng = np.random.default_rng(seed)
-    drawn = _lengths(words.sum(), model.document_length, rng)
+    rng, plan, n_words = np.random.default_rng(seed), model.privacy_.plan, words.sum()
+    stream = _short_stream(model)
+    most = _N_DOCUMENTS if stream is None else _N_STREAMED
+    if stream is not None:
+        n_words *= stream.n_batches / stream.weight(stream.n_batches)  # of all batches, without their decay
+    drawn = _lengths(n_words, model.document_length, rng, most)
     fitted = drawn if model.document_length is None else np.full(len(drawn), model.document_length)
     documents = _documents(words / words.sum(), drawn, rng)
-    plan = model.privacy_.plan
     with np.errstate(all="ignore"):
-        of_one = std_of_average(plan.with_n_steps(1), lambda t: 1.0)  # the noise of a step in a total of all records
-        noise = float(np.clip(of_one * fitted.sum() / words.sum() / _NO_CLIP, _LEAST_NOISE, _MOST_NOISE))
+        share = fitted.sum() / n_words
+        # Of a step, or of a stream's last total, in a total of all records.
+        of_total = model.noisy_totals_.noise_std["topic_word"]
+        std = of_total if stream is not None else std_of_average(plan.with_n_steps(1), lambda t: 1.0)
+        noise = float(np.clip(std * share / _NO_CLIP, _LEAST_NOISE, _MOST_NOISE))
+    if stream is not None:
+        batches = [documents[i :: stream.n_batches] for i in range(stream.n_batches)]
+        return deviations(
+            *_released_counts(stream_apart(copy_of(model, privacy=stream), batches, noise * _NO_CLIP, rng))
+        )[0]
     plan = PrivacyPlan(
         noise_multiplier=noise, clip_norm=_NO_CLIP, sampling="full", n_steps=plan.n_steps, reproducible_noise=True
     )
-    fitted = fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)
-    if fitted.last_posterior_.is_single:  # so near to where noise hides topics, none is real
+    copy = fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)
+    if copy.last_posterior_.is_single:  # so near to where noise hides topics, none is real
         return np.full(model.n_components, np.inf)
-    return deviations(*_released_counts(fitted))[0]
+    return deviations(*_released_counts(copy))[0]
 
 
-def _lengths(n_words: float, length: int | None, rng: np.random.Generator) -> np.ndarray:
+def _short_stream(model) -> StreamPlan | None:
+    """A stream of as many batches as were released, but not too many, in which they fade as much; None of a fit."""
+    if not isinstance(model.privacy, StreamPlan):
+        return None
+    n = min(model.n_batches_seen_, _MOST_BATCHES)
+    decay = model.privacy.decay ** (model.n_batches_seen_ / n)
+    return replace(model.privacy, n_batches=n, decay=decay, clip_norm=_NO_CLIP, noise="gaussian")
+
+
+def _lengths(n_words: float, length: int | None, rng: np.random.Generator, most: int) -> np.ndarray:
     """Of documents to draw: so many that the fit, which resizes them to ``length`` words, sees about ``n_words`` at most."""
-    lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), _N_DOCUMENTS)).astype(np.int64)
+    lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), most)).astype(np.int64)
     seen = np.cumsum(lengths if length is None else np.full(len(lengths), length))
     return lengths[: max(_FEWEST_DOCUMENTS, int(np.searchsorted(seen, n_words)))]
 
