@@ -156,7 +156,7 @@ def test_deviations_of_pure_noise_are_standard():
     rng, std = np.random.default_rng(0), np.linspace(1.0, 3.0, 5000) * np.array([[1.0], [2.0], [0.5]])
     exact = np.outer([0.9, 0.05, 0.05], np.full(5000, 1000.0))
     largest, stability = deviations(exact + std * rng.normal(size=exact.shape), std)
-    assert (np.abs(largest - 3.7) < 1.0).all()  # the largest of 5,000 normal numbers
+    assert (np.abs(largest - 3.1) < 0.5).all()  # the mean of the ten largest of 5,000 normal numbers
     assert (np.abs(stability) < 0.1).all()
 
 

@@ -15,8 +15,9 @@ r_kv²      (1 - π_k)² s_kv² + π_k² Σ_{j≠k} s_jv²: noise in N_kv - π_k
 z_kv       (N_kv - π_k W_v) / r_kv: deviation from the frequencies of words, in standard deviations
 =========  ======================================================================================
 
-A topic stands out by max_v z_kv. It is real if that is at least 1.3 times the largest value of all generated fits, and if more
-than 0.3 of its squared deviations, weighted by 1/W_v, is not noise. docs/texts.md shows how both numbers were checked.
+A topic stands out by the mean of its ten largest z_kv: a single word stands out by chance, too. It is real if that is at least
+1.15 times the largest value of all generated fits, and if more than 0.3 of its squared deviations, weighted by 1/W_v, is not
+noise. docs/texts.md shows how both numbers were checked.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _N_FITS, _N_TOPICS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = (
 )  # at least so many fits, with so many topics in all
 _SHORTEST, _LONGEST = 8, 600  # documents
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
-_MARGIN, _LEAST_STABILITY = 1.3, 0.3
+_N_LARGEST, _MARGIN, _LEAST_STABILITY = 10, 1.15, 0.3
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it
 _NO_CLIP = 1e6  # longer than any generated document
 # Generated streams see each document once, so that there can be more documents and topics; of at most so many batches.
@@ -59,7 +60,8 @@ class TopicEvidence:
         noise. The largest topic often holds the words of all subjects: it differs little from their frequencies, and is
         called noise.
     deviation : ndarray of shape (n_topics,)
-        Largest deviation of a word's count from the frequencies of words, in standard deviations of the noise.
+        Deviation of words' counts from the frequencies of words, in standard deviations of the noise: mean of the ten
+        largest.
     deviation_of_noise : float
         The same for the topic that stands out most in the fits to generated documents without topics.
     p_value : ndarray of shape (n_topics,)
@@ -109,7 +111,7 @@ def topic_evidence(model) -> TopicEvidence:
 
 
 def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Largest deviation of each topic, and the share of its deviations that is not noise, each of shape (n_topics,).
+    """Mean of the ten largest deviations of each topic, and the share of deviations that is not noise; of shape (n_topics,).
 
     Parameters
     ----------
@@ -126,7 +128,8 @@ def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np
     frequency = np.maximum(words, 0.0) / max(np.maximum(words, 0.0).sum(), 1e-300)
     weight = 1.0 / np.maximum(frequency, _RAREST)
     squares = difference**2 @ weight
-    return (difference / np.sqrt(spread)).max(axis=1), 1.0 - (spread @ weight) / np.maximum(squares, 1e-300)
+    largest = np.sort(difference / np.sqrt(spread), axis=1)[:, -_N_LARGEST:]
+    return largest.mean(axis=1), 1.0 - (spread @ weight) / np.maximum(squares, 1e-300)
 
 
 def _released_counts(model) -> tuple[np.ndarray, np.ndarray]:
