@@ -16,8 +16,9 @@ z_kv       (N_kv - π_k W_v) / r_kv: deviation from the frequencies of words, in
 =========  ======================================================================================
 
 A topic stands out by the mean of its ten largest z_kv: a single word stands out by chance, too. It is real if that is at least
-1.15 times the largest value of all generated fits, and if more than 0.3 of its squared deviations, weighted by 1/W_v, is not
-noise. docs/texts.md shows how both numbers were checked.
+1.15 times the largest value m of all generated fits, and if more than 0.3 of its squared deviations, weighted by 1/W_v, is not
+noise. Beyond m = 20, chance in documents rather than noise makes topics, and how long documents are is a guess: the factor is
+1.15 √(m/20), but at most 1.5. docs/texts.md shows how these numbers were checked.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _N_FITS, _N_TOPICS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = (
 )  # at least so many fits, with so many topics in all
 _SHORTEST, _LONGEST = 8, 600  # documents
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
-_N_LARGEST, _MARGIN, _LEAST_STABILITY = 10, 1.15, 0.3
+_N_LARGEST, _MARGIN, _WIDEST_MARGIN, _OF_NOISE, _LEAST_STABILITY = 10, 1.15, 1.5, 20.0, 0.3
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it
 _NO_CLIP = 1e6  # longer than any generated document
 # Generated streams see each document once, so that there can be more documents and topics; of at most so many batches.
@@ -105,7 +106,8 @@ def topic_evidence(model) -> TopicEvidence:
     noise_deviations = np.concatenate([_of_noise(model, words, seed) for seed in range(n_fits)])
     largest = noise_deviations.max()
     p_value = (1 + np.sum(noise_deviations >= deviation[:, None], axis=1)) / (1 + len(noise_deviations))
-    is_real = (deviation >= _MARGIN * largest) & (stability > _LEAST_STABILITY)
+    margin = min(_WIDEST_MARGIN, _MARGIN * max(1.0, largest / _OF_NOISE) ** 0.5)
+    is_real = (deviation >= margin * largest) & (stability > _LEAST_STABILITY)
     labels = np.where(is_real, "real", np.where(deviation > largest, "doubtful", "noise"))
     return TopicEvidence(labels.tolist(), deviation, float(largest), p_value, np.clip(stability, 0.0, 1.0))
 
