@@ -70,7 +70,7 @@ def test_real_topics_match_true_ones_and_others_do_not_stand_out(model, truth):
 
 @pytest.mark.parametrize("noise_multiplier", [10.0, 40.0])
 def test_documents_without_topics_show_none(noise_multiplier):
-    """Of a thousand words. Of two hundred, about one topic in thirty is called real: docs/texts.md."""
+    """Of a thousand words."""
     plan = replace(PLAN, noise_multiplier=noise_multiplier)
     found = fitted(frequencies(1000)[None, :], plan=plan).evidence()
     assert "real" not in found.labels
