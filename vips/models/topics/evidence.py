@@ -153,7 +153,7 @@ def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
     documents = _documents(words / words.sum(), drawn, rng)
     with np.errstate(all="ignore"):
         share = fitted.sum() / n_words
-        # Of a step, or of a stream's last total, in a total of all records.
+        # In a total of all records: the noise of a step, or that of the last total of a stream.
         of_total = model.noisy_totals_.noise_std["topic_word"]
         std = of_total if stream is not None else std_of_average(plan.with_n_steps(1), lambda t: 1.0)
         noise = float(np.clip(std * share / _NO_CLIP, _LEAST_NOISE, _MOST_NOISE))
