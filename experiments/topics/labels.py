@@ -73,15 +73,18 @@ def cells(counts, topics, n: int, epsilon: float, n_true: int) -> list[dict]:
         model = LatentDirichletAllocation(n_components, vocabulary=n_words, privacy=advice.plan, random_state=0).fit(
             counts
         )
-        evidence = model.evidence()
-        matched = likeness(model.components_, topics) >= LEAST_CORRELATION if n_true else np.zeros(n_components, bool)
-        found = {label: np.array(evidence.labels) == label for label in LABELS}
-        rows.append(
-            {"true": n_true, "n": n, "epsilon": epsilon, "topics": n_components, "planned": n_components == planned}
-            | {label: int(found[label].sum()) for label in LABELS}
-            | {f"{label}, matched": int((found[label] & matched).sum()) for label in LABELS}
-        )
+        row = {"true": n_true, "n": n, "epsilon": epsilon, "topics": n_components, "planned": n_components == planned}
+        rows.append(row | counts_of_labels(model, topics if n_true else None))
     return rows
+
+
+def counts_of_labels(model: LatentDirichletAllocation, topics: np.ndarray | None) -> dict[str, int]:
+    """How many topics have each label, and how many of them match a true one."""
+    matched = 0 if topics is None else likeness(model.components_, topics) >= LEAST_CORRELATION
+    labels = np.array(model.evidence().labels)
+    return {label: int((labels == label).sum()) for label in LABELS} | {
+        f"{label}, matched": int(((labels == label) & matched).sum()) for label in LABELS
+    }
 
 
 def likeness(concentration: np.ndarray, topics: np.ndarray) -> np.ndarray:

@@ -3,6 +3,9 @@
 A year: 365 days of 300 generated documents, whose topics drift: on day t they are (1 - t/365) of one set of topics and t/365 of
 another. Wikipedia: 118,000 articles in 60 batches, in their order, which does not drift.
 
+Months: twelve batches of 1,000 to 1,950 letters, generated from 15 topics of long-tailed words, or without topics; which topics
+are called real, and how many of them match a true one, beside one fit to all of them.
+
 "Stream" learns every batch once, with ``StreamPlan(mechanism=...)``; ε is that of all its releases. "Refitted" fits to all
 documents so far, after every batch, or after a month of them. A document is then in many fits, and each has its share of the
 budget: together they have the same ε (μ-GDP: the noise of T fits is √T times that of one). Refits are run only where they are
@@ -25,7 +28,8 @@ from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.scoring import model_of_topics, unigram_perplexity
 from experiments.stand_ins import wikipedia
-from vips import LatentDirichletAllocation, PrivacyPlan, StreamPlan
+from experiments.topics.labels import LABELS, counts_of_labels, documents
+from vips import LatentDirichletAllocation, PrivacyBudget, PrivacyPlan, StreamPlan, plan_for
 from vips.datasets import make_lda_corpus
 
 DELTA, STEPS_OF_A_REFIT = 1e-6, 20
@@ -63,7 +67,7 @@ def a_year(quick: bool) -> Arriving:
     n_days, per_day, n_topics = (6, 100, 3) if quick else (365, PER_DAY, 10)
     at = (2, 6) if quick else (1, 5, 15, 30, 60, 120, 180, 240, 300, 365)
 
-    def documents(day: int, n: int, seed: int) -> sp.csr_array:
+    def of_day(day: int, n: int, seed: int) -> sp.csr_array:
         return sp.csr_array(
             make_lda_corpus(
                 n,
@@ -74,9 +78,9 @@ def a_year(quick: bool) -> Arriving:
             ).counts
         )
 
-    tests = {day: documents(day, per_day, 10**6 + day) for day in at}
+    tests = {day: of_day(day, per_day, 10**6 + day) for day in at}
     truth = {day: model_of_topics(1e7 * _drifted(day / n_days, n_topics) + 1e-3).perplexity(tests[day]) for day in at}
-    batches = [documents(day, per_day, day) for day in range(1, n_days + 1)]
+    batches = [of_day(day, per_day, day) for day in range(1, n_days + 1)]
     return Arriving("a year", batches, tests, n_topics, 3 if quick else 30, (1.0,), (1.0, 0.97), truth)
 
 
@@ -96,7 +100,7 @@ def main(arguments: list[str]) -> None:
     parser = parser_of("experiments streams", __doc__)
     parser.add_argument("--seeds", type=int, default=3, help="fits of each stream")
     parser.add_argument("--refit-seeds", type=int, default=3, help="of each row of refits, which take longer")
-    parser.add_argument("--only", choices=["year", "wikipedia"])
+    parser.add_argument("--only", choices=["year", "wikipedia", "months"])
     options = parser.parse_args(arguments)
     folder = folder_of("streams", options)
     sources = {"year": a_year, "wikipedia": articles}
@@ -110,6 +114,64 @@ def main(arguments: list[str]) -> None:
         if folder is not None:
             write_json(folder / f"{name}.json", rows)
             write_text(folder / f"{name}.md", text)
+    if options.only in (None, "months"):
+        rows = list(_of_months(options.quick))
+        print(text := table_of_months(rows))
+        if folder is not None:
+            write_json(folder / "months.json", rows)
+            write_text(folder / "months.md", text)
+
+
+def _of_months(quick: bool) -> Iterator[dict]:
+    """Labels and perplexity of streams, and of one fit under the same budget."""
+    cells = (
+        [(8.0, 60, 3)]
+        if quick
+        else [(4.0, 1_000, 15), (4.0, 3_000, 15), (1.0, 1_000, 15), (4.0, 1_000, 0), (1.0, 1_000, 0)]
+    )
+    for seed, (epsilon, n_words, n_true) in enumerate(tqdm(cells, desc="months", disable=None)):
+        rng = np.random.default_rng(1_000 + seed)
+        usual = 1.0 / (10.0 + np.arange(n_words))
+        usual /= usual.sum()
+        topics = rng.dirichlet(0.1 * n_words * usual, n_true) if n_true else usual[None]
+        ends = np.cumsum(rng.integers(100, 200, 12) if quick else rng.integers(1_000, 1_951, 12))
+        lengths = np.exp(rng.normal(np.log(80.0), 0.6, 1_000)).clip(10, 400)
+        letters, test = documents(topics, lengths, int(ends[-1])), documents(topics, lengths, 1_000)
+        budget, plain = PrivacyBudget(epsilon, DELTA), LatentDirichletAllocation(vocabulary=n_words, random_state=seed)
+        whole = budget.plan(n_steps=STEPS_OF_A_REFIT)
+        words = LatentDirichletAllocation(1, vocabulary=n_words, privacy=whole).fit(letters).perplexity(test)
+        for decay in (None, 1.0, 0.8):
+            stream = None if decay is None else StreamPlan(epsilon=epsilon, delta=DELTA, n_batches=12, decay=decay)
+            planned = plan_for(plain, n_records=int(ends[-1]), privacy=stream or budget).settings["n_components"]
+            for n_topics in sorted({planned, 3 if quick else 15} - {1}):
+                model = LatentDirichletAllocation(
+                    n_topics, vocabulary=n_words, privacy=stream or whole, random_state=seed
+                )
+                if stream is None:
+                    model.fit(letters)
+                else:
+                    for first, last in pairwise((0, *ends)):
+                        model.partial_fit(letters[first:last])
+                row = {"true": n_true, "words": n_words, "epsilon": epsilon, "decay": decay, "topics": n_topics}
+                row |= {"planned": n_topics == planned, "ratio": model.perplexity(test) / words}
+                yield row | counts_of_labels(model, topics if n_true else None)
+
+
+def table_of_months(rows: list[dict]) -> str:
+    """Markdown."""
+    lines = [
+        "| true topics | words | ε | | fitted topics | real (match) | doubtful (match) | noise (match) | perplexity |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        method = "one fit" if row["decay"] is None else f"stream, decay {row['decay']:g}"
+        counts = (f"{row[label]} ({row[f'{label}, matched']})" for label in LABELS)
+        topics = f"{row['topics']}{' (planned)' if row['planned'] else ''}"
+        lines.append(
+            f"| {row['true'] or 'none'} | {row['words']:,} | {row['epsilon']:g} | {method} | {topics} | {' | '.join(counts)} "
+            f"| {row['ratio']:.3f} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def _drifted(share: float, n_topics: int) -> np.ndarray:

@@ -693,6 +693,9 @@ def _(printed, folder):
     assert truth["2"] == pytest.approx(after(printed, "| true topics |")[0], abs=0.5)
     assert [row["method"] for row in articles][-2:] == ["refitted after every batch", "refitted every 2"]
     assert all(np.isfinite(list(row["perplexity"].values())).all() for row in year + articles)
+    months = read_json(folder / "months.json")
+    assert {row["decay"] for row in months} == {None, 1.0, 0.8}
+    assert all(row["topics"] == sum(row[label] for label in ("real", "doubtful", "noise")) for row in months)
 
 
 @check("change_points")

@@ -9,6 +9,7 @@ from vips import (
     LatentDirichletAllocation,
     PrivacyBudget,
     PrivacyPlan,
+    StreamPlan,
     plan_for,
 )
 from vips.datasets import make_lda_corpus
@@ -92,3 +93,26 @@ def test_one_topic_has_the_noise_of_a_single_release():
 def test_bad_arguments_are_named(model, settings, says):
     with pytest.raises((TypeError, ValueError), match=says):
         plan_for(model, **({"n_records": 100} | BUDGET | settings))
+
+
+def test_topics_of_a_stream_are_planned_from_its_noise():
+    model = LatentDirichletAllocation(vocabulary=2000)
+    stream = StreamPlan(epsilon=4.0, delta=1e-6, n_batches=12)
+    advice, of_fit = (
+        plan_for(model, n_records=20_000, privacy=privacy) for privacy in (stream, PrivacyBudget(4.0, 1e-6))
+    )
+    assert advice.plan is stream
+    assert advice.apply(model).privacy == stream
+    assert 1 < advice.settings["n_components"] < of_fit.settings["n_components"]
+    assert "12 batches" in str(advice)
+    counts = 20_000 * min(5.0 * 10.0, 100.0)  # of documents of 100 different words, at clip norm 5
+    assert advice.signal_to_noise == pytest.approx(counts / (2000 * 5.0 * stream.noise_std(12)))
+    fading = StreamPlan(epsilon=4.0, delta=1e-6, n_batches=12, decay=0.8)
+    assert plan_for(model, n_records=20_000, privacy=fading).signal_to_noise < advice.signal_to_noise
+    assert plan_for(model, n_records=200, privacy=stream).settings == {"n_components": 1}
+
+
+def test_streams_of_other_models_are_not_planned():
+    stream = StreamPlan(epsilon=4.0, delta=1e-6, n_batches=12)
+    with pytest.raises(TypeError, match="Streams are planned for topics"):
+        plan_for(DirichletMultinomial(), n_records=1000, privacy=stream)

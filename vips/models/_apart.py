@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import column_or_1d
 
@@ -9,8 +12,11 @@ from vips import engine
 from vips.data import InMemoryData
 from vips.door import validated
 from vips.persistence.checkpoint import Journal
+from vips.phases import phases_of
+from vips.privacy.mechanism.noise import Randomness
+from vips.statistics import NoisyTotals
 
-__all__ = ["copy_of", "fit_apart", "fit_to_public"]
+__all__ = ["copy_of", "fit_apart", "fit_to_public", "stream_apart"]
 
 
 def copy_of(model, **settings):
@@ -43,6 +49,41 @@ def fit_apart(model, X, y=None):
     model.last_posterior_, model.noisy_totals_ = engine.run(
         model, InMemoryData(X, y), plan, Journal(), settling=model.settling_of(plan)
     )
+    return model
+
+
+def stream_apart(model, batches: Sequence, noise_std: float, rng: np.random.Generator):
+    """Let a copy learn from batches that need no protection, as ``partial_fit`` would, with noise from ``rng``.
+
+    Parameters
+    ----------
+    model : ConjugateExponentialModel
+        From :func:`copy_of`, with a StreamPlan that has a clip norm and as many batches. Its ``last_posterior_`` and
+        ``noisy_totals_`` are set.
+    batches : sequence
+        Of public or simulated records.
+    noise_std : float
+        Standard deviation of the noise in the last total, for blocks of scale 1.
+
+    Returns
+    -------
+    model
+    """
+    plan, coins = model.privacy, Randomness.for_fit(None, False)  # nothing is sampled
+    deviations = noise_std * plan.strategy.deviations() / plan.strategy.deviations()[-1]
+    of_draw = noise_std / plan.strategy.deviations()[-1]
+    model.use_plan(plan.of_draws)
+    (phase,), blocks, posterior = phases_of(model, 1), model.blocks(), model.start(rng)[1]
+    average = {name: np.zeros(block.shape) for name, block in blocks.items()}
+    buffers = {name: np.zeros((plan.strategy.n_buffers, *block.shape)) for name, block in blocks.items()}
+    for t, batch in enumerate(batches, start=1):
+        total = engine.clipped_sum(model, phase, InMemoryData(batch, None), posterior, plan.of_draws, coins, t)
+        for name, block in blocks.items():
+            fresh = of_draw * block.scale * rng.standard_normal(block.shape)
+            average[name] = plan.decay * average[name] + total[name] + plan.strategy.step(t, fresh, buffers[name])
+        std = {name: deviations[t - 1] * block.scale for name, block in blocks.items()}
+        posterior = model.to_posterior(average, std, posterior)
+    model.last_posterior_, model.noisy_totals_ = posterior, NoisyTotals(average, std)
     return model
 
 

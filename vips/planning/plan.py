@@ -16,7 +16,7 @@ from vips.model import ConjugateExponentialModel
 from vips.planning.generated import generated
 from vips.planning.trial import Law, Like, Trials, widths_of
 from vips.preprocessing._private_pipeline import MadePipeline, PrivatePipeline
-from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.budget import check_privacy
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Recommendation:
     ----------
     budget : PrivacyBudget
         Of the fit.
-    plan : PrivacyPlan or None
+    plan : PrivacyPlan, StreamPlan or None
         None for a pipeline, which plans itself.
     n_records : int
     settings : dict
@@ -54,7 +54,7 @@ class Recommendation:
     """
 
     budget: PrivacyBudget
-    plan: PrivacyPlan | None
+    plan: PrivacyPlan | StreamPlan | None
     n_records: int
     settings: dict = field(default_factory=dict)
     signal_to_noise: float | None = None
@@ -129,7 +129,7 @@ def plan_for(
     model: ConjugateExponentialModel | PrivatePipeline,
     *,
     n_records: int | NoisyCount,
-    privacy: PrivacyBudget | None = None,
+    privacy: PrivacyBudget | StreamPlan | None = None,
     width: Mapping[str, float] | None = None,
     delta: float = 1e-6,
     like: Any = None,
@@ -151,8 +151,9 @@ def plan_for(
         About how many records there are, or persons. Declare it, or buy it with :func:`vips.count_records`: an exact count of
         the records is private. From a noisy count the plan takes ``at_least()``, which most probably is not too large.
         ``PrivateTopics`` buys it by itself.
-    privacy : PrivacyBudget, optional
-        Of the fit alone. A count has cost its own before. None: what ``width`` needs is found.
+    privacy : PrivacyBudget or StreamPlan, optional
+        Of the fit alone. A count has cost its own before. None: what ``width`` needs is found. A StreamPlan is for topics:
+        ``n_records`` are then those of all batches together.
     width : mapping of str to float, optional
         Widest 95 % intervals that answer the question, by rows of ``widths``: {"age": 0.01}.
     delta : float
@@ -200,7 +201,7 @@ def plan_for(
         raise TypeError(
             f"`model` must be a model of vips, or a pipeline by make_private_pipeline, got {type(model).__name__}."
         )
-    check_privacy(privacy, PrivacyBudget, None)
+    check_privacy(privacy, PrivacyBudget, StreamPlan, None)
     if privacy is None and not width:
         raise ValueError("Give a budget, privacy=PrivacyBudget(ε, δ), or the width that you need, width={name: 0.01}.")
     if getattr(model, "max_weight", None) is not None:
@@ -210,6 +211,8 @@ def plan_for(
     check_integer("n_records", n_records)
     check_integer("document_length", document_length)
     says = [f"At least {n_records:,} records."] * counted
+    if isinstance(privacy, StreamPlan):
+        return _of_stream(model, n_records, privacy, document_length, purpose, says)
     budget = privacy or PrivacyBudget(1.0, delta)
     planner = _Planner(model, n_records, _like(model, like, n_features, needed=bool(width)))
     if privacy is None:
@@ -220,10 +223,7 @@ def plan_for(
     says += [] if plan is None else [_in_words(plan)]
     settings, signal_to_noise = {}, None
     if hasattr(model, "advice"):
-        stand_in = clone(model).set_params(privacy=plan)
-        stand_in.check_parameters()
-        clipped = replace(plan, clip_norm=plan.clip_norm or stand_in.default_clip())
-        advice = stand_in.advice(clipped, n_records, document_length, purpose)
+        advice = _advice(model, plan, n_records, document_length, purpose)
         settings, signal_to_noise = {"n_components": advice.n_components}, advice.signal_to_noise
         says.append(str(advice))
     elif law is None:
@@ -231,6 +231,26 @@ def plan_for(
     if law is not None:
         says.append(_of_widths(law, n_records, budget, width))
     return Recommendation(budget, plan, n_records, settings, signal_to_noise, " ".join(filter(None, says)), law)
+
+
+def _advice(model, plan: PrivacyPlan | StreamPlan, n_records: int, document_length: int, purpose: str):
+    stand_in = clone(model).set_params(privacy=plan)
+    stand_in.check_parameters()
+    clipped = replace(plan, clip_norm=plan.clip_norm or stand_in.default_clip())
+    return stand_in.advice(clipped, n_records, document_length, purpose)
+
+
+def _of_stream(model, n_records: int, plan: StreamPlan, document_length: int, purpose: str, says: list[str]):
+    """What to expect after the last batch of a stream of topics."""
+    if not hasattr(model, "advice") or not plan.is_private:
+        raise TypeError(
+            "Streams are planned for topics (LatentDirichletAllocation), with noise; others take any StreamPlan."
+        )
+    advice = _advice(model, plan, n_records, document_length, purpose)
+    passes = f"{plan.n_batches} batches, with {n_records:,} records in all, each seen once: less clear than a fit."
+    says = [*says, passes, f"After the last batch: {advice}"]
+    budget, settings = PrivacyBudget(plan.epsilon, plan.delta), {"n_components": advice.n_components}
+    return Recommendation(budget, plan, n_records, settings, advice.signal_to_noise, " ".join(says))
 
 
 def _like(model, like, n_features: int | None, needed: bool) -> Like | str:

@@ -15,21 +15,23 @@ r_kv²      (1 - π_k)² s_kv² + π_k² Σ_{j≠k} s_jv²: noise in N_kv - π_k
 z_kv       (N_kv - π_k W_v) / r_kv: deviation from the frequencies of words, in standard deviations
 =========  ======================================================================================
 
-A topic stands out by max_v z_kv. It is real if that is at least 1.3 times the largest value of all generated fits, and if more
-than 0.3 of its squared deviations, weighted by 1/W_v, is not noise. docs/texts.md shows how both numbers were checked.
+A topic stands out by the mean of its ten largest z_kv: a single word stands out by chance, too. It is real if that is at least
+1.15 times the largest value m of all generated fits, and if more than 0.3 of its squared deviations, weighted by 1/W_v, is not
+noise. Beyond m = 20, chance in documents rather than noise makes topics, and how long documents are is a guess: the factor is
+1.15 √(m/20), but at most 1.5. docs/texts.md shows how these numbers were checked.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
-from vips.models._apart import copy_of, fit_apart
+from vips.models._apart import copy_of, fit_apart, stream_apart
 from vips.models._denoising import denoise_counts
 from vips.models.topics.planning import std_of_average
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyPlan, StreamPlan
 
 __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 
@@ -41,9 +43,11 @@ _N_FITS, _N_TOPICS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = (
 )  # at least so many fits, with so many topics in all
 _SHORTEST, _LONGEST = 8, 600  # documents
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
-_MARGIN, _LEAST_STABILITY = 1.3, 0.3
+_N_LARGEST, _MARGIN, _WIDEST_MARGIN, _OF_NOISE, _LEAST_STABILITY = 10, 1.15, 1.5, 20.0, 0.3
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it
 _NO_CLIP = 1e6  # longer than any generated document
+# Generated streams see each document once, so that there can be more documents and topics; of at most so many batches.
+_N_STREAMED, _N_STREAMED_TOPICS, _MOST_BATCHES = 30_000, 150, 60
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class TopicEvidence:
         noise. The largest topic often holds the words of all subjects: it differs little from their frequencies, and is
         called noise.
     deviation : ndarray of shape (n_topics,)
-        Largest deviation of a word's count from the frequencies of words, in standard deviations of the noise.
+        Deviation of words' counts from the frequencies of words, in standard deviations of the noise: mean of the ten
+        largest.
     deviation_of_noise : float
         The same for the topic that stands out most in the fits to generated documents without topics.
     p_value : ndarray of shape (n_topics,)
@@ -96,17 +101,19 @@ def topic_evidence(model) -> TopicEvidence:
     noisy, noise_std = _released_counts(model)
     deviation, stability = deviations(noisy, noise_std)
     words = denoise_counts(noisy, noise_std)[1]
-    n_fits = max(_N_FITS, -(-_N_TOPICS // model.n_components))
+    n_topics = _N_STREAMED_TOPICS if isinstance(model.privacy, StreamPlan) else _N_TOPICS
+    n_fits = max(_N_FITS, -(-n_topics // model.n_components))
     noise_deviations = np.concatenate([_of_noise(model, words, seed) for seed in range(n_fits)])
     largest = noise_deviations.max()
     p_value = (1 + np.sum(noise_deviations >= deviation[:, None], axis=1)) / (1 + len(noise_deviations))
-    is_real = (deviation >= _MARGIN * largest) & (stability > _LEAST_STABILITY)
+    margin = min(_WIDEST_MARGIN, _MARGIN * max(1.0, largest / _OF_NOISE) ** 0.5)
+    is_real = (deviation >= margin * largest) & (stability > _LEAST_STABILITY)
     labels = np.where(is_real, "real", np.where(deviation > largest, "doubtful", "noise"))
     return TopicEvidence(labels.tolist(), deviation, float(largest), p_value, np.clip(stability, 0.0, 1.0))
 
 
 def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Largest deviation of each topic, and the share of its deviations that is not noise, each of shape (n_topics,).
+    """Mean of the ten largest deviations of each topic, and the share of deviations that is not noise; of shape (n_topics,).
 
     Parameters
     ----------
@@ -123,7 +130,8 @@ def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np
     frequency = np.maximum(words, 0.0) / max(np.maximum(words, 0.0).sum(), 1e-300)
     weight = 1.0 / np.maximum(frequency, _RAREST)
     squares = difference**2 @ weight
-    return (difference / np.sqrt(spread)).max(axis=1), 1.0 - (spread @ weight) / np.maximum(squares, 1e-300)
+    largest = np.sort(difference / np.sqrt(spread), axis=1)[:, -_N_LARGEST:]
+    return largest.mean(axis=1), 1.0 - (spread @ weight) / np.maximum(squares, 1e-300)
 
 
 def _released_counts(model) -> tuple[np.ndarray, np.ndarray]:
@@ -135,26 +143,46 @@ def _released_counts(model) -> tuple[np.ndarray, np.ndarray]:
 def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
     """Deviations of the topics of a fit to generated documents without topics, with as much noise for each word of text;
     ``words`` are denoised totals, shape (n_words,)."""
-    rng = np.random.default_rng(seed)
-    drawn = _lengths(words.sum(), model.document_length, rng)
+    rng, plan, n_words = np.random.default_rng(seed), model.privacy_.plan, words.sum()
+    stream = _short_stream(model)
+    most = _N_DOCUMENTS if stream is None else _N_STREAMED
+    if stream is not None:
+        n_words *= stream.n_batches / stream.weight(stream.n_batches)  # of all batches, without their decay
+    drawn = _lengths(n_words, model.document_length, rng, most)
     fitted = drawn if model.document_length is None else np.full(len(drawn), model.document_length)
     documents = _documents(words / words.sum(), drawn, rng)
-    plan = model.privacy_.plan
     with np.errstate(all="ignore"):
-        of_one = std_of_average(plan.with_n_steps(1), lambda t: 1.0)  # the noise of a step in a total of all records
-        noise = float(np.clip(of_one * fitted.sum() / words.sum() / _NO_CLIP, _LEAST_NOISE, _MOST_NOISE))
+        share = fitted.sum() / n_words
+        # In a total of all records: the noise of a step, or that of the last total of a stream.
+        of_total = model.noisy_totals_.noise_std["topic_word"]
+        std = of_total if stream is not None else std_of_average(plan.with_n_steps(1), lambda t: 1.0)
+        noise = float(np.clip(std * share / _NO_CLIP, _LEAST_NOISE, _MOST_NOISE))
+    if stream is not None:
+        batches = [documents[i :: stream.n_batches] for i in range(stream.n_batches)]
+        return deviations(
+            *_released_counts(stream_apart(copy_of(model, privacy=stream), batches, noise * _NO_CLIP, rng))
+        )[0]
     plan = PrivacyPlan(
         noise_multiplier=noise, clip_norm=_NO_CLIP, sampling="full", n_steps=plan.n_steps, reproducible_noise=True
     )
-    fitted = fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)
-    if fitted.last_posterior_.is_single:  # so near to where noise hides topics, none is real
+    copy = fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)
+    if copy.last_posterior_.is_single:  # so near to where noise hides topics, none is real
         return np.full(model.n_components, np.inf)
-    return deviations(*_released_counts(fitted))[0]
+    return deviations(*_released_counts(copy))[0]
 
 
-def _lengths(n_words: float, length: int | None, rng: np.random.Generator) -> np.ndarray:
+def _short_stream(model) -> StreamPlan | None:
+    """A stream of as many batches as were released, but not too many, in which they fade as much; None of a fit."""
+    if not isinstance(model.privacy, StreamPlan):
+        return None
+    n = min(model.n_batches_seen_, _MOST_BATCHES)
+    decay = model.privacy.decay ** (model.n_batches_seen_ / n)
+    return replace(model.privacy, n_batches=n, decay=decay, clip_norm=_NO_CLIP, noise="gaussian")
+
+
+def _lengths(n_words: float, length: int | None, rng: np.random.Generator, most: int) -> np.ndarray:
     """Of documents to draw: so many that the fit, which resizes them to ``length`` words, sees about ``n_words`` at most."""
-    lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), _N_DOCUMENTS)).astype(np.int64)
+    lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), most)).astype(np.int64)
     seen = np.cumsum(lengths if length is None else np.full(len(lengths), length))
     return lengths[: max(_FEWEST_DOCUMENTS, int(np.searchsorted(seen, n_words)))]
 

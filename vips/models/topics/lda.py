@@ -463,10 +463,15 @@ class LatentDirichletAllocation(
         return matched_topics(self.match())
 
     def advice(
-        self, plan: PrivacyPlan, n_documents: float, n_different: float, purpose: str = "reading"
+        self, plan: PrivacyPlan | StreamPlan, n_documents: float, n_different: float, purpose: str = "reading"
     ) -> TopicsAdvice:
-        """How many topics so many documents, of so many different words, support under a plan with a clip norm."""
-        std = std_of_average(plan, self.schedule or _AVERAGING)
+        """How many topics so many documents, of so many different words, support under a plan with a clip norm; those of a
+        stream in all its batches."""
+        if isinstance(plan, StreamPlan):
+            std = plan.noise_std(plan.n_batches) * plan.clip_norm
+            n_documents *= plan.weight(plan.n_batches) / plan.n_batches
+        else:
+            std = std_of_average(plan, self.schedule or _AVERAGING)
         return advise_topics(n_documents, self._n_words(), n_different, plan.clip_norm, std, purpose)
 
     def step_size(self, t: int) -> float:

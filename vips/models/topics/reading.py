@@ -31,11 +31,13 @@ class ReadableTopics:
         """Which topics are real, doubtful or noise; None for a fit without noise, for a single topic and with public documents,
         whose topics are known.
 
-        Each topic is compared with those of four fits to generated documents without topics, under as much noise. Only
-        released numbers are used, so that this costs no budget. The first call takes seconds.
+        Each topic is compared with those of fits to generated documents without topics, under as much noise; those of a stream
+        with topics of generated streams. Only released numbers are used, so that this costs no budget. The first call takes
+        seconds.
         """
         check_is_fitted(self, "last_posterior_")
-        if not hasattr(self, "noisy_totals_") or self.n_components == 1 or self.public_documents is not None:
+        has_noise = hasattr(self, "noisy_totals_") and self.is_private  # streams have totals without noise, too
+        if not has_noise or self.n_components == 1 or self.public_documents is not None:
             return None
         if self._evidence[0] is not self.last_posterior_:
             self._evidence = self.last_posterior_, topic_evidence(self)
