@@ -16,6 +16,7 @@ from vips import (
     GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
+    LinearDynamicalSystem,
     MixedLatentClassAnalysis,
     PoissonHMM,
     PrivacyBudget,
@@ -99,6 +100,7 @@ def test_each_model_makes_records_and_says_what_to_expect(model, n_features, nam
         CategoricalHMM(2, n_symbols=5, max_length=9, typical_length=8, random_state=0),
         GaussianHMM(2, n_features=2, max_norm=1.0, max_length=9, typical_length=8, random_state=0),
         PoissonHMM(2, max_count=9, n_features=1, max_length=9, typical_length=8, random_state=0),
+        LinearDynamicalSystem(1, n_features=2, max_norm=1.0, max_length=9, typical_length=8, random_state=0),
     ],
 )
 def test_models_fit_the_records_that_they_make(model):
@@ -109,6 +111,12 @@ def test_models_fit_the_records_that_they_make(model):
         X
     )  # which raises where a value is not as declared
     assert np.isfinite(ordinary.score(X))
+
+
+def test_pipelines_with_weights_are_not_planned():
+    pipeline = visits().set_params(max_weight=5.0)
+    with pytest.raises(ValueError, match="weights are not planned"):
+        plan_for(pipeline, n_records=1_000, privacy=PrivacyBudget(1.0, 1e-6))
 
 
 def test_the_budget_that_a_width_needs_gives_it():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import polygamma
@@ -16,6 +16,7 @@ from vips._validation import check_integer, check_level
 from vips.data import Sequences
 from vips.data._step_index import forecast_frame, step_frame
 from vips.expfam import DiagonalGaussian, Draws
+from vips.models import _typical as typical
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.dynamics.contract import DynamicsModel
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["LinearDynamicalSystem"]
 
 _TINY = 1e-300
+_FADES = 0.8  # of generated states, in a step
 _MOST_KEPT = 20_000  # totals
 
 
@@ -370,6 +372,19 @@ class LinearDynamicalSystem(DynamicsModel):
         return self.score_samples(X)
 
     # -- the match ----------------------------------------------------------------------------------------------
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        """Sequences of a state that turns and fades, of which each column has half of its variance."""
+        K, d = self.n_components, typical.n_columns(self, self.n_features or n_features)
+        turns = np.linalg.qr(rng.standard_normal((K, K)))[0]
+        loadings = rng.standard_normal((d, K)) / np.sqrt(2.0 * K)
+        scale = (1.0 if self.max_norm is None else self.max_norm) / np.sqrt(4.0 * d)
+        of = Dynamics(
+            _FADES * turns, (1.0 - _FADES**2) * np.eye(K), scale * loadings, np.zeros(d), np.full(d, 0.5 * scale**2),
+            np.zeros(K), np.eye(K),
+        )  # fmt: skip
+        lengths = np.clip(rng.poisson(self.typical_length, n_records), 1, self.max_length)
+        return samples(of, lengths, rng)[0], None
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
         return kept_steps(self, n_steps, most_totals=_MOST_KEPT)
