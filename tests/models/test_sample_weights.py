@@ -16,6 +16,8 @@ from vips import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
+    Block,
+    DenseStatistics,
     DirichletMultinomial,
     FactorAnalysis,
     LatentClassAnalysis,
@@ -25,6 +27,7 @@ from vips import (
 )
 from vips.data import InMemoryData
 from vips.engine import clipped_sum
+from vips.expfam import Dirichlet
 from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
@@ -178,6 +181,49 @@ def test_a_person_moves_the_sum_by_at_most_the_clip(model):
         without, _ = totals(model, *rows, weights[others], persons[others])
         for one, other in zip(with_it, without, strict=True):
             assert np.linalg.norm(one - other) <= clip * (1.0 + 1e-9)
+
+
+class _Sums(vips.ConjugateExponentialModel):
+    """A user's own model, of sums of signed numbers."""
+
+    unit, ignores_labels, exact_rows = "one row", True, True
+
+    def __init__(self, *, privacy=None, on_invalid="drop", random_state=None):
+        self.privacy, self.on_invalid, self.random_state = privacy, on_invalid, random_state
+
+    def blocks(self):
+        return {"sum": Block((1,))}
+
+    def expected_statistics(self, records, posterior):
+        return DenseStatistics({"sum": records})
+
+    def to_posterior(self, average, noise_std, previous):
+        return Dirichlet(np.ones(2))
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("n_rows", [2, 240, 1000])
+def test_rows_that_cancel_are_clipped_as_if_they_did_not_where_weights_leave_one_sign(noise, n_rows):
+    model = _Sums(privacy=plan_with(noise, clip_norm=1.0, max_rows_per_group=n_rows))
+    X = 8.0 * np.where(np.arange(n_rows) % 2, -1.0, 1.0)[:, None]
+    vectors, clip = totals(with_columns(model, X), X, None, LARGEST * (X[:, 0] > 0.0), np.zeros(n_rows, np.int64))
+    assert max(np.linalg.norm(vector) for vector in vectors) <= clip * (1.0 + 2e-3)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("tiny", [5e-324, 1e-323, 1e-310, 1e-300])
+def test_a_tiny_weight_does_not_enlarge_the_other_rows_of_a_person(tiny, noise):
+    """The weight of the clip times a subnormal one is rounded to twice as much."""
+    settings = {"max_norm": 1.0, "max_count": 10, "fit_intercept": False}
+    X, y, weights = np.array([[1.0], [0.0]]), np.array([10.0, 10.0]), LARGEST * np.array([1.0, tiny])
+    for cut in np.linspace(0.05, 0.25, 21):
+        model = BayesianNegativeBinomialRegression(**settings, privacy=plan_with(noise, max_rows_per_group=2))
+        clip = cut * with_columns(model, X).completed_plan(model.stated_plan()).clip_norm
+        model.privacy = plan_with(noise, max_rows_per_group=2, clip_norm=clip)
+        vectors, _ = totals(model, X, y, weights, np.zeros(2, np.int64))
+        none, _ = totals(model, X[:0], y[:0], weights[:0], np.zeros(0, np.int64))
+        for one, other in zip(vectors, none, strict=True):
+            assert np.linalg.norm(one - other) <= clip * (1.0 + 2e-3)
 
 
 # -- squares ----------------------------------------------------------------------------------------------------
