@@ -79,8 +79,8 @@ class RecordStatistics(ABC):
     def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
         """Joint L2 norm of the sum of each run of rows ``starts[i]`` to ``starts[i + 1]``; shape (n_runs,).
 
-        Never less than the true norm; in a fit with weights, than that of any sum of the rows by weights from 0 to 1. ``norms``
-        are those of the rows, 0 for a row that is left out. By default the norms of a run's rows are added.
+        Never less than the true norm. ``norms`` are those of the rows, 0 for a row that is left out. By default the norms of a
+        run's rows are added; in a fit with weights, no less than that is used.
         """
         sums = np.zeros(len(starts) - 1)
         filled = starts[1:] > starts[:-1]  # `reduceat` gives an empty run the entry behind it
@@ -156,7 +156,7 @@ class DenseStatistics(RecordStatistics):
         the sum over records adds them one by one, and its rounding grows with them."""
         bound, lengths = super().run_norms(norms, blocks, starts), np.diff(starts)
         filled = np.flatnonzero(lengths)  # `reduceat` gives an empty run the entry behind it
-        if not len(filled) or self.sample_weights is not None:  # rows that cancel may not, once they are weighted
+        if not len(filled):
             return bound
         used, exact = norms[: starts[-1]] > 0.0, 0.0
         for name, block in blocks.items():

@@ -34,6 +34,7 @@ from vips.data._records import OpenPartition, ranges_of_size, step_counts, weigh
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
 from vips.execution.rehearsal import SAMPLES, form_of, settings_of, stand_ins_for
 from vips.execution.tree import Totals, TreeSum, add_to
+from vips.statistics import RecordStatistics
 
 __all__ = [
     "PartitionTask",
@@ -319,7 +320,10 @@ def _weighed(statistics, weights: np.ndarray) -> np.ndarray:
 def norms_of_runs(plan, statistics, blocks: Mapping[str, object], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Norm of each record, at least that of the sum of its rows; and which rows have a norm that can be used."""
     norms, is_usable = norms_of_rows(plan, statistics, blocks)
-    return statistics.run_norms(norms, blocks, starts), is_usable
+    bounds = statistics.run_norms(norms, blocks, starts)
+    if statistics.sample_weights is not None:  # rows that cancel may not, once they are weighted
+        bounds = np.maximum(bounds, RecordStatistics.run_norms(statistics, norms, blocks, starts))
+    return bounds, is_usable
 
 
 def norms_of_rows(plan, statistics, blocks: Mapping[str, object]) -> tuple[np.ndarray, np.ndarray]:
