@@ -352,6 +352,31 @@ def test_plans_name_the_option_that_helps(folder, capsys, line, says):
     assert says in capsys.readouterr().err
 
 
+def test_weights_of_a_survey_count_and_what_is_no_weight_counts_for_nothing(folder, capsys):
+    rng, n = np.random.default_rng(0), 6_000
+    old = rng.random(n) < 0.5
+    ill = rng.random(n) < np.where(old, 0.9, 0.1)
+    weights = np.where(old, "0,1", np.where(rng.random(n) < 0.1, "n/a", "2,0"))
+    pd.DataFrame({"age": rng.integers(20, 80, n), "ill": ill.astype(int), "w": weights}).to_csv(
+        "s.csv", sep=";", index=False
+    )
+    line = shlex.split(
+        "fit s.csv --model logistic --target ill --classes 0,1 --column age=20:80 --epsilon 8 --delta 1e-6 --separator ;"
+    )
+    means = {}
+    for name, options in (
+        ("weighted", ["--weight", "w", "--max-weight", "2", "--decimal", ","]),
+        ("plain", ["--column", "w=drop"]),
+    ):
+        assert main([*line, *options, "--save", f"{name}.vips"]) == 0
+        assert main(["predict", f"{name}.vips", "s.csv", "--out", f"{name}.csv", "--separator", ";"]) == 0
+        means[name] = pd.read_csv(f"{name}.csv").iloc[:, -1].mean()
+    assert means["weighted"] < 0.3 < means["plain"]
+    assert "max_weight = 2" in capsys.readouterr().out
+    assert main([*line, "--weight", "w"]) == 2
+    assert "give both" in capsys.readouterr().err
+
+
 FIT = """
 import numpy as np
 from vips import BayesianLogisticRegression, PrivacyBudget

@@ -62,6 +62,12 @@ def add_commands(commands) -> None:
         help="logistic: number, date, category, LOW:HIGH (of numbers or dates; LOW:HIGH,(missing) adds a feature of missing "
         "cells), A,B,C or drop; may be repeated. What is declared costs nothing",
     )  # fmt: skip
+    fit.add_argument(
+        "--weight", metavar="COLUMN", help="logistic: how much each row counts, as the weights of a survey do"
+    )
+    fit.add_argument(
+        "--max-weight", type=float, help="the largest weight, a public number; larger ones count as this one"
+    )
     fit.add_argument("--text", metavar="COLUMN", help="topics: texts, in a table")
     fit.add_argument("--event", metavar="COLUMN", help="pathways: what happened")
     fit.add_argument("--order", metavar="COLUMN", help="pathways: when")
@@ -133,8 +139,12 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     table = read_table(options.data, reading)
     groups = column_of(table, options.unit, "--unit")
     target = column_of(table, options.target, "--target")
+    weight = column_of(table, options.weight, "--weight")
+    if (weight is None) != (options.max_weight is None):
+        raise ValueError("--weight names the column of weights, and --max-weight the largest of them: give both.")
     classes = _classes(options.classes, target)
-    others = table.drop(columns=[name for name in (options.unit, options.target) if name is not None])
+    named_before = (options.unit, options.target, options.weight)
+    others = table.drop(columns=[name for name in named_before if name is not None])
     declared = declarations_of(others, options.column, reading)
     columns = {name: meaning_of(name, what) for name, what in declared.items()}
     if classes == sorted(classes):  # as models sort labels
@@ -143,8 +153,12 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
         places = places_of(target, classes, reading, by_number=True)
         labels, y = [False, True], pandas.Series(places, name=f"({options.target} = {classes[1]!r})")
     encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=labels)
-    pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(options.epsilon, options.delta))
+    budget = PrivacyBudget(options.epsilon, options.delta)
+    pipeline = make_private_pipeline(encoder, model, privacy=budget, max_weight=options.max_weight)
     arguments = {} if groups is None else {"groups": groups}
+    if weight is not None:
+        weights = as_declared(table[[options.weight]], {options.weight: "number"}, reading)
+        arguments["sample_weight"] = weights[options.weight]
     pipeline.fit(as_declared(others, declared, reading), y, ledger=ledger, **arguments)
     needs = {"columns": list(declared), "declared": list(declared.values()), "classes": classes}
     table = pipeline.summary().rename_axis(printable(f"log odds of {options.target} = {classes[1]!r}"))
