@@ -299,7 +299,8 @@ class Contract(ABC):
     @property
     def weighs_records(self) -> bool:
         """Whether a private fit has weights of records, so that sums of their squares differ from those of the weights."""
-        return self.is_private and self.plan_of_fit().max_weight is not None
+        plan = self.plan_of_fit()
+        return plan.is_private and plan.max_weight is not None
 
     def stated_plan(self) -> PrivacyPlan | StreamPlan | None:
         """``privacy``; of a budget, the plan that spends it in steps of full batches, which cost no more than one."""

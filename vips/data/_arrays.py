@@ -86,9 +86,8 @@ class InMemoryData(RangesOfRecords):
 
     def with_weights(self, weights: np.ndarray) -> InMemoryData:
         """The same rows, with a weight of each as the last column of y: wherever labels go, weights go."""
-        return InMemoryData(self._X, np.column_stack([*([] if self._y is None else [self._y]), weights])).divided_like(
-            self
-        )
+        labels = weights[:, None] if self._y is None else np.column_stack([self._y, weights])
+        return InMemoryData(self._X, labels, self._partition_size)
 
     def grouped(self, numbers: np.ndarray, name: str | None = None) -> InMemoryData:
         """The rows as records of several rows, for ``fit``, which states the unit.

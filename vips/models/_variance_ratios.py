@@ -1,11 +1,14 @@
-"""Ratios of released variances to those that records of weight 1, each of one row, would have."""
+"""Sums by squared weights, and ratios of released variances to those that records of weight 1, each of one row, would have."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["variance_ratios"]
+__all__ = ["SQUARES_SCALE", "WITH_SQUARES", "variance_ratios"]
 
+# Scale of a block by squared weights, over that of the same block by weights; and how much longer it makes a record's vector.
+SQUARES_SCALE = 3.0
+WITH_SQUARES = float(np.hypot(1.0, 1.0 / SQUARES_SCALE))
 # Least ratio of the scores' variance to the curvature.
 _LEAST_RATIO = 0.02
 

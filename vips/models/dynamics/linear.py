@@ -371,8 +371,6 @@ class LinearDynamicalSystem(DynamicsModel):
         """Log likelihood of each sequence."""
         return self.score_samples(X)
 
-    # -- the match ----------------------------------------------------------------------------------------------
-
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
         """Sequences of a state that turns and fades, of which each column has half of its variance."""
         K, d = self.n_components, typical.n_columns(self, self.n_features or n_features)
@@ -385,6 +383,8 @@ class LinearDynamicalSystem(DynamicsModel):
         )  # fmt: skip
         lengths = np.clip(rng.poisson(self.typical_length, n_records), 1, self.max_length)
         return samples(of, lengths, rng)[0], None
+
+    # -- the match ----------------------------------------------------------------------------------------------
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
         return kept_steps(self, n_steps, most_totals=_MOST_KEPT)

@@ -19,7 +19,7 @@ from vips.expfam import Dirichlet, Draws
 from vips.model import ConjugateExponentialModel
 from vips.models import _typical as typical
 from vips.models._likelihood import log_likelihoods
-from vips.models._variance_ratios import variance_ratios
+from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES, variance_ratios
 from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
@@ -29,8 +29,6 @@ from vips.statistics import Block, DenseStatistics, RecordStatistics
 __all__ = ["DirichletMultinomial"]
 
 _N_DRAWS = 2000
-# Scale of the squares of weights: they lengthen a record's vector by 5 %.
-_SQUARES = 3.0
 
 
 class _Counts(DenseStatistics):
@@ -130,7 +128,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def blocks(self) -> dict[str, Block]:
         counts = {"counts": Block((self.n_features_in_,))}
-        return counts | ({"squares": Block((self.n_features_in_,), scale=_SQUARES)} if self.weighs_records else {})
+        return counts | ({"squares": Block((self.n_features_in_,), scale=SQUARES_SCALE)} if self.weighs_records else {})
 
     def valid_records(self, records) -> np.ndarray:
         if not sp.issparse(records):
@@ -153,7 +151,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def max_record_norm(self) -> float:
         """``max_total``; with weights their squares, too."""
-        return float(self.max_total) * (np.hypot(1.0, 1.0 / _SQUARES) if self.weighs_records else 1.0)
+        return float(self.max_total) * (WITH_SQUARES if self.weighs_records else 1.0)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One full-batch step."""

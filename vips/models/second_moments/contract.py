@@ -11,6 +11,7 @@ import numpy as np
 from vips._validation import check_max_norm
 from vips.data import Records
 from vips.model import ConjugateExponentialModel
+from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
 from vips.models.second_moments.statistics import OuterStatistics, design
 from vips.privacy import PrivacyPlan
@@ -21,8 +22,6 @@ __all__ = ["SecondMomentModel"]
 
 # Share of `max_norm` that the constant has in a record's vector: the count's noise grows as 1/c², that of all others as c².
 _CONSTANT_SHARE = 0.5
-# Scale of moments by squared weights: they lengthen a record's vector by 5 %.
-_SQUARES = 3.0
 
 
 class SecondMomentModel(ConjugateExponentialModel):
@@ -50,7 +49,7 @@ class SecondMomentModel(ConjugateExponentialModel):
         second = Block((d, d), symmetric=True, scale=self._ball() ** 2)
         if not self._sums_squares:
             return {"second": second}
-        return {"second": second, "squares": replace(second, scale=_SQUARES * second.scale)}
+        return {"second": second, "squares": replace(second, scale=SQUARES_SCALE * second.scale)}
 
     def expected_statistics(self, records, posterior) -> OuterStatistics:
         X, target = (records.X, self._target(records.y)) if isinstance(records, Records) else (records, None)
@@ -76,8 +75,8 @@ class SecondMomentModel(ConjugateExponentialModel):
         """‖z‖² of a row of norm ``max_norm``, in units of its square; ``inf`` without a ``max_norm``."""
         if self.max_norm is None:
             return np.inf
-        squares = np.hypot(1.0, 1.0 / _SQUARES) if self._sums_squares else 1.0
-        return squares * (1.0 + _CONSTANT_SHARE**2 + self._target_share() ** 2)
+        longer = WITH_SQUARES if self._sums_squares else 1.0
+        return longer * (1.0 + _CONSTANT_SHARE**2 + self._target_share() ** 2)
 
     @property
     def _sums_squares(self) -> bool:

@@ -184,17 +184,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         rows, of_target, means = self._coordinates(moments.repaired())
         half, d, constant = self._half_width(), self.n_features_in_, self._constant()
         count = positive_mean(moments.matrix[d, d] / constant**2, moments.noise_std / constant**2)
-        posterior = noise_aware_coefficients(
-            moments,
-            rows,
-            of_target,
-            count,
-            d,
-            self.penalty,
-            half / self._ball(),
-            half**2,
-            self._released("squares"),
-        )
+        scale, squares = half / self._ball(), self._released("squares")
+        posterior = noise_aware_coefficients(moments, rows, of_target, count, d, self.penalty, scale, half**2, squares)
         return self._uncentred(posterior, means)
 
     def _declared(self) -> tuple[str, ...]:
