@@ -39,6 +39,7 @@ from .models import (
     PoissonHMM,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
+    SpatialCounts,
     SwitchingLinearDynamicalSystem,
 )
 from .models.components.matching.how_many import HowMany, how_many
@@ -101,6 +102,7 @@ __all__ = [
     "RobbinsMonro",
     "Score",
     "SigmoidBeliefNetwork",
+    "SpatialCounts",
     "SourceError",
     "StreamError",
     "StreamPlan",

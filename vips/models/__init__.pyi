@@ -14,6 +14,7 @@ from .regression.logistic import BayesianLogisticRegression
 from .second_moments.factor_analysis import FactorAnalysis
 from .second_moments.linear_regression import BayesianLinearRegression
 from .second_moments.principal_components import ProbabilisticPCA
+from .spatial.counts import SpatialCounts
 from .topics.lda import LatentDirichletAllocation
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "PoissonHMM",
     "ProbabilisticPCA",
     "SigmoidBeliefNetwork",
+    "SpatialCounts",
     "SwitchingLinearDynamicalSystem",
 ]

@@ -11,11 +11,11 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
-from vips._validation import check_integer, check_number
+from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData
-from vips.door import numbers_of_rows
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
+from vips.models._exposures import TakesExposures
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
 from vips.models.regression.maximum import most_probable
@@ -99,7 +99,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         return (f"n_trials = {self.n_trials}",)
 
 
-class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
+class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGammaRegression):
     """Overdispersed counts, fitted by (private) variational Bayes.
 
     Parameters
@@ -128,11 +128,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     """
 
     settings_of_meaning = ("fit_intercept", "dispersion")
-    _unlisted = ("with_exposure",)
     name_of_ratio = "rate ratio"
-    # During a fit: exposures until records are read, whether there are any, what is read, and where an ordinary fit starts.
-    _exposure: object = None
-    _has_exposures = False
+    # During a fit: what is read, and where an ordinary fit starts.
     _read: InMemoryData | None = None
     _begins: CoefficientPosterior | None = None
 
@@ -209,13 +206,9 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
                 public_X=public_X, public_y=public_y,
             )  # fmt: skip
         finally:
-            for name in ("_exposure", "_has_exposures", "_read", "_begins"):
+            self.forget_exposures()
+            for name in ("_read", "_begins"):
                 vars(self).pop(name, None)
-
-    def with_exposure(self, exposure) -> Self:
-        """The model, whose next records have these exposures; for what fits models in its place."""
-        self._exposure = exposure
-        return self
 
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
@@ -224,31 +217,10 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
 
     def records_of(self, X, y) -> DataSource:
         """Labels are counts, with exposures beside them if there are any."""
-        records = super().records_of(X, y)
-        if self._exposure is None and self.exposure_bounds is not None:
-            raise ValueError("`exposure_bounds` are declared: pass fit(X, y, exposure=...).")
-        if self._exposure is not None:
-            if not isinstance(records, InMemoryData):
-                raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")
-            if self.is_private and self.exposure_bounds is None:
-                raise ValueError(
-                    "`exposure_bounds` are required for a private fit with exposures: bounds that are learnt from them would "
-                    "reveal the largest. Declare them, e.g. exposure_bounds=(1, 365); exposures beyond are brought there."
-                )
-            X, y = records.arrays
-            exposure = numbers_of_rows(self, self._exposure, "exposure", len(y))
-            if not self.is_private and not exposure.all():
-                raise ValueError("`exposure` must hold finite numbers above 0.")
-            labels = np.column_stack([y, exposure])
-            records, self._exposure, self._has_exposures = InMemoryData(X, labels).divided_like(records), None, True
+        records = self.with_exposures(super().records_of(X, y))
         if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
             self._read = records
         return records
-
-    @property
-    def takes_one_label(self) -> bool:
-        """False where an exposure stands beside each count."""
-        return not self._has_exposures
 
     def check_features(self) -> None:
         super().check_features()
@@ -296,10 +268,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        if self.exposure_bounds is not None:
-            low, high = self.exposure_bounds
-            check_number("exposure_bounds[0]", low, 1e-10, 1e10, "between 1e-10 and 1e10")
-            check_number("exposure_bounds[1]", high, low, 1e10, "at least the lower bound, and up to 1e10")
+        self.check_exposure_bounds()
         if not 1e-6 <= self.dispersion <= 1e6:
             raise ValueError(f"`dispersion` must be a number between 1e-6 and 1e6, got {self.dispersion!r}.")
         if self.max_count is not None:

@@ -1,0 +1,1 @@
+"""Counts of areas: negative binomial, with a Gaussian field over a declared map."""

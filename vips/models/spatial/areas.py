@@ -1,0 +1,108 @@
+"""Declared areas: their names, who borders on whom, and the correlations of a Gaussian field over them. All of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from vips.data._groups import canonical_id, ids_and_numbers
+
+__all__ = ["Areas"]
+
+# More areas than this make a posterior of several gigabytes.
+_MOST_AREAS = 3_000
+# Neighbours of an area that has coordinates alone.
+_N_NEAREST = 6
+_LARGEST_CODE = 2**53
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Areas in the order of their declaration.
+
+    Parameters
+    ----------
+    names : tuple
+    places : dict of bytes to int
+        Place of each name, by its canonical bytes.
+    codes : ndarray of shape (n_areas,)
+        How a number stands for each area: the names themselves where all are whole numbers, else the places.
+    borders : ndarray of shape (n_areas, n_areas)
+        1 where two areas are neighbours.
+    """
+
+    names: tuple
+    places: dict[bytes, int]
+    codes: np.ndarray
+    borders: np.ndarray
+
+    @classmethod
+    def of(cls, declared, coordinates=None) -> Areas:
+        """Read a declaration; raises TypeError or ValueError, in words, for one that cannot work."""
+        if isinstance(declared, str) or not isinstance(declared, Mapping | Sequence | np.ndarray):
+            raise TypeError(f"`areas` must be names, or a mapping of names to neighbours, got {type(declared).__name__}.")
+        names = tuple(declared)
+        if not 2 <= len(names) <= _MOST_AREAS:
+            raise ValueError(f"`areas` must be 2 to {_MOST_AREAS:,} areas, got {len(names):,}.")
+        keys = [canonical_id(name) for name in names]
+        if None in keys or len(set(keys)) < len(keys):
+            raise ValueError("`areas` must have different names: whole numbers or strings, of which 7 and '7' are one.")
+        places = {key: place for place, key in enumerate(keys)}
+        are_whole = all(name.isdigit() and int(name) < _LARGEST_CODE and str(int(name)).encode() == name for name in keys)
+        codes = np.array([int(name) for name in keys] if are_whole else range(len(keys)), dtype=np.float64)
+        if isinstance(declared, Mapping):
+            borders = _borders(declared, places)
+        else:
+            borders = np.zeros((len(names), len(names))) if coordinates is None else _nearest(coordinates, len(names))
+        return cls(names, places, codes, borders)
+
+    def codes_of(self, column) -> np.ndarray:
+        """Codes of a column of ids of any type; NaN for what is no declared area. A value's code depends on it alone."""
+        ids, numbers = ids_and_numbers(column, len(column))
+        known = [self.places.get(key) for key in ids]
+        codes = np.array([np.nan if place is None else self.codes[place] for place in known] + [np.nan])
+        return codes[numbers]
+
+    def places_of(self, codes: np.ndarray) -> np.ndarray:
+        """Place of each code; -1 for what is none."""
+        order = np.argsort(self.codes)
+        place = order[np.minimum(np.searchsorted(self.codes[order], codes), len(order) - 1)]
+        return np.where(self.codes[place] == codes, place, -1)
+
+    def correlation(self, smoothness: float) -> np.ndarray:
+        """Of a conditional autoregressive field, C ∝ (D - ρW)⁻¹, scaled to variances of 1: each area's value has mean ρ times
+        the average of its neighbours' given these. With ρ = 0 areas are independent, as are areas without neighbours."""
+        degrees = np.maximum(self.borders.sum(axis=1), 1.0)
+        cov = np.linalg.inv(np.diag(degrees) - smoothness * self.borders)
+        std = np.sqrt(np.diagonal(cov))
+        return cov / np.outer(std, std)
+
+
+def _borders(declared: Mapping, places: Mapping[bytes, int]) -> np.ndarray:
+    borders = np.zeros((len(places), len(places)))
+    for place, (name, neighbours) in enumerate(declared.items()):
+        for neighbour in neighbours:
+            other = places.get(canonical_id(neighbour))
+            if other is None or other == place:
+                raise ValueError(f"{neighbour!r}, a neighbour of {name!r}, is no other one of the declared `areas`.")
+            borders[place, other] = 1.0
+    if (borders != borders.T).any():
+        first, second = np.argwhere(borders > borders.T)[0]
+        names = list(declared)
+        raise ValueError(f"{names[second]!r} is a neighbour of {names[first]!r}, but not the other way round in `areas`.")
+    return borders
+
+
+def _nearest(coordinates, n_areas: int) -> np.ndarray:
+    """Neighbours are the nearest areas, and those to which an area is one of the nearest."""
+    coordinates = np.asarray(coordinates, dtype=np.float64)
+    if coordinates.ndim != 2 or len(coordinates) != n_areas or not np.isfinite(coordinates).all():
+        raise ValueError(f"`coordinates` must be finite, one row for each of the {n_areas} areas.")
+    near = cKDTree(coordinates).query(coordinates, min(_N_NEAREST + 1, n_areas))[1]
+    borders = np.zeros((n_areas, n_areas))
+    borders[np.arange(n_areas)[:, None], near] = 1.0
+    np.fill_diagonal(borders, 0.0)
+    return np.maximum(borders, borders.T)

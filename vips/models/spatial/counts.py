@@ -1,0 +1,479 @@
+"""Counts of people in declared areas, in one sum by area: rates, and a map that says which of them noise hides."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import ndtri
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from vips._extras import imported
+from vips._printable import strings_for_pandas
+from vips._validation import check_integer, check_level, check_number, levels_to_user
+from vips.data import DataSource, InMemoryData, Records, as_source
+from vips.data._tables import from_arrow
+from vips.exceptions import PrivacyWarning
+from vips.model import ConjugateExponentialModel
+from vips.models._coefficients import count_scores
+from vips.models._exposures import TakesExposures
+from vips.models.spatial.areas import Areas
+from vips.models.spatial.map import map_of
+from vips.models.spatial.smoothing import SMOOTHNESS, STDS, FieldPosterior, NoisySums, smoothed
+from vips.parts import Part, Score
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.statistics import Block, DenseStatistics
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["SpatialCounts"]
+
+_MOST = 1_000_000  # upper limit of `max_count`
+# Norm of the largest exposure in a record's vector, and of each largest square; that of the largest count is 1.
+_EXPOSURE_NORM, _SQUARE_NORM = 0.5, 0.2
+# Share of the field with this ρ in the correlations by whose root counts are summed; the other share is of independent areas.
+_MIXED_SHARE, _MIXED_SMOOTHNESS = 0.5, 0.9
+# Left-open share from which on an area is hidden.
+_HIDDEN = 0.5
+
+
+class _Sums(DenseStatistics):
+    """Counts and exposures by area, and their squares; with weights, which the engine multiplies by, once more these."""
+
+    def weigh(self, sample_weights: np.ndarray) -> None:
+        super().weigh(sample_weights)
+        self.arrays["squares"] = self.arrays["squares"] * sample_weights[:, None]
+
+
+class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
+    """Rates of declared areas from counts of their people, smoothed over the map.
+
+    A count of a person in area a is negative binomial with mean exposure · exp(c + f_a); f is a Gaussian field over the areas,
+    whose size and smoothness are learnt, as is the dispersion of counts. One noisy sum of all records is released.
+
+    Parameters
+    ----------
+    areas : mapping of name to neighbours, or sequence of names
+        Public. All areas, also those where nobody lives. Names are whole numbers or strings.
+    coordinates : array of shape (n_areas, 2), optional
+        Where areas lie, if ``areas`` are names alone: the six nearest are then neighbours. Without both, areas are independent.
+    area : str, optional
+        Name of the column of X that holds the areas; others are left out. Not needed where it is the only one.
+    dispersion : float or None
+        r: the variance of a count of mean m is m + m²/r. None learns it. Public.
+    max_count : int or None
+        Larger counts are reduced to it. Required by a private fit.
+    exposure_bounds : (float, float) or None
+        Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
+    privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
+        None is a non-private fit. One full-batch step is enough; further steps are averaged.
+    on_invalid : {"drop", "raise"}
+        What a private fit does with a record of no declared area, or whose count or exposure is none.
+    random_state : object
+        Not used.
+
+    Attributes
+    ----------
+    posterior_ : Gaussian
+        Of the areas' log rates, in their order; noise is in it.
+    areas_ : list
+        Names of the areas.
+    privacy_ : PrivacyReport
+
+    Privacy
+    -------
+    Unit: one row of X with its count. Relation: add or remove one. Released: noisy sums of counts, of exposures and of their
+    squares. Public by declaration: the areas and their neighbours, ``max_count``, ``exposure_bounds``. Which areas have people
+    is not public, and is not revealed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import PrivacyBudget, SpatialCounts
+    >>> rng, row = np.random.default_rng(0), {a: [b for b in (a - 1, a + 1) if 0 <= b < 20] for a in range(20)}
+    >>> area = rng.integers(20, size=20_000)
+    >>> visits = rng.poisson(np.exp(np.sin(area / 3.0)))
+    >>> model = SpatialCounts(areas=row, max_count=10, privacy=PrivacyBudget(1.0, 1e-6)).fit(area, visits)
+    >>> rates = model.rates()
+    >>> bool(rates.loc[5, "rate"] > 2.0 * rates.loc[14, "rate"])
+    True
+    """
+
+    unit = "one row of X with its count"
+    needs_labels = True
+    planned_steps = 1  # every step would release the same sums
+    adds_up = True
+    exact_rows = True
+    settings_of_meaning = ("areas",)
+    _geography: tuple[object, Areas] | None = None
+
+    def __init__(
+        self,
+        *,
+        areas: Mapping | Sequence | np.ndarray,
+        coordinates=None,
+        area: str | None = None,
+        dispersion: float | None = None,
+        max_count: int | None = None,
+        exposure_bounds: tuple[float, float] | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
+        on_invalid: str = "drop",
+        random_state: object = None,
+    ) -> None:
+        self.areas = areas
+        self.coordinates = coordinates
+        self.area = area
+        self.dispersion = dispersion
+        self.max_count = max_count
+        self.exposure_bounds = exposure_bounds
+        self.privacy = privacy
+        self.on_invalid = on_invalid
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        exposure=None,
+        sample_weight=None,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Fit to counts of people.
+
+        Parameters
+        ----------
+        X : array or series of shape (n_records,), or a table with the column ``area``
+            The area of each record: a name, of any type: 7, 7.0 and "7" are one. A private fit leaves out records of no
+            declared area; an ordinary one refuses them. A data source has one column of numbers: the areas' names where all
+            are whole numbers, else their places, from 0.
+        y : array of shape (n_records,)
+            Counts: 0 or 1 for one event.
+        exposure : array or series of shape (n_records,), optional
+            Over how much time each count was made, or how large it is expected to be from what is known of the person:
+            rates are then relative to that. For arrays and data frames.
+        sample_weight, ledger, checkpoint, executor, groups : optional
+            See :meth:`ConjugateExponentialModel.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self.with_exposure(exposure)
+        try:
+            return super().fit(
+                X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups
+            )
+        finally:
+            self.forget_exposures()
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        self._geography = None
+        self.geography  # noqa: B018
+        self.check_exposure_bounds()
+        if self.dispersion is not None:
+            check_number("dispersion", self.dispersion, 1e-6, 1e6, "a number between 1e-6 and 1e6, or None")
+        if self.max_count is not None:
+            check_integer("max_count", self.max_count, 1, _MOST)
+        elif self.is_private:
+            raise ValueError(
+                "`max_count` is required for a private fit: a record's share in the sum is its count, and a bound that is learnt "
+                "from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
+            )
+
+    def check_features(self) -> None:
+        if self.n_features_in_ != 1:
+            raise ValueError(
+                f"SpatialCounts takes one column, of areas, got {self.n_features_in_}. Areas are declared, so that an encoder "
+                "has nothing to learn: fit the model to the table itself, with area= the name of its column. What is known of "
+                "persons besides goes into `exposure`, as the count that is expected of them."
+            )
+
+    def blocks(self) -> dict[str, Block]:
+        most, longest = float(self.max_count or 1), self._bounds[1]
+        n_areas = len(self.geography.names)
+        return {
+            "counts": Block((n_areas,), scale=most),
+            "exposures": Block((n_areas,), scale=longest / _EXPOSURE_NORM),
+            "squares": Block((3 if self.plan_of_fit().max_weight is not None else 2,), scale=1.0 / _SQUARE_NORM),
+        }
+
+    def valid_records(self, records: Records) -> np.ndarray:
+        counts, exposures = self._labels(records.y)
+        return (self._places(records.X) >= 0) & np.isfinite(counts) & np.isfinite(exposures)
+
+    def expected_statistics(self, records: Records, posterior) -> DenseStatistics:
+        """y M_a, and e at place a; squares relative to the largest."""
+        places, (counts, exposures) = self._places(records.X), self._labels(records.y)
+        most, longest = float(self.max_count or 1), self._bounds[1]
+        squares = [(counts / most) ** 2, (exposures / longest) ** 2]
+        if self.plan_of_fit().max_weight is not None:
+            squares.append(exposures / longest)
+        at_place = np.eye(len(self.geography.names))[places]
+        return _Sums({
+            "counts": counts[:, None] * self._mixing[places],
+            "exposures": exposures[:, None] * at_place,
+            "squares": np.column_stack(squares),
+        })  # fmt: skip
+
+    def to_posterior(self, average, noise_std, previous) -> FieldPosterior:
+        """Of the log rates given the noisy sums: ``smoothing.py``. Steps see the same records, so that it depends on the average
+        alone."""
+        geography = self.geography
+        if not average["exposures"].any():
+            return FieldPosterior.of_nothing(len(geography.names))
+        most, longest = float(self.max_count or 1), self._bounds[1]
+        units = np.array([most**2, longest**2, longest])[: len(average["squares"])]
+        noise = noise_std["counts"], noise_std["exposures"], noise_std["squares"] * units
+        sums = NoisySums(average["counts"], average["exposures"], average["squares"] * units, noise, self._mixing)
+        correlations = [geography.correlation(smoothness) for smoothness in SMOOTHNESS]
+        bounds = (1e-300, 1e300) if self.exposure_bounds is None and not self.is_private else self._bounds
+        return smoothed(sums, correlations, bounds, self.dispersion, self.plan_of_fit().max_rows_per_group or 1)
+
+    def to_noise_aware_posterior(self) -> FieldPosterior:
+        return self.last_posterior_
+
+    def step_size(self, t: int) -> float:
+        """1/t: every step sees the same sums."""
+        return 1.0 / t
+
+    def max_record_norm(self) -> float:
+        """Of the largest count with the longest exposure; ``inf`` without a ``max_count``."""
+        if self.max_count is None:
+            return np.inf
+        n_squares = 3 if self.plan_of_fit().max_weight is not None else 2
+        return float(np.sqrt(1.0 + _EXPOSURE_NORM**2 + n_squares * _SQUARE_NORM**2)) * (1.0 + 1e-8)
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """One full-batch step."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
+
+    def default_chunk_size(self) -> int:
+        """About 30 MB for each of the two sums."""
+        return max(64, 4_000_000 // len(self.geography.names))
+
+    def records_of(self, X, y) -> DataSource:
+        """Codes of areas, and counts with exposures beside them if there are any."""
+        return self.with_exposures(super().records_of(self._codes(X, not self.is_private), y))
+
+    def read_rows(self, X, *y, **settings):
+        return super().read_rows(self._codes(X, True), *y, **settings)
+
+    def check_values(self, X, y) -> None:
+        if np.isnan(self._labels(y)[0]).any():
+            raise ValueError("y must hold whole numbers from 0 on.")
+
+    def describe(self) -> dict:
+        return {
+            "unit": self.unit,
+            "released": (
+                "noisy sums of counts and of exposures by area, and of their squares over all areas",
+                "hence the posterior of the areas' rates",
+            ),
+            "declared_public": (
+                f"{len(self.geography.names)} areas, and which are neighbours; a record of no declared area counts for nothing",
+                f"max_count = {self.max_count}",
+                *(() if self.exposure_bounds is None else (f"exposures between {self.exposure_bounds}",)),
+                f"dispersion = {self.dispersion}",
+            ),
+        }
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        if self.exposure_bounds is not None:
+            raise NotImplementedError("Counts with exposures are not planned: leave `exposure_bounds` out, as if all were 1.")
+        n_areas, most = len(self.geography.names), self.max_count or 10
+        field = np.linalg.cholesky(self.geography.correlation(_MIXED_SMOOTHNESS)) @ rng.standard_normal(n_areas)
+        places = rng.integers(n_areas, size=n_records)
+        counts = rng.poisson(0.1 * most * np.exp(0.5 * field[places]) * rng.gamma(2.0, 0.5, n_records))
+        return self.geography.codes[places][:, None], np.minimum(counts, most)
+
+    # -- what users read ----------------------------------------------------------------------------------------
+
+    @property
+    def areas_(self) -> list:
+        check_is_fitted(self, "last_posterior_")
+        return list(self.geography.names)
+
+    def rates(self, level: float = 0.95) -> pd.DataFrame:
+        """Rates of all areas, also of those without anybody.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each area: "rate" (posterior mean of the expected count for an exposure of 1), "lower", "upper"; "left
+            open" (share of what could be expected of the area before its map was seen, as a variance of its log rate about the
+            average, that is still open); "noise" (share of noise in the variance of its own count); "hidden by", empty where
+            less than half is left open, else what hides the area: "noise" if that is more than half of the variance of its own
+            count, else "few records". In a private fit an area that hides behind noise may have many people, few, or none.
+        """
+        pd = imported("pandas", "rates()")
+
+        check_level(level)
+        posterior = self.posterior_
+        half = ndtri(0.5 + 0.5 * level) * posterior.std
+        hidden = np.where(posterior.noise_share > 0.5, "noise", "few records")
+        table = pd.DataFrame(
+            {
+                "rate": np.exp(posterior.mean + 0.5 * posterior.var),
+                "lower": np.exp(posterior.mean - half),
+                "upper": np.exp(posterior.mean + half),
+                "left open": posterior.open_share,
+                "noise": posterior.noise_share,
+                "hidden by": np.where(posterior.open_share > _HIDDEN, hidden, ""),
+            },
+            index=pd.Index(self.areas_, name=self.area or "area"),
+        )
+        table.attrs["level"] = level
+        return table
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """What holds for the whole map: rows "average rate" (geometric, over areas), "spread" (standard deviation of log rates
+        over areas), "smoothness" (ρ, from 0, independent areas, to 1), "dispersion" and "areas told apart" (not hidden).
+
+        Warns
+        -----
+        PrivacyWarning
+            If all areas of a private fit are hidden.
+        """
+        pd = imported("pandas", "summary()")
+
+        rates, posterior = self.rates(level), self.posterior_
+        n_areas, tails = len(rates), (0.5 - 0.5 * level, 0.5 + 0.5 * level)
+        half = ndtri(tails[1]) * np.sqrt(posterior.cov.sum()) / n_areas
+        average = float(posterior.mean.mean())
+        centred = [self.geography.correlation(smoothness) for smoothness in SMOOTHNESS]
+        spreads = np.outer([np.sqrt(max(np.trace(c) / n_areas - c.mean(), 0.0)) for c in centred], STDS)
+        told = int((rates["hidden by"] == "").sum())
+        if told == 0 and self.privacy_.plan.is_private:
+            warnings.warn(
+                "No area can be told from the others: noise hides the whole map, and what `rates` shows is about one common "
+                "rate. A larger ε, more people, larger areas or a lower `max_count` would show more.",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
+        rows = {
+            "average rate": np.exp([average, average - half, average + half]),
+            "spread": _of_grid(spreads.ravel(), posterior.grid.ravel(), tails),
+            "smoothness": _of_grid(SMOOTHNESS, posterior.grid.sum(axis=1), tails),
+            "dispersion": (float(posterior.dispersion), np.nan, np.nan),
+            "areas told apart": (told, np.nan, np.nan),
+        }
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "lower", "upper"])
+
+    def plot(self, outlines: Mapping | None = None, *, ax: Axes | None = None) -> Axes:
+        """A map: each area in the colour of its rate, and those that are hidden hatched.
+
+        Parameters
+        ----------
+        outlines : mapping of name to array of shape (n_points, 2), optional
+            Corners of each area. None draws the cells around ``coordinates``.
+        ax : matplotlib.axes.Axes, optional
+        """
+        return map_of(self.rates(), outlines, self.coordinates, ax)
+
+    def predict(self, X, exposure=1.0) -> np.ndarray:
+        """Posterior mean of the expected counts, shape (n_records,): exposure times the rate of the area."""
+        check_is_fitted(self)
+        places, posterior = self._places(self.read_rows(X, reset=False)), self.posterior_
+        return np.asarray(exposure) * np.exp(posterior.mean + 0.5 * posterior.var)[places]
+
+    def predictions(self, X) -> np.ndarray:
+        """Expected counts."""
+        return self.predict(X)
+
+    def held_out_scores(self, X, y=None) -> list[Score]:
+        """Root mean squared error, and R²."""
+        return count_scores(self, X, y)
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Log rates by area."""
+        names = [f"log rate of {name}" for name in self.geography.names]
+        return [Part("log rates", posterior, lambda index: names[index[-1]], names)]
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    @property
+    def geography(self) -> Areas:
+        """The declared areas, read once for each fit."""
+        declared = self.areas, self.coordinates
+        if self._geography is None or any(one is not other for one, other in zip(declared, self._geography[0], strict=True)):
+            areas = Areas.of(*declared)
+            self._geography = declared, areas, _root(areas)
+        return self._geography[1]
+
+    @property
+    def _mixing(self) -> np.ndarray:
+        """M, symmetric, with rows of norm 1: the root of correlations."""
+        return self.geography and self._geography[2]
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self.exposure_bounds or (1.0, 1.0)
+
+    def _codes(self, X, refuses: bool) -> object:
+        """X with codes of areas, NaN where there is none, shape (n_records, 1); a data source as it is."""
+        X = from_arrow(X)
+        if isinstance(X, DataSource) or (not isinstance(X, InMemoryData) and as_source(X, None) is not None):
+            return X
+        if sp.issparse(X):
+            raise TypeError("X holds the area of each record: pass a series, an array or a data frame, not a sparse matrix.")
+        if hasattr(X, "columns"):
+            if self.area is None and len(X.columns) != 1:
+                raise ValueError(f"X has {len(X.columns)} columns: say which one holds the areas, SpatialCounts(area=...).")
+            X = X[self.area] if self.area is not None else X.iloc[:, 0]
+        X = X if hasattr(X, "dtype") else np.asarray(X)
+        if X.ndim == 2 and X.shape[1] == 1:
+            X = X[:, 0]
+        if X.ndim != 1:
+            raise ValueError(f"X must hold one area for each record, shape (n_records,), got shape {X.shape}.")
+        codes = self.geography.codes_of(X)
+        if refuses and np.isnan(codes).any():
+            first = np.asarray(X, dtype=object)[np.isnan(codes)][0]
+            raise ValueError(f"{np.isnan(codes).sum():,} records are in no declared area: {first!r}, say. Declare it in `areas`.")
+        return codes[:, None]
+
+    def _places(self, X: np.ndarray) -> np.ndarray:
+        X = X.toarray() if sp.issparse(X) else X
+        return self.geography.places_of(X[:, 0].astype(np.float64))
+
+    def _labels(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Counts up to ``max_count`` and exposures, NaN for what is none."""
+        y = np.asarray(y, dtype=np.float64)
+        counts, exposures = (y, np.ones(len(y))) if y.ndim == 1 else y.T
+        counts = np.where((counts >= 0.0) & (counts == np.floor(counts)) & np.isfinite(counts), counts, np.nan)
+        exposures = np.where((exposures > 0.0) & np.isfinite(exposures), exposures, np.nan)
+        counts = np.minimum(counts, np.inf if self.max_count is None else self.max_count)
+        return counts, exposures if self.exposure_bounds is None else np.clip(exposures, *self.exposure_bounds)
+
+
+def _root(areas: Areas) -> np.ndarray:
+    correlation = (1.0 - _MIXED_SHARE) * np.eye(len(areas.names)) + _MIXED_SHARE * areas.correlation(_MIXED_SMOOTHNESS)
+    values, vectors = np.linalg.eigh(correlation)
+    return (vectors * np.sqrt(values)) @ vectors.T
+
+
+def _of_grid(values: np.ndarray, weights: np.ndarray, tails: tuple[float, float]) -> tuple[float, float, float]:
+    """Mean and quantiles of a discrete law."""
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])
+    places = np.minimum(np.searchsorted(below, tails), len(values) - 1)
+    return float(weights @ values), *(float(value) for value in values[order][places])

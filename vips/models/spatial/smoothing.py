@@ -1,0 +1,253 @@
+"""Log rates of areas from noisy totals: a Gaussian field, and how smooth and how large it is, learnt from the totals.
+
+    Y_a ~ (E_a λ_a, k E_a λ_a (g + κ h λ_a))      counts of an area: mean, and variance of a sum of negative binomial counts
+    log λ = c + f,    f ~ N(0, s² C(ρ)),    c ~ N(c₀, 3²),    s and ρ uniform over a grid
+    released: Mᵀ Y and E with noise of deviations n₁ and n₂, and two or three sums of squares
+
+=====================  ================================================================================
+symbol                 meaning
+=====================  ================================================================================
+E_a                    exposures, Gamma over areas; Ê_a and v_a are mean and variance given the noisy one
+κ, h, g                1 ÷ dispersion; Σ w²e² ÷ Σ we; Σ w²e ÷ Σ we, 1 without weights; k: rows that count as one
+H, V                   diagonal of λ Ê; variance of Y - λ Ê given λ, with the noise n₁² (M Mᵀ)⁻¹ + λ² v
+=====================  ================================================================================
+
+Fisher's scoring: with residuals y = Y - λ Ê + H (log λ - c₀) at the last λ, y ~ N(H (c - c₀ + f), V), of which posterior and
+evidence have closed forms for each (s, ρ); the next log λ is the mean over these, weighted by evidence. Without noise its
+limit for one (s, ρ) is the most probable field. The released posterior is the Gaussian with the moments of the mixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.stats import norm
+
+from vips._compute.blas import cholesky, eigh
+from vips.expfam import Gaussian
+from vips.models._definite import positive_definite
+
+__all__ = ["SMOOTHNESS", "STDS", "FieldPosterior", "NoisySums", "smoothed"]
+
+# Grid of ρ and s. Areas differ by a factor of about e^(2s).
+SMOOTHNESS = np.array([0.0, 0.7, 0.9, 0.97, 0.99, 0.999])
+STDS = np.linspace(0.1, 1.9, 10)
+# Most rounds of scoring under one ρ, whose place this is, and as many under all; and where they end before.
+_FIRST, _ROUNDS, _TOLERANCE = 3, 15, 1e-3
+_INTERCEPT_STD = 3.0
+_FARTHEST = 5.0  # of log rates from the common one, during the rounds
+_MOST_KAPPA, _MOST_DISPERSION = 100.0, 1e6
+_LEAST_VARIANCE = 1e-9  # of a count
+# Nodes of exposures, and their least variance over areas, relative to the squared mean.
+_N_NODES, _LEAST_SPREAD = 2000, 0.05
+
+
+class FieldPosterior(Gaussian):
+    """Gaussian of the areas' log rates.
+
+    Parameters
+    ----------
+    mean, precision : ndarray of shape (n_areas,), (n_areas, n_areas)
+    grid : ndarray of shape (n_smoothness, n_stds)
+        Probabilities of ρ and s.
+    open_share : ndarray of shape (n_areas,)
+        Posterior over prior variance of each area's distance from the average log rate.
+    noise_share : ndarray of shape (n_areas,)
+        Of noise in the variance of each area's count.
+    dispersion : float
+    """
+
+    def __init__(self, mean, precision, grid, open_share, noise_share, dispersion) -> None:
+        super().__init__(mean, precision)
+        self.grid, self.dispersion = np.asarray(grid), np.asarray(dispersion)
+        self.open_share, self.noise_share = np.asarray(open_share), np.asarray(noise_share)
+
+    @classmethod
+    def of_nothing(cls, n_areas: int) -> FieldPosterior:
+        """Where a fit begins."""
+        grid = np.full((len(SMOOTHNESS), len(STDS)), 1.0 / (len(SMOOTHNESS) * len(STDS)))
+        return cls(np.zeros(n_areas), np.eye(n_areas), grid, np.ones(n_areas), np.zeros(n_areas), 1.0)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        names = ("grid", "open_share", "noise_share", "dispersion")
+        return super().to_arrays() | {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FieldPosterior:
+        return cls(**arrays)
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """What a fit has released, in units of counts and exposures.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_areas,)
+        Mᵀ Y.
+    exposures : ndarray of shape (n_areas,)
+    squares : ndarray of shape (2,) or (3,)
+        Σ w²y², Σ w²e², and Σ w²e in a fit with weights.
+    noise : (float, float, ndarray)
+        Deviations of the noise in them.
+    mixing : ndarray of shape (n_areas, n_areas)
+        M.
+    """
+
+    counts: np.ndarray
+    exposures: np.ndarray
+    squares: np.ndarray
+    noise: tuple[float, float, np.ndarray]
+    mixing: np.ndarray
+
+    @property
+    def noise_of_counts(self) -> np.ndarray:
+        """n₁² (M Mᵀ)⁻¹."""
+        return self.noise[0] ** 2 * np.linalg.inv(self.mixing @ self.mixing.T)
+
+
+def smoothed(
+    sums: NoisySums, correlations: list[np.ndarray], bounds: tuple[float, float], dispersion: float | None, rows: int
+) -> FieldPosterior:
+    """The posterior of the areas' log rates.
+
+    Parameters
+    ----------
+    sums : NoisySums
+    correlations : list of ndarray of shape (n_areas, n_areas)
+        C(ρ) for each of ``SMOOTHNESS``.
+    bounds : (float, float)
+        Between which exposures of records lie.
+    dispersion : float or None
+        None learns it.
+    rows : int
+        k.
+    """
+    counts, noise = np.linalg.solve(sums.mixing.T, sums.counts), sums.noise_of_counts
+    exposures, unsure = _denoised(sums.exposures, sums.noise[1])
+    whole = max(exposures.sum(), 1e-300)
+    h = np.clip(sums.squares[1] / whole, *bounds)
+    g = np.clip(sums.squares[2] / whole, 1e-3, 1.0) if len(sums.squares) > 2 else 1.0
+    common = np.log(max(counts.sum(), np.sqrt(noise.sum()), 0.5) / whole)
+    log_rates, places = np.full(len(counts), common), [_FIRST]
+    for t in range(2 * _ROUNDS):
+        rates = np.exp(log_rates)
+        kappa = _kappa(sums, exposures, rates, g, h) if dispersion is None else 1.0 / dispersion
+        of_noise, slope = np.diagonal(noise) + rates**2 * unsure, rates * exposures
+        sampling = rows * slope * (g + kappa * h * rates) + _LEAST_VARIANCE
+        varies = noise + np.diag(sampling + of_noise - np.diagonal(noise))
+        residual = counts - slope * (1.0 + common - log_rates)
+        fields = [_Field.given(correlations[place], slope, varies, residual) for place in places]
+        evidence = np.array([field.evidence for field in fields])
+        grid = np.exp(evidence - evidence.max())
+        grid /= grid.sum()
+        mean = sum(weights @ field.means for weights, field in zip(grid, fields, strict=True))
+        last, log_rates = log_rates, common + np.clip(mean, -_FARTHEST, _FARTHEST)
+        if np.abs(log_rates - last).max() < _TOLERANCE or t == _ROUNDS - 1:
+            if len(places) > 1:
+                break
+            places = range(len(correlations))
+    cov, prior = _moments(grid, fields, mean)
+    return FieldPosterior(
+        common + mean,
+        np.linalg.inv(positive_definite(cov)),
+        grid,
+        np.diagonal(_centred(cov)) / prior,
+        of_noise / (of_noise + sampling),
+        1.0 / max(kappa, 1.0 / _MOST_DISPERSION),
+    )
+
+
+@dataclass(frozen=True)
+class _Field:
+    """c - c₀ + f for one ρ and all s, given residuals: in the basis U of A C Aᵀ = U diag(D) Uᵀ with A = V^-½ H.
+
+    Parameters
+    ----------
+    correlation : ndarray of shape (n_areas, n_areas)
+        C.
+    gain : ndarray of shape (n_areas, n_areas)
+        C Aᵀ U.
+    scale : ndarray of shape (n_stds, n_areas)
+        1 + s² D.
+    level : ndarray of shape (n_stds, n_areas)
+        How f + c follows c: 1 - s² G (1 + s² D)⁻¹ Uᵀ A 1.
+    precision : ndarray of shape (n_stds,)
+        Of c.
+    means : ndarray of shape (n_stds, n_areas)
+    evidence : ndarray of shape (n_stds,)
+        Logarithms, up to a constant that is the same for all ρ.
+    """
+
+    correlation: np.ndarray
+    gain: np.ndarray
+    scale: np.ndarray
+    level: np.ndarray
+    precision: np.ndarray
+    means: np.ndarray
+    evidence: np.ndarray
+
+    @classmethod
+    def given(cls, correlation: np.ndarray, slope: np.ndarray, varies: np.ndarray, residual: np.ndarray) -> _Field:
+        factor = cholesky(varies)
+        white = solve_triangular(factor, np.column_stack([np.diag(slope), residual]), lower=True)
+        design, seen = white[:, :-1], white[:, -1]
+        values, basis = eigh(design @ correlation @ design.T)
+        gain, seen, ones = correlation @ design.T @ basis, seen @ basis, design.sum(axis=1) @ basis
+        squares = STDS[:, None] ** 2
+        scale = 1.0 + squares * np.maximum(values, 0.0)
+        precision = (ones**2 / scale).sum(axis=1) + _INTERCEPT_STD**-2.0
+        intercept = (ones * seen / scale).sum(axis=1) / precision
+        means = intercept[:, None] + squares * ((seen - intercept[:, None] * ones) / scale) @ gain.T
+        square = (seen**2 / scale).sum(axis=1) - intercept**2 * precision
+        evidence = -0.5 * (np.log(scale).sum(axis=1) + np.log(precision) + square)
+        level = 1.0 - squares * (ones / scale) @ gain.T
+        return cls(correlation, gain, scale, level, precision, means, evidence)
+
+    def cov(self, weights: np.ndarray) -> np.ndarray:
+        """Σ_s w_s Cov_s."""
+        shrunk = (weights[:, None] * STDS[:, None] ** 4 / self.scale).sum(axis=0)
+        of_level = (self.level * (weights / self.precision)[:, None]).T @ self.level
+        return (weights @ STDS**2) * self.correlation - (self.gain * shrunk) @ self.gain.T + of_level
+
+
+def _moments(grid: np.ndarray, fields: list[_Field], mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Covariance of the mixture, and prior variances of the centred field."""
+    cov, prior = np.zeros((len(mean), len(mean))), np.zeros(len(mean))
+    for weights, field in zip(grid, fields, strict=True):
+        off = field.means - mean
+        cov += field.cov(weights) + (off * weights[:, None]).T @ off
+        prior += (weights @ STDS**2) * np.diagonal(_centred(field.correlation))
+    return cov, prior
+
+
+def _centred(cov: np.ndarray) -> np.ndarray:
+    """Covariance of the distances from the average."""
+    cov = cov - cov.mean(axis=0)
+    return cov - cov.mean(axis=1, keepdims=True)
+
+
+def _kappa(sums: NoisySums, exposures: np.ndarray, rates: np.ndarray, g: float, h: float) -> float:
+    """From Σ w²y² = Σ_a E_a λ_a (g + (1 + κ) h λ_a), given that κ > 0."""
+    unit = max(h * float(exposures @ rates**2), 1e-300)
+    kappa = (sums.squares[0] - g * float(exposures @ rates)) / unit - 1.0
+    std = max(sums.noise[2][0] / unit, 1e-9)
+    z = kappa / std
+    return float(np.clip(kappa + std * np.exp(norm.logpdf(z) - norm.logcdf(z)), 0.0, _MOST_KAPPA))
+
+
+def _denoised(noisy: np.ndarray, std: float) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances of exposures ≥ 0, which follow a Gamma law over areas whose moments are those of the noisy ones."""
+    if std == 0.0:
+        return np.maximum(noisy, 0.0), np.zeros(len(noisy))
+    mean = max(noisy.mean(), std / np.sqrt(len(noisy)))
+    shape = mean**2 / max(noisy.var() - std**2, _LEAST_SPREAD * mean**2)
+    nodes = np.linspace(0.0, max(noisy.max(), mean) + 6.0 * std, _N_NODES + 1)[1:]
+    density = (shape - 1.0) * np.log(nodes) - shape / mean * nodes - 0.5 * ((noisy[:, None] - nodes) / std) ** 2
+    density = np.exp(density - density.max(axis=1, keepdims=True))
+    density /= density.sum(axis=1, keepdims=True)
+    means = density @ nodes
+    return means, np.maximum(density @ nodes**2 - means**2, 0.0)
