@@ -80,6 +80,10 @@ EXPERIMENTS = {
         "regression.counts",
         "rate ratios of counts with exposures: how often intervals hold, with a wrong dispersion, too (10 minutes)",
     ),
+    "spatial": (
+        "regression.spatial",
+        "rates of areas: coverage, and log scores beside areas alone and one common rate, ε = ½ to 4 and none (20 minutes)",
+    ),
     "hospital": (
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",

@@ -32,6 +32,7 @@ from vips import (
     Records,
     RobbinsMonro,
     SigmoidBeliefNetwork,
+    SpatialCounts,
     SwitchingLinearDynamicalSystem,
 )
 from vips.data import Sequences
@@ -285,6 +286,30 @@ def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURE
     )
 
 
+def _spatial_case(name, areas):
+    """Counts in areas with names that are numbers."""
+    last = float(max(areas))
+    of_area = {"nan": np.nan, "inf": np.inf, "minus inf": -np.inf, "negative": -1.0, "zero": 0.0, "fractional": 0.5}
+    of_area |= {
+        "tiny": 1e-310,
+        "huge": 1e300,
+        "one huge": 1e160,
+        "large": 1e9,
+        "count 9e15": 2.0**53,
+        "undeclared": last + 1.0,
+    }
+    of_count = {"nan": np.nan, "minus": -1.0, "fraction": 0.5, "huge": 1e300, "other": np.inf}
+    return Case(
+        name,
+        lambda **arguments: SpatialCounts(**{"areas": areas, "max_count": 5} | arguments),
+        lambda n, rng: Records(rng.choice(list(areas), (n, 1)).astype(float), rng.integers(0, 7, n).astype(float)),
+        {word: np.array([value, 1.0]) for word, value in of_area.items()}
+        | {f"label {word}": np.array([last, value]) for word, value in of_count.items()},
+        np.array([last, 5.0]),
+        0.6,
+    )
+
+
 def _linear_case(name, sparse=False, width=N_FEATURES, **settings):
     return Case(
         name,
@@ -367,6 +392,7 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "logistic sparse diagonal",
     "binomial",
     "negative binomial",
+    "spatial counts",
     "network full",
     "linear",
     "principal components",
@@ -468,6 +494,8 @@ CASES = [
         1.0,
     ),
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
+    _spatial_case("spatial counts", {0: [1], 1: [0, 2], 2: [1], 3: []}),
+    _spatial_case("spatial counts, names that are not in order", {7: [70], 2: [70], 70: [2, 7]}),
     _mixture_case("mixture"),
     _mixture_case("mixture tied, EM", covariance_type="tied", inference="em"),
     _mixture_case("mixture diagonal, Student-t", sparse=True, covariance_type="diag", dof="learn"),

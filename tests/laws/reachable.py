@@ -26,7 +26,7 @@ from vips.phases import phases_of, step_of
 
 # Attributes that a private fit adds to those of the constructor.
 # Attributes of a fit that is running, and what is computed from released values when it is asked for.
-WORKING = {"_computed", "_fitting_plan", "_public"}
+WORKING = {"_computed", "_fitting_plan", "_public", "_read"}
 LEARNT = {"n_features_in_", "last_posterior_", "noisy_totals_", "privacy_"}
 OF_CLASS = {"BayesianLogisticRegression": {"classes_"}, "LatentClassAnalysis": {"categories_"}}  # as declared
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
@@ -52,6 +52,7 @@ WRITTEN = {
         "moves", "moves_cov", "loadings", "offset", "noise_variance", "start", "start_cov", "n_sequences", "n_steps", "step",
     },
     "FactorPosterior": {"mean", "precision", "count", "total_variance", "log_likelihoods"},
+    "FieldPosterior": {"mean", "precision", "grid", "open_share", "noise_share", "dispersion"},
     "LinearPosterior": {
         "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter",
     },
@@ -101,6 +102,7 @@ HELD = {
     "DiagonalCoefficientPosterior": {"kept", "coordinates"},
     "DynamicsPosterior": {"draws", "dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov"},
+    "FieldPosterior": {"cov", "var", "factor", "inverse_factor"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor"},
     "MixturePosterior": {"draws", "inverse_factors", "tables"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},

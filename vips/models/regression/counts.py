@@ -15,7 +15,7 @@ from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
-from vips.models._exposures import TakesExposures
+from vips.models._exposures import check_exposure_bounds, with_exposures
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
 from vips.models.regression.maximum import most_probable
@@ -99,7 +99,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         return (f"n_trials = {self.n_trials}",)
 
 
-class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGammaRegression):
+class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     """Overdispersed counts, fitted by (private) variational Bayes.
 
     Parameters
@@ -128,8 +128,11 @@ class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGa
     """
 
     settings_of_meaning = ("fit_intercept", "dispersion")
+    _unlisted = ("with_exposure",)
     name_of_ratio = "rate ratio"
-    # During a fit: what is read, and where an ordinary fit starts.
+    # During a fit: exposures until records are read, whether there are any, what is read, and where an ordinary fit starts.
+    _exposure: object = None
+    _has_exposures = False
     _read: InMemoryData | None = None
     _begins: CoefficientPosterior | None = None
 
@@ -206,9 +209,13 @@ class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGa
                 public_X=public_X, public_y=public_y,
             )  # fmt: skip
         finally:
-            self.forget_exposures()
-            for name in ("_read", "_begins"):
+            for name in ("_exposure", "_has_exposures", "_read", "_begins"):
                 vars(self).pop(name, None)
+
+    def with_exposure(self, exposure) -> Self:
+        """The model, whose next records have these exposures; for what fits models in its place."""
+        self._exposure = exposure
+        return self
 
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
@@ -217,10 +224,16 @@ class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGa
 
     def records_of(self, X, y) -> DataSource:
         """Labels are counts, with exposures beside them if there are any."""
-        records = self.with_exposures(super().records_of(X, y))
+        records = with_exposures(self, self._exposure, super().records_of(X, y))
+        self._exposure, self._has_exposures = None, self._exposure is not None
         if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
             self._read = records
         return records
+
+    @property
+    def takes_one_label(self) -> bool:
+        """False where an exposure stands beside each count."""
+        return not self._has_exposures
 
     def check_features(self) -> None:
         super().check_features()
@@ -268,7 +281,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGa
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        self.check_exposure_bounds()
+        check_exposure_bounds(self.exposure_bounds)
         if not 1e-6 <= self.dispersion <= 1e6:
             raise ValueError(f"`dispersion` must be a number between 1e-6 and 1e6, got {self.dispersion!r}.")
         if self.max_count is not None:

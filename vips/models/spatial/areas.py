@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -17,6 +18,8 @@ _MOST_AREAS = 3_000
 # Neighbours of an area that has coordinates alone.
 _N_NEAREST = 6
 _LARGEST_CODE = 2**53
+# Share of the field with this smoothness in the correlations by whose root counts are summed; the rest is of independent areas.
+_SHARE, _SMOOTHNESS = 0.5, 0.9
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,37 @@ class Areas:
     codes: np.ndarray
     borders: np.ndarray
 
+    @cached_property
+    def mixing(self) -> np.ndarray:
+        """M, symmetric, with rows of norm 1: what counts are summed by.
+
+        A sum by area would spend as much noise on each area as on the whole map. With M² = (I + C)/2 for a field of middling
+        smoothness, averages of neighbours get less noise, and differences between neighbours at most √2 times as much.
+        """
+        correlation = (1.0 - _SHARE) * np.eye(len(self.names)) + _SHARE * self.correlation(_SMOOTHNESS)
+        values, vectors = np.linalg.eigh(correlation)
+        return (vectors * np.sqrt(values)) @ vectors.T
+
     @classmethod
     def of(cls, declared, coordinates=None) -> Areas:
         """Read a declaration; raises TypeError or ValueError, in words, for one that cannot work."""
         if isinstance(declared, str) or not isinstance(declared, Mapping | Sequence | np.ndarray):
-            raise TypeError(f"`areas` must be names, or a mapping of names to neighbours, got {type(declared).__name__}.")
+            raise TypeError(
+                f"`areas` must be names, or a mapping of names to neighbours, got {type(declared).__name__}."
+            )
         names = tuple(declared)
         if not 2 <= len(names) <= _MOST_AREAS:
-            raise ValueError(f"`areas` must be 2 to {_MOST_AREAS:,} areas, got {len(names):,}.")
+            raise ValueError(
+                f"`areas` must be 2 to {_MOST_AREAS:,} areas, got {len(names):,}: the names of all, or a mapping of each to "
+                'its neighbours, {"north": ["east"], "east": ["north"]}. Areas learnt from records would reveal where few live.'
+            )
         keys = [canonical_id(name) for name in names]
         if None in keys or len(set(keys)) < len(keys):
             raise ValueError("`areas` must have different names: whole numbers or strings, of which 7 and '7' are one.")
         places = {key: place for place, key in enumerate(keys)}
-        are_whole = all(name.isdigit() and int(name) < _LARGEST_CODE and str(int(name)).encode() == name for name in keys)
+        are_whole = all(
+            name.isdigit() and int(name) < _LARGEST_CODE and str(int(name)).encode() == name for name in keys
+        )
         codes = np.array([int(name) for name in keys] if are_whole else range(len(keys)), dtype=np.float64)
         if isinstance(declared, Mapping):
             borders = _borders(declared, places)
@@ -92,7 +113,9 @@ def _borders(declared: Mapping, places: Mapping[bytes, int]) -> np.ndarray:
     if (borders != borders.T).any():
         first, second = np.argwhere(borders > borders.T)[0]
         names = list(declared)
-        raise ValueError(f"{names[second]!r} is a neighbour of {names[first]!r}, but not the other way round in `areas`.")
+        raise ValueError(
+            f"{names[second]!r} is a neighbour of {names[first]!r}, but not the other way round in `areas`."
+        )
     return borders
 
 

@@ -14,14 +14,13 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
-from vips._printable import strings_for_pandas
 from vips._validation import check_integer, check_level, check_number, levels_to_user
 from vips.data import DataSource, InMemoryData, Records, as_source
 from vips.data._tables import from_arrow
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
-from vips.models._exposures import TakesExposures
+from vips.models._exposures import check_exposure_bounds, with_exposures
 from vips.models.spatial.areas import Areas
 from vips.models.spatial.map import map_of
 from vips.models.spatial.smoothing import SMOOTHNESS, STDS, FieldPosterior, NoisySums, smoothed
@@ -39,8 +38,7 @@ __all__ = ["SpatialCounts"]
 _MOST = 1_000_000  # upper limit of `max_count`
 # Norm of the largest exposure in a record's vector, and of each largest square; that of the largest count is 1.
 _EXPOSURE_NORM, _SQUARE_NORM = 0.5, 0.2
-# Share of the field with this ρ in the correlations by whose root counts are summed; the other share is of independent areas.
-_MIXED_SHARE, _MIXED_SMOOTHNESS = 0.5, 0.9
+_TYPICAL_SMOOTHNESS = 0.9
 # Left-open share from which on an area is hidden.
 _HIDDEN = 0.5
 
@@ -53,7 +51,7 @@ class _Sums(DenseStatistics):
         self.arrays["squares"] = self.arrays["squares"] * sample_weights[:, None]
 
 
-class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
+class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     """Rates of declared areas from counts of their people, smoothed over the map.
 
     A count of a person in area a is negative binomial with mean exposure · exp(c + f_a); f is a Gaussian field over the areas,
@@ -113,12 +111,16 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
     adds_up = True
     exact_rows = True
     settings_of_meaning = ("areas",)
-    _geography: tuple[object, Areas] | None = None
+    _unlisted = ("with_exposure",)
+    # During a fit: exposures until records are read, and whether there are any.
+    _exposure: object = None
+    _has_exposures = False
+    _read: tuple[tuple, Areas] | None = None  # what is declared, and the areas that it says
 
     def __init__(
         self,
         *,
-        areas: Mapping | Sequence | np.ndarray,
+        areas: Mapping | Sequence | np.ndarray = (),
         coordinates=None,
         area: str | None = None,
         dispersion: float | None = None,
@@ -173,26 +175,38 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
         self.with_exposure(exposure)
         try:
             return super().fit(
-                X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups
+                X,
+                y,
+                sample_weight=sample_weight,
+                ledger=ledger,
+                checkpoint=checkpoint,
+                executor=executor,
+                groups=groups,
             )
         finally:
-            self.forget_exposures()
+            for name in ("_exposure", "_has_exposures"):
+                vars(self).pop(name, None)
+
+    def with_exposure(self, exposure) -> Self:
+        """The model, whose next records have these exposures; for what fits models in its place."""
+        self._exposure = exposure
+        return self
 
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        self._geography = None
-        self.geography  # noqa: B018
-        self.check_exposure_bounds()
+        self._read = None
+        self._map()
+        check_exposure_bounds(self.exposure_bounds)
         if self.dispersion is not None:
             check_number("dispersion", self.dispersion, 1e-6, 1e6, "a number between 1e-6 and 1e6, or None")
         if self.max_count is not None:
             check_integer("max_count", self.max_count, 1, _MOST)
         elif self.is_private:
             raise ValueError(
-                "`max_count` is required for a private fit: a record's share in the sum is its count, and a bound that is learnt "
-                "from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
+                "`max_count` is required for a private fit: a record's share in the sum is its count, and a bound that is "
+                "learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
             )
 
     def check_features(self) -> None:
@@ -205,7 +219,7 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
 
     def blocks(self) -> dict[str, Block]:
         most, longest = float(self.max_count or 1), self._bounds[1]
-        n_areas = len(self.geography.names)
+        n_areas = len(self._map().names)
         return {
             "counts": Block((n_areas,), scale=most),
             "exposures": Block((n_areas,), scale=longest / _EXPOSURE_NORM),
@@ -223,24 +237,23 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
         squares = [(counts / most) ** 2, (exposures / longest) ** 2]
         if self.plan_of_fit().max_weight is not None:
             squares.append(exposures / longest)
-        at_place = np.eye(len(self.geography.names))[places]
+        at_place = np.eye(len(self._map().names))[places]
         return _Sums({
-            "counts": counts[:, None] * self._mixing[places],
+            "counts": counts[:, None] * self._map().mixing[places],
             "exposures": exposures[:, None] * at_place,
             "squares": np.column_stack(squares),
         })  # fmt: skip
 
     def to_posterior(self, average, noise_std, previous) -> FieldPosterior:
-        """Of the log rates given the noisy sums: ``smoothing.py``. Steps see the same records, so that it depends on the average
-        alone."""
-        geography = self.geography
+        """Of the log rates given the noisy sums: ``smoothing.py``."""
+        areas = self._map()
         if not average["exposures"].any():
-            return FieldPosterior.of_nothing(len(geography.names))
+            return FieldPosterior.of_nothing(len(areas.names))
         most, longest = float(self.max_count or 1), self._bounds[1]
         units = np.array([most**2, longest**2, longest])[: len(average["squares"])]
         noise = noise_std["counts"], noise_std["exposures"], noise_std["squares"] * units
-        sums = NoisySums(average["counts"], average["exposures"], average["squares"] * units, noise, self._mixing)
-        correlations = [geography.correlation(smoothness) for smoothness in SMOOTHNESS]
+        sums = NoisySums(average["counts"], average["exposures"], average["squares"] * units, noise, self._map().mixing)
+        correlations = [areas.correlation(smoothness) for smoothness in SMOOTHNESS]
         bounds = (1e-300, 1e300) if self.exposure_bounds is None and not self.is_private else self._bounds
         return smoothed(sums, correlations, bounds, self.dispersion, self.plan_of_fit().max_rows_per_group or 1)
 
@@ -264,11 +277,18 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
 
     def default_chunk_size(self) -> int:
         """About 30 MB for each of the two sums."""
-        return max(64, 4_000_000 // len(self.geography.names))
+        return max(64, 4_000_000 // max(len(self.areas), 1))
 
     def records_of(self, X, y) -> DataSource:
         """Codes of areas, and counts with exposures beside them if there are any."""
-        return self.with_exposures(super().records_of(self._codes(X, not self.is_private), y))
+        records = with_exposures(self, self._exposure, super().records_of(self._codes(X, not self.is_private), y))
+        self._exposure, self._has_exposures = None, self._exposure is not None
+        return records
+
+    @property
+    def takes_one_label(self) -> bool:
+        """False where an exposure stands beside each count."""
+        return not self._has_exposures
 
     def read_rows(self, X, *y, **settings):
         return super().read_rows(self._codes(X, True), *y, **settings)
@@ -285,7 +305,7 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
                 "hence the posterior of the areas' rates",
             ),
             "declared_public": (
-                f"{len(self.geography.names)} areas, and which are neighbours; a record of no declared area counts for nothing",
+                f"{len(self._map().names)} areas, and which are neighbours; a record of no declared area counts for nothing",
                 f"max_count = {self.max_count}",
                 *(() if self.exposure_bounds is None else (f"exposures between {self.exposure_bounds}",)),
                 f"dispersion = {self.dispersion}",
@@ -294,19 +314,21 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
 
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
         if self.exposure_bounds is not None:
-            raise NotImplementedError("Counts with exposures are not planned: leave `exposure_bounds` out, as if all were 1.")
-        n_areas, most = len(self.geography.names), self.max_count or 10
-        field = np.linalg.cholesky(self.geography.correlation(_MIXED_SMOOTHNESS)) @ rng.standard_normal(n_areas)
+            raise NotImplementedError(
+                "Counts with exposures are not planned: leave `exposure_bounds` out, as if all were 1."
+            )
+        n_areas, most = len(self._map().names), self.max_count or 10
+        field = np.linalg.cholesky(self._map().correlation(_TYPICAL_SMOOTHNESS)) @ rng.standard_normal(n_areas)
         places = rng.integers(n_areas, size=n_records)
         counts = rng.poisson(0.1 * most * np.exp(0.5 * field[places]) * rng.gamma(2.0, 0.5, n_records))
-        return self.geography.codes[places][:, None], np.minimum(counts, most)
+        return self._map().codes[places][:, None], np.minimum(counts, most)
 
     # -- what users read ----------------------------------------------------------------------------------------
 
     @property
     def areas_(self) -> list:
         check_is_fitted(self, "last_posterior_")
-        return list(self.geography.names)
+        return list(self._map().names)
 
     def rates(self, level: float = 0.95) -> pd.DataFrame:
         """Rates of all areas, also of those without anybody.
@@ -360,7 +382,7 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
         n_areas, tails = len(rates), (0.5 - 0.5 * level, 0.5 + 0.5 * level)
         half = ndtri(tails[1]) * np.sqrt(posterior.cov.sum()) / n_areas
         average = float(posterior.mean.mean())
-        centred = [self.geography.correlation(smoothness) for smoothness in SMOOTHNESS]
+        centred = [self._map().correlation(smoothness) for smoothness in SMOOTHNESS]
         spreads = np.outer([np.sqrt(max(np.trace(c) / n_areas - c.mean(), 0.0)) for c in centred], STDS)
         told = int((rates["hidden by"] == "").sum())
         if told == 0 and self.privacy_.plan.is_private:
@@ -406,24 +428,17 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Log rates by area."""
-        names = [f"log rate of {name}" for name in self.geography.names]
+        names = [f"log rate of {name}" for name in self._map().names]
         return [Part("log rates", posterior, lambda index: names[index[-1]], names)]
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
-    @property
-    def geography(self) -> Areas:
+    def _map(self) -> Areas:
         """The declared areas, read once for each fit."""
         declared = self.areas, self.coordinates
-        if self._geography is None or any(one is not other for one, other in zip(declared, self._geography[0], strict=True)):
-            areas = Areas.of(*declared)
-            self._geography = declared, areas, _root(areas)
-        return self._geography[1]
-
-    @property
-    def _mixing(self) -> np.ndarray:
-        """M, symmetric, with rows of norm 1: the root of correlations."""
-        return self.geography and self._geography[2]
+        if self._read is None or any(one is not other for one, other in zip(declared, self._read[0], strict=True)):
+            self._read = declared, Areas.of(*declared)
+        return self._read[1]
 
     @property
     def _bounds(self) -> tuple[float, float]:
@@ -435,25 +450,31 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
         if isinstance(X, DataSource) or (not isinstance(X, InMemoryData) and as_source(X, None) is not None):
             return X
         if sp.issparse(X):
-            raise TypeError("X holds the area of each record: pass a series, an array or a data frame, not a sparse matrix.")
+            raise TypeError(
+                "X holds the area of each record: pass a series, an array or a data frame, not a sparse matrix."
+            )
         if hasattr(X, "columns"):
             if self.area is None and len(X.columns) != 1:
-                raise ValueError(f"X has {len(X.columns)} columns: say which one holds the areas, SpatialCounts(area=...).")
+                raise ValueError(
+                    f"X has {len(X.columns)} columns: say which one holds the areas, SpatialCounts(area=...)."
+                )
             X = X[self.area] if self.area is not None else X.iloc[:, 0]
         X = X if hasattr(X, "dtype") else np.asarray(X)
         if X.ndim == 2 and X.shape[1] == 1:
             X = X[:, 0]
         if X.ndim != 1:
             raise ValueError(f"X must hold one area for each record, shape (n_records,), got shape {X.shape}.")
-        codes = self.geography.codes_of(X)
+        codes = self._map().codes_of(X)
         if refuses and np.isnan(codes).any():
             first = np.asarray(X, dtype=object)[np.isnan(codes)][0]
-            raise ValueError(f"{np.isnan(codes).sum():,} records are in no declared area: {first!r}, say. Declare it in `areas`.")
+            raise ValueError(
+                f"{np.isnan(codes).sum():,} records are in no declared area: {first!r}, say. Add it to `areas`."
+            )
         return codes[:, None]
 
     def _places(self, X: np.ndarray) -> np.ndarray:
         X = X.toarray() if sp.issparse(X) else X
-        return self.geography.places_of(X[:, 0].astype(np.float64))
+        return self._map().places_of(X[:, 0].astype(np.float64))
 
     def _labels(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Counts up to ``max_count`` and exposures, NaN for what is none."""
@@ -463,12 +484,6 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
         exposures = np.where((exposures > 0.0) & np.isfinite(exposures), exposures, np.nan)
         counts = np.minimum(counts, np.inf if self.max_count is None else self.max_count)
         return counts, exposures if self.exposure_bounds is None else np.clip(exposures, *self.exposure_bounds)
-
-
-def _root(areas: Areas) -> np.ndarray:
-    correlation = (1.0 - _MIXED_SHARE) * np.eye(len(areas.names)) + _MIXED_SHARE * areas.correlation(_MIXED_SMOOTHNESS)
-    values, vectors = np.linalg.eigh(correlation)
-    return (vectors * np.sqrt(values)) @ vectors.T
 
 
 def _of_grid(values: np.ndarray, weights: np.ndarray, tails: tuple[float, float]) -> tuple[float, float, float]:

@@ -47,7 +47,7 @@ def map_of(rates: pd.DataFrame, outlines: Mapping | None, coordinates, ax: Axes 
 
 
 def cells_around(coordinates) -> list[np.ndarray]:
-    """Corners of the cells of points that are nearest to each of these, within a rectangle: points are mirrored at its sides."""
+    """Corners of the cells around points, within a rectangle, at whose sides points are mirrored."""
     points = np.asarray(coordinates, dtype=np.float64)
     low, high = points.min(axis=0), points.max(axis=0)
     margin = _MARGIN * np.maximum(high - low, 1e-9)
