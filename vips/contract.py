@@ -50,6 +50,8 @@ class Contract(ABC):
     ignores_labels = False
     # Whether the model needs one label per record. A partition with another shape of y is refused, whatever the sample.
     takes_one_label = False
+    # Whether it reads a table of declared columns itself, so that an encoder before it has nothing to learn.
+    reads_tables = False
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit: see
     # `expected_statistics`.
     exact_rows = False

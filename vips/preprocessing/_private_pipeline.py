@@ -413,6 +413,11 @@ class PrivatePipeline(Pipeline):
                 f"[{names}]. Another step could learn from all records. A function of each row alone: apply it to the table "
                 "first."
             )
+        if steps[1].reads_tables:
+            raise TypeError(
+                f"{type(steps[1]).__name__} reads the table itself, and all that an encoder could learn of it is declared: fit it "
+                "to the table, without a pipeline."
+            )
         if steps[0].privacy is not None or steps[0].threshold_delta is not None or steps[-1].privacy is not None:
             raise ValueError(
                 "A PrivatePipeline makes the plans of its encoder and its model from its own budget: leave `privacy` and "

@@ -110,6 +110,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     planned_steps = 1  # every step would release the same sums
     adds_up = True
     exact_rows = True
+    reads_tables = True
     settings_of_meaning = ("areas",)
     _unlisted = ("with_exposure",)
     # During a fit: exposures until records are read, and whether there are any.
@@ -212,9 +213,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     def check_features(self) -> None:
         if self.n_features_in_ != 1:
             raise ValueError(
-                f"SpatialCounts takes one column, of areas, got {self.n_features_in_}. Areas are declared, so that an encoder "
-                "has nothing to learn: fit the model to the table itself, with area= the name of its column. What is known of "
-                "persons besides goes into `exposure`, as the count that is expected of them."
+                f"SpatialCounts takes one column, of areas, got {self.n_features_in_}. What is known of persons besides goes "
+                "into `exposure`, as the count that is expected of them."
             )
 
     def blocks(self) -> dict[str, Block]:
@@ -368,38 +368,34 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         return table
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """What holds for the whole map: rows "average rate" (geometric, over areas), "spread" (standard deviation of log rates
-        over areas), "smoothness" (ρ, from 0, independent areas, to 1), "dispersion" and "areas told apart" (not hidden).
+        """As :meth:`rates`.
 
         Warns
         -----
         PrivacyWarning
             If all areas of a private fit are hidden.
         """
-        pd = imported("pandas", "summary()")
-
-        rates, posterior = self.rates(level), self.posterior_
-        n_areas, tails = len(rates), (0.5 - 0.5 * level, 0.5 + 0.5 * level)
-        half = ndtri(tails[1]) * np.sqrt(posterior.cov.sum()) / n_areas
-        average = float(posterior.mean.mean())
-        centred = [self._map().correlation(smoothness) for smoothness in SMOOTHNESS]
-        spreads = np.outer([np.sqrt(max(np.trace(c) / n_areas - c.mean(), 0.0)) for c in centred], STDS)
-        told = int((rates["hidden by"] == "").sum())
-        if told == 0 and self.privacy_.plan.is_private:
+        table = self.rates(level)
+        if (table["hidden by"] != "").all() and self.privacy_.plan.is_private:
             warnings.warn(
-                "No area can be told from the others: noise hides the whole map, and what `rates` shows is about one common "
-                "rate. A larger ε, more people, larger areas or a lower `max_count` would show more.",
+                "No area can be told from the others: noise hides the whole map, and rates are about one common rate. A larger "
+                "ε, more people, larger areas or a lower `max_count` would show more.",
                 PrivacyWarning,
                 stacklevel=levels_to_user(),
             )
-        rows = {
-            "average rate": np.exp([average, average - half, average + half]),
-            "spread": _of_grid(spreads.ravel(), posterior.grid.ravel(), tails),
-            "smoothness": _of_grid(SMOOTHNESS, posterior.grid.sum(axis=1), tails),
-            "dispersion": (float(posterior.dispersion), np.nan, np.nan),
-            "areas told apart": (told, np.nan, np.nan),
+        return table
+
+    def findings(self) -> dict[str, float]:
+        """Posterior means of what holds for the whole map: standard deviation of the areas' log rates; smoothness ρ, from 0 of
+        independent areas to 1; dispersion of counts."""
+        posterior, n_areas = self.posterior_, len(self.areas_)
+        correlations = (self._map().correlation(smoothness) for smoothness in SMOOTHNESS)
+        spreads = np.array([np.sqrt(max(np.trace(matrix) / n_areas - matrix.mean(), 0.0)) for matrix in correlations])
+        return super().findings() | {
+            "spread of log rates": float(spreads @ posterior.grid @ STDS),
+            "smoothness of the map": float(SMOOTHNESS @ posterior.grid.sum(axis=1)),
+            "dispersion of counts": float(posterior.dispersion),
         }
-        return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "lower", "upper"])
 
     def plot(self, outlines: Mapping | None = None, *, ax: Axes | None = None) -> Axes:
         """A map: each area in the colour of its rate, and those that are hidden hatched.
@@ -484,11 +480,3 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         exposures = np.where((exposures > 0.0) & np.isfinite(exposures), exposures, np.nan)
         counts = np.minimum(counts, np.inf if self.max_count is None else self.max_count)
         return counts, exposures if self.exposure_bounds is None else np.clip(exposures, *self.exposure_bounds)
-
-
-def _of_grid(values: np.ndarray, weights: np.ndarray, tails: tuple[float, float]) -> tuple[float, float, float]:
-    """Mean and quantiles of a discrete law."""
-    order = np.argsort(values)
-    below = np.cumsum(weights[order])
-    places = np.minimum(np.searchsorted(below, tails), len(values) - 1)
-    return float(weights @ values), *(float(value) for value in values[order][places])

@@ -1,7 +1,7 @@
 """Log rates of areas from noisy totals: a Gaussian field, and how smooth and how large it is, learnt from the totals.
 
     Y_a ~ (E_a λ_a, k E_a λ_a (g + κ h λ_a))      counts of an area: mean, and variance of a sum of negative binomial counts
-    log λ = c + f,    f ~ N(0, s² C(ρ)),    c ~ N(c₀, 3²),    s and ρ uniform over a grid
+    log λ = c + f,    f ~ N(0, s² C(ρ)),    c ~ N(c₀, 3²),    s and ρ on a grid, p(s) ∝ exp(-3s/2)
     released: Mᵀ Y and E with noise of deviations n₁ and n₂, and two or three sums of squares
 
 =====================  ================================================================================
@@ -38,11 +38,12 @@ STDS = np.linspace(0.1, 1.9, 10)
 # Most rounds of scoring under one ρ, whose place this is, and as many under all; and where they end before.
 _FIRST, _ROUNDS, _TOLERANCE = 3, 15, 1e-3
 _INTERCEPT_STD = 3.0
+_STEEPNESS = 1.5  # of the exponential prior of s: above 1 with probability 0.22
 _FARTHEST = 5.0  # of log rates from the common one, during the rounds
 _MOST_KAPPA, _MOST_DISPERSION = 100.0, 1e6
 _LEAST_VARIANCE = 1e-9  # of a count
-# Nodes of exposures, and their least variance over areas, relative to the squared mean.
-_N_NODES, _LEAST_SPREAD = 2000, 0.05
+# Nodes of exposures, over so many deviations of noise; and their least variance over areas, relative to the squared mean.
+_NODES, _REACH, _LEAST_SPREAD = (np.arange(400) + 0.5) / 400.0, 6.0, 0.05
 
 
 class FieldPosterior(Gaussian):
@@ -203,7 +204,7 @@ class _Field:
         intercept = (ones * seen / scale).sum(axis=1) / precision
         means = intercept[:, None] + squares * ((seen - intercept[:, None] * ones) / scale) @ gain.T
         square = (seen**2 / scale).sum(axis=1) - intercept**2 * precision
-        evidence = -0.5 * (np.log(scale).sum(axis=1) + np.log(precision) + square)
+        evidence = -0.5 * (np.log(scale).sum(axis=1) + np.log(precision) + square) - _STEEPNESS * STDS
         level = 1.0 - squares * (ones / scale) @ gain.T
         return cls(correlation, gain, scale, level, precision, means, evidence)
 
@@ -245,9 +246,11 @@ def _denoised(noisy: np.ndarray, std: float) -> tuple[np.ndarray, np.ndarray]:
         return np.maximum(noisy, 0.0), np.zeros(len(noisy))
     mean = max(noisy.mean(), std / np.sqrt(len(noisy)))
     shape = mean**2 / max(noisy.var() - std**2, _LEAST_SPREAD * mean**2)
-    nodes = np.linspace(0.0, max(noisy.max(), mean) + 6.0 * std, _N_NODES + 1)[1:]
+    low = np.maximum(noisy - _REACH * std, 0.0)
+    width = np.maximum(noisy, 0.0) + _REACH * std - low
+    nodes = low[:, None] + width[:, None] * _NODES
     density = (shape - 1.0) * np.log(nodes) - shape / mean * nodes - 0.5 * ((noisy[:, None] - nodes) / std) ** 2
     density = np.exp(density - density.max(axis=1, keepdims=True))
     density /= density.sum(axis=1, keepdims=True)
-    means = density @ nodes
-    return means, np.maximum(density @ nodes**2 - means**2, 0.0)
+    means = (density * nodes).sum(axis=1)
+    return means, (density * (nodes - means[:, None]) ** 2).sum(axis=1)
