@@ -234,7 +234,8 @@ def _numbers_of_values(values: np.ndarray) -> tuple[Iterable[bytes], np.ndarray]
     if values.dtype.kind == "f":
         valid = (np.abs(values) < _LARGEST_FLOAT) & (values == np.rint(values))
     elif values.dtype.kind == "U" and values.dtype.itemsize:
-        code_points = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}u4").reshape(len(values), -1)
+        code_points = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}u4")
+        code_points = code_points.reshape(len(values), values.dtype.itemsize // 4)
         valid = (code_points <= sys.maxunicode).all(axis=1)  # others are no text: Python raises where it reads them
     different, first, inverse = np.unique(values[valid], return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")

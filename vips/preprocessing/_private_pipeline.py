@@ -415,8 +415,8 @@ class PrivatePipeline(Pipeline):
             )
         if steps[1].reads_tables:
             raise TypeError(
-                f"{type(steps[1]).__name__} reads the table itself, and all that an encoder could learn of it is declared: fit it "
-                "to the table, without a pipeline."
+                f"{type(steps[1]).__name__} reads the table itself, and all that an encoder could learn of it is declared: "
+                "fit it to the table, without a pipeline."
             )
         if steps[0].privacy is not None or steps[0].threshold_delta is not None or steps[-1].privacy is not None:
             raise ValueError(

@@ -321,7 +321,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         field = np.linalg.cholesky(self._map().correlation(_TYPICAL_SMOOTHNESS)) @ rng.standard_normal(n_areas)
         places = rng.integers(n_areas, size=n_records)
         counts = rng.poisson(0.1 * most * np.exp(0.5 * field[places]) * rng.gamma(2.0, 0.5, n_records))
-        return self._map().codes[places][:, None], np.minimum(counts, most)
+        return np.array(self._map().names, dtype=object)[places, None], np.minimum(counts, most)
 
     # -- what users read ----------------------------------------------------------------------------------------
 
@@ -455,14 +455,16 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
                     f"X has {len(X.columns)} columns: say which one holds the areas, SpatialCounts(area=...)."
                 )
             X = X[self.area] if self.area is not None else X.iloc[:, 0]
-        X = X if hasattr(X, "dtype") else np.asarray(X)
-        if X.ndim == 2 and X.shape[1] == 1:
-            X = X[:, 0]
-        if X.ndim != 1:
-            raise ValueError(f"X must hold one area for each record, shape (n_records,), got shape {X.shape}.")
+        shape = getattr(X, "shape", None) or (
+            len(X),
+        )  # of a list, values are read one by one: one of text makes no other text
+        if len(shape) == 2 and shape[1] == 1:
+            X, shape = X[:, 0], shape[:1]
+        if len(shape) != 1:
+            raise ValueError(f"X must hold one area for each record, shape (n_records,), got shape {shape}.")
         codes = self._map().codes_of(X)
         if refuses and np.isnan(codes).any():
-            first = np.asarray(X, dtype=object)[np.isnan(codes)][0]
+            first = list(X)[int(np.isnan(codes).argmax())]
             raise ValueError(
                 f"{np.isnan(codes).sum():,} records are in no declared area: {first!r}, say. Add it to `areas`."
             )

@@ -130,8 +130,9 @@ def smoothed(
     counts, noise = np.linalg.solve(sums.mixing.T, sums.counts), sums.noise_of_counts
     exposures, unsure = _denoised(sums.exposures, sums.noise[1])
     whole = max(exposures.sum(), 1e-300)
-    h = np.clip(sums.squares[1] / whole, *bounds)
-    g = np.clip(sums.squares[2] / whole, 1e-3, 1.0) if len(sums.squares) > 2 else 1.0
+    weighs = len(sums.squares) > 2
+    h = np.clip(sums.squares[1] / whole, 1e-3 * bounds[0] if weighs else bounds[0], bounds[1])
+    g = np.clip(sums.squares[2] / whole, 1e-3, 1.0) if weighs else 1.0
     common = np.log(max(counts.sum(), np.sqrt(noise.sum()), 0.5) / whole)
     log_rates, places = np.full(len(counts), common), [_FIRST]
     for t in range(2 * _ROUNDS):
@@ -236,7 +237,7 @@ def _kappa(sums: NoisySums, exposures: np.ndarray, rates: np.ndarray, g: float, 
     unit = max(h * float(exposures @ rates**2), 1e-300)
     kappa = (sums.squares[0] - g * float(exposures @ rates)) / unit - 1.0
     std = max(sums.noise[2][0] / unit, 1e-9)
-    z = kappa / std
+    z = max(kappa / std, -30.0)  # beyond, the result is 0
     return float(np.clip(kappa + std * np.exp(norm.logpdf(z) - norm.logcdf(z)), 0.0, _MOST_KAPPA))
 
 
