@@ -218,12 +218,11 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
             )
 
     def blocks(self) -> dict[str, Block]:
-        most, longest = float(self.max_count or 1), self._bounds[1]
-        n_areas = len(self._map().names)
+        (most, longest), n_areas = self._largest, len(self._map().names)
         return {
             "counts": Block((n_areas,), scale=most),
             "exposures": Block((n_areas,), scale=longest / _EXPOSURE_NORM),
-            "squares": Block((3 if self.plan_of_fit().max_weight is not None else 2,), scale=1.0 / _SQUARE_NORM),
+            "squares": Block((self._n_squares,), scale=1.0 / _SQUARE_NORM),
         }
 
     def valid_records(self, records: Records) -> np.ndarray:
@@ -232,16 +231,13 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def expected_statistics(self, records: Records, posterior) -> DenseStatistics:
         """y M_a, and e at place a; squares relative to the largest."""
+        areas, (most, longest) = self._map(), self._largest
         places, (counts, exposures) = self._places(records.X), self._labels(records.y)
-        most, longest = float(self.max_count or 1), self._bounds[1]
-        squares = [(counts / most) ** 2, (exposures / longest) ** 2]
-        if self.plan_of_fit().max_weight is not None:
-            squares.append(exposures / longest)
-        at_place = np.eye(len(self._map().names))[places]
+        squares = (counts / most) ** 2, (exposures / longest) ** 2, exposures / longest
         return _Sums({
-            "counts": counts[:, None] * self._map().mixing[places],
-            "exposures": exposures[:, None] * at_place,
-            "squares": np.column_stack(squares),
+            "counts": counts[:, None] * areas.mixing[places],
+            "exposures": exposures[:, None] * np.eye(len(areas.names))[places],
+            "squares": np.column_stack(squares[: self._n_squares]),
         })  # fmt: skip
 
     def to_posterior(self, average, noise_std, previous) -> FieldPosterior:
@@ -249,13 +245,15 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         areas = self._map()
         if not average["exposures"].any():
             return FieldPosterior.of_nothing(len(areas.names))
-        most, longest = float(self.max_count or 1), self._bounds[1]
-        units = np.array([most**2, longest**2, longest])[: len(average["squares"])]
+        (most, longest), plan = self._largest, self.plan_of_fit()
+        units = np.array([most**2, longest**2, longest])[: self._n_squares]
         noise = noise_std["counts"], noise_std["exposures"], noise_std["squares"] * units
-        sums = NoisySums(average["counts"], average["exposures"], average["squares"] * units, noise, self._map().mixing)
+        sums = NoisySums(average["counts"], average["exposures"], average["squares"] * units, noise, areas.mixing)
         correlations = [areas.correlation(smoothness) for smoothness in SMOOTHNESS]
-        bounds = (1e-300, 1e300) if self.exposure_bounds is None and not self.is_private else self._bounds
-        return smoothed(sums, correlations, bounds, self.dispersion, self.plan_of_fit().max_rows_per_group or 1)
+        unbounded = self.exposure_bounds is None and not self.is_private
+        bounds = (1e-300, 1e300) if unbounded else self.exposure_bounds or (1.0, 1.0)
+        like_one = (plan.max_rows_per_group or 1) * (1.0 + (1.0 / plan.sampling_rate - 1.0) / plan.n_steps)
+        return smoothed(sums, correlations, bounds, self.dispersion, like_one)
 
     def to_noise_aware_posterior(self) -> FieldPosterior:
         return self.last_posterior_
@@ -268,8 +266,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         """Of the largest count with the longest exposure; ``inf`` without a ``max_count``."""
         if self.max_count is None:
             return np.inf
-        n_squares = 3 if self.plan_of_fit().max_weight is not None else 2
-        return float(np.sqrt(1.0 + _EXPOSURE_NORM**2 + n_squares * _SQUARE_NORM**2)) * (1.0 + 1e-8)
+        return float(np.sqrt(1.0 + _EXPOSURE_NORM**2 + self._n_squares * _SQUARE_NORM**2)) * (1.0 + 1e-8)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One full-batch step."""
@@ -437,8 +434,13 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         return self._read[1]
 
     @property
-    def _bounds(self) -> tuple[float, float]:
-        return self.exposure_bounds or (1.0, 1.0)
+    def _largest(self) -> tuple[float, float]:
+        """Count and exposure, in whose units squares are summed; 1 where they are not bounded."""
+        return float(self.max_count or 1), 1.0 if self.exposure_bounds is None else float(self.exposure_bounds[1])
+
+    @property
+    def _n_squares(self) -> int:
+        return 2 if self.plan_of_fit().max_weight is None else 3
 
     def _codes(self, X, refuses: bool) -> object:
         """X with codes of areas, NaN where there is none, shape (n_records, 1); a data source as it is."""

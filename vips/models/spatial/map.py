@@ -39,7 +39,8 @@ def map_of(rates: pd.DataFrame, outlines: Mapping | None, coordinates, ax: Axes 
     ax.autoscale_view()
     ax.set_aspect("equal")
     ax.set_axis_off()
-    ax.figure.colorbar(plt.cm.ScalarMappable(norm, colours), ax=ax, label="rate", shrink=0.8)
+    bar = ax.figure.colorbar(plt.cm.ScalarMappable(norm, colours), ax=ax, label="rate", shrink=0.8, format="%.2g")
+    bar.ax.yaxis.set_minor_formatter("{x:.2g}")
     if (rates["hidden by"] != "").any():
         hatched = Patch(facecolor="0.6", edgecolor="0.85", hatch="////", label="hidden: more than half is left open")
         ax.legend(handles=[hatched], loc="upper center", bbox_to_anchor=(0.5, 0.02), frameon=False)

@@ -8,7 +8,7 @@
 symbol                 meaning
 =====================  ================================================================================
 E_a                    exposures, Gamma over areas; Ê_a and v_a are mean and variance given the noisy one
-κ, h, g                1 ÷ dispersion; Σ w²e² ÷ Σ we; Σ w²e ÷ Σ we, 1 without weights; k: rows that count as one
+κ, h, g                1 ÷ dispersion; Σ w²e² ÷ Σ we; Σ w²e ÷ Σ we, 1 without weights; k: rows that tell no more than one
 H, V                   diagonal of λ Ê; variance of Y - λ Ê given λ, with the noise n₁² (M Mᵀ)⁻¹ + λ² v
 =====================  ================================================================================
 
@@ -111,7 +111,7 @@ class NoisySums:
 
 
 def smoothed(
-    sums: NoisySums, correlations: list[np.ndarray], bounds: tuple[float, float], dispersion: float | None, rows: int
+    sums: NoisySums, correlations: list[np.ndarray], bounds: tuple[float, float], dispersion: float | None, rows: float
 ) -> FieldPosterior:
     """The posterior of the areas' log rates.
 
@@ -124,8 +124,8 @@ def smoothed(
         Between which exposures of records lie.
     dispersion : float or None
         None learns it.
-    rows : int
-        k.
+    rows : float
+        k; of samples, how many times their variance is that of all records, too.
     """
     counts, noise = np.linalg.solve(sums.mixing.T, sums.counts), sums.noise_of_counts
     exposures, unsure = _denoised(sums.exposures, sums.noise[1])
