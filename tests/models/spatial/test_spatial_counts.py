@@ -121,7 +121,7 @@ def test_an_ordinary_fit_names_what_is_not_declared():
 def test_a_fit_to_nobody_says_that_all_is_hidden():
     plan = PrivacyBudget(1.0, 1e-6).plan(n_steps=1)
     model = SpatialCounts(**PRIVATE | {"privacy": plan}).fit(np.array([], dtype=str), np.array([]))
-    with pytest.warns(PrivacyWarning, match="No area can be told"):
+    with pytest.warns(PrivacyWarning, match="4 of 4 areas cannot be told"):
         table = model.summary()
     assert np.isfinite(table[["rate", "lower", "upper"]]).all().all()
     assert (table["hidden by"] == "noise").all()

@@ -370,13 +370,15 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         Warns
         -----
         PrivacyWarning
-            If all areas of a private fit are hidden.
+            If more than half of the areas of a private fit are hidden: their intervals rest on the field.
         """
         table = self.rates(level)
-        if (table["hidden by"] != "").all() and self.privacy_.plan.is_private:
+        n_hidden = int((table["hidden by"] != "").sum())
+        if n_hidden > _HIDDEN * len(table) and self.privacy_.plan.is_private:
             warnings.warn(
-                "No area can be told from the others: noise hides the whole map, and rates are about one common rate. A larger "
-                "ε, more people, larger areas or a lower `max_count` would show more.",
+                f"{n_hidden} of {len(table)} areas cannot be told from their neighbours, or from a common rate. How much such "
+                "areas differ is then hardly known, either: their intervals hold if the map is smooth, and too seldom if it is "
+                "not. A larger ε, more people, larger areas or a lower `max_count` would show more.",
                 PrivacyWarning,
                 stacklevel=levels_to_user(),
             )
