@@ -2,10 +2,11 @@
 
 120 areas at random places, six of them without anybody; persons with exposures from ½ to 2 and negative binomial counts of
 dispersion 2. The true log rates are a Gaussian field with a kernel exp(-distance / 0.3), which no fitted prior equals, or
-independent, with standard deviation ½. δ = 1e-6, `max_count` is 15. Coverage of 95 % intervals of all areas' rates, of those that
-are not hidden, and of those without anybody, the correlation of true and fitted log rates, and the mean log score of 5,000 new persons less that of true
-rates, in thousandths: of the model, of areas alone (the model without neighbours, and ratios of noisy sums of the same ε), of
-one common rate, and, in every fourth fit, of a private regression on the 25 smoothest maps, a field of low rank.
+independent, with standard deviation ½. δ = 1e-6, `max_count` is 15. Coverage of 95 % intervals of the rates of all areas, of
+those that are not hidden, and of those without anybody; the correlation of true and fitted log rates; and the mean log score of
+5,000 new persons less that of true rates, in thousandths: of the model, of areas alone (the model without neighbours, and
+ratios of noisy sums of the same ε), of one common rate, and, in every fourth fit, of a private regression on the 25 smoothest
+maps, a field of low rank.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def main(arguments: list[str]) -> None:
     rows = []
     for kind, n, epsilon in tqdm(cells, disable=None):
         fits = [one_fit(kind, n, epsilon, i % EVERY == 0, rng) for i in range(n_fits)]
-        values = {name: np.array([fit[name] for fit in fits]) for name in fits[0]}
-        means = {name: float(np.nanmean(value)) for name, value in values.items()}
-        errors = {
-            f"{name}_error": float(np.nanstd(value) / np.isfinite(value).sum() ** 0.5) for name, value in values.items()
-        }
-        rows.append({"kind": kind, "records": n, "epsilon": epsilon} | means | errors)
+        values = {name: np.array([fit[name] for fit in fits if np.isfinite(fit[name])]) for name in fits[0]}
+        row = {"kind": kind, "records": n, "epsilon": epsilon}
+        for name, value in values.items():
+            row[name] = float(value.mean()) if len(value) else np.nan
+            row[f"{name}_error"] = float(value.std() / len(value) ** 0.5) if len(value) else np.nan
+        rows.append(row)
     print(text := as_text(rows))
     if folder is not None:
         write_json(folder / "results.json", rows)
@@ -118,15 +119,15 @@ def regression_on_maps(places, area, counts, exposure, bounds: dict) -> np.ndarr
 
 
 def as_text(rows: list[dict]) -> str:
-    lines = [
-        "| true rates | persons | ε | coverage | of areas that are not hidden | of areas without anybody | length (log) | hidden | correlation | "
-        + " | ".join(METHODS) + " |",
-        "|" + "---|" * (9 + len(METHODS)),
-    ]  # fmt: skip
+    columns = {
+        "coverage": 3, "coverage_told": 2, "coverage_empty": 2, "length": 2, "hidden": 2, "correlation": 2
+    } | dict.fromkeys(METHODS, 1)  # fmt: skip
+    heads = ["true rates", "persons", "ε", "coverage", "of areas not hidden", "of empty ones", "length (log)", "hidden"]
+    heads.append("correlation")
+    lines = [f"| {' | '.join([*heads, *METHODS])} |", "|" + "---|" * (len(heads) + len(METHODS))]
     for row in rows:
-        told = [f"{row[name]:.{digits}f} ± {row[f'{name}_error']:.{digits}f}" for name, digits in
-                (("coverage", 3), ("coverage_told", 2), ("coverage_empty", 2), ("length", 2), ("hidden", 2), ("correlation", 2))]  # fmt: skip
-        scores = [f"{row[name]:.1f} ± {row[f'{name}_error']:.1f}" for name in METHODS]
+        told = [f"{row[name]:.{n}f} ± {row[f'{name}_error']:.{n}f}" for name, n in columns.items()]
+        told = ["none" if word.startswith("nan") else word for word in told]
         epsilon = "none" if np.isinf(row["epsilon"]) else f"{row['epsilon']:g}"
-        lines.append(f"| {row['kind']} | {row['records']:,} | {epsilon} | " + " | ".join(told + scores) + " |")
+        lines.append(f"| {row['kind']} | {row['records']:,} | {epsilon} | {' | '.join(told)} |")
     return "\n".join(lines) + "\n"

@@ -113,10 +113,10 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     reads_tables = True
     settings_of_meaning = ("areas",)
     _unlisted = ("with_exposure",)
-    # During a fit: exposures until records are read, and whether there are any.
+    # During a fit: exposures until records are read, whether there are any, and the areas.
     _exposure: object = None
     _has_exposures = False
-    _read: tuple[tuple, Areas] | None = None  # what is declared, and the areas that it says
+    _read: Areas | None = None
 
     def __init__(
         self,
@@ -197,7 +197,6 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        self._read = None
         self._map()
         check_exposure_bounds(self.exposure_bounds)
         if self.dispersion is not None:
@@ -209,6 +208,10 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
                 "`max_count` is required for a private fit: a record's share in the sum is its count, and a bound that is "
                 "learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
             )
+
+    def use_plan(self, plan: PrivacyPlan | None) -> None:
+        super().use_plan(plan)
+        self._read = None if plan is None else Areas.of(self.areas, self.coordinates)
 
     def check_features(self) -> None:
         if self.n_features_in_ != 1:
@@ -325,7 +328,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     @property
     def areas_(self) -> list:
         check_is_fitted(self, "last_posterior_")
-        return list(self._map().names)
+        return list(self.areas)
 
     def rates(self, level: float = 0.95) -> pd.DataFrame:
         """Rates of all areas, also of those without anybody.
@@ -430,10 +433,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def _map(self) -> Areas:
         """The declared areas, read once for each fit."""
-        declared = self.areas, self.coordinates
-        if self._read is None or any(one is not other for one, other in zip(declared, self._read[0], strict=True)):
-            self._read = declared, Areas.of(*declared)
-        return self._read[1]
+        return self._read or Areas.of(self.areas, self.coordinates)
 
     @property
     def _largest(self) -> tuple[float, float]:
