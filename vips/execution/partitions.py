@@ -164,7 +164,8 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     model, plan = task.model, task.plan
     # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
     with one_blas_thread() if plan.is_private else nullcontext(), np.errstate(all="ignore"):
-        opened = partition.open().at_most(plan.max_rows_per_group).first_steps(model.max_length)
+        most_rows = model.max_rows if model.reads_persons else plan.max_rows_per_group
+        opened = partition.open().at_most(most_rows).first_steps(model.max_length)
         has_weights = plan.max_weight is not None
         if model.ignores_labels and not has_weights:
             opened = opened.without_labels()
@@ -226,7 +227,7 @@ def rehearsals(step: tuple) -> list[bool]:
 def weighted(
     task: Task, rows, starts: np.ndarray | None, size: int | None, most: int
 ) -> Iterator[tuple[object, np.ndarray]]:
-    """Statistics of the rows of a chunk, and the weight of each row in the sum.
+    """Statistics of the rows of a chunk, or of its persons, and the weight of each in the sum.
 
     A record of more rows (of sequences: steps) than a chunk is taken in pieces, twice: its rows have one weight, which depends
     on all of them.
@@ -241,6 +242,11 @@ def weighted(
         Rows of a chunk.
     """
     plan, blocks, n_rows = task.plan, task.blocks, rows.shape[0]
+    if task.model.reads_persons:
+        persons = Runs(rows, np.arange(n_rows + 1) if starts is None else starts)
+        statistics = task.statistics_of(persons)
+        yield statistics, plan.clip_weights(statistics.norms(blocks))
+        return
     steps = step_counts(rows)
     sizes = np.ones(n_rows, np.int64) if steps is None else steps
 
