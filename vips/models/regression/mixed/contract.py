@@ -20,7 +20,7 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
-from vips._validation import check_integer, check_max_norm, check_number
+from vips._validation import check_max_norm, check_number
 from vips.data import Records, Runs
 from vips.model import ConjugateExponentialModel
 from vips.models.regression.coordinates import Coordinates
@@ -30,6 +30,7 @@ from vips.models.regression.mixed.posterior import CONSTANT, INTERCEPT, Frame, M
 from vips.models.regression.statistics import design_rows
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.words import OF_ONE_PERSON
 from vips.statistics import Block, DenseStatistics
 from vips.step_size import PolynomialAveraging
 
@@ -67,7 +68,15 @@ class MixedRegression(ConjugateExponentialModel):
     tolerance = 1e-6
     settings_of_meaning: tuple[str, ...] = ("random_effects",)
     fit_intercept = True  # always
-    _unlisted = ("approached", "curvatures", "exact_noise", "fit_intercept", "learnt_frame", "likelihood", "places_of_effects")
+    _unlisted = (
+        "approached",
+        "curvatures",
+        "exact_noise",
+        "fit_intercept",
+        "learnt_frame",
+        "likelihood",
+        "places_of_effects",
+    )
     # Dispersion and largest count of labels that are counts, for draws of labels.
     _drawn_as = (0.0, 1.0)
 
@@ -77,7 +86,6 @@ class MixedRegression(ConjugateExponentialModel):
         random_effects: Sequence[str | int] = ("intercept",),
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
-        max_rows: int = 100,
         prior: float | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
@@ -85,7 +93,6 @@ class MixedRegression(ConjugateExponentialModel):
         self.random_effects = random_effects
         self.privacy = privacy
         self.max_norm = max_norm
-        self.max_rows = max_rows
         self.prior = prior
         self.on_invalid = on_invalid
         self.random_state = random_state
@@ -99,7 +106,6 @@ class MixedRegression(ConjugateExponentialModel):
 
     def check_parameters(self) -> None:
         check_max_norm(self.max_norm, self.is_private, "longer rows are scaled down to it")
-        check_integer("max_rows", self.max_rows, 1, 100_000)
         if self.prior is not None:
             check_number("prior", self.prior, 1e-10, 1e10, "a precision between 1e-10 and 1e10")
         effects = self.random_effects
@@ -109,12 +115,8 @@ class MixedRegression(ConjugateExponentialModel):
                 f'`random_effects` must list one to {_MOST_EFFECTS} different columns, by name or place, or "intercept": '
                 f'("intercept", "age"), say. Got {effects!r}.'
             )
-        plan = self.plan_of_fit()
-        if plan.max_rows_per_group is not None or plan.max_weight is not None:
-            raise ValueError(
-                f"A record of {type(self).__name__} is a person with all rows: write max_rows={self.max_rows} to the model in "
-                "place of `max_rows_per_group`, and leave `max_weight` out."
-            )
+        if self.plan_of_fit().max_weight is not None:
+            raise ValueError(f"{type(self).__name__} takes no weights: leave `max_weight` out.")
 
     def check_features(self) -> None:
         if not 1 <= self.n_features_in_ <= _MOST_FEATURES:
@@ -172,14 +174,16 @@ class MixedRegression(ConjugateExponentialModel):
         return 1.0 if is_textbook else plain_average(s)
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], MixedPosterior]:
-        average = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
-        d = self.n_features_in_
-        frame = Frame(np.zeros(d), np.ones(d), self._ball(), self.places_of_effects())
-        mean = np.zeros(self._n_parameters())
-        mean[d] = self._first_intercept() / CONSTANT
-        return average, MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
+        return self.initial(rng), self._first_posterior()
 
-    def expected_statistics(self, records: Runs, posterior: MixedPosterior) -> DenseStatistics:
+    def _first_posterior(self) -> MixedPosterior:
+        d, mean = self.n_features_in_, np.zeros(self._n_parameters())
+        frame = Frame(np.zeros(d), np.ones(d), self._ball(), self.places_of_effects())
+        mean[d] = self._first_intercept() / CONSTANT
+        return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
+
+    def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
+        records = persons_of(records)
         (shape, linear), y = self.likelihood.terms(records.rows.y), records.rows.y
         offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
         x, own = posterior.frame.design(self._rows(records.rows.X))
@@ -195,8 +199,9 @@ class MixedRegression(ConjugateExponentialModel):
         )  # fmt: skip
         return DenseStatistics({"score": scores, "information": information, "squares": squares})
 
-    def curvatures(self, records: Runs, posterior: MixedPosterior) -> DenseStatistics:
+    def curvatures(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
         """¼ Σ_j x_j x_jᵀ of each person, in the coordinates of the start."""
+        records = persons_of(records)
         x, _ = posterior.frame.design(self._rows(records.rows.X))
         total = np.zeros((len(records.starts) - 1, x.shape[1], x.shape[1]))
         add_curvature(x, records.starts, _SCALES["curvature"] * self._clip_norm() ** 2, total)
@@ -213,9 +218,9 @@ class MixedRegression(ConjugateExponentialModel):
         n_first = max(1, self.plan_of_fit().n_steps // _STEPS_PER_LEARNING)
         return self._step(average, noise_std, previous, hold=previous.step < n_first + _N_HELD)
 
-    def to_posterior(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
+    def to_posterior(self, average, noise_std, previous: MixedPosterior | None) -> MixedPosterior:
         """θ + (Ā + Λ)⁻¹ (ḡ - Λ(θ - θ₀)), whose covariance is (Ā + Λ)⁻¹: of noisy totals taken at face value."""
-        return self._step(average, noise_std, previous)
+        return self._step(average, noise_std, self._first_posterior() if previous is None else previous)
 
     def _step(self, average, noise_std, previous: MixedPosterior, hold: bool = False) -> MixedPosterior:
         d, theta = self._n_shared(), previous.parameters
@@ -256,12 +261,18 @@ class MixedRegression(ConjugateExponentialModel):
         step_std = plan.noise_multiplier * plan.clip_norm / plan.sampling_rate
         sampled = (1.0 / plan.sampling_rate - 1.0) * np.min(np.square(noise["score"])) / step_std**2
         inverse = np.linalg.inv(precision)
-        cov = inverse @ ((1.0 + sampled) * variance + np.diag(np.square(noise["score"]) * np.ones(len(ratio)))) @ inverse
+        cov = (
+            inverse @ ((1.0 + sampled) * variance + np.diag(np.square(noise["score"]) * np.ones(len(ratio)))) @ inverse
+        )
         return MixedPosterior(posterior.parameters, cov, posterior.frame, posterior.step)
 
     def default_clip(self) -> float:
         """Public constant: of coordinates in which rows have a norm of about 1, whatever labels are."""
         return _CLIP_NORM
+
+    def clip_for(self, max_rows: int | None) -> float:
+        """The same for any number of rows, which only says how many are read."""
+        return self.default_clip()
 
     def clip_biases(self) -> bool:
         """A clip whose expectation is taken off does not bias coefficients."""
@@ -286,8 +297,7 @@ class MixedRegression(ConjugateExponentialModel):
             "released": self.released("hence the posterior of coefficients and deviations"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
-                f"max_rows = {self.max_rows}: of a person, the first so many rows are read",
-                f"random_effects = {', '.join(map(str, self.random_effects))}",
+                f"random_effects = {', '.join(map(str, self.random_effects))}: {OF_ONE_PERSON}",
                 f"number of columns: {self.n_features_in_}",
                 *self._declared(),
                 "prior and all other constructor arguments",
@@ -333,6 +343,11 @@ class MixedRegression(ConjugateExponentialModel):
         precision = np.diag(np.full(self._n_parameters(), _ETA_PRECISION))
         precision[:d, :d] = matrix.T @ (natural[:, None] * matrix)
         return precision
+
+
+def persons_of(records: Runs | Records) -> Runs:
+    """Persons, or rows as persons of one row."""
+    return records if isinstance(records, Runs) else Runs(records, np.arange(records.shape[0] + 1))
 
 
 # Range of a score's released variance over its information.

@@ -61,7 +61,8 @@ class MixedEffects(MixedRegression):
             See :meth:`ConjugateExponentialModel.fit`.
         groups : array, series or list of length n_rows
             Ids of the persons, or sites: all rows of one share the effects that are its own, and are one record, which the
-            guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. Without ids every row is a person.
+            guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. Without ids every row is a person. A
+            private fit reads the first 1000 rows of each, or ``PrivacyPlan(max_rows_per_group=...)``.
 
         Returns
         -------
@@ -192,8 +193,6 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     max_norm : float or None
         Public bound on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a private
         fit.
-    max_rows : int
-        Of a person, so many rows are read, the first ones. Public.
     prior : float or None
         Precision of the coefficients. None: 0.02 for rows in units of ``max_norm``, which hardly shrinks.
     on_invalid, random_state
@@ -216,7 +215,7 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     -------
     Unit: all rows of one person, by ``groups``. Relation: add or remove one. Released: noisy sums of persons' scores,
     information and squared scores in every step, after sums of products of the columns; hence the posterior. The effects of a
-    person are not released, and could not be. Public by declaration: ``max_norm``, ``max_rows``, ``classes``, columns, and all
+    person are not released, and could not be. Public by declaration: ``max_norm``, ``classes``, columns, and all
     other constructor arguments.
 
     Examples
@@ -240,13 +239,12 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
         classes: Sequence | None = None,
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
-        max_rows: int = 100,
         prior: float | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
         super().__init__(
-            random_effects=random_effects, privacy=privacy, max_norm=max_norm, max_rows=max_rows, prior=prior,
+            random_effects=random_effects, privacy=privacy, max_norm=max_norm, prior=prior,
             on_invalid=on_invalid, random_state=random_state,
         )  # fmt: skip
         self.classes = classes
@@ -299,8 +297,8 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
 def _check_two(classes: np.ndarray) -> None:
     if len(classes) > 2:
         raise ValueError(
-            f"MixedLogisticRegression takes two classes, got {classes.tolist()}. Fit one class against the others, y == label, or "
-            "BayesianLogisticRegression, without effects of persons."
+            f"MixedLogisticRegression takes two classes, got {classes.tolist()}. Fit one class against the others, y == label, "
+            "or BayesianLogisticRegression, without effects of persons."
         )
 
 
@@ -315,7 +313,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         r: a large one gives Poisson counts. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
-    random_effects, privacy, max_norm, max_rows, prior, on_invalid, random_state
+    random_effects, privacy, max_norm, prior, on_invalid, random_state
         See :class:`MixedLogisticRegression`.
 
     Attributes
@@ -339,13 +337,12 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         max_count: int | None = None,
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
-        max_rows: int = 100,
         prior: float | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
         super().__init__(
-            random_effects=random_effects, privacy=privacy, max_norm=max_norm, max_rows=max_rows, prior=prior,
+            random_effects=random_effects, privacy=privacy, max_norm=max_norm, prior=prior,
             on_invalid=on_invalid, random_state=random_state,
         )  # fmt: skip
         self.dispersion = dispersion

@@ -26,7 +26,6 @@ __all__ = ["add_curvature", "person_moments"]
 _jit = compiled(nogil=True, error_model="numpy")
 _MOST_SWEEPS, _SETTLED = 60, 1e-3
 _MOST_COUNTED = 10_000.0
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @_jit
@@ -105,7 +104,20 @@ def person_moments(
             for _ in range(n_simulated):
                 state = _draw_labels(own, base, n, dispersion, largest, state, labels)
                 _moments(
-                    x, u, own, base, labels[0], labels[1], factor, nodes, log_weights, first, second, by_node, drawn, none
+                    x,
+                    u,
+                    own,
+                    base,
+                    labels[0],
+                    labels[1],
+                    factor,
+                    nodes,
+                    log_weights,
+                    first,
+                    second,
+                    by_node,
+                    drawn,
+                    none,
                 )
                 cut = 1.0 - min(1.0, limits[0] / _norm(drawn, weight))
                 for k in range(p):
@@ -350,7 +362,7 @@ def _typical_square(x, own, base, dispersion, size):
 @_jit
 def _mixed(state):
     """The next word of a sequence of pseudo-random ones (splitmix64)."""
-    state = state + _ODD
+    state = state + np.uint64(0x9E3779B97F4A7C15)
     word = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))

@@ -150,7 +150,11 @@ class MixedPosterior:
         """For saving."""
         frame = {"ball": np.array(self.frame.ball), "columns": self.frame.columns}
         frame |= {"shift": self.frame.shift, "scale": self.frame.scale}
-        return {"parameters": self.parameters, "parameters_cov": self.parameters_cov, "step": np.array(self.step)} | frame
+        return {
+            "parameters": self.parameters,
+            "parameters_cov": self.parameters_cov,
+            "step": np.array(self.step),
+        } | frame
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixedPosterior:
