@@ -48,10 +48,12 @@ _SIZE, _N_SIMULATED = (4.0, 1.0), 2
 # Prior precisions of coefficients where none is given, for rows of norm 1; of the intercept; and of η.
 _FLAT, _INTERCEPT_PRECISION, _ETA_PRECISION = 0.02, 0.01, 0.25
 # Longest step of b and of η, and the range of η.
-_LONGEST = (2.0, 0.7)
+_LONGEST = (4.0, 0.7)
 _LEAST_ETA, _LARGEST_ETA = -5.0, 3.0
 # Steps of a fit for each one that learns coordinates, and for each one that approaches; first ones, which leave η as it is.
-_STEPS_PER_LEARNING, _STEPS_PER_APPROACH, _N_HELD = 10, 3, 2
+_STEPS_PER_LEARNING, _STEPS_PER_APPROACH, _STEPS_PER_HELD = 10, 2, 5
+# Weight of steps that approach, and the least η in them: near 0 totals tell little about deviations.
+_NEAR_WEIGHT, _LEAST_ETA_NEAR, _LEAST_RECENT = 0.5, -1.0, 0.4
 _FEWEST_STEPS = 6
 _MOST_STEPS = 200  # of an ordinary fit
 
@@ -165,7 +167,7 @@ class MixedRegression(ConjugateExponentialModel):
                 "coordinates", n_first, blocks=curvature, statistics="curvatures", update=unchanged, end=self.learnt_frame,
                 step_size=plain_average, released=words,
             ),
-            FitPhase("approach", n_near, blocks=blocks, update=self.approached, step_size=PolynomialAveraging(power=1.0)),
+            FitPhase("approach", n_near, _NEAR_WEIGHT, blocks=blocks, update=self.approached, step_size=_near),
             FitPhase("estimates", n_steps - n_first - n_near, blocks=blocks, step_size=self._rho),
         ]  # fmt: skip
 
@@ -215,14 +217,14 @@ class MixedRegression(ConjugateExponentialModel):
 
     def approached(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
         """As :meth:`to_posterior`; the first steps leave η as it is, which tells little as long as b is far away."""
-        n_first = max(1, self.plan_of_fit().n_steps // _STEPS_PER_LEARNING)
-        return self._step(average, noise_std, previous, hold=previous.step < n_first + _N_HELD)
+        hold = previous.step < self.plan_of_fit().n_steps // _STEPS_PER_HELD + 1
+        return self._step(average, noise_std, previous, _LEAST_ETA_NEAR, hold)
 
     def to_posterior(self, average, noise_std, previous: MixedPosterior | None) -> MixedPosterior:
         """θ + (Ā + Λ)⁻¹ (ḡ - Λ(θ - θ₀)), whose covariance is (Ā + Λ)⁻¹: of noisy totals taken at face value."""
         return self._step(average, noise_std, self._first_posterior() if previous is None else previous)
 
-    def _step(self, average, noise_std, previous: MixedPosterior, hold: bool = False) -> MixedPosterior:
+    def _step(self, average, noise_std, previous: MixedPosterior, least=_LEAST_ETA, hold: bool = False) -> MixedPosterior:
         d, theta = self._n_shared(), previous.parameters
         prior = self._prior_precision(previous.frame)
         precision, _ = _positive(average["information"] + prior, noise_std["information"])
@@ -232,7 +234,7 @@ class MixedRegression(ConjugateExponentialModel):
         move[free] = np.linalg.solve(precision[free, free], gradient[free])
         longest = max(np.linalg.norm(move[:d]) / _LONGEST[0], np.abs(move[d:]).max() / _LONGEST[1])
         theta = theta + move / max(longest, 1.0)
-        theta[d:] = np.clip(theta[d:], _LEAST_ETA, _LARGEST_ETA)
+        theta[d:] = np.clip(theta[d:], least, _LARGEST_ETA)
         return MixedPosterior(theta, np.linalg.inv(precision), previous.frame, previous.step + 1)
 
     def transport(self, average, noise_std, previous: MixedPosterior, posterior: MixedPosterior):
@@ -343,6 +345,12 @@ class MixedRegression(ConjugateExponentialModel):
         precision = np.diag(np.full(self._n_parameters(), _ETA_PRECISION))
         precision[:d, :d] = matrix.T @ (natural[:, None] * matrix)
         return precision
+
+
+def _near(s: int) -> dict[str, float]:
+    """ρ of steps far from each other: the last score alone, and an average of the others."""
+    recent = max(PolynomialAveraging(power=1.0)(s), _LEAST_RECENT)
+    return {"score": 1.0, "information": recent, "squares": recent}
 
 
 def persons_of(records: Runs | Records) -> Runs:
