@@ -20,6 +20,7 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
+from vips._compute.threads import run_ranges
 from vips._validation import check_max_norm, check_number
 from vips.data import Records, Runs
 from vips.model import ConjugateExponentialModel
@@ -56,6 +57,7 @@ _STEPS_PER_LEARNING, _STEPS_PER_APPROACH, _STEPS_PER_HELD = 10, 2, 5
 _NEAR_WEIGHT, _LEAST_ETA_NEAR, _LEAST_RECENT = 0.5, -1.0, 0.4
 _FEWEST_STEPS = 6
 _MOST_STEPS = 200  # of an ordinary fit
+_LEAST_ROWS = 200  # for which a second thread saves time
 
 
 class MixedRegression(ConjugateExponentialModel):
@@ -190,15 +192,19 @@ class MixedRegression(ConjugateExponentialModel):
         offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
         x, own = posterior.frame.design(self._rows(records.rows.X))
         n, p, clip = len(records.starts) - 1, self._n_parameters(), self._clip_norm()
-        nodes, log_weights = _quadrature(own.shape[1])
         scores, information, squares = np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p))
         scales = (1.0, *(_SCALES[name] * clip for name in ("information", "squares")))
         limits = tuple(part * scale * clip for part, scale in zip(_PARTS, scales, strict=True))
-        person_moments(
-            x, own, x.view(np.uint64), *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)),
-            records.starts, posterior.parameters[: x.shape[1]], posterior.factor, nodes, log_weights, *self._drawn_as,
-            _N_SIMULATED, np.uint64(posterior.step), _SIZE, limits, scores, information, squares,
-        )  # fmt: skip
+        settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(own.shape[1]), *self._drawn_as)
+        rows = (x, own, x.view(np.uint64), *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)))
+
+        def compute(first: int, last: int) -> None:
+            person_moments(
+                *rows, records.starts[first : last + 1], *settings, _N_SIMULATED, np.uint64(posterior.step), _SIZE, limits,
+                scores[first:last], information[first:last], squares[first:last],
+            )  # fmt: skip
+
+        run_ranges(compute, records.starts, least_work=_LEAST_ROWS)
         return DenseStatistics({"score": scores, "information": information, "squares": squares})
 
     def curvatures(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
@@ -224,7 +230,9 @@ class MixedRegression(ConjugateExponentialModel):
         """θ + (Ā + Λ)⁻¹ (ḡ - Λ(θ - θ₀)), whose covariance is (Ā + Λ)⁻¹: of noisy totals taken at face value."""
         return self._step(average, noise_std, self._first_posterior() if previous is None else previous)
 
-    def _step(self, average, noise_std, previous: MixedPosterior, least=_LEAST_ETA, hold: bool = False) -> MixedPosterior:
+    def _step(
+        self, average, noise_std, previous: MixedPosterior, least=_LEAST_ETA, hold: bool = False
+    ) -> MixedPosterior:
         d, theta = self._n_shared(), previous.parameters
         prior = self._prior_precision(previous.frame)
         precision, _ = _positive(average["information"] + prior, noise_std["information"])
