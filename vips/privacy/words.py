@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from vips.privacy.report import PrivacyReport, Release
 
 __all__ = [
-    "HOW", "OF_ONE_PERSON", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "who_counts", "why_none",
+    "HOW", "OF_ONE_PERSON", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "who_counts",
+    "why_none",
 ]  # fmt: skip
 
 HOW = "privacy loss distributions"  # how every ε is computed

@@ -45,16 +45,18 @@ _PARTS = (0.85, 0.37, 0.37)
 # Scales of information and squares, and of the curvature of the first phase, over the clip norm.
 _SCALES = {"information": 0.8, "squares": 1.5, "curvature": 0.6}
 # f₁ and f₂ of a person's weight, and sets of labels that are drawn for a person: see `kernels.py`.
-_SIZE, _N_SIMULATED = (4.0, 1.0), 2
+_SIZE, _N_SIMULATED = (5.0, 2.0), 2
 # Prior precisions of coefficients where none is given, for rows of norm 1; of the intercept; and of η.
 _FLAT, _INTERCEPT_PRECISION, _ETA_PRECISION = 0.02, 0.01, 0.25
 # Longest step of b and of η, and the range of η.
 _LONGEST = (4.0, 0.7)
 _LEAST_ETA, _LARGEST_ETA = -5.0, 3.0
+# Rows of a person that count in the average outcome, and the part of the clip norm that it may have.
+_ROWS_OF_OUTCOME, _PART_OF_OUTCOME = 6.0, 0.5
 # Steps of a fit for each one that learns coordinates, and for each one that approaches; first ones, which leave η as it is.
-_STEPS_PER_LEARNING, _STEPS_PER_APPROACH, _STEPS_PER_HELD = 10, 2, 5
+_STEPS_PER_LEARNING, _STEPS_PER_APPROACH, _STEPS_PER_HELD = 10, 2, 10
 # Weight of steps that approach, and the least η in them: near 0 totals tell little about deviations.
-_NEAR_WEIGHT, _LEAST_ETA_NEAR, _LEAST_RECENT = 0.5, -1.0, 0.4
+_NEAR_WEIGHT, _LEAST_ETA_NEAR, _LEAST_RECENT = 0.5, -1.0, 0.7
 _FEWEST_STEPS = 6
 _MOST_STEPS = 200  # of an ordinary fit
 _LEAST_ROWS = 200  # for which a second thread saves time
@@ -155,18 +157,19 @@ class MixedRegression(ConjugateExponentialModel):
             "information": Block((p, p), symmetric=True, scale=scale["information"]),
             "squares": Block((p,), scale=scale["squares"]),
             "curvature": Block((d, d), symmetric=True, scale=scale["curvature"]),
+            "outcome": Block((), scale=self._largest_outcome() / (_PART_OF_OUTCOME * min(clip, _CLIP_NORM))),
         }
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """Coordinates of the columns, from sums of their products; steps that come near; and those whose scores count."""
         blocks = self.blocks()
-        curvature = {"curvature": blocks.pop("curvature")}
+        first = {name: blocks.pop(name) for name in ("curvature", "outcome")}
         n_first = max(1, n_steps // _STEPS_PER_LEARNING) if n_steps >= _FEWEST_STEPS else 0
         n_near = (n_steps - n_first) // _STEPS_PER_APPROACH if self.is_private else 0
-        words = "noisy sums of products of the columns"
+        words = "noisy sums of products of the columns, and of the target"
         return [
             FitPhase(
-                "coordinates", n_first, blocks=curvature, statistics="curvatures", update=unchanged, end=self.learnt_frame,
+                "coordinates", n_first, blocks=first, statistics="curvatures", update=unchanged, end=self.learnt_frame,
                 step_size=plain_average, released=words,
             ),
             FitPhase("approach", n_near, _NEAR_WEIGHT, blocks=blocks, update=self.approached, step_size=_near),
@@ -175,7 +178,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _rho(self, s: int) -> float:
         is_textbook = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
-        return 1.0 if is_textbook else plain_average(s)
+        return 1.0 if is_textbook else PolynomialAveraging(power=1.0)(s)
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], MixedPosterior]:
         return self.initial(rng), self._first_posterior()
@@ -183,7 +186,6 @@ class MixedRegression(ConjugateExponentialModel):
     def _first_posterior(self) -> MixedPosterior:
         d, mean = self.n_features_in_, np.zeros(self._n_parameters())
         frame = Frame(np.zeros(d), np.ones(d), self._ball(), self.places_of_effects())
-        mean[d] = self._first_intercept() / CONSTANT
         return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
 
     def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
@@ -208,18 +210,30 @@ class MixedRegression(ConjugateExponentialModel):
         return DenseStatistics({"score": scores, "information": information, "squares": squares})
 
     def curvatures(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
-        """¼ Σ_j x_j x_jᵀ of each person, in the coordinates of the start."""
+        """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of each person, in the coordinates of the start."""
         records = persons_of(records)
         x, _ = posterior.frame.design(self._rows(records.rows.X))
-        total = np.zeros((len(records.starts) - 1, x.shape[1], x.shape[1]))
-        add_curvature(x, records.starts, _SCALES["curvature"] * self._clip_norm() ** 2, total)
-        return DenseStatistics({"curvature": total})
+        linear = np.ascontiguousarray(self.likelihood.terms(records.rows.y)[1][:, 0])
+        n, d, limit = len(records.starts) - 1, x.shape[1], _SCALES["curvature"] * self._clip_norm() ** 2
+        total, outcome = np.zeros((n, d, d)), np.zeros(n)
+        add_curvature(x, linear, records.starts, limit, _ROWS_OF_OUTCOME, total, outcome)
+        return DenseStatistics({"curvature": total, "outcome": outcome})
+
+    def _largest_outcome(self) -> float:
+        """Of a person in the first phase, or what hardly any has."""
+        largest = self.likelihood.largest_linear
+        return _ROWS_OF_OUTCOME * (largest if np.isfinite(largest) else 1.0)
 
     def learnt_frame(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
-        """The posterior after the first phase: its columns are centred and scaled by what that has released."""
-        learnt = Coordinates.learnt(average["curvature"], noise_std["curvature"], CONSTANT, 1.0)
+        """The posterior after the first phase: its columns are centred and scaled by what that has released, and the intercept
+        is that of the average outcome."""
+        d, curvature = self.n_features_in_, average["curvature"]
+        learnt = Coordinates.learnt(curvature, noise_std["curvature"], CONSTANT, 1.0)
         frame = Frame(learnt.shift[:-1], learnt.scale[:-1], previous.frame.ball, previous.frame.columns)
-        return MixedPosterior(previous.parameters, previous.parameters_cov, frame, previous.step + 1)
+        n_rows = max(curvature[d, d], noise_std["curvature"], 1e-300) / (0.25 * CONSTANT**2)
+        mean = previous.parameters.copy()
+        mean[d] = self._intercept_at(float(average["outcome"]) / n_rows) / CONSTANT
+        return MixedPosterior(mean, previous.parameters_cov, frame, previous.step + 1)
 
     def approached(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
         """As :meth:`to_posterior`; the first steps leave η as it is, which tells little as long as b is far away."""
@@ -319,9 +333,9 @@ class MixedRegression(ConjugateExponentialModel):
     def _declared(self) -> tuple[str, ...]:
         return ()
 
-    def _first_intercept(self) -> float:
-        """Where a fit starts: log odds, or log mean."""
-        return 0.0
+    @abstractmethod
+    def _intercept_at(self, linear: float) -> float:
+        """The intercept of rows whose κ is so large on average: log odds, or log mean."""
 
     def _n_shared(self) -> int:
         return self.n_features_in_ + 1

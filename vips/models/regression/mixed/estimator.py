@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from scipy.special import logit
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,7 +34,7 @@ __all__ = ["MixedLogisticRegression", "MixedNegativeBinomialRegression"]
 # Variance of a logistic distribution, and the square of c with σ(ψ) ≈ Φ(cψ) (Zeger, Liang and Albert 1988).
 _LOGISTIC_VARIANCE = np.pi**2 / 3.0
 _TO_PROBIT = (16.0 * np.sqrt(3.0) / (15.0 * np.pi)) ** 2
-_TYPICAL = 0.1  # count at which a private fit starts, relative to the largest one
+_LEAST_SHARE = 0.01  # of yes, or mean, at which a fit starts
 
 
 class MixedEffects(MixedRegression):
@@ -287,6 +288,9 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
         BayesianLogisticRegression.check_values(self, X, y)
         _check_two(self.classes_)
 
+    def _intercept_at(self, linear: float) -> float:
+        return float(logit(np.clip(0.5 + linear, _LEAST_SHARE, 1.0 - _LEAST_SHARE)))
+
     def _averaged(self, coefficients: np.ndarray) -> np.ndarray:
         return coefficients / np.sqrt(1.0 + _TO_PROBIT * self._variance_of_average_row())
 
@@ -375,8 +379,9 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         """Expected counts."""
         return self.predict(X)
 
-    def _first_intercept(self) -> float:
-        return np.log(_TYPICAL * self.max_count) if self.is_private else 0.0
+    def _intercept_at(self, linear: float) -> float:
+        most = 1e6 if self.max_count is None else self.max_count
+        return float(np.log(np.clip(2.0 * linear + self.dispersion, _LEAST_SHARE, most)))
 
     def _declared(self) -> tuple[str, ...]:
         return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}")

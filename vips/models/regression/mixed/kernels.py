@@ -413,12 +413,15 @@ def _count_at(u, psi, dispersion, largest):
 
 
 @_jit
-def add_curvature(rows, starts, limit, curvature):
-    """¼ Σ_j x_j x_jᵀ of every person, with a norm of at most ``limit``; shape (n_persons, d, d)."""
+def add_curvature(rows, linear, starts, limit, most_rows, curvature, outcome):
+    """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of every person, of shapes (n_persons, d, d) and (n_persons,): both by the same factor, for a
+    norm of at most ``limit``, and for as much as ``most_rows`` rows.
+    """
     d = rows.shape[1]
     for i in range(len(starts) - 1):
         total = curvature[i]
         for j in range(starts[i], starts[i + 1]):
+            outcome[i] += linear[j]
             for k in range(d):
                 for c in range(k + 1):
                     total[k, c] += 0.25 * rows[j, k] * rows[j, c]
@@ -426,6 +429,8 @@ def add_curvature(rows, starts, limit, curvature):
             for c in range(k):
                 total[c, k] = total[k, c]
         clip = min(1.0, limit / _norm(total.reshape(d * d), 1.0))
+        clip = min(clip, most_rows / max(starts[i + 1] - starts[i], 1))
+        outcome[i] *= clip
         for k in range(d):
             for c in range(d):
                 total[k, c] *= clip
