@@ -291,7 +291,7 @@ def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURE
 
 def _mixed_effects_case(name, model, largest_label=1, sparse=False, **settings):
     of_regression = _regression_case(name, model, largest_label, sparse, **settings)
-    return replace(of_regression, labels=(), reach=0.45)
+    return replace(of_regression, labels=(), reach=0.3)
 
 
 def _linear_case(name, sparse=False, width=N_FEATURES, **settings):

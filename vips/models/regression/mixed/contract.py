@@ -6,7 +6,7 @@
 
 E-step: p(z_i | y_i) about its mode, which Pólya-Gamma sweeps find, by quadrature. Blocks: the ``score`` of a person's marginal
 likelihood, its ``information``, and ``squares`` of scores for intervals. With averages ḡ and Ā in coordinates of the present
-parameters θ, and prior precisions Λ, θ ← θ + (Ā + Λ)⁻¹ (ḡ - Λ(θ - θ₀)), and ``transport`` takes the averages along: ḡ - Ā Δθ.
+parameters θ, and prior precisions Λ, θ ← θ + (Ā + Λ)⁻¹ (ḡ - Λθ), and ``transport`` takes the averages along: ḡ - Ā Δθ.
 A variational E-step with q(β) q(z) would be biased: deviations came out 10 to 20 % too small (docs/mixed_effects.md).
 """
 
@@ -24,6 +24,7 @@ from vips._compute.threads import run_ranges
 from vips._validation import check_max_norm, check_number
 from vips.data import Records, Runs
 from vips.model import ConjugateExponentialModel
+from vips.models.regression.contract import check_indicators
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.mixed.kernels import add_curvature, person_moments
@@ -92,6 +93,7 @@ class MixedRegression(ConjugateExponentialModel):
         random_effects: Sequence[str | int] = ("intercept",),
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
         prior: float | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
@@ -99,6 +101,7 @@ class MixedRegression(ConjugateExponentialModel):
         self.random_effects = random_effects
         self.privacy = privacy
         self.max_norm = max_norm
+        self.indicators = indicators
         self.prior = prior
         self.on_invalid = on_invalid
         self.random_state = random_state
@@ -112,6 +115,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def check_parameters(self) -> None:
         check_max_norm(self.max_norm, self.is_private, "longer rows are scaled down to it")
+        check_indicators(self.indicators)
         if self.prior is not None:
             check_number("prior", self.prior, 1e-10, 1e10, "a precision between 1e-10 and 1e10")
         effects = self.random_effects
@@ -130,6 +134,7 @@ class MixedRegression(ConjugateExponentialModel):
                 f"X has {self.n_features_in_} columns, and {type(self).__name__} takes 1 to {_MOST_FEATURES}, since it "
                 "releases a matrix of their products for persons. Leave columns out, or fit a model without random effects."
             )
+        check_indicators(self.indicators, self.n_features_in_)
         self.places_of_effects()
 
     def places_of_effects(self) -> np.ndarray:
@@ -241,7 +246,7 @@ class MixedRegression(ConjugateExponentialModel):
         return self._step(average, noise_std, previous, _LEAST_ETA_NEAR, hold)
 
     def to_posterior(self, average, noise_std, previous: MixedPosterior | None) -> MixedPosterior:
-        """θ + (Ā + Λ)⁻¹ (ḡ - Λ(θ - θ₀)), whose covariance is (Ā + Λ)⁻¹: of noisy totals taken at face value."""
+        """θ + (Ā + Λ)⁻¹ (ḡ - Λθ), whose covariance is (Ā + Λ)⁻¹: of noisy totals taken at face value."""
         return self._step(average, noise_std, self._first_posterior() if previous is None else previous)
 
     def _step(
@@ -249,8 +254,9 @@ class MixedRegression(ConjugateExponentialModel):
     ) -> MixedPosterior:
         d, theta = self._n_shared(), previous.parameters
         prior = self._prior_precision(previous.frame)
-        precision, _ = _positive(average["information"] + prior, noise_std["information"])
-        gradient = average["score"] - prior @ (theta - self._prior_mean(previous.frame))
+        score, information = self._seen(average, previous.frame)
+        precision, _ = _positive(information + prior, noise_std["information"])
+        gradient = score - prior @ theta
         move = np.zeros(len(theta))
         free = slice(d if hold else None)
         move[free] = np.linalg.solve(precision[free, free], gradient[free])
@@ -271,7 +277,7 @@ class MixedRegression(ConjugateExponentialModel):
     def to_noise_aware_posterior(self) -> MixedPosterior:
         """Of the same mean, with the covariance of noisy scores: A⁻¹ (V + N) A⁻¹, V from squares of scores, N the noise."""
         posterior, totals, plan = self.last_posterior_, self.noisy_totals_, self.privacy_.plan
-        information, noise = totals.average["information"], totals.noise_std
+        (_, information), noise = self._seen(totals.average, posterior.frame), totals.noise_std
         prior = self._prior_precision(posterior.frame)
         precision, is_hidden = _positive(information + prior, noise["information"])
         if is_hidden:
@@ -356,8 +362,20 @@ class MixedRegression(ConjugateExponentialModel):
         rows = X.toarray() if sp.issparse(X) else X
         return design_rows(rows, np.inf if self.max_norm is None else float(self.max_norm), 0.0)[0] / self._ball()
 
-    def _prior_mean(self, frame: Frame) -> np.ndarray:
-        return np.zeros(self._n_parameters())
+    def _seen(self, average, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
+        """Score and information without the noise in directions that no row sees: all coefficients of ``indicators`` against
+        the intercept. There the information is the average one, so that the coefficients stay where they are."""
+        score, information = average["score"], average["information"]
+        if not (self.indicators and self.is_private):
+            return score, information
+        natural = np.zeros((self._n_shared(), len(self.indicators)))
+        for direction, (first, last, value) in zip(natural.T, self.indicators, strict=True):
+            direction[first:last], direction[-1] = 1.0, -value
+        unseen = np.zeros((len(score), len(self.indicators)))
+        unseen[: len(natural)] = np.linalg.qr(np.linalg.solve(frame.to_natural(), natural))[0]
+        outer = unseen @ unseen.T
+        seen = np.eye(len(score)) - outer
+        return seen @ score, seen @ information @ seen + outer * np.trace(information) / len(score)
 
     def _prior_precision(self, frame: Frame) -> np.ndarray:
         """Λ, shape (p, p), in coordinates of the fit."""

@@ -20,7 +20,7 @@ from vips.models.regression.counts import check_counts
 from vips.models.regression.likelihoods import NegativeBinomial
 from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
 from vips.models.regression.mixed.contract import MixedRegression
-from vips.models.regression.mixed.posterior import MixedPosterior
+from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
 from vips.parts import Part, Score, indexed
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -93,38 +93,56 @@ class MixedEffects(MixedRegression):
             If no interval knows the noise.
         """
         check_is_fitted(self, "last_posterior_")
-        self.warn_of_no_intervals()
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_.coefficients, level, units)
         table.insert(1, "averaged", self._averaged(table["mean"].to_numpy()))
-        return table
+        return self._without_limits(table, "std|upper|lower|P")
 
-    def summary_of_effects(self, level: float = 0.95) -> pd.DataFrame:
+    def summary_of_effects(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """How persons differ: standard deviations of their effects, and correlations; means and intervals.
 
         The share that persons explain, "intraclass correlation", is that of the latent scale: the variance of the average
-        row's predictor among persons, over it and that of a row.
+        row's predictor among persons, over it and that of a row. Arguments as for :meth:`summary`.
         """
         pd = imported("pandas", "summary_of_effects()")
         check_level(level)
         check_is_fitted(self, "last_posterior_")
-        self.warn_of_no_intervals()
-        draws, names = self.posterior_.effects.draws, [str(name) for name in self.random_effects]
+        draws, row = self.posterior_.effects.draws, self.posterior_.frame.average_row()
+        variance = np.einsum("k,nkm,m->n", row, draws, row)
+        names, matrix = self._effects_in_units(None if features is None else features.in_column_units())
+        draws = matrix @ draws @ matrix.T
         deviations = np.sqrt(np.diagonal(draws, axis1=1, axis2=2))
         values = {f"deviation of {name}": deviations[:, k] for k, name in enumerate(names)}
-        for k, name in enumerate(names):
-            for m in range(k):
-                value = draws[:, k, m] / (deviations[:, k] * deviations[:, m])
-                values[f"correlation of {names[m]} and {name}"] = value
-        row = self.posterior_.frame.average_row()
-        variance = np.einsum("k,nkm,m->n", row, draws, row)
+        for k, m in zip(*np.tril_indices(len(names), -1), strict=True):
+            values[f"correlation of {names[m]} and {names[k]}"] = draws[:, k, m] / (deviations[:, k] * deviations[:, m])
         values["intraclass correlation"] = variance / (variance + self._row_variance())
         tails = [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]
         quantiles = np.array([np.quantile(value, tails) for value in values.values()])
         table = pd.DataFrame(quantiles, index=list(values), columns=["lower", "median", "upper"])
         table.insert(0, "mean", [value.mean() for value in values.values()])
         table.attrs["level"] = level
+        return self._without_limits(table, "upper|lower")
+
+    def _without_limits(self, table: pd.DataFrame, columns: str) -> pd.DataFrame:
+        """The table, with a warning and without the columns that match this if no interval knows the noise."""
+        if self.why_no_intervals():
+            self.warn_of_no_intervals()
+            table[list(table.filter(regex=columns))] = np.nan
         return table
+
+    def _effects_in_units(self, units) -> tuple[list[str], np.ndarray]:
+        """Names of the effects, and the matrix that takes them to units of the columns."""
+        places, names = self.posterior_.frame.columns, self.column_names()
+        matrix, is_intercept = np.eye(len(places)), places == INTERCEPT
+        names = ["intercept" if place == INTERCEPT else names[place] for place in places]
+        if units is not None:
+            of_columns, to_columns, shift = units
+            for k, place in enumerate(places):
+                if place != INTERCEPT:
+                    column = int(np.argmax(np.abs(to_columns[:, place])))
+                    names[k], matrix[k, k] = of_columns[column], to_columns[column, place]
+                    matrix[is_intercept, k] = shift[place]
+        return names, matrix
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval; arguments as for :meth:`summary`."""
@@ -194,6 +212,8 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     max_norm : float or None
         Public bound on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a private
         fit.
+    indicators : sequence of (int, int, float), or None
+        See :class:`BayesianLogisticRegression`.
     prior : float or None
         Precision of the coefficients. None: 0.02 for rows in units of ``max_norm``, which hardly shrinks.
     on_invalid, random_state
@@ -240,13 +260,14 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
         classes: Sequence | None = None,
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
         prior: float | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
         super().__init__(
-            random_effects=random_effects, privacy=privacy, max_norm=max_norm, prior=prior,
-            on_invalid=on_invalid, random_state=random_state,
+            random_effects=random_effects, privacy=privacy, max_norm=max_norm, indicators=indicators,
+            prior=prior, on_invalid=on_invalid, random_state=random_state,
         )  # fmt: skip
         self.classes = classes
 
@@ -317,7 +338,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         r: a large one gives Poisson counts. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
-    random_effects, privacy, max_norm, prior, on_invalid, random_state
+    random_effects, privacy, max_norm, indicators, prior, on_invalid, random_state
         See :class:`MixedLogisticRegression`.
 
     Attributes
@@ -341,13 +362,14 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         max_count: int | None = None,
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
         prior: float | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
         super().__init__(
-            random_effects=random_effects, privacy=privacy, max_norm=max_norm, prior=prior,
-            on_invalid=on_invalid, random_state=random_state,
+            random_effects=random_effects, privacy=privacy, max_norm=max_norm, indicators=indicators,
+            prior=prior, on_invalid=on_invalid, random_state=random_state,
         )  # fmt: skip
         self.dispersion = dispersion
         self.max_count = max_count
