@@ -24,7 +24,7 @@ from vips.models.regression.mixed import contract
 from vips.models.regression.mixed.posterior import Frame, MixedPosterior, factor_of
 from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
-from vips.reference.mixed import gibbs_mixed_logistic
+from vips.reference import gibbs_mixed_logistic
 
 BUDGET = PrivacyBudget(epsilon=4.0, delta=1e-6)
 FULL = PrivacyPlan(noise_multiplier=5.0, sampling="full", n_steps=20, clip_norm=1.5)
