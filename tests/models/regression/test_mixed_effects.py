@@ -410,7 +410,7 @@ def test_noise_that_hides_is_said():
         ({"random_effects": ("age", 0)}, "twice"),
         ({"random_effects": (7,)}, "no column of X"),
         ({"prior": -1.0}, "precision between"),
-        ({"classes": [0, 1, 2]}, "two classes"),
+        ({"classes": [0, 1, 2]}, "one class against the others"),
         ({"privacy": BUDGET.plan(max_weight=2)}, "no weights"),
         ({"privacy": BUDGET, "max_norm": None}, "max_norm"),
     ],

@@ -163,6 +163,11 @@ class MixedEffects(MixedRegression):
         """Covariance Ω of a person's effects, in the order of ``random_effects``; shape (q, q)."""
         return self.posterior_.effects_cov
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # -- the contract -------------------------------------------------------------------------------------------
 
     def posterior_parts(self, posterior) -> list[Part]:
@@ -281,12 +286,18 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
         return np.log(self.predict_proba(X))
 
     def decision_function(self, X) -> np.ndarray:
-        """Mean of ψ of a new person's row, shape (n_rows,)."""
-        return self._predictors(X)[0][:, 0]
+        """Log odds of :meth:`predict_proba`, shape (n_rows,)."""
+        return logit(self.predict_proba(X)[:, 1])
 
     def predict(self, X) -> np.ndarray:
         """The more probable class of each row."""
-        return self.classes_[(self.decision_function(X) > 0.0).astype(int)]
+        is_last = self.decision_function(X) > 0.0
+        return self.classes_[is_last.astype(int)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -322,8 +333,9 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
 def _check_two(classes: np.ndarray) -> None:
     if len(classes) > 2:
         raise ValueError(
-            f"MixedLogisticRegression takes two classes, got {classes.tolist()}. Fit one class against the others, y == label, "
-            "or BayesianLogisticRegression, without effects of persons."
+            "Only binary classification is supported. The type of the target is multiclass, its classes are "
+            f"{classes.tolist()}: fit one class against the others, y == label, or BayesianLogisticRegression, without effects "
+            "of persons."
         )
 
 
