@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,8 @@ from vips import (
     LatentDirichletAllocation,
     LinearDynamicalSystem,
     MixedLatentClassAnalysis,
+    MixedLogisticRegression,
+    MixedNegativeBinomialRegression,
     PoissonHMM,
     ProbabilisticPCA,
     Records,
@@ -102,6 +104,7 @@ class Case:
     a record's norm is the largest over these labels, up to the part of the squared scores. ``has_missing``: entries that are
     not finite are missing, and the rest of the record counts. ``norm_factor``: of a record, by which its norm counts cells that
     are missing. A row of a model of sequences is a sequence of any length.
+    ``reach`` is the norm of the largest share of a record over the clip norm: lower where blocks are clipped one by one.
     ``moves`` asks for a posterior after a regression's first phase, with coordinates of rows that it has learnt.
     """
 
@@ -116,6 +119,7 @@ class Case:
     has_missing: bool = False
     norm_factor: Callable[[np.ndarray], float] | None = None
     moves: bool = False
+    reach: float = 0.99
 
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
@@ -310,6 +314,11 @@ def _spatial_case(name, areas):
     )
 
 
+def _mixed_effects_case(name, model, largest_label=1, sparse=False, **settings):
+    of_regression = _regression_case(name, model, largest_label, sparse, **settings)
+    return replace(of_regression, labels=(), reach=0.3)
+
+
 def _linear_case(name, sparse=False, width=N_FEATURES, **settings):
     return Case(
         name,
@@ -394,6 +403,8 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "negative binomial",
     "spatial counts",
     "network full",
+    "mixed effects",
+    "mixed effects of counts",
     "linear",
     "principal components",
     "factors",
@@ -496,6 +507,8 @@ CASES = [
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
     _spatial_case("spatial counts", {0: [1], 1: [0, 2], 2: [1], 3: []}),
     _spatial_case("spatial counts, names that are not in order", {7: [70], 2: [70], 70: [2, 7]}),
+    _mixed_effects_case("mixed effects", MixedLogisticRegression, random_effects=("intercept", 1)),
+    _mixed_effects_case("mixed effects of counts", MixedNegativeBinomialRegression, 6, max_count=5, sparse=True),
     _mixture_case("mixture"),
     _mixture_case("mixture tied, EM", covariance_type="tied", inference="em"),
     _mixture_case("mixture diagonal, Student-t", sparse=True, covariance_type="diag", dof="learn"),

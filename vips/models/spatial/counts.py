@@ -346,6 +346,11 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
             average, that is still open); "noise" (share of noise in the variance of its own count); "hidden by", empty where
             less than half is left open, else what hides the area: "noise" if that is more than half of the variance of its own
             count, else "few records". In a private fit an area that hides behind noise may have many people, few, or none.
+
+        Warns
+        -----
+        PrivacyWarning
+            If more than half of the areas of a private fit are hidden: their intervals rest on how smooth the map is.
         """
         pd = imported("pandas", "rates()")
 
@@ -365,17 +370,6 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
             index=pd.Index(self.areas_, name=self.area or "area"),
         )
         table.attrs["level"] = level
-        return table
-
-    def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """As :meth:`rates`.
-
-        Warns
-        -----
-        PrivacyWarning
-            If more than half of the areas of a private fit are hidden: their intervals rest on the field.
-        """
-        table = self.rates(level)
         n_hidden = int((table["hidden by"] != "").sum())
         if n_hidden > _HIDDEN * len(table) and self.privacy_.plan.is_private:
             warnings.warn(
@@ -386,6 +380,10 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
                 stacklevel=levels_to_user(),
             )
         return table
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """The same as :meth:`rates`."""
+        return self.rates(level)
 
     def findings(self) -> dict[str, float]:
         """Posterior means of what holds for the whole map: standard deviation of the areas' log rates; smoothness ρ, from 0 of
