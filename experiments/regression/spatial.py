@@ -3,10 +3,10 @@
 120 areas at random places, six of them without anybody; persons with exposures from ½ to 2 and negative binomial counts of
 dispersion 2. The true log rates are a Gaussian field with a kernel exp(-distance / 0.3), which no fitted prior equals, or
 independent, with standard deviation ½. δ = 1e-6, `max_count` is 15. Coverage of 95 % intervals of the rates of all areas, of
-those that are not hidden, and of those without anybody; the correlation of true and fitted log rates; and the mean log score of
-5,000 new persons less that of true rates, in thousandths: of the model, of areas alone (the model without neighbours, and
-ratios of noisy sums of the same ε), of one common rate, and, in every fourth fit, of a private regression on the 25 smoothest
-maps, a field of low rank.
+those that are not hidden, of those without anybody, and of all under the model without neighbours; the correlation of true and
+fitted log rates; and the mean log score of 5,000 new persons less that of true rates, in thousandths: of the model, of areas
+alone (the model without neighbours, and ratios of noisy sums of the same ε), of one common rate, and, in every fourth fit, of a
+private regression on the 25 smoothest maps, a field of low rank.
 """
 
 from __future__ import annotations
@@ -69,12 +69,16 @@ def one_fit(kind: str, n: int, epsilon: float, with_regression: bool, rng: np.ra
         by_maps = (
             regression_on_maps(places, area, counts, exposure, bounds) if with_regression else np.full(N_AREAS, np.nan)
         )
-    rates, ratios = model.rates(), noisy_ratios(area, counts, exposure, budget, rng)
-    held = ((rates["lower"] <= np.exp(truth)) & (np.exp(truth) <= rates["upper"])).to_numpy()
+        rates, of_apart = model.rates(), apart.rates()
+    ratios = noisy_ratios(area, counts, exposure, budget, rng)
+    held, held_apart = (
+        ((table["lower"] <= np.exp(truth)) & (np.exp(truth) <= table["upper"])).to_numpy()
+        for table in (rates, of_apart)
+    )
     told = (rates["hidden by"] == "").to_numpy()
     fitted = {
         "model": rates["rate"].to_numpy(),
-        "without neighbours": apart.rates()["rate"].to_numpy(),
+        "without neighbours": of_apart["rate"].to_numpy(),
         "ratios": ratios,
         "common rate": np.full(N_AREAS, counts.sum() / exposure.sum()),
         "regression": by_maps,
@@ -84,6 +88,7 @@ def one_fit(kind: str, n: int, epsilon: float, with_regression: bool, rng: np.ra
         "coverage": held.mean(),
         "coverage_told": held[told].mean() if told.any() else np.nan,
         "coverage_empty": held[people == 0.0].mean(),
+        "coverage_apart": held_apart.mean(),
         "length": float(np.log(rates["upper"] / rates["lower"]).mean()),
         "hidden": 1.0 - told.mean(),
         "correlation": np.corrcoef(truth, model.posterior_.mean)[0, 1],
@@ -120,9 +125,19 @@ def regression_on_maps(places, area, counts, exposure, bounds: dict) -> np.ndarr
 
 def as_text(rows: list[dict]) -> str:
     columns = {
-        "coverage": 3, "coverage_told": 2, "coverage_empty": 2, "length": 2, "hidden": 2, "correlation": 2
+        "coverage": 3, "coverage_told": 2, "coverage_empty": 2, "coverage_apart": 3, "length": 2, "hidden": 2, "correlation": 2
     } | dict.fromkeys(METHODS, 1)  # fmt: skip
-    heads = ["true rates", "persons", "ε", "coverage", "of areas not hidden", "of empty ones", "length (log)", "hidden"]
+    heads = [
+        "true rates",
+        "persons",
+        "ε",
+        "coverage",
+        "of areas not hidden",
+        "of empty ones",
+        "without neighbours",
+        "length (log)",
+        "hidden",
+    ]
     heads.append("correlation")
     lines = [f"| {' | '.join([*heads, *METHODS])} |", "|" + "---|" * (len(heads) + len(METHODS))]
     for row in rows:
