@@ -11,6 +11,7 @@ from tests.laws.cases import CASES
 from tests.mutants import check_notices
 from vips import PrivacyBudget, PrivacyPlan, PrivacyWarning, SpatialCounts, StreamPlan, load, plan_for
 from vips.models.spatial.areas import Areas
+from vips.persistence.archive import read_archive, write_archive
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 mpl.use("Agg")
@@ -192,6 +193,33 @@ def test_persons_weights_files_and_streams(tmp_path):
     for half in (slice(1_000), slice(1_000, None)):
         stream.partial_fit(area[half], counts[half])
     np.testing.assert_allclose(stream.posterior_.mean, heavy.posterior_.mean, atol=0.3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_files_with_numbers_that_no_fit_makes_are_refused_or_read(tmp_path):
+    path, refused = tmp_path / "m", 0
+    SpatialCounts(**PRIVATE).fit(*visits()).save(path)
+    header, arrays = read_archive(path, "model")
+    forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
+    for name, array in arrays.items():
+        signs = np.where(np.arange(array.size).reshape(array.shape) % 2, 1.0, -1.0)
+        for values in (
+            0.0 * array,
+            np.nan + array,
+            1e300 + 0.0 * array,
+            -1e99 + 0.0 * array,
+            1e99 * signs,
+            1e12 * array,
+        ):
+            with np.errstate(all="ignore"):
+                write_archive(path, "model", forged, arrays | {name: np.asarray(values, array.dtype)})
+            try:
+                model = load(path)
+            except ValueError as error:
+                refused += "is not a file of vips that can be read here" in str(error) or pytest.fail(str(error))
+                continue
+            model.summary(), model.findings(), model.predict(["north"]), model.posterior_
+    assert refused > 2 * len(arrays)
 
 
 def test_plans_say_how_wide_intervals_will_be():

@@ -42,6 +42,7 @@ _STEEPNESS = 1.5  # of the exponential prior of s: above 1 with probability 0.22
 _FARTHEST = 5.0  # of log rates from the common one, during the rounds
 _MOST_KAPPA, _MOST_DISPERSION = 100.0, 1e6
 _LEAST_VARIANCE = 1e-9  # of a count
+_LARGEST, _LARGEST_LOG = 1e6, 300.0  # of files
 # Nodes of exposures, over so many deviations of noise; and their least variance over areas, relative to the squared mean.
 _NODES, _REACH, _LEAST_SPREAD = (np.arange(400) + 0.5) / 400.0, 6.0, 0.05
 
@@ -78,6 +79,11 @@ class FieldPosterior(Gaussian):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FieldPosterior:
+        bounds = {"grid": 1.0, "open_share": _LARGEST, "noise_share": 1.0, "dispersion": _LARGEST}
+        if not all(((arrays[name] >= 0.0) & (arrays[name] <= most + 1e-9)).all() for name, most in bounds.items()):
+            raise ValueError("shares, probabilities or dispersion of areas are none that a fit makes")
+        if not (np.abs(arrays["mean"]) <= _LARGEST_LOG).all() or abs(arrays["grid"].sum() - 1.0) > 1e-6:
+            raise ValueError("rates of areas, or probabilities, are none that a fit makes")
         return cls(**arrays)
 
 
