@@ -161,6 +161,8 @@ def test_tables_say_which_column_holds_the_areas_and_pipelines_are_refused():
     table = pd.DataFrame({"age": np.arange(2_000), "district": area})
     with pytest.raises(ValueError, match="say which one holds the areas"):
         SpatialCounts(areas=RING).fit(table, counts)
+    with pytest.raises(ValueError, match="X has no column 'town'"):
+        SpatialCounts(areas=RING, area="town").fit(table, counts)
     model = SpatialCounts(areas=RING, area="district").fit(table, counts)
     expected = SpatialCounts(areas=RING).fit(area, counts)
     np.testing.assert_array_equal(model.posterior_.mean, expected.posterior_.mean)

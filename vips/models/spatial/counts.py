@@ -456,10 +456,11 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
                 raise ValueError(
                     f"X has {len(X.columns)} columns: say which one holds the areas, SpatialCounts(area=...)."
                 )
+            if self.area is not None and self.area not in X.columns:
+                raise ValueError(f"X has no column {self.area!r}, which is to hold the areas.")
             X = X[self.area] if self.area is not None else X.iloc[:, 0]
-        shape = getattr(X, "shape", None) or (
-            len(X),
-        )  # of a list, values are read one by one: one of text makes no other text
+        # values of a list are read one by one: as an array, one of text would make text of all
+        shape = getattr(X, "shape", None) or (len(X),)
         if len(shape) == 2 and shape[1] == 1:
             X, shape = X[:, 0], shape[:1]
         if len(shape) != 1:
