@@ -443,6 +443,15 @@ def _(printed, folder):
     assert "| visits | 3,000 | 4 | 2 of 2 |" in printed
 
 
+@check("spatial")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert len(rows) == 8  # kinds of maps, ε
+    ordinary = [row for row in rows if row["epsilon"] == np.inf]
+    assert all(row["coverage"] > 0.8 and row["model"] < 0.0 for row in ordinary)
+    assert "| map | 1,000 | none |" in printed
+
+
 @check("counts")
 def _(printed, folder):
     rows = read_json(folder / "results.json")
