@@ -37,7 +37,8 @@ def person_moments(
 
     A score s becomes w c(s) + E[w (s* - c(s*))], where w is a weight that ignores labels, c clips, and s* is the score of
     labels that the model draws for the same rows: its expectation is that of w s, which is 0 under the model. So the clip,
-    which looks at labels, moves nothing. The information that it takes, E[w (s* - c(s*)) s*ᵀ], is taken off, too. The draws are a function of the rows and of ``salt``.
+    which looks at labels, moves nothing. The information that it takes, E[w (s* - c(s*)) s*ᵀ], is taken off, too. The draws
+    are a function of the rows and of ``salt``.
 
     Parameters
     ----------
