@@ -3,9 +3,9 @@
 Two kinds of people, one in four of the second, whose effects differ by kind. People of the second kind are asked five times as
 often, and a weight is 0.3 over the probability of being asked: from 0.3 to 5, about 0.8 on average. Asked for is the
 regression, or the shares, of all people, computed from 400,000 of them. ``max_weight`` is 5, δ = 1e-6, and rows have
-norm 1 at most. Coverage of 95 % intervals over three coefficients (without the intercept), four shares, or all shares, means and
-probabilities of answers of two classes or mixture components, which are the kinds; and their median length, with the weights
-and without them. Tables in which noise hides a class have no intervals, and are left out.
+norm 1 at most. Coverage of 95 % intervals, and their median length, with the weights and without them: over three coefficients
+(without the intercept), four shares, or all shares, means and probabilities of answers of two classes or mixture components,
+which are the kinds. Tables in which noise hides a class have no intervals, and are left out.
 """
 
 from __future__ import annotations
