@@ -11,7 +11,7 @@ y          totals, averaged over the steps of each group: first phases, and both
 μ(θ), J    mean statistics of a simulated record, and their derivative, which is Cov(s, score) (Fisher's identity)
 V          variance of y: N Cov(s) of the records, N²/M of the simulation, that of the noise, and that of sampled steps
 N          number of records, which is matched, too; with weights w over the largest, Σ w
-κ          then Σ w² / Σ w of records like this one, released by component; N Cov(s) is N E[κ (s - μ)(s - μ)']
+κ          then Σ w² / Σ w of records like this one, from sums by components; N Cov(s) is N E[κ (s - μ)(s - μ)']
 P, g       precision and gradient of the prior
 =========  =========================================================================================================
 

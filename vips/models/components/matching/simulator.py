@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
+from scipy.optimize import lsq_linear
 from scipy.special import pdtr, pdtrik
 
 from vips.models.components.matching.charts import Chart
@@ -17,6 +18,7 @@ from vips.statistics import ReleasedStep
 __all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
 
 CHUNK = 1_000  # simulated records at a time
+_LEAST_RATIO = 0.02  # of κ
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
 
 
@@ -108,7 +110,9 @@ def moments_of(
         sums += both.sum(axis=0)
         products += dsyrk(1.0, both, trans=True)  # the upper triangle
         if ratios is not None:
-            root = np.sqrt(simulator.shares(records, groups[-1][-1]) @ ratios)[:, None]
+            shares = simulator.shares(records, groups[-1][-1])
+            ratios = _unmixed(ratios, shares) if number == 0 else ratios
+            root = np.sqrt(shares @ ratios)[:, None]
             rows = root * np.hstack([both[:, n_scores:], np.ones((CHUNK, 1))])
             weighed += rows.T @ rows / n_records
     mean = sums / n_records
@@ -127,6 +131,11 @@ def moments_of(
     if ratios is not None:
         cov, second = _about(weighed, mean[n_scores:]), _about(weighed, -shift[n_scores:])
     return Moments(of_seen, slopes, cov, second, unexplained, n_records)
+
+
+def _unmixed(ratios: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """κ of the components. The ratios are averages over records with shares in several: ratio_k E r_k = E r_k Σ_l r_l κ_l."""
+    return lsq_linear(shares.T @ shares, shares.sum(axis=0) * ratios, (_LEAST_RATIO, 1.0)).x
 
 
 def _about(products: np.ndarray, place: np.ndarray) -> np.ndarray:
