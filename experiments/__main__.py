@@ -76,6 +76,10 @@ EXPERIMENTS = {
         "regression.weights",
         "weights of a survey: how often intervals hold what is true of all people (3 minutes)",
     ),
+    "mixed_effects": (
+        "regression.mixed_effects",
+        "effects of persons: how often intervals of coefficients and of deviations hold (an hour)",
+    ),
     "counts": (
         "regression.counts",
         "rate ratios of counts with exposures: how often intervals hold, with a wrong dispersion, too (10 minutes)",

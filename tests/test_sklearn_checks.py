@@ -24,6 +24,8 @@ from vips import (
     LatentClassAnalysis,
     LatentDirichletAllocation,
     MixedLatentClassAnalysis,
+    MixedLogisticRegression,
+    MixedNegativeBinomialRegression,
     PrivacyPlan,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
@@ -95,6 +97,10 @@ class NegativeBinomial(OfCounts, BayesianNegativeBinomialRegression):
     pass
 
 
+class MixedCounts(OfCounts, MixedNegativeBinomialRegression):
+    pass
+
+
 def _counts(y):
     labels = np.asarray(y)
     if labels.dtype.kind not in "iuf" or not np.isfinite(labels).all():
@@ -147,7 +153,7 @@ NO_WEIGHTS = "where a largest weight is declared, weights are passed"
 WORDS = {
     NO_WEIGHTS: "`max_weight` is declared",
     ONLY_CODES: "raised ValueError unexpectedly|X must hold codes",
-    NO_VALUE_RAISES: r"Did not raise|doesn't check|should have raised|should raise",
+    NO_VALUE_RAISES: r"Did not raise|it does\s+not raise the right|doesn't check|should have raised|should raise",
     NO_ROWS: "does not raise",
     NO_CLASSIFIER: "fail gracefully on sparse",
     NO_LISTS: r"got (list|_NotAnArray)",
@@ -174,6 +180,7 @@ PRIVATE_CLASSIFIER = PRIVATE | {
     "check_classifiers_regression_target": NO_VALUE_RAISES,
     "check_supervised_y_no_nan": NO_VALUE_RAISES,
 }
+PRIVATE_TWO_CLASSES = PRIVATE_CLASSIFIER | {"check_classifier_not_supporting_multiclass": NO_VALUE_RAISES}
 PRIVATE_REGRESSOR = PRIVATE | {
     "check_regressor_data_not_an_array": NO_LISTS,
     "check_regressors_train": NO_LISTS,
@@ -200,6 +207,8 @@ WITHOUT_NOISE = [
     (BayesianLogisticRegression(privacy=NO_NOISE, covariance="diagonal"), {}),
     (Binomial(n_trials=5, privacy=NO_NOISE), {}),
     (NegativeBinomial(privacy=NO_NOISE), {}),
+    (MixedLogisticRegression(), {}),
+    (MixedCounts(), {}),
     (BayesianLinearRegression(), {}),
     (ProbabilisticPCA(1), {}),
     (FactorAnalysis(1), {}),
@@ -219,6 +228,8 @@ WITH_NOISE = [
     (logistic(covariance="diagonal"), PRIVATE_CLASSIFIER),
     (Binomial(n_trials=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
     (NegativeBinomial(max_count=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
+    (MixedLogisticRegression(privacy=plan(6), max_norm=10.0, classes=[0, 1]), PRIVATE_TWO_CLASSES),
+    (MixedCounts(max_count=5, privacy=plan(6), max_norm=10.0), PRIVATE_REGRESSOR),
     (ProbabilisticPCA(1, privacy=plan(1), max_norm=100.0), PRIVATE_TRANSFORMER),
     (FactorAnalysis(1, privacy=plan(1), max_norm=100.0), PRIVATE_TRANSFORMER),
     (BayesianLinearRegression(privacy=plan(1), max_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),

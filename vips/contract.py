@@ -53,6 +53,9 @@ class Contract(ABC):
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit: see
     # `expected_statistics`.
     exact_rows = False
+    # Whether `expected_statistics` takes persons, as `vips.data.Runs` where they have several rows: statistics are no sums over
+    # these. A private fit reads at most `MOST_ROWS` of a person.
+    reads_persons = False
     # Blocks in which the standard deviation of the noise is exact in every entry; None for all. Others do not tell whether a
     # fit released nothing but noise: see `transport`.
     exact_noise: tuple[str, ...] | None = None

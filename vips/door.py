@@ -144,7 +144,7 @@ def check_persons(model: Contract, data: DataSource, groups: object, arguments: 
         return
     if groups is not None:
         check_groups_of_source(data, groups, arguments)
-    if not bounds_rows and model.is_private and stated.rounds_records:
+    if not (bounds_rows or model.reads_persons) and model.is_private and stated.rounds_records:
         plan = type(stated).__name__
         raise ValueError(
             f'noise="discrete" rounds every row: with persons, write {plan}(max_rows_per_group=...), a public number.'

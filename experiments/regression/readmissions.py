@@ -3,6 +3,8 @@
 99,000 visits of 69,990 patients with diabetes; was the patient readmitted within 30 days? Each fit sees as many patients,
 drawn with replacement, at ε = 1 per patient, with declared columns and all defaults. Do 95 % intervals hold what it estimates:
 the root of the weighted scores of the whole table, without noise, at the weights that the clip has in the fit's coordinates?
+With ``--effects`` patients differ (:class:`vips.MixedLogisticRegression`); the target is then the fit to the whole table with
+hardly any noise, and the last column the fit without a clip, in which all patients weigh alike.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from experiments.datasets.home import find_files
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import found_or
-from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyWarning, Records
+from vips import (
+    BayesianLogisticRegression,
+    MixedLogisticRegression,
+    PrivacyBudget,
+    PrivacyPlan,
+    PrivacyWarning,
+    Records,
+)
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
@@ -38,11 +47,13 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--fits", type=int, default=N_FITS)
     parser.add_argument("--epsilon", type=float, default=EPSILON, help="per patient")
     parser.add_argument("--seed", type=int, default=0, help="of the patients of the first fit")
+    parser.add_argument("--effects", action="store_true", help="of patients, beside those of visits")
     options = parser.parse_args(arguments)
     folder = folder_of("readmissions", options)
     visits = found_or(load_visits, generated_visits, options.quick)
     n_fits = QUICK_FITS if options.quick else options.fits
-    fits = [one_fit(visits, options.epsilon, options.seed + i) for i in tqdm(range(n_fits), disable=None)]
+    target = mixed_target(visits) if options.effects else None
+    fits = [one_fit(visits, options.epsilon, options.seed + i, target) for i in tqdm(range(n_fits), disable=None)]
     print(text := table(fits))
     if folder is not None:
         write_json(folder / "results.json", fits)
@@ -75,22 +86,48 @@ def generated_visits() -> Bunch:
     )
 
 
-def one_fit(visits: Bunch, epsilon: float, seed: int) -> dict:
-    """Seconds of a fit to redrawn patients; mean, deviation, bounds and target of each effect."""
+def one_fit(visits: Bunch, epsilon: float, seed: int, target: pd.DataFrame | None) -> dict:
+    """Seconds of a fit to redrawn patients; mean, std, bounds and target of each effect. Given a target, patients differ."""
     rows = list(visits.data.groupby(visits.patient.to_numpy()).indices.values())  # of each patient
     drawn = [rows[i] for i in np.random.default_rng([seed, len(rows)]).integers(0, len(rows), len(rows))]
     chosen, patient = np.concatenate(drawn), np.repeat(np.arange(len(drawn)), [len(of_one) for of_one in drawn])
-    pipeline = make_private_pipeline(
-        TableEncoder(COLUMNS), BayesianLogisticRegression(), privacy=PrivacyBudget(epsilon, DELTA)
-    )
+    model = BayesianLogisticRegression() if target is None else MixedLogisticRegression()
+    pipeline = make_private_pipeline(TableEncoder(COLUMNS), model, privacy=PrivacyBudget(epsilon, DELTA))
     start = time.perf_counter()
     pipeline.fit(visits.data.iloc[chosen].reset_index(drop=True), visits.target[chosen].astype(int), groups=patient)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        summary = pipeline.summary().drop("intercept")
+        summary = _read(pipeline)
     seconds = time.perf_counter() - start
-    summary["target"] = target_of(pipeline, visits)
-    return {"seconds": seconds, "effects": summary[["mean", "std", "lower", "upper", "target"]].T.to_dict("list")}
+    summary["target"] = target_of(pipeline, visits) if target is None else target["mean"]
+    summary["alike"] = np.nan if target is None else target["alike"]
+    return {
+        "seconds": seconds,
+        "effects": summary[["mean", "std", "lower", "upper", "target", "alike"]].T.to_dict("list"),
+    }
+
+
+def _read(pipeline) -> pd.DataFrame:
+    """Effects, and the deviation of patients where they differ."""
+    table = pipeline.summary().drop("intercept")[["mean", "std", "lower", "upper"]]
+    if not hasattr(pipeline[-1], "summary_of_effects"):
+        return table
+    deviations = pipeline.summary_of_effects().rename(columns={"median": "std"})
+    deviations["std"] = (deviations["upper"] - deviations["lower"]) / 3.92
+    return pd.concat([table, deviations[table.columns]])
+
+
+def mixed_target(visits: Bunch) -> pd.DataFrame:
+    """ "mean" of a fit to the whole table with the weights of a private one and hardly any noise, "alike" without either."""
+    encoder, means = TableEncoder(COLUMNS).fit(visits.data), {}
+    features, y = encoder.transform(visits.data), visits.target.astype(int)
+    without_noise = PrivacyPlan(noise_multiplier=1e-6, sampling="full", n_steps=20)
+    for name, plan in (("mean", without_noise), ("alike", None)):
+        model = MixedLogisticRegression(privacy=plan, max_norm=1.0, indicators=encoder.indicators)
+        model.fit(features, y, groups=visits.patient)
+        tables = model.summary(features=encoder).drop("intercept"), model.summary_of_effects(features=encoder)
+        means[name] = pd.concat([table["mean"] for table in tables])
+    return pd.DataFrame(means)
 
 
 def target_of(pipeline, visits: Bunch) -> np.ndarray:
@@ -110,14 +147,17 @@ def target_of(pipeline, visits: Bunch) -> np.ndarray:
 
 def table(fits: list[dict]) -> str:
     """Markdown."""
-    lines = ["| effect | target | mean | deviation of the mean | of the posterior | held by 95 % |", "| --- " * 6 + "|"]
-    shares = []
+    columns = ["target", "mean", "deviation of the mean", "of the posterior", "held by 95 %", "all alike"]
+    lines, shares = [f"| effect | {' | '.join(columns)} |", "| --- " * 7 + "|"], []
     for name in fits[0]["effects"]:
-        mean, std, lower, upper, target = np.array([fit["effects"][name] for fit in fits]).T
-        shares.append(np.mean((lower < target) & (target < upper)))
-        numbers = target.mean(), mean.mean(), mean.std(ddof=1), std.mean()
-        lines.append(f"| {name} | " + " | ".join(f"{number:.3g}" for number in numbers) + f" | {shares[-1]:.2f} |")
+        mean, std, lower, upper, target, alike = np.array([fit["effects"][name] for fit in fits]).T
+        has_interval = np.isfinite(lower)
+        shares.append(np.mean((lower < target) & (target < upper), where=has_interval))
+        numbers = target.mean(), mean.mean(), mean.std(ddof=1), std.mean(where=has_interval)
+        told = "" if np.isnan(alike[0]) else f"{alike[0]:.3g}"
+        lines.append(
+            f"| {name} | " + " | ".join(f"{number:.3g}" for number in numbers) + f" | {shares[-1]:.2f} | {told} |"
+        )
     seconds = np.median([fit["seconds"] for fit in fits])
-    return "\n".join(
-        [*lines, f"| all | | | | | {np.mean(shares):.3f} |", "", f"{len(fits)} fits; {seconds:.1f} s a fit.\n"]
-    )
+    with_intervals = f"{len(fits)} fits, {has_interval.sum()} with intervals; {seconds:.1f} s a fit.\n"
+    return "\n".join([*lines, f"| all | | | | | {np.mean(shares):.3f} | |", "", with_intervals])

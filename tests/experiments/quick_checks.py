@@ -434,6 +434,15 @@ def _(printed, folder):
     assert "| shares | 1,000 | 4 |" in printed
 
 
+@check("mixed_effects")
+def _(printed, folder):
+    (row,) = read_json(folder / "results.json")
+    assert row["with intervals"] == row["fits"] == 2
+    assert len(row["coefficients"]["std"]) == 4
+    assert len(row["deviations"]["std"]) == 1
+    assert "| visits | 3,000 | 4 | 2 of 2 |" in printed
+
+
 @check("counts")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

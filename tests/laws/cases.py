@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,8 @@ from vips import (
     LatentDirichletAllocation,
     LinearDynamicalSystem,
     MixedLatentClassAnalysis,
+    MixedLogisticRegression,
+    MixedNegativeBinomialRegression,
     PoissonHMM,
     ProbabilisticPCA,
     Records,
@@ -101,6 +103,7 @@ class Case:
     a record's norm is the largest over these labels, up to the part of the squared scores. ``has_missing``: entries that are
     not finite are missing, and the rest of the record counts. ``norm_factor``: of a record, by which its norm counts cells that
     are missing. A row of a model of sequences is a sequence of any length.
+    ``reach`` is the norm of the largest share of a record over the clip norm: lower where blocks are clipped one by one.
     ``moves`` asks for a posterior after a regression's first phase, with coordinates of rows that it has learnt.
     """
 
@@ -115,6 +118,7 @@ class Case:
     has_missing: bool = False
     norm_factor: Callable[[np.ndarray], float] | None = None
     moves: bool = False
+    reach: float = 0.99
 
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
@@ -285,6 +289,11 @@ def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURE
     )
 
 
+def _mixed_effects_case(name, model, largest_label=1, sparse=False, **settings):
+    of_regression = _regression_case(name, model, largest_label, sparse, **settings)
+    return replace(of_regression, labels=(), reach=0.3)
+
+
 def _linear_case(name, sparse=False, width=N_FEATURES, **settings):
     return Case(
         name,
@@ -368,6 +377,8 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "binomial",
     "negative binomial",
     "network full",
+    "mixed effects",
+    "mixed effects of counts",
     "linear",
     "principal components",
     "factors",
@@ -468,6 +479,8 @@ CASES = [
         1.0,
     ),
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
+    _mixed_effects_case("mixed effects", MixedLogisticRegression, random_effects=("intercept", 1)),
+    _mixed_effects_case("mixed effects of counts", MixedNegativeBinomialRegression, 6, max_count=5, sparse=True),
     _mixture_case("mixture"),
     _mixture_case("mixture tied, EM", covariance_type="tied", inference="em"),
     _mixture_case("mixture diagonal, Student-t", sparse=True, covariance_type="diag", dof="learn"),

@@ -28,7 +28,11 @@ from vips.phases import phases_of, step_of
 # Attributes of a fit that is running, and what is computed from released values when it is asked for.
 WORKING = {"_computed", "_fitting_plan", "_public"}
 LEARNT = {"n_features_in_", "last_posterior_", "noisy_totals_", "privacy_"}
-OF_CLASS = {"BayesianLogisticRegression": {"classes_"}, "LatentClassAnalysis": {"categories_"}}  # as declared
+OF_CLASS = {
+    "BayesianLogisticRegression": {"classes_"},
+    "MixedLogisticRegression": {"classes_"},
+    "LatentClassAnalysis": {"categories_"},
+}  # as declared
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
               "repeated", "arrays"}  # fmt: skip
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
@@ -48,6 +52,7 @@ WRITTEN = {
     },
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"} | KEPT,
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"} | KEPT,
+    "MixedPosterior": {"parameters", "parameters_cov", "step", "shift", "scale", "ball", "columns"},
     "DynamicsPosterior": {
         "moves", "moves_cov", "loadings", "offset", "noise_variance", "start", "start_cov", "n_sequences", "n_steps", "step",
     },
@@ -87,6 +92,7 @@ HELD = {
     "TopicPosterior": {"parents", "carried"},
     "FactorialPosterior": {"draws", "chain", "tables"},
     "SwitchingPosterior": {"dynamics"},
+    "MixedPosterior": {"frame", "coefficients", "effects"},
     "GaussianChainPosterior": {"draws", "chain", "gaussians", "tables"},
     "SymbolPosterior": {"draws", "chain", "contexts", "tables"},
     "ClassPosterior": {"numbers", "counts", "frame", "_tables"},

@@ -69,6 +69,8 @@ def models_compiled() -> Iterator[tuple[str, tuple[object, list[tuple]]]]:
         (models.BayesianLogisticRegression(**regression), tables),
         (models.BayesianBinomialRegression(**regression), tables),
         (models.BayesianNegativeBinomialRegression(max_count=5, **regression), tables),
+        (models.MixedLogisticRegression(**regression), tables),
+        (models.MixedNegativeBinomialRegression(max_count=5, **regression), tables),
         (models.BayesianLinearRegression(target_range=(0.0, 1.0), **regression), tables),
         (models.LatentDirichletAllocation(3, vocabulary=_WIDTH), [(counts,), (sp.csr_array(counts),)]),
         (models.LatentClassAnalysis(2, categories=[[0, 1]] * _WIDTH), [(codes,), (codes.astype(float),)]),

@@ -37,11 +37,14 @@ from vips.execution.tree import Totals, TreeSum, add_to
 from vips.statistics import RecordStatistics
 
 __all__ = [
+    "MOST_ROWS",
     "PartitionTask",
     "Task",
     "partition_sum",
     "share_of_worker",
 ]
+
+MOST_ROWS = 1000  # of a person, by a model that reads persons: memory is that of a chunk
 
 
 class PartitionTask(ABC):
@@ -164,7 +167,10 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     model, plan = task.model, task.plan
     # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
     with one_blas_thread() if plan.is_private else nullcontext(), np.errstate(all="ignore"):
-        opened = partition.open().at_most(plan.max_rows_per_group).first_steps(model.max_length)
+        most_rows = plan.max_rows_per_group
+        if model.reads_persons and plan.is_private:
+            most_rows = most_rows or MOST_ROWS
+        opened = partition.open().at_most(most_rows).first_steps(model.max_length)
         has_weights = plan.max_weight is not None
         if model.ignores_labels and not has_weights:
             opened = opened.without_labels()
@@ -226,7 +232,7 @@ def rehearsals(step: tuple) -> list[bool]:
 def weighted(
     task: Task, rows, starts: np.ndarray | None, size: int | None, most: int
 ) -> Iterator[tuple[object, np.ndarray]]:
-    """Statistics of the rows of a chunk, and the weight of each row in the sum.
+    """Statistics of the rows of a chunk, or of its persons, and the weight of each in the sum.
 
     A record of more rows (of sequences: steps) than a chunk is taken in pieces, twice: its rows have one weight, which depends
     on all of them.
@@ -241,6 +247,10 @@ def weighted(
         Rows of a chunk.
     """
     plan, blocks, n_rows = task.plan, task.blocks, rows.shape[0]
+    if task.model.reads_persons:
+        statistics = task.statistics_of(rows if starts is None else Runs(rows, starts))
+        yield statistics, plan.clip_weights(statistics.norms(blocks))
+        return
     steps = step_counts(rows)
     sizes = np.ones(n_rows, np.int64) if steps is None else steps
 

@@ -11,6 +11,7 @@ from .mixtures.mixed import MixedLatentClassAnalysis
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from .regression.logistic import BayesianLogisticRegression
+from .regression.mixed.estimator import MixedLogisticRegression, MixedNegativeBinomialRegression
 from .second_moments.factor_analysis import FactorAnalysis
 from .second_moments.linear_regression import BayesianLinearRegression
 from .second_moments.principal_components import ProbabilisticPCA
@@ -31,6 +32,8 @@ __all__ = [
     "LatentDirichletAllocation",
     "LinearDynamicalSystem",
     "MixedLatentClassAnalysis",
+    "MixedLogisticRegression",
+    "MixedNegativeBinomialRegression",
     "PoissonHMM",
     "ProbabilisticPCA",
     "SigmoidBeliefNetwork",

@@ -23,7 +23,7 @@ def coefficient_parts(model, posterior) -> list[Part]:
     name = "coefficients" if units is None else "coefficients in units of the columns"
     names = names_of_coefficients(model, units)
     parts = [Part(name, in_units(posterior, units, model.fit_intercept), _coefficient_label(model, names), names)]
-    if isinstance(getattr(model, "prior", 0.0), Gamma | None):
+    if isinstance(getattr(model, "prior", 0.0), Gamma | None) and hasattr(posterior, "alpha_shape"):
         alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
         parts.append(Part("prior precision", alpha, partial(indexed, "α"), columns, False))
     return parts

@@ -185,6 +185,7 @@ class PrivatePipeline(Pipeline):
         if isinstance(X, TextSource):
             X, groups = _checked_source(X, y, encoder, groups), None
         budget = self._give_plans(encoder, model, X)
+        _check_effects(encoder, model, X)
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
         stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
         given = {} if exposure is None else {"exposure": exposure}
@@ -211,7 +212,8 @@ class PrivatePipeline(Pipeline):
             else:
                 encoder = saved
             features = _features(encoder, X)
-            model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
+            supplied = {name: getattr(encoder, name) for name in lacking} | _places_of_effects(encoder, model)
+            model.set_params(**supplied, **self._chosen(encoder, model))
             if public:
                 public["public_X"] = encoder.transform(public["public_X"])
             paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
@@ -278,6 +280,11 @@ class PrivatePipeline(Pipeline):
         """
         summary, given = self._fitted()[-1].summary, {"level": level, "features": self._encoder_of_table()}
         return summary(**{name: given[name] for name in signature(summary).parameters if name in given})
+
+    @_if_model_has("summary_of_effects")
+    def summary_of_effects(self, level: float = 0.95) -> pd.DataFrame:
+        """``summary_of_effects`` of the model, in the same units."""
+        return self._fitted()[-1].summary_of_effects(level, features=self._encoder_of_table())
 
     @_if_model_has("plot_coefficients")
     def plot_coefficients(self, level: float = 0.95, *, ax: Axes | None = None) -> Axes:
@@ -581,3 +588,25 @@ def restored_pipeline(
         pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
     pipeline._keep(fitted)
     return pipeline
+
+
+def _check_effects(encoder, model, X) -> None:
+    """Raise ValueError for effects of persons that are no columns of numbers, before anything is charged."""
+    declared = encoder.columns if isinstance(getattr(encoder, "columns", None), Mapping) else {}
+    for name in getattr(model, "random_effects", ()):
+        kind = declared.get(name)
+        if name != "intercept" and (
+            name not in getattr(X, "columns", ()) or isinstance(kind, list) or kind == "category"
+        ):
+            raise ValueError(
+                f"`random_effects` names {name!r}, which is no column of numbers. A category has several features: make a "
+                "column of zeros and ones of the one that matters, declare it as (0, 1), and name that."
+            )
+
+
+def _places_of_effects(encoder, model) -> dict[str, tuple]:
+    """Effects of persons among the features of the encoder; empty for a model that has none."""
+    if not hasattr(model, "random_effects"):
+        return {}
+    names = list(encoder.get_feature_names_out())
+    return {"random_effects": tuple(n if n == "intercept" else names.index(n) for n in model.random_effects)}

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from vips.privacy.plan import PrivacyPlan
     from vips.privacy.report import PrivacyReport, Release
 
-__all__ = ["HOW", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "who_counts", "why_none"]
+__all__ = [
+    "HOW", "OF_ONE_PERSON", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "who_counts",
+    "why_none",
+]  # fmt: skip
 
 HOW = "privacy loss distributions"  # how every ε is computed
+OF_ONE_PERSON = "coefficients compare rows of one and the same person"
 _RELATIONS = {
     "add_or_remove": "add or remove one: a data set with the {0} and one without look alike; their number is protected, too",
     "replace_one": "replace one: data sets that differ in the values of one {0} look alike; their number is public",
@@ -62,7 +66,8 @@ def relation(report: PrivacyReport) -> str:
 
 def who_counts(report: PrivacyReport) -> tuple[str, ...]:
     """Whose shares and effects a fit with several rows of a person is about."""
-    if not is_group(report.unit):
+    declared = (text for release in report.releases for text in release.declared)
+    if not is_group(report.unit) or any(OF_ONE_PERSON in text for text in declared):
         return ()
     rows, noun = report.plan.max_rows_per_group, noun_of(report.unit)
     if rows is not None:

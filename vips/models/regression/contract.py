@@ -170,8 +170,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
-        if not all(0 <= first < last <= self.n_features_in_ for first, last, _ in self.indicators or ()):
-            raise ValueError(f"`indicators` are not among the {self.n_features_in_} columns of X: {self.indicators!r}.")
+        check_indicators(self.indicators, self.n_features_in_)
         self._check_given_prior()
 
     def blocks(self) -> dict[str, Block]:
@@ -771,8 +770,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         return posterior
 
 
-def check_indicators(indicators) -> None:
-    """Raise ValueError unless these are triples (first, last, value)."""
+def check_indicators(indicators, n_features: int | None = None) -> None:
+    """Raise ValueError unless these are triples (first, last, value), of so many columns."""
     try:
         well_formed = all(
             isinstance(first + last, int) and np.isfinite(value) for first, last, value in indicators or ()
@@ -784,6 +783,8 @@ def check_indicators(indicators) -> None:
             "`indicators` must be triples (first, last, value) of columns of which each row has exactly one, or None: those of "
             f"a TableEncoder are its `indicators`. Got {indicators!r}."
         )
+    if n_features is not None and not all(0 <= first < last <= n_features for first, last, _ in indicators or ()):
+        raise ValueError(f"`indicators` are not among the {n_features} columns of X: {indicators!r}.")
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:

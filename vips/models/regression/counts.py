@@ -23,7 +23,7 @@ from vips.models.regression.posterior import CoefficientPosterior
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
+__all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression", "check_counts"]
 
 
 # Upper limit of `n_trials` and `max_count`.
@@ -300,15 +300,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
             low, high = self.exposure_bounds
             check_number("exposure_bounds[0]", low, 1e-10, 1e10, "between 1e-10 and 1e10")
             check_number("exposure_bounds[1]", high, low, 1e10, "at least the lower bound, and up to 1e10")
-        if not 1e-6 <= self.dispersion <= 1e6:
-            raise ValueError(f"`dispersion` must be a number between 1e-6 and 1e6, got {self.dispersion!r}.")
-        if self.max_count is not None:
-            check_integer("max_count", self.max_count, 1, _MOST)
-        elif self.is_private:
-            raise ValueError(
-                "`max_count` is required for a private fit: a record's share in the sum grows with its count, and a bound that "
-                "is learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
-            )
+        check_counts(self)
 
     def max_record_norm(self) -> float:
         """As in the base class; ``inf`` without a ``max_count``, too."""
@@ -321,3 +313,16 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     def _declared(self) -> tuple[str, ...]:
         bounds = () if self.exposure_bounds is None else (f"exposures between {self.exposure_bounds}",)
         return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}", *bounds)
+
+
+def check_counts(model) -> None:
+    """Raise ValueError for a dispersion or a largest count that cannot work."""
+    if not 1e-6 <= model.dispersion <= 1e6:
+        raise ValueError(f"`dispersion` must be a number between 1e-6 and 1e6, got {model.dispersion!r}.")
+    if model.max_count is not None:
+        check_integer("max_count", model.max_count, 1, _MOST)
+    elif model.is_private:
+        raise ValueError(
+            "`max_count` is required for a private fit: a record's share in the sum grows with its count, and a bound that "
+            "is learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
+        )

@@ -37,7 +37,7 @@ from vips.models.regression.likelihoods import Classes
 from vips.parts import Score
 from vips.privacy import PrivacyBudget, PrivacyPlan
 
-__all__ = ["BayesianLogisticRegression"]
+__all__ = ["BayesianLogisticRegression", "check_classes"]
 
 
 class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
@@ -210,9 +210,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def check_parameters(self) -> None:
         super().check_parameters()
         if self.classes is not None:
-            _check_classes(self.classes)
-            if self.is_private and np.asarray(self.classes).dtype.kind == "S":
-                raise ValueError("`classes` of a private fit must be numbers, booleans or strings, not bytes.")
+            check_classes(self.classes, self.is_private)
 
     def check_features(self) -> None:
         super().check_features()
@@ -277,9 +275,12 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return (f'classes of {target_of(self)}: {", ".join(others)} and {last} (the last one is "yes"{default})',)
 
 
-def _check_classes(classes) -> None:
+def check_classes(classes, is_private: bool) -> None:
+    """Raise ValueError unless these can be the declared labels of a fit."""
     labels = np.asarray(classes)
     if labels.ndim != 1 or len(labels) < 2 or labels.dtype.kind not in "biufUS":
         raise ValueError(f"`classes` must list at least two labels, all numbers or all strings, got {classes!r}.")
     if len(np.unique(labels)) != len(labels) or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
         raise ValueError(f"`classes` holds a label twice, or one that is not finite: {classes!r}.")
+    if is_private and labels.dtype.kind == "S":
+        raise ValueError("`classes` of a private fit must be numbers, booleans or strings, not bytes.")

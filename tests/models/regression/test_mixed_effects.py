@@ -1,0 +1,432 @@
+"""Effects of persons: scores against numbers made otherwise, fits against a maximum, privacy of persons, and what users see."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit, logsumexp
+from scipy.stats import nbinom
+
+import vips
+from vips import (
+    MixedLogisticRegression,
+    MixedNegativeBinomialRegression,
+    PrivacyBudget,
+    PrivacyPlan,
+    PrivacyWarning,
+    Records,
+    engine,
+)
+from vips.data import InMemoryData, Runs, regroup
+from vips.execution.partitions import MOST_ROWS
+from vips.models.regression.mixed import contract
+from vips.models.regression.mixed.posterior import Frame, MixedPosterior, factor_of
+from vips.phases import phases_of
+from vips.preprocessing import TableEncoder, make_private_pipeline
+from vips.reference import gibbs_mixed_logistic
+
+BUDGET = PrivacyBudget(epsilon=4.0, delta=1e-6)
+FULL = PrivacyPlan(noise_multiplier=5.0, sampling="full", n_steps=20, clip_norm=1.5)
+_GRID = np.linspace(-7.0, 7.0, 141)
+
+
+def visits(n, seed=0, intercept=-1.0, deviation=1.0):
+    """Columns, outcomes and persons; coefficients (1, 0.5)."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(n), rng.integers(1, 9, n))
+    X = np.column_stack([rng.uniform(-1.0, 1.0, n)[person], rng.uniform(-1.0, 1.0, len(person))])
+    predictor = intercept + X @ [1.0, 0.5] + deviation * rng.normal(size=n)[person]
+    return X, (rng.random(len(person)) < expit(predictor)).astype(int), person
+
+
+def log_likelihood_of(theta, x, u, y, dispersion):
+    """Log marginal likelihood of one person, by a fine grid: nothing of the package."""
+    d, q = x.shape[1], u.shape[1]
+    factor, places = np.zeros((q, q)), np.stack([g.ravel() for g in np.meshgrid(*[_GRID] * q)], axis=1)
+    rows, columns = np.tril_indices(q)
+    factor[rows, columns] = np.where(rows == columns, np.exp(theta[d:]), theta[d:])
+    psi = (x @ theta[:d])[None] + places @ factor.T @ u.T
+    if dispersion is None:
+        log_y = log_expit(np.where(y == 1, psi, -psi)).sum(axis=1)
+    else:
+        log_y = nbinom.logpmf(y, dispersion, dispersion / (dispersion + np.exp(psi))).sum(axis=1)
+    return logsumexp(log_y - 0.5 * np.square(places).sum(axis=1)) + q * np.log(
+        (_GRID[1] - _GRID[0]) / np.sqrt(2 * np.pi)
+    )
+
+
+def prepared(model, d, plan=None):
+    model.n_features_in_ = d
+    model.use_plan(plan or PrivacyPlan.non_private(n_steps=5, sampling_rate=1.0))
+    return model
+
+
+def at(theta, d, columns):
+    frame = Frame(np.zeros(d), np.ones(d), 1.0, np.array(columns))
+    return MixedPosterior(np.asarray(theta, float), np.eye(len(theta)), frame)
+
+
+@pytest.mark.parametrize("effects", [("intercept",), ("intercept", 1), (0,)])
+@pytest.mark.parametrize("dispersion", [None, 2.0])
+def test_scores_and_information_are_derivatives(effects, dispersion):
+    rng = np.random.default_rng(1)
+    model = (
+        MixedLogisticRegression(random_effects=effects)
+        if dispersion is None
+        else MixedNegativeBinomialRegression(random_effects=effects, dispersion=dispersion)
+    )
+    prepared(model, 2)
+    q = len(effects)
+    columns = [-1 if name == "intercept" else name for name in effects]
+    theta = np.concatenate([[0.7, -0.4, 0.3], rng.normal(0.0, 0.3, q * (q + 1) // 2)])
+    posterior, lengths = at(theta, 2, columns), (6, 1, 3)
+    X = rng.uniform(-0.6, 0.6, (sum(lengths), 2))
+    y = rng.integers(0, 2 if dispersion is None else 7, sum(lengths)).astype(float)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    found = model.expected_statistics(Runs(Records(X, y), starts), posterior).arrays
+    x, u = posterior.frame.design(X)
+    for i in range(len(lengths)):
+        rows = slice(starts[i], starts[i + 1])
+
+        def log_likelihood(values, rows=rows):
+            return log_likelihood_of(values, x[rows], u[rows], y[rows], dispersion)
+
+        h, units = 1e-3, np.eye(len(theta)) * 1e-3
+        gradient = [(log_likelihood(theta + e) - log_likelihood(theta - e)) / (2 * h) for e in units]
+        np.testing.assert_allclose(found["score"][i], gradient, atol=2e-3)
+        hessian = [
+            [
+                log_likelihood(theta + e + f) - log_likelihood(theta + e - f) - log_likelihood(theta - e + f)
+                + log_likelihood(theta - e - f)
+                for f in units
+            ]
+            for e in units
+        ]  # fmt: skip
+        np.testing.assert_allclose(found["information"][i], -np.array(hessian) / (4 * h * h), atol=5e-3)
+
+
+def test_an_ordinary_fit_is_the_most_probable():
+    X, y, person = visits(400)
+    model = MixedLogisticRegression().fit(X, y, groups=person)
+    x, u = model.last_posterior_.frame.design(X)
+    prior = model._prior_precision(model.last_posterior_.frame)
+    starts = np.flatnonzero(np.diff(person, prepend=-1))
+    rows = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(y)], strict=True)]
+
+    def loss(theta):
+        return 0.5 * theta @ prior @ theta - sum(log_likelihood_of(theta, x[r], u[r], y[r], None) for r in rows)
+
+    best = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-3})
+    distance = (model.last_posterior_.parameters - best.x) / np.sqrt(np.diagonal(model.last_posterior_.parameters_cov))
+    assert np.abs(distance).max() < 0.02
+
+
+def test_an_ordinary_fit_is_near_the_exact_posterior():
+    X, y, person = visits(800, seed=3)
+    model = MixedLogisticRegression().fit(X, y, groups=person)
+    draws = gibbs_mixed_logistic(np.column_stack([X, np.ones(len(X))]), y, person, n_samples=1500, random_state=0)
+    posterior = model.posterior_
+    distance = (posterior.coefficients.mean - draws.coef.mean(axis=0)) / draws.coef.std(axis=0)
+    assert np.abs(distance).max() < 0.2  # of which the chain's own error is about 0.05
+    np.testing.assert_allclose(posterior.coefficients.std, draws.coef.std(axis=0), rtol=0.12)
+    assert abs(posterior.effects.mean[0, 0] - draws.effects_cov.mean()) < 0.4 * draws.effects_cov.std()
+
+
+def test_rows_may_be_in_any_order_and_ids_of_any_kind():
+    X, y, person = visits(200)
+    order = np.random.default_rng(1).permutation(len(y))
+    fits = [
+        MixedLogisticRegression().fit(X, y, groups=person),
+        MixedLogisticRegression().fit(X[order], y[order], groups=[f"p{i}" for i in person[order]]),
+        MixedLogisticRegression().fit(sp.csr_array(X), y, groups=pd.Series(person, name="patient")),
+        MixedLogisticRegression(classes=["no", "yes"]).fit(X, np.where(y, "yes", "no"), groups=person),
+    ]
+    for fit in fits[1:]:
+        np.testing.assert_allclose(fit.coef_, fits[0].coef_, rtol=1e-6)
+        np.testing.assert_allclose(fit.effects_cov_, fits[0].effects_cov_, rtol=1e-5)
+
+
+def test_the_columns_units_do_not_matter():
+    X, y, person = visits(300)
+    fit = MixedLogisticRegression(random_effects=("intercept", 1)).fit(X, y, groups=person)
+    other = MixedLogisticRegression(random_effects=("intercept", 1), prior=1e-9).fit(
+        X * [1.0, 100.0] + [0.0, 500.0], y, groups=person
+    )
+    np.testing.assert_allclose(other.coef_, fit.coef_ / [1.0, 100.0], rtol=0.02)
+    moved = np.array([[1.0, -5.0], [0.0, 0.01]])
+    np.testing.assert_allclose(other.effects_cov_, moved @ fit.effects_cov_ @ moved.T, rtol=0.1)
+
+
+# -- privacy ----------------------------------------------------------------------------------------------------------
+
+
+def sums(model, plan, records, persons, phase=-1, posterior=None):
+    """The clipped sum of a phase, divided by scales, as one vector of isometric coordinates."""
+    phase = phases_of(model, plan.n_steps)[phase]
+    data = InMemoryData(records.X, records.y).grouped(persons)
+    total = engine.clipped_sum(model, phase, data, posterior or model._first_posterior(), plan, plan.randomness(0), 1)
+    parts = []
+    for name, block in phase.blocks.items():
+        value = total[name] / block.scale
+        if block.symmetric:
+            upper = np.triu_indices(len(value))
+            value = value[upper] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
+        parts.append(np.ravel(value))
+    return np.concatenate(parts)
+
+
+def strange_persons(rng):
+    """Rows of one person each: many rows, extreme and defective ones, surprising labels."""
+    many = np.tile([[0.6, -0.6]], (100_000, 1))
+    return {
+        "many rows": Records(many, np.ones(100_000)),
+        "many rows, both labels": Records(many, np.resize([0.0, 1.0], 100_000)),
+        "long rows": Records(np.full((3, 2), 1e9), np.array([1.0, 0.0, 1.0])),
+        "overflow": Records(np.full((3, 2), 1.7e308), np.array([1.0, 0.0, 1.0])),
+        "not finite": Records(np.array([[np.nan, 1.0], [np.inf, 1.0], [0.1, 0.2]]), np.array([1.0, 1.0, 0.0])),
+        "labels": Records(rng.uniform(-1, 1, (4, 2)), np.array([np.nan, 0.5, 77.0, -1.0])),
+        "surprising": Records(rng.uniform(-1, 1, (30, 2)), np.ones(30)),
+        "tiny": Records(np.full((2, 2), 1e-310), np.array([1.0, 0.0])),
+    }
+
+
+THETAS = {
+    "start": None,
+    "surprised": [0.5, 0.2, -12.0, 0.5],
+    "wide": [4.0, -4.0, 0.0, 2.5],
+    "narrow": [0.0, 0.0, -2.0, -5.0],
+}
+
+
+@pytest.mark.parametrize("where", THETAS)
+@pytest.mark.parametrize("phase", [0, -1])
+@pytest.mark.parametrize("counts", [False, True], ids=["classes", "counts"])
+def test_one_person_moves_a_sum_by_no_more_than_the_clip_norm(where, phase, counts):
+    model = (
+        MixedNegativeBinomialRegression(privacy=FULL, max_norm=1.0, max_count=50, dispersion=0.3)
+        if counts
+        else MixedLogisticRegression(privacy=FULL, max_norm=1.0)
+    )
+    model = prepared(model, 2, FULL)
+    posterior = None if THETAS[where] is None else at(THETAS[where], 2, [-1])
+    X, y, person = visits(30)
+    before = sums(model, FULL, Records(X, y.astype(float)), person, phase, posterior)
+    for name, rows in strange_persons(np.random.default_rng(0)).items():
+        together = Records(np.vstack([X, rows.X]), np.append(y, 50.0 * rows.y if counts else rows.y))
+        after = sums(model, FULL, together, np.append(person, np.full(len(rows.y), 999)), phase, posterior)
+        assert np.isfinite(after).all(), name
+        assert np.linalg.norm(after - before) <= FULL.clip_norm * (1.0 + 1e-9), name
+
+
+def test_clips_of_rows_would_be_noticed(monkeypatch):
+    """A broken copy, in which rows are records of their own."""
+    monkeypatch.setattr(MixedLogisticRegression, "expected_statistics", _row_by_row)
+    with pytest.raises(AssertionError):
+        test_one_person_moves_a_sum_by_no_more_than_the_clip_norm("surprised", -1, False)
+
+
+_STATISTICS = MixedLogisticRegression.expected_statistics
+
+
+def _row_by_row(self, records, posterior):
+    of_rows = _STATISTICS(self, records.rows if isinstance(records, Runs) else records, posterior)
+    if isinstance(records, Runs):
+        of_rows.arrays = {
+            name: np.add.reduceat(value, records.starts[:-1], axis=0) for name, value in of_rows.arrays.items()
+        }
+        of_rows.norms = lambda blocks: np.full(len(records.starts) - 1, 0.1)  # as if every row were clipped
+    return of_rows
+
+
+def test_a_persons_share_is_a_function_of_the_persons_rows_to_the_last_bit():
+    model, (X, y, person) = prepared(MixedLogisticRegression(privacy=FULL, max_norm=1.0), 2, FULL), visits(40)
+    posterior = at([0.7, -0.4, 0.3, 0.1], 2, [-1])
+    starts = np.append(np.flatnonzero(np.diff(person, prepend=-1)), len(y))
+    together = model.expected_statistics(Runs(Records(X, y.astype(float)), starts), posterior).arrays
+    for i in (0, 7, 39):
+        rows = slice(starts[i], starts[i + 1])
+        alone = model.expected_statistics(
+            Runs(Records(X[rows], y[rows].astype(float)), np.array([0, rows.stop - rows.start])), posterior
+        ).arrays
+        for name, value in alone.items():
+            np.testing.assert_array_equal(value[0], together[name][i])
+
+
+def test_rows_beyond_the_bound_are_not_read():
+    X, y, _ = visits(400)
+    most = FULL.with_n_steps(20)
+    model = prepared(MixedLogisticRegression(privacy=most, max_norm=1.0), 2, most)
+    long, first = Records(X[:1500], y[:1500].astype(float)), Records(X[:MOST_ROWS], y[:MOST_ROWS].astype(float))
+    np.testing.assert_array_equal(
+        sums(model, most, long, np.zeros(1500, int)), sums(model, most, first, np.zeros(MOST_ROWS, int))
+    )
+
+
+def test_clipped_scores_have_no_expectation():
+    """Under the model, whatever the clip cuts; without what is taken off, rare outcomes would be cut most."""
+    rng, n = np.random.default_rng(0), 20_000
+    X = rng.uniform(-0.7, 0.7, (5 * n, 2))
+    posterior = at([0.5, 0.2, -7.0, 0.3], 2, [-1])
+    x, u = posterior.frame.design(X)
+    person = np.repeat(np.arange(n), 5)
+    psi = x @ posterior.parameters[:3] + u[:, 0] * posterior.factor[0, 0] * rng.normal(size=n)[person]
+    y = (rng.random(5 * n) < expit(psi)).astype(float)
+    records = Runs(Records(X, y), np.arange(0, 5 * n + 1, 5))
+
+    def z_scores():
+        model = prepared(MixedLogisticRegression(privacy=FULL, max_norm=1.0), 2, FULL)
+        scores = model.expected_statistics(records, posterior).arrays["score"]
+        return scores.mean(axis=0) / (scores.std(axis=0) / np.sqrt(n))
+
+    assert np.abs(z_scores()).max() < 3.5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contract, "_N_SIMULATED", 0)
+        assert np.abs(z_scores()).max() > 5.0
+
+
+# -- what users see ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, person = visits(6000, seed=5)
+    table = pd.DataFrame(X, columns=["age", "dose"])
+    model = MixedLogisticRegression(privacy=BUDGET, max_norm=1.5)
+    return model.fit(table, pd.Series(y, name="fall"), groups=pd.Series(person, name="patient"))
+
+
+def test_a_private_fit_finds_coefficients_and_deviation(fitted):
+    distance = (fitted.posterior_.coefficients.mean - [1.0, 0.5, -1.0]) / fitted.posterior_.coefficients.std
+    assert np.abs(distance).max() < 5.0
+    assert 0.7 < np.sqrt(fitted.effects_cov_[0, 0]) < 1.4
+    assert fitted.privacy_.unit == "all rows of one patient"
+    assert "rows of one and the same person" in str(fitted.privacy_)
+    assert "counts about as much" not in str(fitted.privacy_)
+
+
+def test_tables(fitted):
+    table = fitted.summary()
+    assert list(table.index) == ["age", "dose", "intercept"]
+    assert table.index.name == "log odds of fall = 1"
+    assert (table["averaged"].abs() < table["mean"].abs()).all()
+    effects = fitted.summary_of_effects()
+    assert list(effects.index) == ["deviation of intercept", "intraclass correlation"]
+    deviation, share = effects["median"]
+    assert share == pytest.approx(deviation**2 / (deviation**2 + np.pi**2 / 3.0), rel=1e-6)
+    assert (effects["lower"] < effects["median"]).all()
+
+
+def test_averaged_coefficients_are_those_of_a_regression_without_effects():
+    X, y, person = visits(6000, deviation=2.0)
+    mixed = MixedLogisticRegression().fit(X, y, groups=person)
+    plain = vips.BayesianLogisticRegression().fit(X, y)
+    averaged = mixed.summary()["averaged"].to_numpy()
+    np.testing.assert_allclose(averaged, [*plain.coef_[0], plain.intercept_[0]], atol=0.08)
+    assert mixed.coef_[0] > 1.2 * plain.coef_[0, 0]
+    new = visits(3000, seed=9, deviation=2.0)
+    predicted = mixed.predict_proba(new[0])[:, 1]
+    assert predicted.mean() == pytest.approx(new[1].mean(), abs=0.02)
+
+
+def test_counts():
+    rng, n = np.random.default_rng(0), 4000
+    person = np.repeat(np.arange(n), rng.integers(1, 6, n))
+    X = rng.uniform(-1.0, 1.0, (len(person), 1))
+    mean = np.exp(0.5 + X[:, 0] + 0.6 * rng.normal(size=n)[person])
+    y = rng.poisson(rng.gamma(2.0, mean / 2.0))
+    for privacy in (None, BUDGET):
+        model = MixedNegativeBinomialRegression(dispersion=2.0, max_count=60, privacy=privacy, max_norm=1.0)
+        model.fit(X, y, groups=person)
+        assert model.coef_[0] == pytest.approx(1.0, abs=0.25)
+        assert model.intercept_ == pytest.approx(0.5, abs=0.2)
+        assert np.sqrt(model.effects_cov_[0, 0]) == pytest.approx(0.6, abs=0.15)
+        assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.12)
+    assert model.summary_of_effects()["median"]["intraclass correlation"] < 1.0
+
+
+def test_a_pipeline_of_a_table():
+    X, y, person = visits(4000)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": 55 + 35 * X[:, 0], "dose": 2.5 + 2.5 * X[:, 1], "sex": rng.choice(["f", "m"], len(y))})
+    table.loc[::50, "dose"] = np.nan
+    pipeline = make_private_pipeline(
+        TableEncoder({"age": (20, 90), "sex": ["f", "m"], "dose": (0, 5)}),
+        MixedLogisticRegression(random_effects=("intercept", "dose")),
+        privacy=BUDGET,
+    ).fit(table, y, groups=person)
+    assert not pipeline[-1].why_no_intervals()  # which noise between both sexes would hide
+    summary = pipeline.summary()
+    assert summary["mean"]["age"] == pytest.approx(1.0 / 35.0, rel=0.3)
+    assert list(pipeline.summary_of_effects().index)[:2] == ["deviation of intercept", "deviation of dose"]
+    for effects, words in (("sex", "no column of numbers"), ("height", "no column of numbers")):
+        wrong = make_private_pipeline(
+            TableEncoder({"age": (20, 90), "sex": ["f", "m"], "dose": (0, 5)}),
+            MixedLogisticRegression(random_effects=(effects,)),
+            privacy=BUDGET,
+        )
+        with pytest.raises(ValueError, match=words):
+            wrong.fit(table, y, groups=person)
+
+
+def test_other_plans_and_sources(tmp_path):
+    X, y, person = visits(1500)
+    for plan in (
+        PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.2, n_steps=40),
+        PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=20, noise="discrete"),
+        PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=20, max_rows_per_group=3),
+        PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3),  # too few to learn coordinates
+    ):
+        model = MixedLogisticRegression(privacy=plan, max_norm=1.5).fit(X, y, groups=person)
+        assert np.abs(model.coef_ - [1.0, 0.5]).max() < 0.8
+    source = regroup(X, y, by=person, to=tmp_path / "persons")
+    of_source = MixedLogisticRegression().fit(source)
+    np.testing.assert_allclose(of_source.coef_, MixedLogisticRegression().fit(X, y, groups=person).coef_, rtol=1e-6)
+
+
+def test_a_file_keeps_the_posterior(fitted, tmp_path):
+    fitted.save(tmp_path / "model.vips")
+    restored = vips.load(tmp_path / "model.vips")
+    np.testing.assert_array_equal(restored.coef_, fitted.coef_)
+    pd.testing.assert_frame_equal(restored.summary_of_effects(), fitted.summary_of_effects())
+    pd.testing.assert_frame_equal(restored.summary(), fitted.summary())
+
+
+def test_noise_that_hides_is_said():
+    X, y, person = visits(60)
+    model = MixedLogisticRegression(privacy=PrivacyBudget(0.1, 1e-6), max_norm=1.5).fit(X, y, groups=person)
+    with pytest.warns(PrivacyWarning, match="A larger ε, more persons"):
+        table = model.summary()
+    assert table["lower"].isna().all()
+    assert np.isfinite(table["mean"]).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"random_effects": "age"}, "must list one to 3"),
+        ({"random_effects": ()}, "must list one to 3"),
+        ({"random_effects": ("intercept", "height")}, "no column of X: age, dose"),
+        ({"random_effects": ("age", 0)}, "twice"),
+        ({"random_effects": (7,)}, "no column of X"),
+        ({"prior": -1.0}, "precision between"),
+        ({"classes": [0, 1, 2]}, "one class against the others"),
+        ({"privacy": BUDGET.plan(max_weight=2)}, "no weights"),
+        ({"privacy": BUDGET, "max_norm": None}, "max_norm"),
+    ],
+)
+def test_errors_say_what_to_write(arguments, words):
+    X, y, person = visits(20)
+    table = pd.DataFrame(X, columns=["age", "dose"])
+    with pytest.raises(ValueError, match=words):
+        MixedLogisticRegression(**{"max_norm": 1.0} | arguments).fit(table, y, groups=person)
+
+
+def test_many_columns_are_refused():
+    with pytest.raises(ValueError, match="takes 1 to 60"):
+        MixedLogisticRegression().fit(np.zeros((10, 61)), np.resize([0, 1], 10))
+
+
+def test_factors():
+    factor = factor_of(np.array([np.log(2.0), 0.5, np.log(3.0)]), 2)
+    np.testing.assert_allclose(factor, [[2.0, 0.0], [0.5, 3.0]])

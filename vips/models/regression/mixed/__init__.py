@@ -1,0 +1,1 @@
+"""Mixed effects: regressions whose records are persons, each with effects of its own."""

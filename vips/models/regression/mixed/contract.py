@@ -1,0 +1,421 @@
+"""The contract of mixed effects: a person's rows are one record, and some effects are the person's own.
+
+    ψ_ij = x_ijᵀ β + u_ijᵀ z_i,    z_i ~ N(0, Ω),    u: some columns of x
+    y_ij | ψ_ij ∝ exp(κ ψ) / (2 cosh(ψ/2))^b = E exp(κψ - ω ψ²/2), ω ~ PG(b, 0)          (Polson, Scott and Windle 2013)
+    β ~ N(0, I/α),  logarithms of deviations under Ω and what lies below the diagonal of its factor ~ N(0, 2²)
+
+E-step: p(z_i | y_i) about its mode, which Pólya-Gamma sweeps find, by quadrature. Blocks: the ``score`` of a person's marginal
+likelihood, its ``information``, and ``squares`` of scores for intervals. With averages ḡ and Ā in coordinates of the present
+parameters θ, and prior precisions Λ, θ ← θ + (Ā + Λ)⁻¹ (ḡ - Λθ), and ``transport`` takes the averages along: ḡ - Ā Δθ.
+A variational E-step with q(β) q(z) would be biased: deviations came out 10 to 20 % too small (docs/mixed_effects.md).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import lru_cache
+from numbers import Integral
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips._compute.threads import run_ranges
+from vips._validation import check_max_norm, check_number
+from vips.data import Records, Runs
+from vips.model import ConjugateExponentialModel
+from vips.models.regression.contract import check_indicators
+from vips.models.regression.coordinates import Coordinates
+from vips.models.regression.likelihoods import Likelihood
+from vips.models.regression.mixed.kernels import add_curvature, person_moments
+from vips.models.regression.mixed.posterior import CONSTANT, INTERCEPT, Frame, MixedPosterior, n_parameters
+from vips.models.regression.statistics import design_rows
+from vips.phases import FitPhase, plain_average, unchanged
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.words import OF_ONE_PERSON
+from vips.statistics import Block, DenseStatistics
+from vips.step_size import PolynomialAveraging
+
+__all__ = ["MixedRegression"]
+
+_MOST_FEATURES, _MOST_EFFECTS = 60, 3
+_N_NODES = (9, 7, 5)  # of the quadrature along each axis, for 1, 2, 3 effects
+_CLIP_NORM = 1.5
+# Parts of the clip norm that score, information and squares may have: a point of the unit sphere.
+_PARTS = (0.85, 0.37, 0.37)
+# Scales of squares, and of the curvature of the first phase, over the clip norm; and of information, of classes and of counts.
+_SCALES, _INFORMATION = {"squares": 1.5, "curvature": 0.6}, (0.8, 1.6)
+# f₁ and f₂ of a person's weight, and sets of labels that are drawn for a person: see `kernels.py`.
+_SIZE, _N_SIMULATED = (5.0, 2.0), 2
+# Prior precisions of coefficients where none is given, for rows of norm 1; of the intercept; and of η.
+_FLAT, _INTERCEPT_PRECISION, _ETA_PRECISION = 0.02, 0.01, 0.25
+# Longest step of b and of η, and the range of η.
+_LONGEST = (4.0, 0.7)
+_LEAST_ETA, _LARGEST_ETA = -5.0, 3.0
+# Rows of a person that count in the average outcome, and the part of the clip norm that it may have.
+_ROWS_OF_OUTCOME, _PART_OF_OUTCOME = 6.0, 0.5
+# Steps of a fit for each one that learns coordinates, and for each one that approaches; first ones, which leave η as it is.
+_STEPS_PER_LEARNING, _STEPS_PER_APPROACH, _STEPS_PER_HELD = 10, 2, 10
+# Weight of steps that approach, and the least η in them: near 0 totals tell little about deviations.
+_NEAR_WEIGHT, _LEAST_ETA_NEAR, _LEAST_RECENT = 0.5, -1.0, 0.7
+_FEWEST_STEPS = 6
+_MOST_STEPS = 200  # of an ordinary fit
+_LEAST_ROWS = 200  # for which a second thread saves time
+
+
+class MixedRegression(ConjugateExponentialModel):
+    """The methods that the engine calls. A subclass has a :class:`Likelihood`."""
+
+    unit = "one row of X with its label"
+    needs_labels = True
+    takes_one_label = True
+    reads_persons = True
+    exact_rows = True
+    exact_noise = ("information",)
+    tolerance = 1e-6
+    settings_of_meaning: tuple[str, ...] = ("random_effects",)
+    fit_intercept = True  # always
+    _unlisted = (
+        "approached",
+        "curvatures",
+        "exact_noise",
+        "fit_intercept",
+        "learnt_frame",
+        "likelihood",
+        "places_of_effects",
+    )
+    # Dispersion and largest count of labels that are counts, for draws of labels.
+    _drawn_as = (0.0, 1.0)
+
+    def __init__(
+        self,
+        *,
+        random_effects: Sequence[str | int] = ("intercept",),
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
+        max_norm: float | None = None,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
+        prior: float | None = None,
+        on_invalid: str = "drop",
+        random_state: object = None,
+    ) -> None:
+        self.random_effects = random_effects
+        self.privacy = privacy
+        self.max_norm = max_norm
+        self.indicators = indicators
+        self.prior = prior
+        self.on_invalid = on_invalid
+        self.random_state = random_state
+
+    @property
+    @abstractmethod
+    def likelihood(self) -> Likelihood:
+        """What a label says."""
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        check_max_norm(self.max_norm, self.is_private, "longer rows are scaled down to it")
+        check_indicators(self.indicators)
+        if self.prior is not None:
+            check_number("prior", self.prior, 1e-10, 1e10, "a precision between 1e-10 and 1e10")
+        effects = self.random_effects
+        well_formed = not isinstance(effects, str) and all(isinstance(name, str | Integral) for name in effects)
+        if not well_formed or not 1 <= len(set(effects)) == len(effects) <= _MOST_EFFECTS:
+            raise ValueError(
+                f'`random_effects` must list one to {_MOST_EFFECTS} different columns, by name or place, or "intercept": '
+                f'("intercept", "age"), say. Got {effects!r}.'
+            )
+        if self.plan_of_fit().max_weight is not None:
+            raise ValueError(f"{type(self).__name__} takes no weights: leave `max_weight` out.")
+
+    def check_features(self) -> None:
+        if not 1 <= self.n_features_in_ <= _MOST_FEATURES:
+            raise ValueError(
+                f"X has {self.n_features_in_} columns, and {type(self).__name__} takes 1 to {_MOST_FEATURES}, since it "
+                "releases a matrix of their products for persons. Leave columns out, or fit a model without random effects."
+            )
+        check_indicators(self.indicators, self.n_features_in_)
+        self.places_of_effects()
+
+    def places_of_effects(self) -> np.ndarray:
+        """Columns of ``random_effects``, shape (q,); ValueError for one that there is not."""
+        names, places = self.column_names(), []
+        for effect in self.random_effects:
+            if effect == "intercept":
+                places.append(INTERCEPT)
+            elif effect in names:
+                places.append(names.index(effect))
+            elif not isinstance(effect, str) and 0 <= effect < len(names):
+                places.append(int(effect))
+            else:
+                raise ValueError(f"`random_effects` names {effect!r}, which is no column of X: {', '.join(names)}.")
+        if len(set(places)) < len(places):
+            raise ValueError(f"`random_effects` names a column twice: {self.random_effects!r}.")
+        return np.array(places, np.int64)
+
+    def blocks(self) -> dict[str, Block]:
+        d, p = self._n_shared(), self._n_parameters()
+        clip = self._clip_norm()
+        scale = {name: factor * (clip if np.isfinite(clip) else 1.0) for name, factor in self._scales().items()}
+        return {
+            "score": Block((p,)),
+            "information": Block((p, p), symmetric=True, scale=scale["information"]),
+            "squares": Block((p,), scale=scale["squares"]),
+            "curvature": Block((d, d), symmetric=True, scale=scale["curvature"]),
+            "outcome": Block((), scale=self._largest_outcome() / (_PART_OF_OUTCOME * min(clip, _CLIP_NORM))),
+        }
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Coordinates of the columns, from sums of their products; steps that come near; and those whose scores count."""
+        blocks = self.blocks()
+        first = {name: blocks.pop(name) for name in ("curvature", "outcome")}
+        n_first = max(1, n_steps // _STEPS_PER_LEARNING) if n_steps >= _FEWEST_STEPS else 0
+        n_near = (n_steps - n_first) // _STEPS_PER_APPROACH if self.is_private else 0
+        words = "noisy sums of products of the columns, and of the target"
+        return [
+            FitPhase(
+                "coordinates", n_first, blocks=first, statistics="curvatures", update=unchanged, end=self.learnt_frame,
+                step_size=plain_average, released=words,
+            ),
+            FitPhase("approach", n_near, _NEAR_WEIGHT, blocks=blocks, update=self.approached, step_size=_near),
+            FitPhase("estimates", n_steps - n_first - n_near, blocks=blocks, step_size=self._rho),
+        ]  # fmt: skip
+
+    def _rho(self, s: int) -> float:
+        is_textbook = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
+        return 1.0 if is_textbook else PolynomialAveraging(power=1.0)(s)
+
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], MixedPosterior]:
+        return self.initial(rng), self._first_posterior()
+
+    def _first_posterior(self) -> MixedPosterior:
+        d, mean = self.n_features_in_, np.zeros(self._n_parameters())
+        frame = Frame(np.zeros(d), np.ones(d), self._ball(), self.places_of_effects())
+        return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
+
+    def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
+        records = persons_of(records)
+        (shape, linear), y = self.likelihood.terms(records.rows.y), records.rows.y
+        offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
+        x, own = posterior.frame.design(self._rows(records.rows.X))
+        n, p, clip = len(records.starts) - 1, self._n_parameters(), self._clip_norm()
+        scores, information, squares = np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p))
+        scales = (1.0, *(self._scales()[name] * clip for name in ("information", "squares")))
+        limits = tuple(part * scale * clip for part, scale in zip(_PARTS, scales, strict=True))
+        settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(own.shape[1]), *self._drawn_as)
+        rows = (x, own, x.view(np.uint64), *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)))
+
+        def compute(first: int, last: int) -> None:
+            person_moments(
+                *rows, records.starts[first : last + 1], *settings, _N_SIMULATED, np.uint64(posterior.step), _SIZE, limits,
+                scores[first:last], information[first:last], squares[first:last],
+            )  # fmt: skip
+
+        run_ranges(compute, records.starts, least_work=_LEAST_ROWS)
+        return DenseStatistics({"score": scores, "information": information, "squares": squares})
+
+    def curvatures(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
+        """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of each person, in the coordinates of the start."""
+        records = persons_of(records)
+        x, _ = posterior.frame.design(self._rows(records.rows.X))
+        linear = np.ascontiguousarray(self.likelihood.terms(records.rows.y)[1][:, 0])
+        n, d, limit = len(records.starts) - 1, x.shape[1], _SCALES["curvature"] * self._clip_norm() ** 2
+        total, outcome = np.zeros((n, d, d)), np.zeros(n)
+        add_curvature(x, linear, records.starts, limit, _ROWS_OF_OUTCOME, total, outcome)
+        return DenseStatistics({"curvature": total, "outcome": outcome})
+
+    def _largest_outcome(self) -> float:
+        """Of a person in the first phase, or what hardly any has."""
+        largest = self.likelihood.largest_linear
+        return _ROWS_OF_OUTCOME * (largest if np.isfinite(largest) else 1.0)
+
+    def learnt_frame(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
+        """The posterior after the first phase: its columns are centred and scaled by what that has released, and the intercept
+        is that of the average outcome."""
+        d, curvature = self.n_features_in_, average["curvature"]
+        learnt = Coordinates.learnt(curvature, noise_std["curvature"], CONSTANT, 1.0)
+        frame = Frame(learnt.shift[:-1], learnt.scale[:-1], previous.frame.ball, previous.frame.columns)
+        n_rows = max(curvature[d, d], noise_std["curvature"], 1e-300) / (0.25 * CONSTANT**2)
+        mean = previous.parameters.copy()
+        mean[d] = self._intercept_at(float(average["outcome"]) / n_rows) / CONSTANT
+        return MixedPosterior(mean, previous.parameters_cov, frame, previous.step + 1)
+
+    def approached(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
+        """As :meth:`to_posterior`; the first steps leave η as it is, which tells little as long as b is far away."""
+        hold = previous.step < self.plan_of_fit().n_steps // _STEPS_PER_HELD + 1
+        return self._step(average, noise_std, previous, _LEAST_ETA_NEAR, hold)
+
+    def to_posterior(self, average, noise_std, previous: MixedPosterior | None) -> MixedPosterior:
+        """θ + (Ā + Λ)⁻¹ (ḡ - Λθ), whose covariance is (Ā + Λ)⁻¹: of noisy totals taken at face value."""
+        return self._step(average, noise_std, self._first_posterior() if previous is None else previous)
+
+    def _step(
+        self, average, noise_std, previous: MixedPosterior, least=_LEAST_ETA, hold: bool = False
+    ) -> MixedPosterior:
+        d, theta = self._n_shared(), previous.parameters
+        prior = self._prior_precision(previous.frame)
+        score, information = self._seen(average, previous.frame)
+        precision, _ = _positive(information + prior, noise_std["information"])
+        gradient = score - prior @ theta
+        move = np.zeros(len(theta))
+        free = slice(d if hold else None)
+        move[free] = np.linalg.solve(precision[free, free], gradient[free])
+        longest = max(np.linalg.norm(move[:d]) / _LONGEST[0], np.abs(move[d:]).max() / _LONGEST[1])
+        theta = theta + move / max(longest, 1.0)
+        theta[d:] = np.clip(theta[d:], least, _LARGEST_ETA)
+        return MixedPosterior(theta, np.linalg.inv(precision), previous.frame, previous.step + 1)
+
+    def transport(self, average, noise_std, previous: MixedPosterior, posterior: MixedPosterior):
+        """Scores at the next parameters, by the released information."""
+        if previous.frame is not posterior.frame:
+            return average, noise_std
+        move = posterior.parameters - previous.parameters
+        spread = 0.5 * (np.square(move) + move @ move) * np.square(noise_std["information"])
+        score = average["score"] - average["information"] @ move
+        return average | {"score": score}, noise_std | {"score": np.sqrt(np.square(noise_std["score"]) + spread)}
+
+    def to_noise_aware_posterior(self) -> MixedPosterior:
+        """Of the same mean, with the covariance of noisy scores: A⁻¹ (V + N) A⁻¹, V from squares of scores, N the noise."""
+        posterior, totals, plan = self.last_posterior_, self.noisy_totals_, self.privacy_.plan
+        (_, information), noise = self._seen(totals.average, posterior.frame), totals.noise_std
+        prior = self._prior_precision(posterior.frame)
+        precision, is_hidden = _positive(information + prior, noise["information"])
+        if is_hidden:
+            raise NotImplementedError(
+                "The noise hides how much the totals say about some of the coefficients or deviations. A larger ε, more "
+                "persons, fewer columns or fewer random effects would show it."
+            )
+        diagonal = np.maximum(np.diagonal(precision), 1e-300)
+        ratio = np.sqrt(np.clip(totals.average["squares"] / diagonal, *_RATIOS))
+        variance = ratio[:, None] * precision * ratio
+        step_std = plan.noise_multiplier * plan.clip_norm / plan.sampling_rate
+        sampled = (1.0 / plan.sampling_rate - 1.0) * np.min(np.square(noise["score"])) / step_std**2
+        inverse = np.linalg.inv(precision)
+        cov = (
+            inverse @ ((1.0 + sampled) * variance + np.diag(np.square(noise["score"]) * np.ones(len(ratio)))) @ inverse
+        )
+        return MixedPosterior(posterior.parameters, cov, posterior.frame, posterior.step)
+
+    def default_clip(self) -> float:
+        """Public constant: of coordinates in which rows have a norm of about 1, whatever labels are."""
+        return _CLIP_NORM
+
+    def clip_for(self, max_rows: int | None) -> float:
+        """The same for any number of rows, which only says how many are read."""
+        return self.default_clip()
+
+    def clip_biases(self) -> bool:
+        """A clip whose expectation is taken off does not bias coefficients."""
+        return False
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """Full batches, until the fit has settled."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=_MOST_STEPS)
+
+    def default_chunk_size(self) -> int:
+        """So many rows that information of as many persons takes 64 MiB."""
+        return int(np.clip(2**23 // n_parameters(self.n_columns + 1, len(self.random_effects)) ** 2, 256, 8192))
+
+    def valid_records(self, records: Records) -> np.ndarray:
+        shape, linear = self.likelihood.terms(records.y)
+        valid = super().valid_records(Records(records.X, np.zeros(len(records.y))))
+        return valid & np.isfinite(shape).all(axis=1) & np.isfinite(linear).all(axis=1)
+
+    def describe(self) -> dict:
+        return {
+            "unit": self.unit,
+            "released": self.released("hence the posterior of coefficients and deviations"),
+            "declared_public": (
+                f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
+                f"random_effects = {', '.join(map(str, self.random_effects))}: {OF_ONE_PERSON}",
+                f"number of columns: {self.n_features_in_}",
+                *self._declared(),
+                "prior and all other constructor arguments",
+            ),
+        }
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _declared(self) -> tuple[str, ...]:
+        return ()
+
+    @abstractmethod
+    def _intercept_at(self, linear: float) -> float:
+        """The intercept of rows whose κ is so large on average: log odds, or log mean."""
+
+    def _n_shared(self) -> int:
+        return self.n_features_in_ + 1
+
+    def _n_parameters(self) -> int:
+        return n_parameters(self._n_shared(), len(self.random_effects))
+
+    def _scales(self) -> dict[str, float]:
+        return _SCALES | {"information": _INFORMATION[self._drawn_as[0] > 0.0]}
+
+    def _ball(self) -> float:
+        return 1.0 if self.max_norm is None else float(self.max_norm)
+
+    def _clip_norm(self) -> float:
+        """C: public; without privacy ∞, and scales are of no matter."""
+        clip_norm = self.plan_of_fit().clip_norm
+        return _CLIP_NORM if clip_norm is None else clip_norm
+
+    def _rows(self, X) -> np.ndarray:
+        """Rows of norm at most 1."""
+        rows = X.toarray() if sp.issparse(X) else X
+        return design_rows(rows, np.inf if self.max_norm is None else float(self.max_norm), 0.0)[0] / self._ball()
+
+    def _seen(self, average, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
+        """Score and information without the noise in directions that no row sees: all coefficients of ``indicators`` against
+        the intercept. There the information is the average one, so that the coefficients stay where they are."""
+        score, information = average["score"], average["information"]
+        if not (self.indicators and self.is_private):
+            return score, information
+        natural = np.zeros((self._n_shared(), len(self.indicators)))
+        for direction, (first, last, value) in zip(natural.T, self.indicators, strict=True):
+            direction[first:last], direction[-1] = 1.0, -value
+        unseen = np.zeros((len(score), len(self.indicators)))
+        unseen[: len(natural)] = np.linalg.qr(np.linalg.solve(frame.to_natural(), natural))[0]
+        outer = unseen @ unseen.T
+        seen = np.eye(len(score)) - outer
+        return seen @ score, seen @ information @ seen + outer * np.trace(information) / len(score)
+
+    def _prior_precision(self, frame: Frame) -> np.ndarray:
+        """Λ, shape (p, p), in coordinates of the fit."""
+        d, features = self._n_shared(), self.n_features_in_
+        flat = _FLAT * frame.ball**2 if self.prior is None else float(self.prior)
+        natural, matrix = np.append(np.full(features, flat), _INTERCEPT_PRECISION), frame.to_natural()
+        precision = np.diag(np.full(self._n_parameters(), _ETA_PRECISION))
+        precision[:d, :d] = matrix.T @ (natural[:, None] * matrix)
+        return precision
+
+
+def _near(s: int) -> dict[str, float]:
+    """ρ of steps far from each other: the last score alone, and an average of the others."""
+    recent = max(PolynomialAveraging(power=1.0)(s), _LEAST_RECENT)
+    return {"score": 1.0, "information": recent, "squares": recent}
+
+
+def persons_of(records: Runs | Records) -> Runs:
+    """Persons, or rows as persons of one row."""
+    return records if isinstance(records, Runs) else Runs(records, np.arange(records.shape[0] + 1))
+
+
+# Range of a score's released variance over its information.
+_RATIOS = (0.25, 10.0)
+
+
+def _positive(matrix: np.ndarray, std: float) -> tuple[np.ndarray, bool]:
+    """The matrix with eigenvalues at least as large as the noise in them, and whether that has changed one."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    least = max(float(np.max(std)) * np.sqrt(len(values)), 1e-9 * np.abs(values).max())
+    return (vectors * np.maximum(np.abs(values), least)) @ vectors.T, bool((values < least).any())
+
+
+@lru_cache(maxsize=8)
+def _quadrature(q: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Hermite nodes for N(0, I), shape (n_nodes, q), and logarithms of their weights."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_N_NODES[q - 1])
+    places = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * q, indexing="ij")], axis=1)
+    products = np.stack([axis.ravel() for axis in np.meshgrid(*[weights] * q, indexing="ij")], axis=1)
+    return np.ascontiguousarray(places), np.log(products).sum(axis=1)

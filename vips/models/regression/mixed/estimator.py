@@ -1,0 +1,432 @@
+"""Logistic and negative binomial regression with effects of persons: what users call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from scipy.special import logit
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from vips._extras import imported
+from vips._validation import check_level
+from vips.expfam.gaussian import posterior_probabilities
+from vips.models._coefficient_tables import coefficient_table, forest_plot
+from vips.models._coefficients import coefficient_parts, count_scores
+from vips.models.regression.counts import check_counts
+from vips.models.regression.likelihoods import NegativeBinomial
+from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
+from vips.models.regression.mixed.contract import MixedRegression
+from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
+from vips.parts import Part, Score, indexed
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["MixedLogisticRegression", "MixedNegativeBinomialRegression"]
+
+# Variance of a logistic distribution, and the square of c with σ(ψ) ≈ Φ(cψ) (Zeger, Liang and Albert 1988).
+_LOGISTIC_VARIANCE = np.pi**2 / 3.0
+_TO_PROBIT = (16.0 * np.sqrt(3.0) / (15.0 * np.pi)) ** 2
+_LEAST_SHARE = 0.01  # of yes, or mean, at which a fit starts
+
+
+class MixedEffects(MixedRegression):
+    """Base class of both models: fits, tables, predictions."""
+
+    name_of_ratio = "odds ratio"
+
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Fit to a table.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, data frame or Arrow table of shape (n_rows, n_features), or a data source with labels
+        y : array of shape (n_rows,), unless a source holds the labels
+        ledger, checkpoint, executor : optional
+            See :meth:`ConjugateExponentialModel.fit`.
+        groups : array, series or list of length n_rows
+            Ids of the persons, or sites: all rows of one share the effects that are its own, and are one record, which the
+            guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. Without ids every row is a person. A
+            private fit reads the first 1000 rows of each, or ``PrivacyPlan(max_rows_per_group=...)``.
+
+        Returns
+        -------
+        self
+        """
+        return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+
+    def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
+        """Coefficients by name: those of a row of one and the same person, and what they are on average over persons.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+        features : fitted TableEncoder, optional
+            As for :meth:`BayesianLogisticRegression.summary`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As that of :meth:`BayesianLogisticRegression.summary`, with "averaged" besides: the coefficient that a regression
+            without effects of persons tends to, which is nearer to 0. :meth:`summary_of_effects` tells how persons differ.
+
+        Warns
+        -----
+        PrivacyWarning
+            If no interval knows the noise.
+        """
+        check_is_fitted(self, "last_posterior_")
+        units = None if features is None else features.in_column_units()
+        table = coefficient_table(self, self.posterior_.coefficients, level, units)
+        table.insert(1, "averaged", self._averaged(table["mean"].to_numpy()))
+        return self._without_limits(table, "std|upper|lower|P")
+
+    def summary_of_effects(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
+        """How persons differ: standard deviations of their effects, and correlations; means and intervals.
+
+        The share that persons explain, "intraclass correlation", is that of the latent scale: the variance of the average
+        row's predictor among persons, over it and that of a row. Arguments as for :meth:`summary`.
+        """
+        pd = imported("pandas", "summary_of_effects()")
+        check_level(level)
+        check_is_fitted(self, "last_posterior_")
+        draws, row = self.posterior_.effects.draws, self.posterior_.frame.average_row()
+        variance = np.einsum("k,nkm,m->n", row, draws, row)
+        names, matrix = self._effects_in_units(None if features is None else features.in_column_units())
+        draws = matrix @ draws @ matrix.T
+        deviations = np.sqrt(np.diagonal(draws, axis1=1, axis2=2))
+        values = {f"deviation of {name}": deviations[:, k] for k, name in enumerate(names)}
+        for k, m in zip(*np.tril_indices(len(names), -1), strict=True):
+            values[f"correlation of {names[m]} and {names[k]}"] = draws[:, k, m] / (deviations[:, k] * deviations[:, m])
+        values["intraclass correlation"] = variance / (variance + self._row_variance())
+        tails = [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]
+        quantiles = np.array([np.quantile(value, tails) for value in values.values()])
+        table = pd.DataFrame(quantiles, index=list(values), columns=["lower", "median", "upper"])
+        table.insert(0, "mean", [value.mean() for value in values.values()])
+        table.attrs["level"] = level
+        return self._without_limits(table, "upper|lower")
+
+    def _without_limits(self, table: pd.DataFrame, columns: str) -> pd.DataFrame:
+        """The table, with a warning and without the columns that match this if no interval knows the noise."""
+        if self.why_no_intervals():
+            self.warn_of_no_intervals()
+            table[list(table.filter(regex=columns))] = np.nan
+        return table
+
+    def _effects_in_units(self, units) -> tuple[list[str], np.ndarray]:
+        """Names of the effects, and the matrix that takes them to units of the columns."""
+        places, names = self.posterior_.frame.columns, self.column_names()
+        matrix, is_intercept = np.eye(len(places)), places == INTERCEPT
+        names = ["intercept" if place == INTERCEPT else names[place] for place in places]
+        if units is not None:
+            of_columns, to_columns, shift = units
+            for k, place in enumerate(places):
+                if place != INTERCEPT:
+                    column = int(np.argmax(np.abs(to_columns[:, place])))
+                    names[k], matrix[k, k] = of_columns[column], to_columns[column, place]
+                    matrix[is_intercept, k] = shift[place]
+        return names, matrix
+
+    def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
+        """A forest plot: each coefficient with its interval; arguments as for :meth:`summary`."""
+        return forest_plot(self.summary(level, features=features), ax)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Posterior means of the coefficients, shape (n_features,)."""
+        return self.posterior_.coefficients.mean[:-1]
+
+    @property
+    def intercept_(self) -> float:
+        """Posterior mean of the intercept."""
+        return float(self.posterior_.coefficients.mean[-1])
+
+    @property
+    def effects_cov_(self) -> np.ndarray:
+        """Covariance Ω of a person's effects, in the order of ``random_effects``; shape (q, q)."""
+        return self.posterior_.effects_cov
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Coefficients by name, and the covariance of effects."""
+        if not isinstance(posterior, MixedPosterior):
+            return super().posterior_parts(posterior)
+        parts = coefficient_parts(self, posterior.coefficients)
+        return [*parts, Part("covariance of effects", posterior.effects, _label_of_effects, self.column_names())]
+
+    def check_restored(self) -> None:
+        self.posterior_parts(self.posterior_)
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _predictors(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of ψ of a row of a new person, each of shape (n, 1)."""
+        check_is_fitted(self, "last_posterior_")
+        posterior = self.posterior_
+        x, own = posterior.frame.design(self._rows(self.read_rows(X, reset=False)))
+        d, factor = x.shape[1], posterior.factor
+        cov = posterior.parameters_cov[:d, :d]
+        variance = np.einsum("nk,km,nm->n", x, cov, x) + np.square(own @ factor).sum(axis=1)
+        return (x @ posterior.parameters[:d])[:, None], variance[:, None]
+
+    def _variance_of_average_row(self) -> float:
+        row = self.posterior_.frame.average_row()
+        return float(row @ self.posterior_.effects_cov @ row)
+
+
+def _label_of_effects(index: tuple[int, ...]) -> str:
+    return indexed("covariance", index)
+
+
+class MixedLogisticRegression(ClassifierMixin, MixedEffects):
+    """Logistic regression in which persons differ, fitted by (private) variational Bayes.
+
+        P(y_ij = 1) = σ(x_ijᵀβ + u_ijᵀz_i),   z_i ~ N(0, Ω),   u: some columns of x, or the constant
+
+    Parameters
+    ----------
+    random_effects : sequence of str or int
+        Columns whose coefficients differ among persons, by name or place, and "intercept": up to three.
+    classes : sequence of two, or None
+        The possible labels; see :class:`BayesianLogisticRegression`.
+    privacy : PrivacyBudget, PrivacyPlan or None
+        None is a non-private fit, full batch.
+    max_norm : float or None
+        Public bound on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a private
+        fit.
+    indicators : sequence of (int, int, float), or None
+        See :class:`BayesianLogisticRegression`.
+    prior : float or None
+        Precision of the coefficients. None: 0.02 for rows in units of ``max_norm``, which hardly shrinks.
+    on_invalid, random_state
+        See :class:`BayesianLogisticRegression`.
+
+    Attributes
+    ----------
+    posterior_ : MixedPosterior
+        ``coefficients``, a Gaussian with the intercept in the last place, and ``effects``, draws of Ω; ``sample``. Of a private
+        fit it knows the noise.
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    effects_cov_ : ndarray of shape (q, q)
+        Ω.
+    classes_ : ndarray of shape (2,)
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+
+    Privacy
+    -------
+    Unit: all rows of one person, by ``groups``. Relation: add or remove one. Released: noisy sums of persons' scores,
+    information and squared scores in every step, after sums of products of the columns; hence the posterior. The effects of a
+    person are not released, and could not be. Public by declaration: ``max_norm``, ``classes``, columns, and all
+    other constructor arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import MixedLogisticRegression, PrivacyBudget
+    >>> rng = np.random.default_rng(0)
+    >>> patient = np.repeat(np.arange(5_000), 4)
+    >>> X = rng.uniform(-1.0, 1.0, (20_000, 1))
+    >>> psi = 1.5 * X[:, 0] + 1.0 * rng.normal(size=5_000)[patient]
+    >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-psi))
+    >>> model = MixedLogisticRegression(privacy=PrivacyBudget(epsilon=2.0, delta=1e-6), max_norm=1.0)
+    >>> model.fit(X, y, groups=patient).coef_.round().tolist()
+    [2.0]
+    """
+
+    def __init__(
+        self,
+        *,
+        random_effects: Sequence[str | int] = ("intercept",),
+        classes: Sequence | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
+        max_norm: float | None = None,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
+        prior: float | None = None,
+        on_invalid: str = "drop",
+        random_state: object = None,
+    ) -> None:
+        super().__init__(
+            random_effects=random_effects, privacy=privacy, max_norm=max_norm, indicators=indicators,
+            prior=prior, on_invalid=on_invalid, random_state=random_state,
+        )  # fmt: skip
+        self.classes = classes
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Probabilities for a row of a new person, ∫ σ(x'β + u'z) over z and the posterior; shape (n_rows, 2)."""
+        yes = posterior_probabilities(*self._predictors(X))
+        return np.hstack([1.0 - yes, yes])
+
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Logarithm of :meth:`predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def decision_function(self, X) -> np.ndarray:
+        """Log odds of :meth:`predict_proba`, shape (n_rows,)."""
+        return logit(self.predict_proba(X)[:, 1])
+
+    def predict(self, X) -> np.ndarray:
+        """The more probable class of each row."""
+        is_last = self.decision_function(X) > 0.0
+        return self.classes_[is_last.astype(int)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    check_source, labels_of = BayesianLogisticRegression.check_source, BayesianLogisticRegression.labels_of
+    likelihood, typical_labels = BayesianLogisticRegression.likelihood, BayesianLogisticRegression.typical_labels
+    held_out_scores, predictions = BayesianLogisticRegression.held_out_scores, BayesianLogisticRegression.predictions
+    _declared = BayesianLogisticRegression._declared
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if self.classes is not None:
+            check_classes(self.classes, self.is_private)
+            _check_two(np.unique(self.classes))
+
+    def check_features(self) -> None:
+        super().check_features()
+        self.classes_ = self.likelihood.labels
+
+    def check_values(self, X, y) -> None:
+        BayesianLogisticRegression.check_values(self, X, y)
+        _check_two(self.classes_)
+
+    def _intercept_at(self, linear: float) -> float:
+        return float(logit(np.clip(0.5 + linear, _LEAST_SHARE, 1.0 - _LEAST_SHARE)))
+
+    def _averaged(self, coefficients: np.ndarray) -> np.ndarray:
+        return coefficients / np.sqrt(1.0 + _TO_PROBIT * self._variance_of_average_row())
+
+    def _row_variance(self) -> float:
+        return _LOGISTIC_VARIANCE
+
+
+def _check_two(classes: np.ndarray) -> None:
+    if len(classes) > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass, its classes are "
+            f"{classes.tolist()}: fit one class against the others, y == label, or BayesianLogisticRegression, without effects "
+            "of persons."
+        )
+
+
+class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
+    """Counts whose rates differ among persons, fitted by (private) variational Bayes.
+
+        E y_ij = exp(x_ijᵀβ + u_ijᵀz_i),   z_i ~ N(0, Ω),   with variance m + m²/r around a mean of m
+
+    Parameters
+    ----------
+    dispersion : float
+        r: a large one gives Poisson counts. Public.
+    max_count : int or None
+        Larger counts are reduced to it. Required by a private fit.
+    random_effects, privacy, max_norm, indicators, prior, on_invalid, random_state
+        See :class:`MixedLogisticRegression`.
+
+    Attributes
+    ----------
+    posterior_, coef_, intercept_, effects_cov_, privacy_, n_features_in_
+        See :class:`MixedLogisticRegression`. The intercept is the logarithm of a mean.
+
+    Privacy
+    -------
+    As :class:`MixedLogisticRegression`; ``dispersion`` and ``max_count`` are public, too.
+    """
+
+    settings_of_meaning = ("random_effects", "dispersion")
+    name_of_ratio = "rate ratio"
+
+    def __init__(
+        self,
+        *,
+        random_effects: Sequence[str | int] = ("intercept",),
+        dispersion: float = 1.0,
+        max_count: int | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
+        max_norm: float | None = None,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
+        prior: float | None = None,
+        on_invalid: str = "drop",
+        random_state: object = None,
+    ) -> None:
+        super().__init__(
+            random_effects=random_effects, privacy=privacy, max_norm=max_norm, indicators=indicators,
+            prior=prior, on_invalid=on_invalid, random_state=random_state,
+        )  # fmt: skip
+        self.dispersion = dispersion
+        self.max_count = max_count
+
+    def predict(self, X) -> np.ndarray:
+        """Expected count of a row of a new person, exp(x'μ + half the variance of ψ); shape (n_rows,)."""
+        mean, variance = self._predictors(X)
+        return np.exp(mean + 0.5 * variance)[:, 0]
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_counts(self)
+
+    @property
+    def likelihood(self) -> NegativeBinomial:
+        return NegativeBinomial(self.dispersion, self.max_count)
+
+    @property
+    def _drawn_as(self) -> tuple[float, float]:
+        return float(self.dispersion), float(self.likelihood.largest)
+
+    def held_out_scores(self, X, y=None) -> list[Score]:
+        """Root mean squared error, and R²."""
+        return count_scores(self, X, y)
+
+    def predictions(self, X) -> np.ndarray:
+        """Expected counts."""
+        return self.predict(X)
+
+    def _intercept_at(self, linear: float) -> float:
+        most = 1e6 if self.max_count is None else self.max_count
+        return float(np.log(np.clip(2.0 * linear + self.dispersion, _LEAST_SHARE, most)))
+
+    def _declared(self) -> tuple[str, ...]:
+        return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}")
+
+    def _averaged(self, coefficients: np.ndarray) -> np.ndarray:
+        """Logarithms of averages: the intercept alone moves, where effects are those of the intercept."""
+        return coefficients + np.append(np.zeros(len(coefficients) - 1), 0.5 * self._variance_of_average_row())
+
+    def _row_variance(self) -> float:
+        """Of the logarithm of a mean, by its reciprocal average and dispersion (Nakagawa and Schielzeth 2010)."""
+        posterior = self.posterior_
+        row = np.append(posterior.frame.ball * posterior.frame.shift, 1.0)
+        log_mean = row @ posterior.coefficients.mean + 0.5 * self._variance_of_average_row()
+        return float(np.log1p(np.exp(-log_mean) + 1.0 / self.dispersion))

@@ -1,0 +1,426 @@
+"""Kernels of mixed effects: scores and information of one person after the other.
+
+===================  ==============================================================================================
+symbol               meaning
+===================  ==============================================================================================
+x_j (d,), u_j (q,)   design of a person's row j, and the part of it whose effects are the person's own
+L (q, q)             lower factor of the effects' covariance Ω = L Lᵀ; v ~ N(0, I), the person's effects are L v
+ψ_j                  x_jᵀ b + u_jᵀ L v + o_j, of a likelihood exp(κ_j ψ_j) / (2 cosh(ψ_j/2))^b_j
+r_j, h_j             κ_j - b_j tanh(ψ_j/2) / 2 and b_j / (4 cosh²(ψ_j/2)): first and second derivative, the latter negative
+η                    logarithms of the diagonal of L, and the entries below it, row by row
+===================  ==============================================================================================
+
+p(v | y) is integrated by Gauss-Hermite quadrature about its mode, which Pólya-Gamma sweeps find. So a score is the exact
+derivative of a person's log marginal likelihood, to the error of the quadrature, and the information its negative Hessian
+(Louis 1982). All results are functions of a person's rows alone, to the last bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vips._compute.compiled import compiled
+
+__all__ = ["add_curvature", "person_moments"]
+
+_jit = compiled(nogil=True, error_model="numpy")
+_MOST_SWEEPS, _SETTLED = 60, 1e-3
+_MOST_COUNTED = 10_000.0
+
+
+@_jit
+def person_moments(
+    rows, effects, bits, shape, linear, offset, starts, coefficients, factor, nodes, log_weights, dispersion, largest,
+    n_simulated, salt, size, limits, scores, information, squares,
+):  # fmt: skip
+    """Clipped scores of all persons, centred, their information and the squares of the scores.
+
+    A score s becomes w c(s) + E[w (s* - c(s*))], where w is a weight that ignores labels, c clips, and s* is the score of
+    labels that the model draws for the same rows: its expectation is that of w s, which is 0 under the model. So the clip,
+    which looks at labels, moves nothing. The information that it takes, E[w (s* - c(s*)) s*ᵀ], is taken off, too. The draws
+    are a function of the rows and of ``salt``.
+
+    Parameters
+    ----------
+    rows, effects, bits : ndarray of shape (n_rows, d), (n_rows, q), and uint64 (n_rows, d)
+        x, u, and the bits of x.
+    shape, linear, offset : ndarray of shape (n_rows,)
+        b, κ, o.
+    starts : ndarray of shape (n_persons + 1,)
+    coefficients, factor : ndarray of shape (d,), (q, q)
+        b, L.
+    nodes, log_weights : ndarray of shape (n_nodes, q), (n_nodes,)
+        Of the quadrature for N(0, I).
+    dispersion, largest : float
+        r and the largest count of negative binomial labels; 0 and 1 for binary ones.
+    n_simulated : int
+        Drawn sets of labels of a person.
+    salt : uint64
+    size : (float, float)
+        A person's weight is the smaller of 1 and C₁ / √(f₁ E‖s‖² + f₂ max_j ‖a_j‖²), with a_j one row's part: f₁ and f₂.
+    limits : (float, float, float)
+        C₁, the largest norm of a clipped score, and those of information and squares; inf without a clip.
+    scores, information, squares : ndarray of shape (n_persons, p), (n_persons, p, p), (n_persons, p)
+        To fill in.
+    """
+    n_persons, d, q, n_nodes = len(starts) - 1, rows.shape[1], effects.shape[1], len(log_weights)
+    p, longest = scores.shape[1], 0
+    for i in range(n_persons):
+        longest = max(longest, starts[i + 1] - starts[i])
+    base, own, labels = np.empty(longest), np.empty((longest, q)), np.empty((2, longest))
+    first, second, by_node = np.empty((n_nodes, longest)), np.empty((n_nodes, longest)), np.empty((n_nodes, p))
+    score, hessian, drawn, none = np.empty(p), np.empty((p, p)), np.empty(p), np.empty((0, 0))
+    for i in range(n_persons):
+        a, b = starts[i], starts[i + 1]
+        n = b - a
+        for j in range(n):
+            total = offset[a + j]
+            for k in range(d):
+                total += rows[a + j, k] * coefficients[k]
+            base[j] = total
+            for c in range(q):
+                total = 0.0
+                for k in range(c, q):
+                    total += effects[a + j, k] * factor[k, c]
+                own[j, c] = total
+        x, u = rows[a:b], effects[a:b]
+        _moments(
+            x, u, own, base, shape[a:b], linear[a:b], factor, nodes, log_weights, first, second, by_node, score, hessian
+        )
+        weight = 1.0
+        if limits[0] < np.inf:
+            weight = min(1.0, limits[0] / np.sqrt(_typical_square(x, own, base, dispersion, size)))
+        clip = min(1.0, limits[0] / _norm(score, weight))
+        for k in range(p):
+            scores[i, k] = weight * clip * score[k]
+        if limits[0] < np.inf and n > 0:
+            state = np.uint64(salt)
+            for j in range(a, b):
+                for k in range(d):
+                    state = _mixed(state ^ bits[j, k])
+            for _ in range(n_simulated):
+                state = _draw_labels(own, base, n, dispersion, largest, state, labels)
+                _moments(
+                    x, u, own, base, labels[0], labels[1], factor, nodes, log_weights, first, second, by_node, drawn, none
+                )  # fmt: skip
+                cut = 1.0 - min(1.0, limits[0] / _norm(drawn, weight))
+                for k in range(p):
+                    scores[i, k] += weight * cut / n_simulated * drawn[k]
+                    for c in range(p):
+                        hessian[k, c] -= cut / n_simulated * drawn[k] * drawn[c]
+        clip = min(1.0, limits[1] / _norm(hessian.reshape(p * p), weight))
+        for k in range(p):
+            for c in range(p):
+                information[i, k, c] = weight * clip * hessian[k, c]
+        for k in range(p):
+            squares[i, k] = scores[i, k] * scores[i, k]
+        clip = min(1.0, limits[2] / _norm(squares[i], 1.0))
+        for k in range(p):
+            squares[i, k] *= clip
+
+
+@_jit
+def _norm(values, weight):
+    total = 0.0
+    for value in values:
+        total += value * value
+    return max(weight * np.sqrt(total), 1e-300)
+
+
+@_jit
+def _moments(x, u, own, base, shape, linear, factor, nodes, log_weights, first, second, by_node, score, hessian):
+    """Score of one person, and the negative Hessian where ``hessian`` has a place for it."""
+    n, q, n_nodes = len(x), u.shape[1], len(log_weights)
+    mode, spread, places = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q))
+    _find_mode(own, base, shape, linear, n, mode, spread)
+    top = -np.inf
+    weights = np.empty(n_nodes)
+    for m in range(n_nodes):
+        density = log_weights[m]
+        for k in range(q):
+            place = mode[k]
+            for c in range(k, q):  # the spread is the inverse of the transposed Cholesky factor
+                place += spread[k, c] * nodes[m, c]
+            places[m, k] = place
+            density += 0.5 * (nodes[m, k] * nodes[m, k] - place * place)
+        for j in range(n):
+            psi = base[j]
+            for k in range(q):
+                psi += own[j, k] * places[m, k]
+            e = np.exp(-abs(psi))
+            density += linear[j] * psi - shape[j] * (0.5 * abs(psi) + np.log1p(e))
+            half = 0.5 * (1.0 - e) / (1.0 + e)
+            first[m, j] = linear[j] - shape[j] * (half if psi > 0.0 else -half)
+            second[m, j] = shape[j] * e / ((1.0 + e) * (1.0 + e))
+        weights[m] = density
+        top = max(top, density)
+    total = 0.0
+    for m in range(n_nodes):
+        weights[m] = np.exp(weights[m] - top)
+        total += weights[m]
+    for k in range(len(score)):
+        score[k] = 0.0
+    for m in range(n_nodes):
+        weights[m] /= total
+        _score_at(x, u, places[m], factor, first[m], by_node[m])
+        for k in range(len(score)):
+            score[k] += weights[m] * by_node[m, k]
+    if len(hessian):
+        _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian)
+
+
+@_jit
+def _find_mode(own, base, shape, linear, n, mode, spread):
+    """Mode of v given the labels, and the inverse of the transposed Cholesky factor of its negative Hessian there.
+
+    A sweep sets ω_j = E[PG(b_j, ψ_j)] = b_j tanh(ψ_j/2) / (2ψ_j) and solves for v. It never overshoots.
+    """
+    q = len(mode)
+    precision, target = np.empty((q, q)), np.empty(q)
+    for _ in range(_MOST_SWEEPS):
+        _fill_equations(own, base, shape, linear, n, mode, False, precision, target)
+        _factorise(precision)
+        if _solve(precision, target, mode) < _SETTLED:
+            break
+    _fill_equations(own, base, shape, linear, n, mode, True, precision, target)
+    _factorise(precision)
+    for c in range(q):  # columns of the inverse of the factor, transposed
+        for k in range(c, q):
+            total = 1.0 if k == c else 0.0
+            for m in range(c, k):
+                total -= precision[k, m] * spread[c, m]
+            spread[c, k] = total / precision[k, k]
+
+
+@_jit
+def _fill_equations(own, base, shape, linear, n, mode, curved, precision, target):
+    """I + Σ_j ω_j a_j a_jᵀ, its lower triangle, and Σ_j a_j (κ_j - ω_j base_j); with ``curved`` h in place of ω."""
+    q = len(mode)
+    for k in range(q):
+        target[k] = 0.0
+        for c in range(k + 1):
+            precision[k, c] = 1.0 if k == c else 0.0
+    for j in range(n):
+        psi = base[j]
+        for k in range(q):
+            psi += own[j, k] * mode[k]
+        size = abs(psi)
+        e = np.exp(-size)
+        if curved:
+            omega = shape[j] * e / ((1.0 + e) * (1.0 + e))
+        else:
+            omega = shape[j] * (0.25 if size < 1e-4 else 0.5 * (1.0 - e) / ((1.0 + e) * size))
+        for k in range(q):
+            target[k] += own[j, k] * (linear[j] - omega * base[j])
+            for c in range(k + 1):
+                precision[k, c] += omega * own[j, k] * own[j, c]
+
+
+@_jit
+def _factorise(matrix):
+    """Cholesky factor, in place of the lower triangle."""
+    for k in range(len(matrix)):
+        for c in range(k + 1):
+            total = matrix[k, c]
+            for m in range(c):
+                total -= matrix[k, m] * matrix[c, m]
+            matrix[k, c] = np.sqrt(total) if k == c else total / matrix[c, c]
+
+
+@_jit
+def _solve(factor, target, solution):
+    """Solution of a system with this Cholesky factor, and how far it is from what it replaces; overwrites ``target``."""
+    q, largest = len(target), 0.0
+    for k in range(q):
+        for m in range(k):
+            target[k] -= factor[k, m] * target[m]
+        target[k] /= factor[k, k]
+    for k in range(q - 1, -1, -1):
+        for m in range(k + 1, q):
+            target[k] -= factor[m, k] * target[m]
+        target[k] /= factor[k, k]
+    for k in range(q):
+        largest = max(largest, abs(target[k] - solution[k]))
+        solution[k] = target[k]
+    return largest
+
+
+@_jit
+def _score_at(x, u, place, factor, residual, score):
+    """Σ_j r_j ∂ψ_j at one place of v: by b, and by η."""
+    n, d, q = len(x), x.shape[1], u.shape[1]
+    for k in range(len(score)):
+        score[k] = 0.0
+    for j in range(n):
+        for k in range(d):
+            score[k] += residual[j] * x[j, k]
+        e = d
+        for k in range(q):
+            for c in range(k + 1):
+                score[e] += residual[j] * u[j, k] * place[c] * (factor[k, k] if k == c else 1.0)
+                e += 1
+
+
+@_jit
+def _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian):
+    """E[-∂² log p(y, v)] - Var[∂ log p(y, v)] given the labels."""
+    n, d, q, n_nodes, p = len(x), x.shape[1], u.shape[1], len(weights), len(score)
+    slopes, e1, e2 = np.empty(p - d), np.empty(q), np.empty((q, q))
+    for k in range(p):
+        for c in range(k + 1):
+            total = 0.0
+            for m in range(n_nodes):
+                total -= weights[m] * (by_node[m, k] - score[k]) * (by_node[m, c] - score[c])
+            hessian[k, c] = total
+    e = d
+    for k in range(q):
+        for c in range(k + 1):
+            if k == c:
+                hessian[e, e] -= score[e]
+            e += 1
+    for j in range(n):
+        e0 = 0.0
+        for k in range(q):
+            e1[k] = 0.0
+            for c in range(q):
+                e2[k, c] = 0.0
+        for m in range(n_nodes):
+            h = weights[m] * second[m, j]
+            e0 += h
+            for k in range(q):
+                e1[k] += h * places[m, k]
+                for c in range(q):
+                    e2[k, c] += h * places[m, k] * places[m, c]
+        for k in range(d):
+            for c in range(k + 1):
+                hessian[k, c] += e0 * x[j, k] * x[j, c]
+        e = d
+        for k in range(q):
+            for c in range(k + 1):
+                slopes[e - d] = u[j, k] * (factor[k, k] if k == c else 1.0)
+                for m in range(d):
+                    hessian[e, m] += e1[c] * slopes[e - d] * x[j, m]
+                f = d
+                for k2 in range(k + 1):
+                    for c2 in range(k2 + 1):
+                        if f <= e:
+                            hessian[e, f] += e2[c, c2] * slopes[e - d] * slopes[f - d]
+                        f += 1
+                e += 1
+    for k in range(p):
+        for c in range(k):
+            hessian[c, k] = hessian[k, c]
+
+
+@_jit
+def _typical_square(x, own, base, dispersion, size):
+    """f₁ E‖s‖² + f₂ max_j ‖a_j‖², about, from the rows alone: of the person's labels nothing is used."""
+    n, d, q = len(x), x.shape[1], own.shape[1]
+    cross, precision, column = np.zeros((d, q)), np.zeros((q, q)), np.empty(q)
+    expected, largest = 0.0, 0.0
+    for j in range(n):
+        e, length = np.exp(-abs(base[j])), 0.0
+        h = e / ((1.0 + e) * (1.0 + e)) if dispersion == 0.0 else dispersion / (1.0 + np.exp(-base[j]))
+        for k in range(d):
+            length += x[j, k] * x[j, k]
+            for c in range(q):
+                cross[k, c] += h * x[j, k] * own[j, c]
+        expected += h * length
+        for k in range(q):
+            length += own[j, k] * own[j, k]
+            for c in range(q):
+                precision[k, c] += h * own[j, k] * own[j, c]
+        largest = max(largest, length)
+    trace = np.empty(q)
+    for k in range(q):
+        trace[k] = precision[k, k] / (1.0 + precision[k, k])
+        precision[k, k] += 1.0
+    _factorise(precision)
+    for k in range(d):
+        for c in range(q):
+            total = cross[k, c]
+            for m in range(c):
+                total -= precision[c, m] * column[m]
+            column[c] = total / precision[c, c]
+            expected -= column[c] * column[c]
+    for k in range(q):
+        for c in range(k + 1):
+            expected += (2.0 if k == c else 1.0) * trace[k] * trace[c]
+    return size[0] * max(expected, 0.0) + size[1] * largest
+
+
+@_jit
+def _mixed(state):
+    """The next word of a sequence of pseudo-random ones (splitmix64)."""
+    state = state + np.uint64(0x9E3779B97F4A7C15)
+    word = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@_jit
+def _uniform(word):
+    return (np.float64(word >> np.uint64(11)) + 0.5) / 9007199254740992.0
+
+
+@_jit
+def _draw_labels(own, base, n, dispersion, largest, state, labels):
+    """b and κ of labels that the model draws for a person's rows; returns the next state."""
+    q = own.shape[1]
+    effects = np.empty(q)
+    for k in range(q):
+        state = _mixed(state)
+        radius = np.sqrt(-2.0 * np.log(_uniform(state)))
+        state = _mixed(state)
+        effects[k] = radius * np.cos(2.0 * np.pi * _uniform(state))
+    for j in range(n):
+        psi = base[j]
+        for k in range(q):
+            psi += own[j, k] * effects[k]
+        state = _mixed(state)
+        u = _uniform(state)
+        if dispersion == 0.0:
+            labels[0, j] = 1.0
+            labels[1, j] = 0.5 if u < 1.0 / (1.0 + np.exp(-psi)) else -0.5
+        else:
+            count = _count_at(u, psi, dispersion, largest)
+            labels[0, j] = count + dispersion
+            labels[1, j] = 0.5 * (count - dispersion)
+    return state
+
+
+@_jit
+def _count_at(u, psi, dispersion, largest):
+    """The count up to ``largest`` at which the distribution with mean r e^ψ exceeds u."""
+    success = 1.0 / (1.0 + np.exp(-psi))
+    mass, count = np.exp(-dispersion * np.log1p(np.exp(psi))), 0.0
+    total = mass
+    while total < u and count < largest and count < _MOST_COUNTED:
+        mass *= success * (count + dispersion) / (count + 1.0)
+        count += 1.0
+        total += mass
+    return count
+
+
+@_jit
+def add_curvature(rows, linear, starts, limit, most_rows, curvature, outcome):
+    """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of every person, of shapes (n_persons, d, d) and (n_persons,): both by the same factor, for a
+    norm of at most ``limit``, and for as much as ``most_rows`` rows.
+    """
+    d = rows.shape[1]
+    for i in range(len(starts) - 1):
+        total = curvature[i]
+        for j in range(starts[i], starts[i + 1]):
+            outcome[i] += linear[j]
+            for k in range(d):
+                for c in range(k + 1):
+                    total[k, c] += 0.25 * rows[j, k] * rows[j, c]
+        for k in range(d):
+            for c in range(k):
+                total[c, k] = total[k, c]
+        clip = min(1.0, limit / _norm(total.reshape(d * d), 1.0))
+        clip = min(clip, most_rows / max(starts[i + 1] - starts[i], 1))
+        outcome[i] *= clip
+        for k in range(d):
+            for c in range(d):
+                total[k, c] *= clip

@@ -1,0 +1,170 @@
+"""Posterior of mixed effects: coefficients that all persons share, and the covariance of those that are a person's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from vips._random_state import RandomStateLike, as_generator
+from vips.expfam import Draws, Gaussian
+
+__all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of", "n_parameters"]
+
+# Value of the constant column of the design, and what stands for it among columns with effects of persons.
+CONSTANT, INTERCEPT = 0.5, -1
+_N_DRAWS = 20_000
+_TOO_LARGE = 1e100  # of files
+
+
+def n_parameters(d: int, q: int) -> int:
+    """Of b and η: d coefficients, and the lower triangle of L."""
+    return d + q * (q + 1) // 2
+
+
+def factor_of(eta: np.ndarray, q: int) -> np.ndarray:
+    """L of η, shape (..., q, q)."""
+    factor = np.zeros((*eta.shape[:-1], q, q))
+    rows, columns = np.tril_indices(q)
+    factor[..., rows, columns] = np.where(rows == columns, np.exp(eta), eta)
+    return factor
+
+
+class Frame:
+    """Coordinates of a fit: columns in units of ``max_norm``, centred and scaled by what a private fit has released of them.
+
+    Parameters
+    ----------
+    shift, scale : ndarray of shape (n_features,)
+        A column x becomes scale · (x / ball - shift).
+    ball : float
+        ``max_norm``, or 1.
+    columns : ndarray of int, shape (q,)
+        Columns with effects of persons; ``INTERCEPT`` is the constant.
+    """
+
+    def __init__(self, shift: np.ndarray, scale: np.ndarray, ball: float, columns: np.ndarray) -> None:
+        self.shift, self.scale, self.ball, self.columns = shift, scale, float(ball), columns
+
+    @property
+    def _own(self) -> tuple[np.ndarray, np.ndarray]:
+        """Shift and scale of the columns in ``columns``: centred only beside an effect of the intercept, which takes it up."""
+        is_column = self.columns != INTERCEPT
+        shift = np.where(is_column & (~is_column).any(), self.shift[self.columns], 0.0)
+        return shift, np.where(is_column, np.sqrt(len(self.scale)) * self.scale[self.columns], 1.0)
+
+    def design(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """x, shape (n, n_features + 1), and u, shape (n, q), of rows of norm at most 1."""
+        shift, scale = self._own
+        x = np.column_stack([(rows - self.shift) * self.scale, np.full(len(rows), CONSTANT)])
+        own = np.where(self.columns == INTERCEPT, 1.0, (rows[:, self.columns] - shift) * scale)
+        return x, np.ascontiguousarray(own)
+
+    def to_natural(self) -> np.ndarray:
+        """The matrix that takes b to coefficients of columns as they come, and the intercept; shape (d, d)."""
+        matrix = np.diag(np.append(self.scale / self.ball, CONSTANT))
+        matrix[-1, :-1] = -self.shift * self.scale
+        return matrix
+
+    def effects_to_natural(self) -> np.ndarray:
+        """The same of a person's effects, shape (q, q)."""
+        shift, scale = self._own
+        is_intercept = self.columns == INTERCEPT
+        matrix = np.diag(np.where(is_intercept, 1.0, scale / self.ball))
+        return matrix - np.outer(is_intercept, np.where(is_intercept, 0.0, shift * scale))
+
+    def average_row(self) -> np.ndarray:
+        """u of the average row in columns as they come, shape (q,)."""
+        return np.where(self.columns == INTERCEPT, 1.0, self.ball * self.shift[self.columns])
+
+
+class MixedPosterior:
+    """A Gaussian of b and η, in the coordinates of a fit.
+
+    Parameters
+    ----------
+    mean, cov : ndarray of shape (p,), (p, p)
+        Of b, then η: see ``kernels.py``.
+    frame : Frame
+        In which they are, and rows of the next step.
+    step : int
+        Steps that this posterior has seen.
+
+    Attributes
+    ----------
+    coefficients : Gaussian
+        Of the columns as they come, the intercept last.
+    effects : Draws of shape (q, q)
+        Covariance Ω of a person's effects.
+    """
+
+    def __init__(self, mean: np.ndarray, cov: np.ndarray, frame: Frame, step: int = 0) -> None:
+        self.parameters, self.parameters_cov, self.frame, self.step = mean, cov, frame, step
+
+    @property
+    def n_shared(self) -> int:
+        """Number of shared coefficients, the intercept included."""
+        return len(self.frame.shift) + 1
+
+    @property
+    def factor(self) -> np.ndarray:
+        """L, shape (q, q), in the coordinates of the fit."""
+        return factor_of(self.parameters[self.n_shared :], len(self.frame.columns))
+
+    @cached_property
+    def coefficients(self) -> Gaussian:
+        d, matrix = self.n_shared, self.frame.to_natural()
+        return Gaussian.from_covariance(matrix @ self.parameters[:d], matrix @ self.parameters_cov[:d, :d] @ matrix.T)
+
+    @cached_property
+    def effects(self) -> Draws:
+        return Draws(self.sample(_N_DRAWS, 0)[1])
+
+    @property
+    def effects_cov(self) -> np.ndarray:
+        """Ω at the mean of η, shape (q, q)."""
+        factor = self.frame.effects_to_natural() @ self.factor
+        return factor @ factor.T
+
+    # what tables of coefficients read
+    mean = property(lambda self: self.coefficients.mean)
+    cov = property(lambda self: self.coefficients.cov)
+    var = property(lambda self: self.coefficients.var)
+    std = property(lambda self: self.coefficients.std)
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Of the coefficients: (lower, upper) arrays."""
+        return self.coefficients.interval(level)
+
+    def sample(self, size: int, rng: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients, shape (size, d), and Ω, shape (size, q, q)."""
+        d, rng = self.n_shared, as_generator(rng)
+        values, vectors = np.linalg.eigh(self.parameters_cov)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        draws = self.parameters + rng.standard_normal((size, len(root))) @ root.T
+        factors = self.frame.effects_to_natural() @ factor_of(draws[:, d:], len(self.frame.columns))
+        return draws[:, :d] @ self.frame.to_natural().T, factors @ factors.swapaxes(1, 2)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        frame = {"ball": np.array(self.frame.ball), "columns": self.frame.columns}
+        frame |= {"shift": self.frame.shift, "scale": self.frame.scale}
+        return {
+            "parameters": self.parameters,
+            "parameters_cov": self.parameters_cov,
+            "step": np.array(self.step),
+        } | frame
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixedPosterior:
+        """Inverse of ``to_arrays``; raises ValueError for arrays that no fit gives."""
+        mean, cov, scale, columns = (arrays[name] for name in ("parameters", "parameters_cov", "scale", "columns"))
+        numbers = (mean, cov, scale, arrays["shift"], arrays["ball"])
+        if not all((np.abs(value) < _TOO_LARGE).all() for value in numbers):  # nor NaN
+            raise ValueError("the posterior's numbers are none that a fit gives")
+        in_range = ((columns >= INTERCEPT) & (columns < len(scale))).all() and columns.dtype.kind in "iu"
+        if not (in_range and (scale > 0.0).all() and arrays["ball"] > 0.0 and arrays["step"] >= 0):
+            raise ValueError("the posterior's coordinates or step are none that a fit gives")
+        frame = Frame(arrays["shift"], scale, float(arrays["ball"]), columns)
+        return cls(mean, cov, frame, int(arrays["step"]))
