@@ -451,6 +451,7 @@ def _(printed, folder):
     assert len(row["coefficients"]["std"]) == 4
     assert len(row["deviations"]["std"]) == 1
     assert "| visits | 3,000 | 4 | 2 of 2 |" in printed
+    assert printed.index("of variational Bayes") < printed.index("| slopes |") < printed.index("with intervals")
 
 
 @check("counts")

@@ -7,7 +7,7 @@
 E-step: p(z_i | y_i) about its mode, which Pólya-Gamma sweeps find, by quadrature. Blocks: the ``score`` of a person's marginal
 likelihood, its ``information``, and ``squares`` of scores for intervals. With averages ḡ and Ā in coordinates of the present
 parameters θ, and prior precisions Λ, θ ← θ + (Ā + Λ)⁻¹ (ḡ - Λθ), and ``transport`` takes the averages along: ḡ - Ā Δθ.
-A variational E-step with q(β) q(z) would be biased: deviations came out 10 to 20 % too small (docs/mixed_effects.md).
+A variational E-step with q(β) q(z) is biased: its variances of effects are far too small (docs/mixed_effects.md).
 """
 
 from __future__ import annotations
