@@ -156,6 +156,10 @@ EXPERIMENTS = {
         "mixtures.synthetic_adult",
         "synthetic tables of Adult at ε = 1 beside MST and AIM: two-way marginals, predictions of income (1 minute, or 60)",
     ),
+    "deep_networks": (
+        "belief_networks.deep",
+        "a second layer of hidden units beside one layer of as many: held-out bounds (20 minutes)",
+    ),
     "sbn_mnist": (
         "belief_networks.mnist",
         "Figure 7 of the paper: sigmoid belief networks on MNIST, hidden pixels of test images (90 minutes)",

@@ -9,6 +9,9 @@ Persons of 1 to 20 visits (a geometric number, 5 on average) with two columns of
 
 Coverage of 95 % intervals over coefficients and intercept, and over deviations; mean error in units of the posterior's
 deviation, and how many fits have intervals; beside them a regression without effects of persons, with ``groups``.
+
+``--reference``: ordinary fits to 1,000 persons beside Gibbs sampling, and beside variational Bayes with independent q(β) and
+q(z): distances of means in posterior deviations, the largest one of the coefficients, and those of the variances of effects.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from vips import (
     PrivacyBudget,
     PrivacyWarning,
 )
+from vips.expfam import polya_gamma_mean
+from vips.reference import gibbs_mixed_logistic
 
 KINDS, SIZES, EPSILONS, N_FITS, DELTA = ("visits", "slopes", "rare", "counts"), (3_000, 20_000), (1.0, 4.0), 40, 1e-6
 COEFFICIENTS, INTERCEPTS = (1.0, -0.5, 0.5), {"visits": -1.0, "slopes": -1.0, "rare": -3.5, "counts": 0.5}
@@ -41,7 +46,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--fits", type=int, default=N_FITS, help="of each kind")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--seed", type=int, default=0, help="of the persons; noise is never seeded")
+    parser.add_argument(
+        "--reference", action="store_true", help="ordinary fits beside Gibbs sampling, and nothing else"
+    )
     options = parser.parse_args(arguments)
+    if options.reference or options.quick:
+        print(beside_gibbs(*((100, 50) if options.quick else (1_000, 3_000)), options.seed))
+    if options.reference:
+        return
     folder, n_fits = folder_of("mixed_effects", options), 2 if options.quick else options.fits
     cells = [(kind, n, epsilon) for kind in options.kinds for n in SIZES for epsilon in EPSILONS]
     if options.quick:
@@ -143,3 +155,48 @@ def as_text(rows: list[dict]) -> str:
         cells += [f"{row['plain']['coverage']:.2f}", f"{row['seconds']:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def beside_gibbs(n: int, n_samples: int, seed: int) -> str:
+    """Markdown: distances of ordinary fits, and of variational Bayes, from Gibbs sampling."""
+    lines = [
+        "| persons | coefficients | variances | of variational Bayes: coefficients | variances |",
+        "|" + "---|" * 5,
+    ]
+    for kind in ("visits", "slopes", "rare"):
+        X, y, person = persons(kind, n, np.random.default_rng([seed, n]))
+        x = np.column_stack([X, np.ones(len(X))])
+        u = x[:, [3, 2]] if kind == "slopes" else x[:, [3]]
+        fit = models(kind, None)[0].fit(X, y, groups=person)
+        draws = gibbs_mixed_logistic(x, y, person, effects=u, n_samples=n_samples, random_state=seed)
+        variances = np.diagonal(draws.effects_cov, axis1=1, axis2=2)
+        cells = [kind]
+        for coefficients, cov in ((fit.posterior_.coefficients.mean, fit.effects_cov_), _variational(x, u, y, person)):
+            apart = (coefficients - draws.coef.mean(axis=0)) / draws.coef.std(axis=0)
+            of_variances = (np.diagonal(cov) - variances.mean(axis=0)) / variances.std(axis=0)
+            cells += [f"{np.abs(apart).max():.2f}", ", ".join(f"{value:.2f}" for value in of_variances)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _variational(x: np.ndarray, u: np.ndarray, y: np.ndarray, person: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """β, and E[Ω], of the fixed point of variational Bayes with independent q(β), q(z_i) and q(Ω), Ω as for Gibbs sampling."""
+    starts, kappa, d, q = np.flatnonzero(np.diff(person, prepend=-1)), y - 0.5, x.shape[1], u.shape[1]
+    mean, cov, n = np.zeros(d), np.zeros((d, d)), len(starts)
+    own, own_cov, inverse = np.zeros((n, q)), np.zeros((n, q, q)), np.eye(q)
+    for _ in range(500):
+        fixed, random = x @ mean, (u * own[person]).sum(axis=1)
+        tilt = np.sqrt(
+            (fixed + random) ** 2
+            + np.einsum("nd,de,ne->n", x, cov, x)
+            + np.einsum("nq,nqr,nr->n", u, own_cov[person], u)
+        )
+        omega = polya_gamma_mean(tilt, 1.0)
+        cov = np.linalg.inv((x * omega[:, None]).T @ x + 0.01 * np.eye(d))
+        mean = cov @ (x.T @ (kappa - omega * random))
+        weighted = u * omega[:, None]
+        own_cov = np.linalg.inv(inverse + np.add.reduceat(weighted[:, :, None] * u[:, None, :], starts))
+        own = np.einsum("nqr,nr->nq", own_cov, np.add.reduceat(u * (kappa - omega * (x @ mean))[:, None], starts))
+        scale = np.eye(q) + own.T @ own + own_cov.sum(axis=0)
+        inverse = (q + 1 + n) * np.linalg.inv(scale)
+    return mean, scale / n

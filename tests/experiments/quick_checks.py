@@ -434,6 +434,16 @@ def _(printed, folder):
     assert "| shares | 1,000 | 4 |" in printed
 
 
+@check("deep_networks")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["epsilon"] for row in rows] == 2 * [None, 4.0, 1.0]
+    for row in rows:
+        assert row["two layers"][0] < 0.0
+        assert f"{row['gain'][0]:.2f} ± 0.00 |" in printed
+    assert rows[0]["first alone"][0] > rows[2]["first alone"][0]  # without noise
+
+
 @check("mixed_effects")
 def _(printed, folder):
     (row,) = read_json(folder / "results.json")
@@ -441,6 +451,7 @@ def _(printed, folder):
     assert len(row["coefficients"]["std"]) == 4
     assert len(row["deviations"]["std"]) == 1
     assert "| visits | 3,000 | 4 | 2 of 2 |" in printed
+    assert printed.index("of variational Bayes") < printed.index("| slopes |") < printed.index("with intervals")
 
 
 @check("spatial")

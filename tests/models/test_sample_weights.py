@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -25,9 +26,11 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
 )
-from vips.data import InMemoryData
+from vips.data import InMemoryData, Records
 from vips.engine import clipped_sum
+from vips.execution.partitions import Task
 from vips.expfam import Dirichlet
+from vips.models.components.matching import steps
 from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
@@ -74,6 +77,8 @@ PRIVATE = [
     BayesianNegativeBinomialRegression(max_norm=1.0, max_count=10),
     BayesianLinearRegression(max_norm=1.0, target_range=(-4.0, 4.0)),
     DirichletMultinomial(),
+    LatentClassAnalysis(2, categories=[2] * 6, random_state=0),
+    BayesianGaussianMixture(2, max_norm=1.0, random_state=0),
 ]
 
 
@@ -264,6 +269,62 @@ def test_variances_of_scores_are_those_of_weighted_sums_over_a_persons_rows(chun
     scores = (np.minimum(weights / LARGEST, 1.0) * (y - 0.5))[:, None] * at  # at coefficients of 0
     sums = np.add.reduceat(scores, [0, 300, 550])
     np.testing.assert_allclose(last[-4:] * scale, np.square(sums).sum(axis=0))
+
+
+@pytest.mark.parametrize("model", PRIVATE[-2:], ids=named)
+def test_counts_of_components_by_squared_weights_are_summed(model):
+    model = vips_clone(model, {"privacy": plan_with(clip_norm=1e6)})
+    X, weights = np.asarray(records_of(model)[0], float), np.random.default_rng(0).uniform(0.0, 5.0, 300)
+    task = Task.of_step(with_columns(model, X), phases_of(model, 6)[-1], model.like(0), model.privacy, False)
+    statistics = task.statistics_of(Records(X, weights[:, None]))
+    shares = model.privacy.shares_of(weights)
+    sums = statistics.weighted_sum(shares)
+    counted = statistics.weighted(shares)["count"]
+    np.testing.assert_allclose(sums["count"], counted.sum(axis=0))
+    np.testing.assert_allclose(sums["count_by_squares"], shares @ counted)
+
+
+def widths_follow_squared_weights(model):
+    """Where records of a component weigh alike, its parameters are as sure as without weights."""
+    rng = np.random.default_rng(0)
+    kind = rng.random(4_000) < 0.4
+    if isinstance(model, LatentClassAnalysis):
+        X = (rng.random((4_000, 6)) < np.where(kind, 0.95, 0.05)[:, None]).astype(int)
+    else:
+        X = rng.normal(np.where(kind, 0.4, -0.4)[:, None], 0.1, (4_000, 2))
+    plan = PrivacyPlan(noise_multiplier=0.5, sampling="full", n_steps=40, reproducible_noise=True)
+    usual = deviations(vips_clone(model, {"privacy": plan}).fit(X))
+    weighted = vips_clone(model, {"privacy": replace(plan, max_weight=LARGEST)})
+    for weights in (np.full(4_000, 0.5 * LARGEST), np.where(kind, 0.2, 1.0) * LARGEST):
+        ratios = deviations(weighted.fit(X, sample_weight=weights)) / usual
+        np.testing.assert_allclose(ratios, 1.0, atol=0.1)
+
+
+def deviations(model):
+    """Root mean squares of those of the means or first answers of each component, in their order."""
+    part = model.posterior_parts(model.posterior_)[1].distribution
+    deviations = np.sqrt(np.square(part.std).reshape(2, -1).mean(axis=1))
+    return deviations[np.argsort(part.mean.reshape(2, -1)[:, 0])]
+
+
+@pytest.mark.parametrize("model", PRIVATE[-2:], ids=named)
+def test_widths_of_components_follow_squared_weights(model):
+    widths_follow_squared_weights(model)
+
+
+def weights_in_full(patch):
+    patch.setattr(steps, "_ratios", lambda last: None)
+
+
+def weights_alike_in_all_components(patch):
+    usual = steps.variance_ratios
+    patch.setattr(steps, "variance_ratios", lambda *sums: np.full(2, usual(*sums).mean()))
+
+
+@pytest.mark.parametrize("mutant", [weights_in_full, weights_alike_in_all_components])
+@pytest.mark.parametrize("model", PRIVATE[-2:], ids=named)
+def test_widths_of_other_weights_would_be_noticed(model, mutant, monkeypatch):
+    check_notices(lambda: widths_follow_squared_weights(model), mutant, monkeypatch)
 
 
 def with_columns(model, X):

@@ -44,7 +44,14 @@ TRIALS_PER_DRAW = 5  # noise on a model's own sums is slower to draw
 
 
 def audit(
-    model, X, y=None, *, groups: object = None, n_runs: int = 100_000, random_state: object = None
+    model,
+    X,
+    y=None,
+    *,
+    groups: object = None,
+    sample_weight: object = None,
+    n_runs: int = 100_000,
+    random_state: object = None,
 ) -> AuditReport:
     """Look for ways in which a private fit of ``model`` would break its guarantee.
 
@@ -62,6 +69,8 @@ def audit(
     y : array of shape (n_records, ...), optional
     groups : array, series or list, optional
         Ids of persons, as ``fit`` takes them: neighbouring data sets then differ by all rows of one id.
+    sample_weight : array or series of shape (n_records,), optional
+        Weights, as ``fit`` takes them, for a plan with ``max_weight``: hostile records have weights above it, and some none.
     n_runs : int
         Trials of the plan's mechanism with and without a canary. 0 leaves out all statistical checks.
     random_state : int, Generator, RandomState or None
@@ -111,7 +120,7 @@ def audit(
         )
     if n_runs != 0 and n_runs < 1000:
         raise ValueError(f"`n_runs` must be 0, or at least 1000 to say anything, got {n_runs!r}.")
-    table = Table.of(X, y, groups)
+    table = Table.of(X, y, groups, sample_weight)
     with two_processes() as processes:
         return _Audit.of(model, table, as_generator(random_state)).report(processes, n_runs)
 

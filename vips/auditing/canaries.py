@@ -110,14 +110,17 @@ class _Recorder:
 
 
 def run_engine(model, rows: np.ndarray, plan: PrivacyPlan, n_rows: int = 1) -> list[Mapping[str, np.ndarray]]:
-    """The noisy totals of every step of one run. Each of ``rows`` is a record; or ``n_rows`` times, all as one record."""
+    """The noisy totals of every step of one run. Each of ``rows`` is a record; or ``n_rows`` times, all as one record. With
+    weights, twice the declared largest one, which counts as this."""
     from vips import engine
     from vips.data import InMemoryData
 
     recorder = _Recorder()
-    data = InMemoryData(rows)
+    data = InMemoryData(np.repeat(rows, n_rows, axis=0))
+    if plan.max_weight is not None:
+        data = data.with_weights(np.full(data.n_records, 2.0 * plan.max_weight))
     if n_rows > 1:
-        data = InMemoryData(np.repeat(rows, n_rows, axis=0)).grouped(np.repeat(np.arange(len(rows)), n_rows))
+        data = data.grouped(np.repeat(np.arange(len(rows)), n_rows))
     engine.run(model, data, plan, recorder)
     return recorder.totals
 

@@ -5,6 +5,8 @@ A chunk of the usual size is compared with the same records in small chunks, and
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -27,7 +29,7 @@ def large_chunk(model, table: Table, rng: np.random.Generator) -> Table | None:
     """
     from vips.execution.partitions import has_exact_rows, whole_size
 
-    valid = np.flatnonzero(model.valid_records(table.as_chunk()))
+    valid = table.valid(model)
     if len(valid) == 0:
         return None
     stored = table.X.nnz * 12 if sp.issparse(table.X) else table.X.nbytes
@@ -39,9 +41,9 @@ def large_chunk(model, table: Table, rng: np.random.Generator) -> Table | None:
     first, second = (table.take(rng.choice(valid, size)) for _ in range(2))
     from_first = rng.random(first.X.shape) < 0.5
     from_first[::3] = True
-    mixed = Table(_mixture(first.X, second.X, from_first), first.y)
-    usable = np.asarray(model.valid_records(mixed.as_chunk()))
-    return mixed.take(np.flatnonzero(usable)).joined(first.take(np.flatnonzero(~usable)))
+    mixed = replace(first, X=_mixture(first.X, second.X, from_first), ids=None)
+    usable = np.isin(np.arange(size), mixed.valid(model))
+    return mixed.take(usable).joined(replace(first, ids=None).take(~usable))
 
 
 def _mixture(first, second, from_first: np.ndarray):
@@ -93,5 +95,4 @@ def _compare_statistics(search: Search, sums: ClippedSum, large: Table, rows: np
 
 
 def _norms(sums: ClippedSum, table: Table) -> np.ndarray:
-    statistics = sums.phase.statistics_of(sums.model, table.as_chunk(), sums.posterior)
-    return np.asarray(statistics.norms(sums.blocks), dtype=float)
+    return np.asarray(sums.statistics(table).norms(sums.blocks), dtype=float)

@@ -19,25 +19,30 @@ HURTFUL = (
 )  # fmt: skip
 CONSTANTS = (0.0, 1.0, -1.0, 0.5, 1e9, 5e-324, 1e-310, 1e-160, 3e38, 1e160, 1e300, np.nan, np.inf, -np.inf)
 ROWS_OF_PERSON = 30
+WEIGHTS = (0.0, -0.0, 1e-310, 1e-90, 0.5, 1e308, -1.0, np.nan, np.inf, -np.inf)
+LARGE_WEIGHT = 1e300  # above any that a plan declares
 SCALES = (1e3, 1e9, 1e38, 1e160, 1e300, 1e-3, 1e-160, 1e-310)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of an array or CSR matrix, or sequences, with labels if there are any. All rows with one number in ``ids`` are one
-    record."""
+    """Rows of an array or CSR matrix, or sequences, with labels and weights if there are any. All rows with one number in
+    ``ids`` are one record."""
 
     X: np.ndarray | sp.csr_array | Sequences
     y: np.ndarray | None = None
     ids: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     @classmethod
-    def of(cls, X, y=None, groups=None) -> Table:
-        """From X, y and groups as ``fit`` takes them."""
+    def of(cls, X, y=None, groups=None, sample_weight=None) -> Table:
+        """From X, y, groups and weights as ``fit`` takes them."""
         X = sp.csr_array(X) if sp.issparse(X) else X if isinstance(X, Sequences) else _array(X)
         if len(X.shape) != 2 or X.shape[0] < 2:
             raise ValueError(f"An audit needs a table with at least two records, got shape {X.shape}.")
-        table = cls(X, None if y is None else _array(y), None if groups is None else group_numbers(groups, X.shape[0]))
+        numbers = None if groups is None else group_numbers(groups, X.shape[0])
+        weights = None if sample_weight is None else _array(sample_weight).astype(np.float64)
+        table = cls(X, None if y is None else _array(y), numbers, weights)
         return table if groups is None else table.take(table.ids >= 0)
 
     def __len__(self) -> int:
@@ -54,11 +59,29 @@ class Table:
     def fit(self, model) -> object:
         """Fit ``model`` to these records."""
         labels = () if self.y is None else (self.y,)
-        return model.fit(self.X, *labels, **({} if self.ids is None else {"groups": self.ids}))
+        others = {"groups": self.ids, "sample_weight": self.weights}
+        return model.fit(self.X, *labels, **{name: values for name, values in others.items() if values is not None})
+
+    def valid(self, model) -> np.ndarray:
+        """Places of the rows that the model takes, and whose weight counts."""
+        is_valid = np.asarray(model.valid_records(self.as_chunk()))
+        if self.weights is not None:
+            shares = model.plan_of_fit().shares_of(self.weights)
+            is_valid = is_valid & (shares > 0.0) & (shares < np.inf)
+        return np.flatnonzero(is_valid)
+
+    def data(self):
+        """What the engine receives."""
+        from vips.data import InMemoryData
+
+        data = InMemoryData(self.X, self.y)
+        data = data if self.weights is None else data.with_weights(self.weights)
+        return data if self.ids is None else data.grouped(self.ids)
 
     def take(self, rows) -> Table:
         """Some rows, in that order."""
-        return Table(self.X[rows], *(None if column is None else column[rows] for column in (self.y, self.ids)))
+        columns = self.y, self.ids, self.weights
+        return Table(self.X[rows], *(None if column is None else column[rows] for column in columns))
 
     def shuffled(self, rng: np.random.Generator) -> np.ndarray:
         """The rows in a random order, but those of one record in their order: it decides which rows ``max_rows`` leaves out."""
@@ -78,12 +101,17 @@ class Table:
         return self.X[[row]].toarray()[0] if sp.issparse(self.X) else self.X[row]
 
     def record(self, vector: np.ndarray, y: np.ndarray | None = None) -> Table:
-        """A table of one row in the container and dtype of this one; its label is that of row 0 unless given."""
+        """A table of one row in the container and dtype of this one, with the weight of row 0, and its label unless given."""
         with np.errstate(all="ignore"):
             row = vector[None].astype(self.X.dtype)
         row = sp.csr_array(row) if sp.issparse(self.X) else row
         row = Sequences(row[0], np.array([0, len(vector)])) if self.are_sequences else row
-        return Table(row, None if self.y is None else (self.y[:1] if y is None else y))
+        labels = None if self.y is None else (self.y[:1] if y is None else y)
+        return Table(row, labels, weights=None if self.weights is None else self.weights[:1])
+
+    def weighing(self, weight: float) -> Table:
+        """The same rows with this weight, if they have weights."""
+        return self if self.weights is None else replace(self, weights=np.full(len(self), weight))
 
     def joined(self, *others: Table) -> Table:
         """This table, then the others, none of which share a record. Rows keep their stored entries, repeated ones included."""
@@ -95,7 +123,8 @@ class Table:
         else:
             X = np.concatenate([table.X for table in tables])
         y = None if self.y is None else np.concatenate([table.y for table in tables])
-        return Table(X, y, _distinct_ids(tables))
+        weights = None if self.weights is None else np.concatenate([table.weights for table in tables])
+        return Table(X, y, _distinct_ids(tables), weights)
 
     def as_chunk(self):
         """What a model receives."""
@@ -109,7 +138,8 @@ class Table:
 
 
 def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
-    """Tables of one record each, by name: records of ``table``, scaled ones, and extreme ones.
+    """Tables of one record each, by name: records of ``table``, scaled ones, and extreme ones; with the largest weight, and
+    some with others.
 
     All have the width, container and dtype of ``table``. For an integer dtype, values that it cannot hold are left out.
     """
@@ -119,7 +149,7 @@ def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
     if table.are_sequences:
         steps = hostile_sequences(originals, rng)
         records = {name: table.record(sequence) for name, sequence in steps.items() if _holds(table, sequence)}
-        return records if table.ids is None else records | _persons(records)
+        return _weighing(table, records) if table.ids is None else _persons(_weighing(table, records))
     largest = max(1.0, float(np.nanmax([np.max(np.abs(row), initial=0.0) for row in originals])))
     vectors = {f"record {i}": row for i, row in enumerate(originals)}
     with np.errstate(over="ignore"):
@@ -143,13 +173,22 @@ def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
         records |= _repeated_entries(table, rng.integers(width))
     if table.y is not None:
         records |= _hostile_labels(table)
-    return records if table.ids is None else records | _persons(records)
+    records = _weighing(table, records)
+    return records if table.ids is None else _persons(records)
+
+
+def _weighing(table: Table, records: dict[str, Table]) -> dict[str, Table]:
+    """The records with the largest weight, and a record of the table with other weights; unchanged without weights."""
+    if table.weights is None:
+        return records
+    records = {name: record.weighing(LARGE_WEIGHT) for name, record in records.items()}
+    return records | {f"weight {weight:g}": table.take([0]).weighing(weight) for weight in WEIGHTS}
 
 
 def _persons(records: dict[str, Table]) -> dict[str, Table]:
-    """Records of several rows: each of the given ones many times, and all of them together."""
+    """The given records, and such of several rows: each of the given ones many times, and all of them together."""
     first, *others = records.values()
-    persons = {f"{ROWS_OF_PERSON} × {name}": _repeated(record) for name, record in records.items()}
+    persons = records | {f"{ROWS_OF_PERSON} × {name}": _repeated(record) for name, record in records.items()}
     return persons | {"all of these rows": first.joined(*others).as_person()}
 
 

@@ -153,7 +153,7 @@ class Search:
         everything = base.joined(*rows.values())
         try:
             with np.errstate(all="ignore"):
-                valid = np.flatnonzero(sums.model.valid_records(everything.as_chunk()))
+                valid = everything.valid(sums.model)
                 usable = everything.take(valid)
                 for i, (norm, vector) in enumerate(each_statistics(sums, usable, range(len(usable)))):
                     for norm_alone, alone in each_statistics(sums, usable.take([i]), [0]):
@@ -176,7 +176,7 @@ class Search:
 
 def each_statistics(sums: ClippedSum, table: Table, rows: Iterable[int]) -> Iterator[tuple[float, np.ndarray]]:
     """Reported norm and scaled statistics of some records of one chunk; no statistics where the norm is unusable."""
-    statistics = sums.phase.statistics_of(sums.model, table.as_chunk(), sums.posterior)
+    statistics = sums.statistics(table)
     norms = np.asarray(statistics.norms(sums.blocks), dtype=float)
     for i in rows:
         arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))

@@ -68,16 +68,21 @@ class ClippedSum:
     def arrays(self, table: Table, chunk_size: int | None = None) -> dict[str, np.ndarray]:
         """S(D) by block, as the engine computes it."""
         from vips import engine
-        from vips.data import InMemoryData
 
-        data = InMemoryData(table.X, table.y)
-        data = data if table.ids is None else data.grouped(table.ids)
+        data = table.data()
         usual = self.model.chunk_size
         self.model.chunk_size = chunk_size or usual
         try:
             return engine.clipped_sum(self.model, self.phase, data, self.posterior, self.plan, self._randomness, 1)
         finally:
             self.model.chunk_size = usual
+
+    def statistics(self, table: Table):
+        """Of the rows, as the engine asks for them."""
+        statistics = self.phase.statistics_of(self.model, table.as_chunk(), self.posterior)
+        if table.weights is not None:
+            statistics.weigh(self.plan.shares_of(table.weights))
+        return statistics
 
     def __call__(self, table: Table, what: str, chunk_size: int | None = None) -> np.ndarray | None:
         """S(D) as one vector; None after an error or if it is not finite, which is noted under ``what``."""

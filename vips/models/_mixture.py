@@ -10,7 +10,9 @@ from sklearn.base import DensityMixin
 
 from vips.expfam import Draws
 from vips.model import ConjugateExponentialModel
+from vips.models._variance_ratios import SQUARES, SQUARES_SCALE, CountedSquares
 from vips.parts import Score, average
+from vips.statistics import Block, RecordStatistics
 
 __all__ = ["Mixture"]
 
@@ -27,6 +29,14 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     @abstractmethod
     def _inferred(self, X):
         """Statistics of new records at the posterior, with ``shares`` and ``log_likelihood``."""
+
+    def block_of_squares(self) -> dict[str, Block]:
+        """Of a private fit with weights: counts of the components by squared weights."""
+        return {SQUARES: Block((self.n_components,), scale=SQUARES_SCALE)} if self.weighs_records else {}
+
+    def with_squares(self, statistics: RecordStatistics) -> RecordStatistics:
+        """Statistics with that block, if there is one."""
+        return CountedSquares(statistics) if self.weighs_records else statistics
 
     def predict(self, X) -> np.ndarray:
         """The most probable component of each record, shape (n_records,)."""

@@ -24,13 +24,14 @@ from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, 
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models._mixture import Mixture
+from vips.models._variance_ratios import WITH_SQUARES, matched_blocks
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, matched_components
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.statistics import Block
+from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["GaussianMixtureModel"]
@@ -128,7 +129,8 @@ class GaussianMixtureModel(Mixture):
         whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
         scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
         symmetric = self.covariance_type in ("full", "tied")
-        return {name: Block(shape[name], name == "second" and symmetric, scales[name]) for name in shape}
+        blocks = {name: Block(shape[name], name == "second" and symmetric, scales[name]) for name in shape}
+        return blocks | self.block_of_squares()
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], MixturePosterior]:
         """One component over the ball of ``max_norm``, with draws: directions in which spherical components are split."""
@@ -168,19 +170,20 @@ class GaussianMixtureModel(Mixture):
     def prepare(self, posterior: MixturePosterior) -> None:
         _ = posterior.tables
 
-    def expected_statistics(self, records, posterior: MixturePosterior) -> MixtureStatistics:
-        return self._statistics(records, posterior, 1.0 if self.is_private else np.inf)
+    def expected_statistics(self, records, posterior: MixturePosterior) -> RecordStatistics:
+        return self.with_squares(self._statistics(records, posterior, 1.0 if self.is_private else np.inf))
 
     def _statistics(self, records, posterior: MixturePosterior, largest: float = np.inf) -> MixtureStatistics:
         X = sp.csr_array(records).toarray() if sp.issparse(records) else np.asarray(records)
         X = np.ascontiguousarray(X, dtype=np.float64)
         if self.max_norm is not None:
             X = scaled_rows(X, float(self.max_norm))
-        return MixtureStatistics(X, posterior.tables, self.blocks(), largest)
+        return MixtureStatistics(X, posterior.tables, matched_blocks(self.blocks()), largest)
 
     def max_record_norm(self) -> float:
-        """1, the norm of a record at its component: others weigh less in a private fit."""
-        return 1.0 + 1e-8 if self.is_private else np.inf
+        """1, the norm of a record at its component: others weigh less in a private fit; with weights their squares, too."""
+        longer = WITH_SQUARES if self.weighs_records else 1.0
+        return longer * (1.0 + 1e-8) if self.is_private else np.inf
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Full-batch steps until the components have settled, at most 500 after as many as it takes to find them."""
@@ -327,7 +330,8 @@ class GaussianMixtureModel(Mixture):
         return not self.is_private and self.plan_of_fit().sampling_rate == 1.0
 
     def _influences(self, frame: MixturePosterior) -> list[Influence]:
-        blocks, d, largest = self.blocks(), self.n_features_in_, min(1.0, self.plan_of_fit().clip_norm)
+        blocks, d = matched_blocks(self.blocks()), self.n_features_in_
+        largest = min(1.0, self.plan_of_fit().clip_norm)
         return [Influence.of(blocks, self.covariance_type, d, largest, tail) for tail in frame.tail]
 
 

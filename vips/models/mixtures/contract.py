@@ -24,6 +24,7 @@ from vips.expfam import Dirichlet, Draws
 from vips.models import _typical as typical
 from vips.models._denoising import posterior_mean
 from vips.models._mixture import Mixture
+from vips.models._variance_ratios import WITH_SQUARES
 from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
@@ -37,7 +38,7 @@ from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 from vips.models.mixtures.statistics import ClassStatistics, inferred
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyPlan, StreamPlan
-from vips.statistics import Block
+from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
 
 if TYPE_CHECKING:
@@ -107,9 +108,9 @@ class LatentClasses(Mixture):
     def prepare(self, posterior: ClassPosterior) -> None:
         posterior.tables(self._columns(posterior.frame))
 
-    def expected_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
+    def expected_statistics(self, records, posterior: ClassPosterior) -> RecordStatistics:
         columns, values = self._columns(posterior.frame), dense_rows(records)
-        return inferred(columns.rows(values), columns.places(values), posterior.tables(columns))
+        return self.with_squares(inferred(columns.rows(values), columns.places(values), posterior.tables(columns)))
 
     def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
         """Prior and totals. Noisy totals are denoised first."""
@@ -422,12 +423,14 @@ class LatentClasses(Mixture):
     # -- steps --------------------------------------------------------------------------------------------------
 
     def _blocks_of_classes(self) -> dict[str, Block]:
-        return {"count": Block((self.n_components,)), "cells": Block((self.n_components, self._columns().width))}
+        cells = Block((self.n_components, self._columns().width))
+        return {"count": Block((self.n_components,)), "cells": cells} | self.block_of_squares()
 
     def _norm(self, of_number: float, of_count: float) -> float:
         """Of a record that is surely in one class, given the squared statistics of a number and of a count."""
         squares = {Numbers: of_number, Counts: of_count, Categories: 1.0}
-        return float(np.sqrt(1.0 + sum(squares[column.kind] for column in self._declared())))
+        of_shares = WITH_SQUARES**2 if self.weighs_records else 1.0
+        return float(np.sqrt(of_shares + sum(squares[column.kind] for column in self._declared())))
 
     def _posterior(self, totals: np.ndarray, columns: Columns, draws, marginals) -> ClassPosterior:
         return ClassPosterior(

@@ -10,7 +10,8 @@ symbol     meaning
 y          totals, averaged over the steps of each group: first phases, and both halves of the last one
 μ(θ), J    mean statistics of a simulated record, and their derivative, which is Cov(s, score) (Fisher's identity)
 V          variance of y: N Cov(s) of the records, N²/M of the simulation, that of the noise, and that of sampled steps
-N          number of records, which is matched, too
+N          number of records, which is matched, too; with weights w over the largest, Σ w
+κ          then Σ w² / Σ w of records like this one, from sums by components; N Cov(s) is N E[κ (s - μ)(s - μ)']
 P, g       precision and gradient of the prior
 =========  =========================================================================================================
 
@@ -65,12 +66,20 @@ class Totals:
     sampled_var : ndarray of shape (n_totals, n_totals)
         Factor of N E s s' by which Poisson samples of the steps add to the variance; 0 between groups.
     groups : list of list of ReleasedStep
+    ratios : ndarray of shape (K,), optional
+        With weights w over the largest one: Σ w² / Σ w of the records in each component of the last step's posterior.
     """
 
     values: np.ndarray
     noise_var: np.ndarray
     sampled_var: np.ndarray
     groups: Sequence[Sequence[ReleasedStep]]
+    ratios: np.ndarray | None = None
+
+    @property
+    def records_in_one(self) -> float:
+        """How many records are in one of weight 1, at most."""
+        return 1.0 if self.ratios is None else 1.0 / float(self.ratios.min())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +277,8 @@ def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int
         n_simulated = int(min(sizes[min(number, len(sizes) - 1)], most))
         place = _place(simulator, totals, charts, n_records, n_simulated)
         if number == 0:
-            most = max(CHUNK * np.ceil(_PER_RECORD * place.n_records / CHUNK), _FEWEST_SIMULATED)
+            per_record = _PER_RECORD * totals.records_in_one
+            most = max(CHUNK * np.ceil(per_record * place.n_records / CHUNK), _FEWEST_SIMULATED)
         is_worse = (
             best is not None
             and best.moments.n_records == n_simulated
@@ -285,7 +295,7 @@ def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int
 
 
 def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulated: int) -> _Place:
-    moments = moments_of(simulator, charts, totals.groups, n_simulated)
+    moments = moments_of(simulator, charts, totals.groups, n_simulated, totals.ratios)
     if n_records is None:
         n_records = _fitting_size(totals, moments)
     A = n_records * np.column_stack([moments.slopes, moments.mean])
@@ -309,9 +319,8 @@ def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulat
 
 
 def _variance(totals: Totals, moments: Moments, n_records: float) -> np.ndarray:
-    second = moments.cov + np.outer(moments.mean, moments.mean)
     of_simulation = n_records**2 / moments.n_records * moments.unexplained
-    of_records = n_records * (moments.cov + totals.sampled_var * second)
+    of_records = n_records * (moments.cov + totals.sampled_var * moments.second)
     return of_records + of_simulation + np.diag(totals.noise_var + 1e-9 * n_records)
 
 

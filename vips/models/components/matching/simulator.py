@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
+from scipy.optimize import lsq_linear
 from scipy.special import pdtr, pdtrik
 
 from vips.models.components.matching.charts import Chart
@@ -17,6 +18,7 @@ from vips.statistics import ReleasedStep
 __all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
 
 CHUNK = 1_000  # simulated records at a time
+_LEAST_RATIO = 0.02  # of κ
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
 
 
@@ -45,6 +47,10 @@ class Simulator(ABC):
         Off the diagonal of a symmetric block, an entry stands once.
         """
 
+    def shares(self, records, step: ReleasedStep) -> np.ndarray:
+        """Each record's shares in the components of this step's posterior, shape (n_records, K); only for fits with weights."""
+        raise NotImplementedError("This model has no components.")
+
     def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
         """Shares of the components, and the charts that say how these differ.
 
@@ -69,8 +75,10 @@ class Moments:
     mean : ndarray of shape (n_totals,)
     slopes : ndarray of shape (n_totals, n_coordinates)
         Of the mean, by the parameters.
-    cov, unexplained : ndarray of shape (n_totals, n_totals)
-        Covariance, and what of it scores do not explain: the error of the simulated mean is from it.
+    cov, second : ndarray of shape (n_totals, n_totals)
+        Covariance, and second moments; each record's by its κ, in a fit with weights.
+    unexplained : ndarray of shape (n_totals, n_totals)
+        What scores do not explain of the covariance: the error of the simulated mean is from it.
     n_records : int
         That were simulated.
     """
@@ -78,15 +86,20 @@ class Moments:
     mean: np.ndarray
     slopes: np.ndarray
     cov: np.ndarray
+    second: np.ndarray
     unexplained: np.ndarray
     n_records: int
 
 
 def moments_of(
-    simulator: Simulator, charts: Sequence[Chart], groups: Sequence[Sequence[ReleasedStep]], n_records: int
+    simulator: Simulator,
+    charts: Sequence[Chart],
+    groups: Sequence[Sequence[ReleasedStep]],
+    n_records: int,
+    ratios: np.ndarray | None = None,
 ) -> Moments:
     """By simulation with fixed seeds. Scores, whose mean is known to be 0, are control variates of the mean."""
-    n_scores, shift, sums, products = sum(chart.size for chart in charts), 0.0, 0.0, 0.0
+    n_scores, shift, sums, products, weighed = sum(chart.size for chart in charts), 0.0, 0.0, 0.0, 0.0
     for number in range(n_records // CHUNK):
         records = simulator.simulated(charts, CHUNK, np.random.default_rng([0, number]))
         seen = [simulator.seen(records, steps) for steps in groups]
@@ -96,6 +109,12 @@ def moments_of(
         both -= shift
         sums += both.sum(axis=0)
         products += dsyrk(1.0, both, trans=True)  # the upper triangle
+        if ratios is not None:
+            shares = simulator.shares(records, groups[-1][-1])
+            ratios = _unmixed(ratios, shares) if number == 0 else ratios
+            root = np.sqrt(shares @ ratios)[:, None]
+            rows = root * np.hstack([both[:, n_scores:], np.ones((CHUNK, 1))])
+            weighed += rows.T @ rows / n_records
     mean = sums / n_records
     spread = (np.triu(products) + np.triu(products, 1).T) / n_records - np.outer(mean, mean)
     (of_scores, slopes), (_, cov) = (np.split(rows, [n_scores], axis=1) for rows in np.split(spread, [n_scores]))
@@ -107,7 +126,22 @@ def moments_of(
     explained = weights @ slopes.T
     unexplained = cov - explained - explained.T + weights @ of_scores @ weights.T
     of_scores_mean, of_seen = np.split(mean + shift, [n_scores])
-    return Moments(of_seen - weights @ of_scores_mean, slopes, cov, unexplained, n_records)
+    of_seen = of_seen - weights @ of_scores_mean
+    second = cov + np.outer(of_seen, of_seen)
+    if ratios is not None:
+        cov, second = _about(weighed, mean[n_scores:]), _about(weighed, -shift[n_scores:])
+    return Moments(of_seen, slopes, cov, second, unexplained, n_records)
+
+
+def _unmixed(ratios: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """κ of the components. The ratios are averages over records with shares in several: ratio_k E r_k = E r_k Σ_l r_l κ_l."""
+    return lsq_linear(shares.T @ shares, shares.sum(axis=0) * ratios, (_LEAST_RATIO, 1.0)).x
+
+
+def _about(products: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Second moments about this place, from those of values beside a 1, all by the same weights."""
+    moved = np.hstack([np.eye(len(place)), -place[:, None]])
+    return moved @ products @ moved.T
 
 
 def portions(n_records: int, n_steps: int, most_seen: int) -> list[tuple[np.ndarray, list[int], float]]:

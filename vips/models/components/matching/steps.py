@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
+from vips.models._variance_ratios import SQUARES, matched_blocks, variance_ratios
 from vips.models.components.matching.match import Totals
 from vips.models.components.matching.simulator import Simulator, portions
 from vips.phases import FitPhase, phases_of, step_of, unchanged
@@ -45,11 +46,14 @@ class StepSimulator(Simulator):
             for number in numbers:
                 statistics = phase.statistics_of(self.model, portion, steps[number].posterior)
                 weights = weight * self.model.privacy_.plan.clip_weights(statistics.norms(phase.blocks))
-                flat = self.taken(entries(statistics.weighted(weights), phase.blocks))
+                flat = self.taken(entries(statistics.weighted(weights), matched_blocks(phase.blocks)))
                 if seen is None:
                     seen = np.zeros((len(records), flat.shape[1]))
                 seen[rows] += flat
         return seen
+
+    def shares(self, records, step: ReleasedStep) -> np.ndarray:
+        return step_of(self._phases, step.number)[0].statistics_of(self.model, records, step.posterior).shares
 
     def taken(self, flat: np.ndarray) -> np.ndarray:
         """The entries that are matched, of all in the last axis: by default all of them."""
@@ -132,13 +136,23 @@ def groups_of(model) -> list[StepGroup]:
 def totals_of(model, taken: Callable[[np.ndarray], np.ndarray] = np.asarray) -> Totals:
     """All totals of all groups, or those of each that are taken, in one array; see :func:`groups_of`."""
     groups, phases = groups_of(model), phases_of(model, model.privacy_.plan.n_steps)
-    of_groups = [step_of(phases, group.steps[0].number)[0].blocks for group in groups]
+    of_groups = [matched_blocks(step_of(phases, group.steps[0].number)[0].blocks) for group in groups]
     values, noise_var = (
         [taken(entries(getattr(group, name), blocks)) for group, blocks in zip(groups, of_groups, strict=True)]
         for name in ("totals", "noise_var")
     )
     sampled = block_diag(*(np.full((len(of),) * 2, group.sampled) for of, group in zip(values, groups, strict=True)))
-    return Totals(np.concatenate(values), np.concatenate(noise_var), sampled, [group.steps for group in groups])
+    steps = [group.steps for group in groups]
+    return Totals(np.concatenate(values), np.concatenate(noise_var), sampled, steps, _ratios(groups[-1]))
+
+
+def _ratios(last: StepGroup) -> np.ndarray | None:
+    """Σ w² / Σ w of the records in each component; None where squares are not summed."""
+    if SQUARES not in last.totals:
+        return None
+    count_std, noise_std = (np.sqrt(last.noise_var[name]).max() for name in ("count", SQUARES))
+    counts = np.maximum(last.totals["count"], count_std)
+    return np.minimum(variance_ratios(last.totals[SQUARES], noise_std, counts), 1.0)
 
 
 def entries(arrays: dict[str, np.ndarray], blocks: dict[str, Block]) -> np.ndarray:

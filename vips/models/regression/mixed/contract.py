@@ -7,7 +7,7 @@
 E-step: p(z_i | y_i) about its mode, which Pólya-Gamma sweeps find, by quadrature. Blocks: the ``score`` of a person's marginal
 likelihood, its ``information``, and ``squares`` of scores for intervals. With averages ḡ and Ā in coordinates of the present
 parameters θ, and prior precisions Λ, θ ← θ + (Ā + Λ)⁻¹ (ḡ - Λθ), and ``transport`` takes the averages along: ḡ - Ā Δθ.
-A variational E-step with q(β) q(z) would be biased: deviations came out 10 to 20 % too small (docs/mixed_effects.md).
+A variational E-step with q(β) q(z) is biased: its variances of effects are far too small (docs/mixed_effects.md).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _N_NODES = (9, 7, 5)  # of the quadrature along each axis, for 1, 2, 3 effects
 _CLIP_NORM = 1.5
 # Parts of the clip norm that score, information and squares may have: a point of the unit sphere.
 _PARTS = (0.85, 0.37, 0.37)
-# Scales of information and squares, and of the curvature of the first phase, over the clip norm.
-_SCALES = {"information": 0.8, "squares": 1.5, "curvature": 0.6}
+# Scales of squares, and of the curvature of the first phase, over the clip norm; and of information, of classes and of counts.
+_SCALES, _INFORMATION = {"squares": 1.5, "curvature": 0.6}, (0.8, 1.6)
 # f₁ and f₂ of a person's weight, and sets of labels that are drawn for a person: see `kernels.py`.
 _SIZE, _N_SIMULATED = (5.0, 2.0), 2
 # Prior precisions of coefficients where none is given, for rows of norm 1; of the intercept; and of η.
@@ -156,7 +156,7 @@ class MixedRegression(ConjugateExponentialModel):
     def blocks(self) -> dict[str, Block]:
         d, p = self._n_shared(), self._n_parameters()
         clip = self._clip_norm()
-        scale = {name: factor * (clip if np.isfinite(clip) else 1.0) for name, factor in _SCALES.items()}
+        scale = {name: factor * (clip if np.isfinite(clip) else 1.0) for name, factor in self._scales().items()}
         return {
             "score": Block((p,)),
             "information": Block((p, p), symmetric=True, scale=scale["information"]),
@@ -200,7 +200,7 @@ class MixedRegression(ConjugateExponentialModel):
         x, own = posterior.frame.design(self._rows(records.rows.X))
         n, p, clip = len(records.starts) - 1, self._n_parameters(), self._clip_norm()
         scores, information, squares = np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p))
-        scales = (1.0, *(_SCALES[name] * clip for name in ("information", "squares")))
+        scales = (1.0, *(self._scales()[name] * clip for name in ("information", "squares")))
         limits = tuple(part * scale * clip for part, scale in zip(_PARTS, scales, strict=True))
         settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(own.shape[1]), *self._drawn_as)
         rows = (x, own, x.view(np.uint64), *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)))
@@ -348,6 +348,9 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _n_parameters(self) -> int:
         return n_parameters(self._n_shared(), len(self.random_effects))
+
+    def _scales(self) -> dict[str, float]:
+        return _SCALES | {"information": _INFORMATION[self._drawn_as[0] > 0.0]}
 
     def _ball(self) -> float:
         return 1.0 if self.max_norm is None else float(self.max_norm)

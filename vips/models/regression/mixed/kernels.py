@@ -37,7 +37,8 @@ def person_moments(
 
     A score s becomes w c(s) + E[w (s* - c(s*))], where w is a weight that ignores labels, c clips, and s* is the score of
     labels that the model draws for the same rows: its expectation is that of w s, which is 0 under the model. So the clip,
-    which looks at labels, moves nothing. The draws are a function of the rows and of ``salt``.
+    which looks at labels, moves nothing. The information that it takes, E[w (s* - c(s*)) s*ᵀ], is taken off, too. The draws
+    are a function of the rows and of ``salt``.
 
     Parameters
     ----------
@@ -92,10 +93,6 @@ def person_moments(
         clip = min(1.0, limits[0] / _norm(score, weight))
         for k in range(p):
             scores[i, k] = weight * clip * score[k]
-        clip = min(1.0, limits[1] / _norm(hessian.reshape(p * p), weight))
-        for k in range(p):
-            for c in range(p):
-                information[i, k, c] = weight * clip * hessian[k, c]
         if limits[0] < np.inf and n > 0:
             state = np.uint64(salt)
             for j in range(a, b):
@@ -104,24 +101,17 @@ def person_moments(
             for _ in range(n_simulated):
                 state = _draw_labels(own, base, n, dispersion, largest, state, labels)
                 _moments(
-                    x,
-                    u,
-                    own,
-                    base,
-                    labels[0],
-                    labels[1],
-                    factor,
-                    nodes,
-                    log_weights,
-                    first,
-                    second,
-                    by_node,
-                    drawn,
-                    none,
-                )
+                    x, u, own, base, labels[0], labels[1], factor, nodes, log_weights, first, second, by_node, drawn, none
+                )  # fmt: skip
                 cut = 1.0 - min(1.0, limits[0] / _norm(drawn, weight))
                 for k in range(p):
                     scores[i, k] += weight * cut / n_simulated * drawn[k]
+                    for c in range(p):
+                        hessian[k, c] -= cut / n_simulated * drawn[k] * drawn[c]
+        clip = min(1.0, limits[1] / _norm(hessian.reshape(p * p), weight))
+        for k in range(p):
+            for c in range(p):
+                information[i, k, c] = weight * clip * hessian[k, c]
         for k in range(p):
             squares[i, k] = scores[i, k] * scores[i, k]
         clip = min(1.0, limits[2] / _norm(squares[i], 1.0))
