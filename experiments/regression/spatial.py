@@ -134,7 +134,7 @@ def as_text(rows: list[dict]) -> str:
         "coverage",
         "of areas not hidden",
         "of empty ones",
-        "without neighbours",
+        "without neighbours: coverage",
         "length (log)",
         "hidden",
     ]
