@@ -401,15 +401,17 @@ def persons_of(records: Runs | Records) -> Runs:
     return records if isinstance(records, Runs) else Runs(records, np.arange(records.shape[0] + 1))
 
 
+# Least eigenvalue of information that is told from noise, over the noise in eigenvalues.
+_STANDS_OUT = 1.5
 # Range of a score's released variance over its information.
 _RATIOS = (0.25, 10.0)
 
 
 def _positive(matrix: np.ndarray, std: float) -> tuple[np.ndarray, bool]:
-    """The matrix with eigenvalues at least as large as the noise in them, and whether that has changed one."""
+    """The matrix with eigenvalues at least as large as the noise in them, and whether noise may have made one of them."""
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     least = max(float(np.max(std)) * np.sqrt(len(values)), 1e-9 * np.abs(values).max())
-    return (vectors * np.maximum(np.abs(values), least)) @ vectors.T, bool((values < least).any())
+    return (vectors * np.maximum(np.abs(values), least)) @ vectors.T, bool(values.min() < _STANDS_OUT * least)
 
 
 @lru_cache(maxsize=8)
