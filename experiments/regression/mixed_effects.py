@@ -45,6 +45,7 @@ def main(arguments: list[str]) -> None:
     parser = parser_of("experiments mixed_effects", __doc__)
     parser.add_argument("--fits", type=int, default=N_FITS, help="of each kind")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="numbers of persons")
     parser.add_argument("--seed", type=int, default=0, help="of the persons; noise is never seeded")
     parser.add_argument(
         "--reference", action="store_true", help="ordinary fits beside Gibbs sampling, and nothing else"
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> None:
     if options.reference:
         return
     folder, n_fits = folder_of("mixed_effects", options), 2 if options.quick else options.fits
-    cells = [(kind, n, epsilon) for kind in options.kinds for n in SIZES for epsilon in EPSILONS]
+    cells = [(kind, n, epsilon) for kind in options.kinds for n in options.sizes for epsilon in EPSILONS]
     if options.quick:
         cells = [("visits", 3_000, 4.0)]
     rows = []
