@@ -5,7 +5,7 @@ Persons of 1 to 20 visits (a geometric number, 5 on average) with two columns of
     visits      P(yes) = σ(-1 + 1 x₁ - 0.5 x₂ + 0.5 x₃ + z), z ~ N(0, 1): about 0.3
     slopes      the coefficient of x₃ differs among persons, too, with a deviation of 0.6
     rare        as visits, with -3.5: about 0.04
-    counts      negative binomial counts of mean exp(0.5 + the same + z), z ~ N(0, 0.7²), dispersion 2; ``max_count`` 30
+    counts      negative binomial counts of mean exp(0.5 + the same + z), z ~ N(0, 0.7²), dispersion 2; ``max_count`` 100
 
 Coverage of 95 % intervals over coefficients and intercept, and over deviations; mean error in units of the posterior's
 deviation, and how many fits have intervals; beside them a regression without effects of persons, with ``groups``.
@@ -38,7 +38,7 @@ from vips.reference import gibbs_mixed_logistic
 KINDS, SIZES, EPSILONS, N_FITS, DELTA = ("visits", "slopes", "rare", "counts"), (3_000, 20_000), (1.0, 4.0), 40, 1e-6
 COEFFICIENTS, INTERCEPTS = (1.0, -0.5, 0.5), {"visits": -1.0, "slopes": -1.0, "rare": -3.5, "counts": 0.5}
 DEVIATIONS = {"visits": (1.0,), "slopes": (1.0, 0.6), "rare": (1.0,), "counts": (0.7,)}
-LARGEST_NORM, LARGEST_COUNT, DISPERSION = 1.8, 30, 2.0
+LARGEST_NORM, LARGEST_COUNT, DISPERSION = 1.8, 100, 2.0
 
 
 def main(arguments: list[str]) -> None:
