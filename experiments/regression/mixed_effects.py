@@ -134,8 +134,8 @@ def repeated(kind: str, n: int, epsilon: float, n_fits: int, seed: int) -> dict:
         told = [fit[part] for fit in fits if part in fit]
         holds, error, std = (np.array([values[name] for values in told]) for name in ("holds", "error", "std"))
         row[part] = {
-            "coverage": float(holds.mean()) if told else np.nan,
-            "std of coverage": float(holds.mean(axis=1).std() / np.sqrt(len(told))) if told else np.nan,
+            "coverage": float(holds.mean()) if told else None,
+            "std of coverage": float(holds.mean(axis=1).std() / np.sqrt(len(told))) if told else None,
             "bias": error.mean(axis=0).tolist() if told else [],
             "std": np.median(std, axis=0).tolist() if told else [],
         }
@@ -151,7 +151,8 @@ def as_text(rows: list[dict]) -> str:
         cells = [row["kind"], f"{row['persons']:,}", f"{row['epsilon']:g}", f"{row['with intervals']} of {row['fits']}"]
         for part in ("coefficients", "deviations"):
             told = row[part]
-            cells += [f"{told['coverage']:.3f} ± {told['std of coverage']:.3f}"]
+            has_any = told["coverage"] is not None
+            cells += [f"{told['coverage']:.3f} ± {told['std of coverage']:.3f}" if has_any else ""]
             cells += [", ".join(f"{value:.2f}" for value in told["bias"])]
         cells += [f"{row['plain']['coverage']:.2f}", f"{row['seconds']:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")

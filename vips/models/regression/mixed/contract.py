@@ -402,7 +402,7 @@ def persons_of(records: Runs | Records) -> Runs:
 
 
 # Least eigenvalue of information that is told from noise, over the noise in eigenvalues.
-_STANDS_OUT = 1.5
+_STANDS_OUT = 2.0
 # Range of a score's released variance over its information.
 _RATIOS = (0.25, 10.0)
 
