@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._fitted import forget_fit
 from vips._validation import check_integer, check_number
 from vips.data import TextSource
-from vips.data._columns import columns_of
+from vips.data._columns import as_table, columns_of
 from vips.data._tables import from_arrow
 from vips.door import with_weights
 from vips.exceptions import CheckpointError
@@ -26,7 +26,7 @@ from vips.execution import resolve as executors
 from vips.model import ConjugateExponentialModel
 from vips.persistence.checkpoint import check_place
 from vips.preprocessing._budget import Budget, split_budget
-from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
+from vips.preprocessing._encoder_settings import column_kinds, grouped_texts, unit_of_persons, unit_of_source
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, run_of, save_pipeline, without_plans
 from vips.preprocessing._table import TableEncoder
@@ -597,12 +597,16 @@ def restored_pipeline(
 
 def _check_effects(encoder, model, X) -> None:
     """Raise ValueError for effects of persons that are no columns of numbers, before anything is charged."""
-    declared = encoder.columns if isinstance(getattr(encoder, "columns", None), Mapping) else {}
-    for name in getattr(model, "random_effects", ()):
-        kind = declared.get(name)
-        if name != "intercept" and (
-            name not in getattr(X, "columns", ()) or isinstance(kind, list) or kind == "category"
-        ):
+    effects = [name for name in getattr(model, "random_effects", ()) if name != "intercept"]
+    columns, kinds = getattr(encoder, "columns", ()), {}
+    if effects and hasattr(encoder, "columns"):
+        kinds = column_kinds(columns, as_table(X))
+    if isinstance(columns, list):
+        names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
+        names = names or [f"x{i}" for i in range(len(columns))]
+        kinds, columns = dict(zip(names, kinds.values(), strict=False)), dict(zip(names, columns, strict=False))
+    for name in effects:
+        if kinds.get(name) in (None, "category") or isinstance((columns or {}).get(name), list):
             raise ValueError(
                 f"`random_effects` names {name!r}, which is no column of numbers. A category has several features: make a "
                 "column of zeros and ones of the one that matters, declare it as (0, 1), and name that."
@@ -614,4 +618,4 @@ def _places_of_effects(encoder, model) -> dict[str, tuple]:
     if not hasattr(model, "random_effects"):
         return {}
     names = list(encoder.get_feature_names_out())
-    return {"random_effects": tuple(n if n == "intercept" else names.index(n) for n in model.random_effects)}
+    return {"random_effects": tuple(n if n == "intercept" else names.index(str(n)) for n in model.random_effects)}

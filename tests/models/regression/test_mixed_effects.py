@@ -20,7 +20,7 @@ from vips import (
 )
 from vips.data import InMemoryData, Runs, regroup
 from vips.execution.partitions import MOST_ROWS
-from vips.models.regression.mixed import contract
+from vips.models.regression.mixed import contract, kernels
 from vips.models.regression.mixed.posterior import Frame, MixedPosterior, factor_of
 from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
@@ -104,6 +104,24 @@ def test_scores_and_information_are_derivatives(effects, dispersion):
             for e in units
         ]  # fmt: skip
         np.testing.assert_allclose(found["information"][i], -np.array(hessian) / (4 * h * h), atol=5e-3)
+
+
+def test_scores_of_counts_that_are_nearly_poisson_ones():
+    model, posterior = prepared(MixedNegativeBinomialRegression(dispersion=1e4), 1), at([0.5, 0.0, 0.7], 1, [-1])
+    X, y = np.array([[0.5], [-0.3], [0.1]]), np.array([14.0, 9.0, 11.0])
+    score = model.expected_statistics(Runs(Records(X, y), np.array([0, 3])), posterior).arrays["score"][0]
+    x, u = posterior.frame.design(X)
+    up, down = (
+        [log_likelihood_of(posterior.parameters + h, x, u, y, 1e4) for h in sign * 1e-4 * np.eye(3)] for sign in (1, -1)
+    )
+    np.testing.assert_allclose(score, (np.array(up) - down) / 2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("mean", "dispersion"), [(3.0, 0.3), (40.0, 2.0), (1200.0, 1e5)])
+def test_drawn_counts_have_their_distribution(mean, dispersion):
+    shares, psi = np.linspace(0.013, 0.987, 15), np.log(mean / dispersion)
+    counts = [kernels._count_at(share, psi, dispersion, 5000.0) for share in shares]
+    np.testing.assert_array_equal(counts, nbinom.ppf(shares, dispersion, dispersion / (dispersion + mean)))
 
 
 def test_an_ordinary_fit_is_the_most_probable():
@@ -367,6 +385,35 @@ def test_a_pipeline_of_a_table():
         )
         with pytest.raises(ValueError, match=words):
             wrong.fit(table, y, groups=person)
+
+
+@pytest.mark.parametrize(
+    ("columns", "effect"),
+    [
+        ({"age": "number"}, "dose"),
+        ({"age": "number", "sex": "category"}, "sex"),
+        (None, "sex"),
+        ({"age": "number"}, "height"),
+    ],
+)
+def test_nothing_is_charged_for_an_effect_that_is_no_column_of_numbers(tmp_path, columns, effect):
+    X, y, person = visits(100)
+    table = pd.DataFrame(X, columns=["age", "dose"]).assign(sex="f")
+    ledger = vips.PrivacyLedger(tmp_path / "ledger", dataset="visits", epsilon=9.0, delta=1e-4)
+    model = MixedLogisticRegression(random_effects=(effect,))
+    with pytest.raises(ValueError, match="no column of numbers"):
+        make_private_pipeline(TableEncoder(columns), model, privacy=BUDGET).fit(table, y, groups=person, ledger=ledger)
+    assert not ledger.runs()
+
+
+@pytest.mark.parametrize("columns", [{0: (-1, 1), 1: (-1, 1)}, None])
+def test_effects_of_columns_whose_names_are_numbers(columns):
+    X, y, person = visits(300)
+    pipeline = make_private_pipeline(
+        TableEncoder(columns), MixedLogisticRegression(random_effects=(1,)), privacy=BUDGET
+    )
+    pipeline.fit(pd.DataFrame(X), y, groups=person)
+    assert pipeline[-1].posterior_.frame.columns.tolist() == [1]
 
 
 def test_other_plans_and_sources(tmp_path):

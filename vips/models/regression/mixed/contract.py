@@ -4,7 +4,7 @@
     y_ij | ψ_ij ∝ exp(κ ψ) / (2 cosh(ψ/2))^b = E exp(κψ - ω ψ²/2), ω ~ PG(b, 0)          (Polson, Scott and Windle 2013)
     β ~ N(0, I/α),  logarithms of deviations under Ω and what lies below the diagonal of its factor ~ N(0, 2²)
 
-E-step: p(z_i | y_i) about its mode, which Pólya-Gamma sweeps find, by quadrature. Blocks: the ``score`` of a person's marginal
+E-step: p(z_i | y_i) about its mode, by quadrature. Blocks: the ``score`` of a person's marginal
 likelihood, its ``information``, and ``squares`` of scores for intervals. With averages ḡ and Ā in coordinates of the present
 parameters θ, and prior precisions Λ, θ ← θ + (Ā + Λ)⁻¹ (ḡ - Λθ), and ``transport`` takes the averages along: ḡ - Ā Δθ.
 A variational E-step with q(β) q(z) is biased: its variances of effects are far too small (docs/mixed_effects.md).

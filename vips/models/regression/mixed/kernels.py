@@ -10,7 +10,7 @@ r_j, h_j             κ_j - b_j tanh(ψ_j/2) / 2 and b_j / (4 cosh²(ψ_j/2)): f
 η                    logarithms of the diagonal of L, and the entries below it, row by row
 ===================  ==============================================================================================
 
-p(v | y) is integrated by Gauss-Hermite quadrature about its mode, which Pólya-Gamma sweeps find. So a score is the exact
+p(v | y) is integrated by Gauss-Hermite quadrature about its mode. So a score is the exact
 derivative of a person's log marginal likelihood, to the error of the quadrature, and the information its negative Hessian
 (Louis 1982). All results are functions of a person's rows alone, to the last bit.
 """
@@ -24,7 +24,8 @@ from vips._compute.compiled import compiled
 __all__ = ["add_curvature", "person_moments"]
 
 _jit = compiled(nogil=True, error_model="numpy")
-_MOST_SWEEPS, _SETTLED = 60, 1e-3
+# Newton steps to a mode, and halvings of one.
+_MOST_STEPS, _MOST_HALVED, _SETTLED = 60, 30, 1e-3
 _MOST_COUNTED = 10_000.0
 
 
@@ -173,16 +174,29 @@ def _moments(x, u, own, base, shape, linear, factor, nodes, log_weights, first, 
 def _find_mode(own, base, shape, linear, n, mode, spread):
     """Mode of v given the labels, and the inverse of the transposed Cholesky factor of its negative Hessian there.
 
-    A sweep sets ω_j = E[PG(b_j, ψ_j)] = b_j tanh(ψ_j/2) / (2ψ_j) and solves for v. It never overshoots.
+    Newton steps, each halved until it rises. Pólya-Gamma sweeps never overshoot, but take thousands of steps for counts that
+    are nearly Poisson ones, where E[PG(b, ψ)] is far above the curvature.
     """
     q = len(mode)
-    precision, target = np.empty((q, q)), np.empty(q)
-    for _ in range(_MOST_SWEEPS):
-        _fill_equations(own, base, shape, linear, n, mode, False, precision, target)
+    precision, step, place = np.empty((q, q)), np.empty(q), np.empty(q)
+    height = _log_density(own, base, shape, linear, n, mode)
+    for _ in range(_MOST_STEPS):
+        _fill_equations(own, base, shape, linear, n, mode, precision, step)
         _factorise(precision)
-        if _solve(precision, target, mode) < _SETTLED:
+        largest = _solve(precision, step)
+        for _ in range(_MOST_HALVED):
+            for k in range(q):
+                place[k] = mode[k] + step[k]
+            reached = _log_density(own, base, shape, linear, n, place)
+            if reached >= height or largest < _SETTLED:
+                break
+            for k in range(q):
+                step[k] *= 0.5
+        height = reached
+        mode[:] = place
+        if largest < _SETTLED:
             break
-    _fill_equations(own, base, shape, linear, n, mode, True, precision, target)
+    _fill_equations(own, base, shape, linear, n, mode, precision, step)
     _factorise(precision)
     for c in range(q):  # columns of the inverse of the factor, transposed
         for k in range(c, q):
@@ -193,27 +207,40 @@ def _find_mode(own, base, shape, linear, n, mode, spread):
 
 
 @_jit
-def _fill_equations(own, base, shape, linear, n, mode, curved, precision, target):
-    """I + Σ_j ω_j a_j a_jᵀ, its lower triangle, and Σ_j a_j (κ_j - ω_j base_j); with ``curved`` h in place of ω."""
+def _log_density(own, base, shape, linear, n, place):
+    """log p(y, v) at one place of v, up to a constant."""
+    density = 0.0
+    for value in place:
+        density -= 0.5 * value * value
+    for j in range(n):
+        psi = base[j]
+        for k in range(len(place)):
+            psi += own[j, k] * place[k]
+        size = abs(psi)
+        density += linear[j] * psi - shape[j] * (0.5 * size + np.log1p(np.exp(-size)))
+    return density
+
+
+@_jit
+def _fill_equations(own, base, shape, linear, n, mode, precision, gradient):
+    """I + Σ_j h_j a_j a_jᵀ, its lower triangle, and Σ_j r_j a_j - v."""
     q = len(mode)
     for k in range(q):
-        target[k] = 0.0
+        gradient[k] = -mode[k]
         for c in range(k + 1):
             precision[k, c] = 1.0 if k == c else 0.0
     for j in range(n):
         psi = base[j]
         for k in range(q):
             psi += own[j, k] * mode[k]
-        size = abs(psi)
-        e = np.exp(-size)
-        if curved:
-            omega = shape[j] * e / ((1.0 + e) * (1.0 + e))
-        else:
-            omega = shape[j] * (0.25 if size < 1e-4 else 0.5 * (1.0 - e) / ((1.0 + e) * size))
+        e = np.exp(-abs(psi))
+        half = 0.5 * (1.0 - e) / (1.0 + e)
+        residual = linear[j] - shape[j] * (half if psi > 0.0 else -half)
+        h = shape[j] * e / ((1.0 + e) * (1.0 + e))
         for k in range(q):
-            target[k] += own[j, k] * (linear[j] - omega * base[j])
+            gradient[k] += own[j, k] * residual
             for c in range(k + 1):
-                precision[k, c] += omega * own[j, k] * own[j, c]
+                precision[k, c] += h * own[j, k] * own[j, c]
 
 
 @_jit
@@ -228,8 +255,8 @@ def _factorise(matrix):
 
 
 @_jit
-def _solve(factor, target, solution):
-    """Solution of a system with this Cholesky factor, and how far it is from what it replaces; overwrites ``target``."""
+def _solve(factor, target):
+    """Solve a system with this Cholesky factor in place; returns the size of the largest entry."""
     q, largest = len(target), 0.0
     for k in range(q):
         for m in range(k):
@@ -239,9 +266,7 @@ def _solve(factor, target, solution):
         for m in range(k + 1, q):
             target[k] -= factor[m, k] * target[m]
         target[k] /= factor[k, k]
-    for k in range(q):
-        largest = max(largest, abs(target[k] - solution[k]))
-        solution[k] = target[k]
+        largest = max(largest, abs(target[k]))
     return largest
 
 
@@ -392,13 +417,13 @@ def _draw_labels(own, base, n, dispersion, largest, state, labels):
 @_jit
 def _count_at(u, psi, dispersion, largest):
     """The count up to ``largest`` at which the distribution with mean r e^ψ exceeds u."""
-    success = 1.0 / (1.0 + np.exp(-psi))
-    mass, count = np.exp(-dispersion * np.log1p(np.exp(psi))), 0.0
-    total = mass
+    log_success = -np.log1p(np.exp(-psi))
+    log_mass, count = dispersion * (log_success - psi), 0.0
+    total = np.exp(log_mass)
     while total < u and count < largest and count < _MOST_COUNTED:
-        mass *= success * (count + dispersion) / (count + 1.0)
+        log_mass += log_success + np.log((count + dispersion) / (count + 1.0))
         count += 1.0
-        total += mass
+        total += np.exp(log_mass)
     return count
 
 
