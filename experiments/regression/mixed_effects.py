@@ -51,11 +51,11 @@ def main(arguments: list[str]) -> None:
         "--reference", action="store_true", help="ordinary fits beside Gibbs sampling, and nothing else"
     )
     options = parser.parse_args(arguments)
+    folder, n_fits = folder_of("mixed_effects", options), 2 if options.quick else options.fits
     if options.reference or options.quick:
         print(beside_gibbs(*((100, 50) if options.quick else (1_000, 3_000)), options.seed))
     if options.reference:
         return
-    folder, n_fits = folder_of("mixed_effects", options), 2 if options.quick else options.fits
     cells = [(kind, n, epsilon) for kind in options.kinds for n in options.sizes for epsilon in EPSILONS]
     if options.quick:
         cells = [("visits", 3_000, 4.0)]

@@ -281,26 +281,45 @@ def test_rows_beyond_the_bound_are_not_read():
     )
 
 
-def test_clipped_scores_have_no_expectation():
-    """Under the model, whatever the clip cuts; without what is taken off, rare outcomes would be cut most."""
-    rng, n = np.random.default_rng(0), 20_000
-    X = rng.uniform(-0.7, 0.7, (5 * n, 2))
+@pytest.mark.parametrize("kind", ["numbers", "zeros and ones"])
+def test_clipped_scores_have_no_expectation(kind, monkeypatch):
+    """Under the model, whatever the clip cuts; without what is taken off, rare outcomes would be cut most. Persons whose rows
+    are equal have draws of their own."""
+    rng, n = np.random.default_rng(1), 20_000
+    X = (
+        rng.uniform(-0.7, 0.7, (5 * n, 2))
+        if kind == "numbers"
+        else 0.7 * np.repeat(rng.integers(0, 2, (n, 2)), 5, axis=0)
+    )
     posterior = at([0.5, 0.2, -7.0, 0.3], 2, [-1])
     x, u = posterior.frame.design(X)
     person = np.repeat(np.arange(n), 5)
     psi = x @ posterior.parameters[:3] + u[:, 0] * posterior.factor[0, 0] * rng.normal(size=n)[person]
     y = (rng.random(5 * n) < expit(psi)).astype(float)
-    records = Runs(Records(X, y), np.arange(0, 5 * n + 1, 5))
+    words = contract.words_of_ids(person, 5 * n)
+    records, of_nobody = (
+        Runs(Records(X, labels), np.arange(0, 5 * n + 1, 5)) for labels in (np.column_stack([y, words]), y)
+    )
 
-    def z_scores():
+    def largest_score(records):
+        """In standard errors."""
         model = prepared(MixedLogisticRegression(privacy=FULL, max_norm=1.0), 2, FULL)
         scores = model.expected_statistics(records, posterior).arrays["score"]
-        return scores.mean(axis=0) / (scores.std(axis=0) / np.sqrt(n))
+        return np.max(np.abs(scores.mean(axis=0)) / (scores.std(axis=0) / np.sqrt(n)))
 
-    assert np.abs(z_scores()).max() < 3.5
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contract, "_N_SIMULATED", 0)
-        assert np.abs(z_scores()).max() > 5.0
+    assert largest_score(records) < 3.5
+    assert kind == "numbers" or largest_score(of_nobody) > 5.0
+    monkeypatch.setattr(contract, "_N_SIMULATED", 0)
+    assert largest_score(records) > 5.0
+
+
+def test_numbers_of_ids_are_those_of_the_id_alone():
+    some = contract.words_of_ids(["a", "b", None, "a", "c"], 5)
+    assert some[0] == some[3]
+    assert some[2] == 0.0
+    assert len(set(some)) == 4
+    assert contract.words_of_ids(["c", "a"], 2).tolist() == [some[4], some[0]]
+    assert contract.words_of_ids([7, "7", 7.0], 3).tolist() == [contract.words_of_ids([7], 1)[0]] * 3
 
 
 # -- what users see ---------------------------------------------------------------------------------------------------
@@ -364,7 +383,7 @@ def test_counts():
 
 
 def test_a_pipeline_of_a_table():
-    X, y, person = visits(4000)
+    X, y, person = visits(10_000)
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"age": 55 + 35 * X[:, 0], "dose": 2.5 + 2.5 * X[:, 1], "sex": rng.choice(["f", "m"], len(y))})
     table.loc[::50, "dose"] = np.nan

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from numbers import Integral
 
 import numpy as np
@@ -22,7 +23,8 @@ import scipy.sparse as sp
 
 from vips._compute.threads import run_ranges
 from vips._validation import check_max_norm, check_number
-from vips.data import Records, Runs
+from vips.data import DataSource, InMemoryData, Records, Runs
+from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
 from vips.models.regression.contract import check_indicators
 from vips.models.regression.coordinates import Coordinates
@@ -68,7 +70,6 @@ class MixedRegression(ConjugateExponentialModel):
 
     unit = "one row of X with its label"
     needs_labels = True
-    takes_one_label = True
     reads_persons = True
     exact_rows = True
     exact_noise = ("information",)
@@ -84,6 +85,9 @@ class MixedRegression(ConjugateExponentialModel):
         "likelihood",
         "places_of_effects",
     )
+    # Ids of persons until records are read in a private fit, and whether numbers of them stand beside the labels.
+    _ids: object = None
+    _has_words = False
     # Dispersion and largest count of labels that are counts, for draws of labels.
     _drawn_as = (0.0, 1.0)
 
@@ -127,6 +131,20 @@ class MixedRegression(ConjugateExponentialModel):
             )
         if self.plan_of_fit().max_weight is not None:
             raise ValueError(f"{type(self).__name__} takes no weights: leave `max_weight` out.")
+
+    @property
+    def takes_one_label(self) -> bool:
+        """False where a number of the person's id stands beside each."""
+        return not self._has_words
+
+    def records_of(self, X, y) -> DataSource:
+        """As in the base class; in a private fit with numbers of the persons' ids beside the labels."""
+        records = super().records_of(X, y)
+        if self._ids is None or not self.is_private or not isinstance(records, InMemoryData) or records.has_groups:
+            return records
+        X, y = records.arrays
+        words, self._ids, self._has_words = words_of_ids(self._ids, records.n_records), None, True
+        return InMemoryData(X, np.column_stack([y, words])).divided_like(records)
 
     def check_features(self) -> None:
         if not 1 <= self.n_features_in_ <= _MOST_FEATURES:
@@ -195,7 +213,8 @@ class MixedRegression(ConjugateExponentialModel):
 
     def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
         records = persons_of(records)
-        (shape, linear), y = self.likelihood.terms(records.rows.y), records.rows.y
+        y, words = labels_apart(records.rows.y)
+        shape, linear = self.likelihood.terms(y)
         offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
         x, own = posterior.frame.design(self._rows(records.rows.X))
         n, p, clip = len(records.starts) - 1, self._n_parameters(), self._clip_norm()
@@ -203,7 +222,12 @@ class MixedRegression(ConjugateExponentialModel):
         scales = (1.0, *(self._scales()[name] * clip for name in ("information", "squares")))
         limits = tuple(part * scale * clip for part, scale in zip(_PARTS, scales, strict=True))
         settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(own.shape[1]), *self._drawn_as)
-        rows = (x, own, x.view(np.uint64), *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)))
+        rows = (
+            x,
+            own,
+            np.column_stack([x, words]).view(np.uint64),
+            *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)),
+        )
 
         def compute(first: int, last: int) -> None:
             person_moments(
@@ -218,7 +242,7 @@ class MixedRegression(ConjugateExponentialModel):
         """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of each person, in the coordinates of the start."""
         records = persons_of(records)
         x, _ = posterior.frame.design(self._rows(records.rows.X))
-        linear = np.ascontiguousarray(self.likelihood.terms(records.rows.y)[1][:, 0])
+        linear = np.ascontiguousarray(self.likelihood.terms(labels_apart(records.rows.y)[0])[1][:, 0])
         n, d, limit = len(records.starts) - 1, x.shape[1], _SCALES["curvature"] * self._clip_norm() ** 2
         total, outcome = np.zeros((n, d, d)), np.zeros(n)
         add_curvature(x, linear, records.starts, limit, _ROWS_OF_OUTCOME, total, outcome)
@@ -317,7 +341,7 @@ class MixedRegression(ConjugateExponentialModel):
         return int(np.clip(2**23 // n_parameters(self.n_columns + 1, len(self.random_effects)) ** 2, 256, 8192))
 
     def valid_records(self, records: Records) -> np.ndarray:
-        shape, linear = self.likelihood.terms(records.y)
+        shape, linear = self.likelihood.terms(labels_apart(records.y)[0])
         valid = super().valid_records(Records(records.X, np.zeros(len(records.y))))
         return valid & np.isfinite(shape).all(axis=1) & np.isfinite(linear).all(axis=1)
 
@@ -394,6 +418,18 @@ def _near(s: int) -> dict[str, float]:
     """ρ of steps far from each other: the last score alone, and an average of the others."""
     recent = max(PolynomialAveraging(power=1.0)(s), _LEAST_RECENT)
     return {"score": 1.0, "information": recent, "squares": recent}
+
+
+def labels_apart(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and the numbers of the persons' ids beside them; 0 where there are none."""
+    return (y, np.zeros(len(y))) if y.ndim == 1 else (y[:, 0], np.ascontiguousarray(y[:, 1], np.float64))
+
+
+def words_of_ids(groups, n_rows: int) -> np.ndarray:
+    """A number from 0 to 1 for each row, a function of its id alone, the same for equal ids; 0 for a row of nobody."""
+    ids, numbers = ids_and_numbers(groups, n_rows)
+    words = [int.from_bytes(blake2b(one, digest_size=8).digest(), "little") / 2.0**64 for one in ids]
+    return np.append(words, 0.0)[numbers]
 
 
 def persons_of(records: Runs | Records) -> Runs:

@@ -69,7 +69,12 @@ class MixedEffects(MixedRegression):
         -------
         self
         """
-        return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        self._ids = groups
+        try:
+            return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        finally:
+            for name in ("_ids", "_has_words"):
+                vars(self).pop(name, None)
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: those of a row of one and the same person, and what they are on average over persons.
@@ -251,7 +256,7 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     >>> rng = np.random.default_rng(0)
     >>> patient = np.repeat(np.arange(5_000), 4)
     >>> X = rng.uniform(-1.0, 1.0, (20_000, 1))
-    >>> psi = 1.5 * X[:, 0] + 1.0 * rng.normal(size=5_000)[patient]
+    >>> psi = 2.0 * X[:, 0] + 1.0 * rng.normal(size=5_000)[patient]
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-psi))
     >>> model = MixedLogisticRegression(privacy=PrivacyBudget(epsilon=2.0, delta=1e-6), max_norm=1.0)
     >>> model.fit(X, y, groups=patient).coef_.round().tolist()

@@ -39,12 +39,13 @@ def person_moments(
     A score s becomes w c(s) + E[w (s* - c(s*))], where w is a weight that ignores labels, c clips, and s* is the score of
     labels that the model draws for the same rows: its expectation is that of w s, which is 0 under the model. So the clip,
     which looks at labels, moves nothing. The information that it takes, E[w (s* - c(s*)) s*ᵀ], is taken off, too. The draws
-    are a function of the rows and of ``salt``.
+    are a function of the rows, the id and ``salt``.
 
     Parameters
     ----------
-    rows, effects, bits : ndarray of shape (n_rows, d), (n_rows, q), and uint64 (n_rows, d)
-        x, u, and the bits of x.
+    rows, effects, bits : ndarray of shape (n_rows, d), (n_rows, q), and uint64 (n_rows, d + 1)
+        x, u, and the bits of x and of a number that the person's id gives: persons of equal rows have draws of their own, whose
+        errors do not add up.
     shape, linear, offset : ndarray of shape (n_rows,)
         b, κ, o.
     starts : ndarray of shape (n_persons + 1,)
@@ -97,7 +98,7 @@ def person_moments(
         if limits[0] < np.inf and n > 0:
             state = np.uint64(salt)
             for j in range(a, b):
-                for k in range(d):
+                for k in range(bits.shape[1]):
                     state = _mixed(state ^ bits[j, k])
             for _ in range(n_simulated):
                 state = _draw_labels(own, base, n, dispersion, largest, state, labels)
