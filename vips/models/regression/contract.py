@@ -68,7 +68,7 @@ from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
 
-__all__ = ["POWER", "AugmentedRegression"]
+__all__ = ["POWER", "AugmentedRegression", "check_indicators", "unseen_directions"]
 
 
 # Share of `max_norm` that the intercept's constant has in the sum.
@@ -640,10 +640,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         """
         if not (self._keeps_steps() and self.covariance == "full" and self.fit_intercept and self.indicators):
             return None
-        directions = np.zeros((self._n_coefficients(), len(self.indicators)))
-        for direction, (first, last, value) in zip(directions.T, self.indicators, strict=True):
-            direction[first:last], direction[-1] = 1.0, -value
         scale = self._units() * self._ball()
+        directions = unseen_directions(self.indicators, len(scale))
         directions = np.linalg.qr(directions * scale[:, None])[0]
         return _UNSEEN * (directions @ directions.T) * np.outer(scale, scale)
 
@@ -785,6 +783,14 @@ def check_indicators(indicators, n_features: int | None = None) -> None:
         )
     if n_features is not None and not all(0 <= first < last <= n_features for first, last, _ in indicators or ()):
         raise ValueError(f"`indicators` are not among the {n_features} columns of X: {indicators!r}.")
+
+
+def unseen_directions(indicators: Sequence[tuple[int, int, float]], d: int) -> np.ndarray:
+    """All coefficients of each triple against the intercept, which is the last one: no row sees it; shape (d, n_indicators)."""
+    directions = np.zeros((d, len(indicators)))
+    for direction, (first, last, value) in zip(directions.T, indicators, strict=True):
+        direction[first:last], direction[-1] = 1.0, -value
+    return directions
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:

@@ -1,13 +1,13 @@
 """The contract of mixed effects: a person's rows are one record, and some effects are the person's own.
 
     ψ_ij = x_ijᵀ β + u_ijᵀ z_i,    z_i ~ N(0, Ω),    u: some columns of x
-    y_ij | ψ_ij ∝ exp(κ ψ) / (2 cosh(ψ/2))^b = E exp(κψ - ω ψ²/2), ω ~ PG(b, 0)          (Polson, Scott and Windle 2013)
+    y_ij | ψ_ij ∝ exp(κ ψ) / (2 cosh(ψ/2))^b,    b and κ of y: see ``likelihoods.py``
     β ~ N(0, I/α),  logarithms of deviations under Ω and what lies below the diagonal of its factor ~ N(0, 2²)
 
-E-step: p(z_i | y_i) about its mode, by quadrature. Blocks: the ``score`` of a person's marginal
-likelihood, its ``information``, and ``squares`` of scores for intervals. With averages ḡ and Ā in coordinates of the present
-parameters θ, and prior precisions Λ, θ ← θ + (Ā + Λ)⁻¹ (ḡ - Λθ), and ``transport`` takes the averages along: ḡ - Ā Δθ.
-A variational E-step with q(β) q(z) is biased: its variances of effects are far too small (docs/mixed_effects.md).
+E-step: p(z_i | y_i) about its mode, by quadrature. Blocks: the ``score`` of a person's marginal likelihood, its
+``information``, and ``squares`` of scores for intervals. With averages ḡ and Ā in coordinates of the present parameters θ, and
+prior precisions Λ, θ ← θ + (Ā + Λ)⁻¹ (ḡ - Λθ), and ``transport`` takes the averages along: ḡ - Ā Δθ. A variational E-step
+with q(β) q(z) is biased: its variances of effects are far too small (docs/mixed_effects.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vips._validation import check_max_norm, check_number
 from vips.data import DataSource, InMemoryData, Records, Runs
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
-from vips.models.regression.contract import check_indicators
+from vips.models.regression.contract import check_indicators, unseen_directions
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.mixed.kernels import add_curvature, person_moments
@@ -45,8 +45,8 @@ _N_NODES = (9, 7, 5)  # of the quadrature along each axis, for 1, 2, 3 effects
 _CLIP_NORM = 1.5
 # Parts of the clip norm that score, information and squares may have: a point of the unit sphere.
 _PARTS = (0.85, 0.37, 0.37)
-# Scales of squares, and of the curvature of the first phase, over the clip norm; and of information, of classes and of counts.
-_SCALES, _INFORMATION = {"squares": 1.5, "curvature": 0.6}, (0.8, 1.6)
+# Scales of squares, and of the curvature of the first phase, over the clip norm.
+_SCALES = {"squares": 1.5, "curvature": 0.6}
 # f₁ and f₂ of a person's weight, and sets of labels that are drawn for a person: see `kernels.py`.
 _SIZE, _N_SIMULATED = (5.0, 2.0), 2
 # Prior precisions of coefficients where none is given, for rows of norm 1; of the intercept; and of η.
@@ -79,7 +79,6 @@ class MixedRegression(ConjugateExponentialModel):
     _unlisted = (
         "approached",
         "curvatures",
-        "exact_noise",
         "fit_intercept",
         "learnt_frame",
         "likelihood",
@@ -90,6 +89,7 @@ class MixedRegression(ConjugateExponentialModel):
     _has_words = False
     # Dispersion and largest count of labels that are counts, for draws of labels.
     _drawn_as = (0.0, 1.0)
+    _information_scale = 0.8  # over the clip norm
 
     def __init__(
         self,
@@ -374,7 +374,7 @@ class MixedRegression(ConjugateExponentialModel):
         return n_parameters(self._n_shared(), len(self.random_effects))
 
     def _scales(self) -> dict[str, float]:
-        return _SCALES | {"information": _INFORMATION[self._drawn_as[0] > 0.0]}
+        return _SCALES | {"information": self._information_scale}
 
     def _ball(self) -> float:
         return 1.0 if self.max_norm is None else float(self.max_norm)
@@ -395,9 +395,7 @@ class MixedRegression(ConjugateExponentialModel):
         score, information = average["score"], average["information"]
         if not (self.indicators and self.is_private):
             return score, information
-        natural = np.zeros((self._n_shared(), len(self.indicators)))
-        for direction, (first, last, value) in zip(natural.T, self.indicators, strict=True):
-            direction[first:last], direction[-1] = 1.0, -value
+        natural = unseen_directions(self.indicators, self._n_shared())
         unseen = np.zeros((len(score), len(self.indicators)))
         unseen[: len(natural)] = np.linalg.qr(np.linalg.solve(frame.to_natural(), natural))[0]
         outer = unseen @ unseen.T

@@ -369,6 +369,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
     """
 
     settings_of_meaning = ("random_effects", "dispersion")
+    _information_scale = 1.6
     name_of_ratio = "rate ratio"
 
     def __init__(

@@ -10,9 +10,9 @@ r_j, h_j             κ_j - b_j tanh(ψ_j/2) / 2 and b_j / (4 cosh²(ψ_j/2)): f
 η                    logarithms of the diagonal of L, and the entries below it, row by row
 ===================  ==============================================================================================
 
-p(v | y) is integrated by Gauss-Hermite quadrature about its mode. So a score is the exact
-derivative of a person's log marginal likelihood, to the error of the quadrature, and the information its negative Hessian
-(Louis 1982). All results are functions of a person's rows alone, to the last bit.
+p(v | y) is integrated by Gauss-Hermite quadrature about its mode. So a score is the exact derivative of a person's log marginal
+likelihood, to the error of the quadrature, and the information its negative Hessian (Louis 1982). All results are functions of
+a person's rows and id alone, to the last bit.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def _moments(x, u, own, base, shape, linear, factor, nodes, log_weights, first, 
             density += linear[j] * psi - shape[j] * (0.5 * abs(psi) + np.log1p(e))
             half = 0.5 * (1.0 - e) / (1.0 + e)
             first[m, j] = linear[j] - shape[j] * (half if psi > 0.0 else -half)
-            second[m, j] = shape[j] * e / ((1.0 + e) * (1.0 + e))
+            if len(hessian):
+                second[m, j] = shape[j] * e / ((1.0 + e) * (1.0 + e))
         weights[m] = density
         top = max(top, density)
     total = 0.0
