@@ -56,7 +56,7 @@ class ByLogs(LatentDirichletAllocation):
     """The E-step uses exp E log β, as a fit without noise does, in place of E β."""
 
     def expected_statistics(self, records, posterior):
-        return self._infer(self.resized(canonical(records)), posterior)
+        return self._infer(self.resized(canonical(records)), posterior, 8)
 
 
 PRIVATE = [
@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> None:
     def perplexity(model) -> float:
         model.fit(train)
         # the same inference scores every model, whatever settings it was fitted with
-        return model.set_params(mean_change_tol=1e-3, max_doc_update_iter=100).perplexity(validation)
+        return model.set_params(mean_change_tol=1e-3).perplexity(validation)
 
     rows = []
     jobs = len(size.seeds) * (len(size.private) * len(size.epsilons) + len(size.non_private))

@@ -12,7 +12,7 @@ def everything(a, b, start, factor, out, sums, double):
     """out = (a + factor · b) / b of two registers from ``start`` on."""
     like = lanes.zeros(a, 2)
     x, y = lanes.load(a, start, like), lanes.load(b, start, like)
-    lanes.store(out, start, lanes.divide(lanes.multiply_add(lanes.spread(factor, like), y, x), y))
+    lanes.store(out, start, (factor * y + x) / y)
     one = lanes.load(a, 0, lanes.zeros(a, 1))
     lanes.store(sums, 0, lanes.add_products(x, y, one))
     lanes.store(double, 0, lanes.widen(x))

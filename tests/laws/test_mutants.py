@@ -167,12 +167,14 @@ def lda_norm_halved(patch):
 
 
 def lda_norm_without_the_scales(patch):
-    original = lda_statistics.infer_documents
+    original = lda_statistics.DocumentStatistics.norms
 
-    def mutant(indptr, indices, counts, word_weights, scaled_weights, *rest):
-        original(indptr, indices, counts, word_weights, word_weights, *rest)
+    def mutant(self, blocks):
+        released, self._scaled_weights = self._scaled_weights, self._word_weights
+        norms, self._scaled_weights = original(self, blocks), released
+        return norms
 
-    patch.setattr(lda_statistics, "infer_documents", mutant)
+    patch.setattr(lda_statistics.DocumentStatistics, "norms", mutant)
 
 
 def repeated_words_not_merged(patch):

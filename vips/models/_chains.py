@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 46f60c9a
 from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, divide, load, multiply_add_once, spread, store, zeros
+from vips._compute.lanes import WIDTH, load, multiply_add_once, spread, store, zeros
 from vips._compute.threads import run_ranges
 
 __all__ = ["inferred"]
@@ -148,7 +148,7 @@ def _forward(start, moves, longest, seen, filtered, totals):
             store(filtered, (t * K + k) * WIDTH, value)
             total = multiply_add_once(value, one, total)
         store(totals, t * WIDTH, total)
-        inverse = divide(one, total)
+        inverse = one / total
         for k in range(K):
             place = (t * K + k) * WIDTH
             store(filtered, place, multiply_add_once(load(filtered, place, nothing), inverse, nothing))
@@ -183,7 +183,7 @@ def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind
     behind[:] = 1.0
     for t in range(longest - 1, 0, -1):
         is_ended = load(ended, t * WIDTH, nothing)
-        store(inverse, 0, divide(multiply_add_once(is_ended, minus, one), load(totals, t * WIDTH, nothing)))
+        store(inverse, 0, multiply_add_once(is_ended, minus, one) / load(totals, t * WIDTH, nothing))
         for k in range(K):
             for lane in range(WIDTH):
                 place = k * WIDTH + lane

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 46f60c9a
 from vips._compute.compiled import compiled
 from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, total, zeros
 

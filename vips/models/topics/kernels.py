@@ -25,16 +25,30 @@ keeps the words of a tile in registers (``vips._compute.lanes``) meanwhile.
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 15dad907
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 3dafede7
 import numpy as np
 
-from vips._compute.lanes import WIDTH, add_products, divide, load, multiply_add, spread, store, total, widen, zeros
+from vips._compute.lanes import (
+    WIDTH,
+    add_products,
+    load,
+    load_rows,
+    narrow,
+    spread,
+    store,
+    store_transposed,
+    total,
+    totals,
+    widen,
+    zeros,
+)
 from vips.models.topics.digamma import digamma, exp_digamma, exp_small, inline, jit
 
 _REGISTERS = 8
 TILE = _REGISTERS * WIDTH
 # exp ψ(γ) of a topic that a document does not use is about exp(-1/α): it must not underflow in float32.
 SMALLEST_WEIGHT = 1e-30
+_TINY = 1e-300
 
 
 @jit
@@ -56,248 +70,228 @@ def fill_word_weights(concentration, totals, mean, start, stop, word_weights, lo
 
 
 @inline
-def _place(j, n_topics):
+def _place(j, width):
     """Index in the tiles of word j of the first topic; that of topic k is k · TILE larger."""
-    return (j - j % TILE) * n_topics + j % TILE
+    return (j - j % TILE) * width + j % TILE
 
 
 @inline
-def _fill_tiles(words, n, word_weights, tiles, eight):
-    """The weights of a document's words. The rest of its last tile is filled with its own words, or with ones."""
-    n_topics, ends = word_weights.shape[1], (n + TILE - 1) // TILE * TILE
+def _fill_tiles(places, n, n_topics, word_weights, tiles):
+    """The weights of a document's words, eight words and eight topics at a time. Its last tile ends with its last word, then
+    ones."""
     for j in range(0, n, WIDTH):
-        last = n - 1 - j
-        row0 = word_weights[words[j]]
-        row1 = word_weights[words[j + min(1, last)]]
-        row2 = word_weights[words[j + min(2, last)]]
-        row3 = word_weights[words[j + min(3, last)]]
-        row4 = word_weights[words[j + min(4, last)]]
-        row5 = word_weights[words[j + min(5, last)]]
-        row6 = word_weights[words[j + min(6, last)]]
-        row7 = word_weights[words[j + min(7, last)]]
-        for k in range(n_topics):  # transposed by shuffles
-            eight[k, 0] = row0[k]
-            eight[k, 1] = row1[k]
-            eight[k, 2] = row2[k]
-            eight[k, 3] = row3[k]
-            eight[k, 4] = row4[k]
-            eight[k, 5] = row5[k]
-            eight[k, 6] = row6[k]
-            eight[k, 7] = row7[k]
-        start = _place(j, n_topics)
-        for k in range(n_topics):
-            store(tiles, start + TILE * k, load(eight, WIDTH * k, zeros(tiles, 1)))
-    for j in range((n + WIDTH - 1) // WIDTH * WIDTH, ends, WIDTH):
-        start = _place(j, n_topics)
+        start = _place(j, word_weights.shape[1])
+        for k in range(0, n_topics, WIDTH):
+            rows = load_rows(word_weights, places, j, k, zeros(tiles, 1))
+            store_transposed(tiles, start + TILE * k, TILE, rows)
+    for j in range((n + WIDTH - 1) // WIDTH * WIDTH, (n + TILE - 1) // TILE * TILE, WIDTH):
+        start = _place(j, word_weights.shape[1])
         for k in range(n_topics):
             store(tiles, start + TILE * k, spread(1.0, zeros(tiles, 1)))
 
 
 @inline
-def _share_tile(tiles, start, counts, first, active, n_active, weights, shares):
-    """shares_k += Σ_v r_v B_kv over the active topics and the words of one tile, from ``first`` on."""
+def _mixture(tiles, start, active, n_active, weights):
+    """Σ_k θ̃_k B_kv over the active topics, for the words of one tile."""
     mixture = zeros(tiles, _REGISTERS)
     for i in range(n_active):
-        k = active[i]
-        mixture = multiply_add(spread(weights[k], mixture), load(tiles, start + TILE * k, mixture), mixture)
-    ratios = divide(load(counts, first, mixture), mixture)
-    for i in range(n_active):
-        k = active[i]
-        share = load(shares, WIDTH * k, zeros(shares, 1))
-        store(shares, WIDTH * k, add_products(ratios, load(tiles, start + TILE * k, ratios), share))
+        mixture = load(tiles, start + TILE * active[i], mixture) * weights[i] + mixture
+    return mixture
 
 
 @inline
-def _update(tiles, n, counts, active, n_active, prior, point, gamma, weights, shares, work):
-    """One coordinate-ascent update of γ and θ̃ over the active topics; returns Σ_k |Δγ_k|."""
-    for i in range(n_active):
-        store(shares, WIDTH * active[i], zeros(shares, 1))
+def _update(tiles, width, n, counts, active, n_active, prior, point, gamma, weights, shares):
+    """One coordinate-ascent update of γ and θ̃ of the active topics; returns Σ_k |Δγ_k|."""
+    nothing, one = zeros(gamma, 1), zeros(tiles, 1)
+    for i in range(n_active + WIDTH - 1):
+        store(shares, WIDTH * i, one)
     for first in range(0, n, TILE):
-        _share_tile(tiles, first * len(weights), counts, first, active, n_active, weights, shares)
-    change = 0.0
-    for i in range(n_active):
-        k = active[i]
-        share = total(load(shares, WIDTH * k, zeros(shares, 1)))
-        updated = prior + weights[k] * np.float64(share)
-        change += abs(updated - gamma[k])
-        gamma[k] = updated
-    _weigh(active, n_active, point, gamma, weights, work)
-    return change
-
-
-@inline
-def _weigh(active, n_active, point, gamma, weights, work):
-    """θ̃ = exp ψ(γ) of the active topics, or γ."""
-    for i in range(n_active):
-        work[i] = gamma[active[i]]
-    if not point:
+        start = first * width
+        mixture = _mixture(tiles, start, active, n_active, weights)
+        ratios = load(counts, first, mixture) / mixture
         for i in range(n_active):
-            work[i] = exp_digamma(work[i])
-    for i in range(n_active):
-        work[i] = max(work[i], SMALLEST_WEIGHT)
-    for i in range(n_active):
-        weights[active[i]] = work[i]
+            share = load(shares, WIDTH * i, one)
+            store(shares, WIDTH * i, add_products(ratios, load(tiles, start + TILE * active[i], ratios), share))
+    change = nothing
+    for i in range(0, n_active, WIDTH):
+        share = widen(totals(shares, WIDTH * i, one))
+        updated = widen(load(weights, i, one)) * share + prior
+        change = change + abs(updated - load(gamma, i, nothing))
+        store(gamma, i, updated)
+        store(weights, i, _weight(updated, point, one))
+    return total(change)
 
 
 @inline
-def _rough_log(ratio):
+def _weight(gamma, point, like):
+    """θ̃ = exp ψ(γ), or γ, of eight topics."""
+    weight = gamma
+    if not point:
+        weight = exp_digamma(gamma)
+    return narrow(max(weight, SMALLEST_WEIGHT), like)
+
+
+@inline
+def _rough_log(above, below):
     """log of a ratio near 1; further away it stays within ±3.3."""
-    t = (ratio - 1.0) / (ratio + 1.0)
+    t = (above - below) / (above + below)
     square = t * t
     return t * (2.0 + square * (2.0 / 3.0 + square * (2.0 / 5.0 + square * (2.0 / 7.0))))
 
 
 @inline
-def _extrapolate(active, n_active, prior, point, before, middle, gamma, weights, first, second):
+def _extrapolate(n_active, prior, point, before, middle, gamma, weights, first, second):
     """SQUAREM (Varadhan and Roland 2008, scheme S3) on log(γ - α), from three successive iterates.
 
     A long step along the direction of slow updates. It only chooses where the next plain update starts, so fixed points and the
     stopping rule are those of the plain iteration, and rough logarithms suffice.
     """
-    tiny = 1e-300
-    for i in range(n_active):
-        k = active[i]
-        first[i] = (middle[k] - prior + tiny) / (before[k] - prior + tiny)
-        second[i] = (gamma[k] - prior + tiny) / (middle[k] - prior + tiny)
-    for i in range(n_active):
-        first[i], second[i] = _rough_log(first[i]), _rough_log(second[i])
-        second[i] -= first[i]
-    first_square, second_square = 0.0, 0.0
-    for i in range(n_active):
-        mass = gamma[active[i]] - prior
-        first_square += mass * first[i] ** 2
-        second_square += mass * second[i] ** 2
+    nothing, one = zeros(gamma, 1), zeros(weights, 1)
+    first_squares, second_squares = nothing, nothing
+    for i in range(0, n_active, WIDTH):
+        mass = load(gamma, i, nothing) - prior + _TINY
+        mean = load(middle, i, nothing) - prior + _TINY
+        step = _rough_log(mean, load(before, i, nothing) - prior + _TINY)
+        bend = _rough_log(mass, mean) - step
+        store(first, i, step)
+        store(second, i, bend)
+        first_squares = first_squares + mass * step * step
+        second_squares = second_squares + mass * bend * bend
+    first_square, second_square = total(first_squares), total(second_squares)
     if not (first_square > second_square > 0.0):
         return  # the updates are not slow: nothing to gain (NaN returns here, too)
     length = min(np.sqrt(first_square / second_square), 8.0)
-    for i in range(n_active):
-        step = 2.0 * (length - 1.0) * first[i] + (length * length - 1.0) * second[i]
-        factor = exp_small(min(max(step, -3.0), 3.0) / 8.0)
+    of_first, of_second = 2.0 * (length - 1.0), length * length - 1.0
+    moved, kept = nothing, nothing
+    for i in range(0, n_active, WIDTH):
+        step = load(first, i, nothing) * of_first + load(second, i, nothing) * of_second
+        factor = exp_small(min(max(step, -3.0), 3.0) * 0.125)
         for _ in range(3):
-            factor *= factor
-        first[i] = factor
-    total_mass, kept = 0.0, 0.0
-    for i in range(n_active):
-        mass = gamma[active[i]] - prior
-        kept += mass
-        total_mass += mass * first[i]
-    rescale = kept / total_mass
-    for i in range(n_active):
-        k = active[i]
-        gamma[k] = prior + (gamma[k] - prior) * first[i] * rescale
-    _weigh(active, n_active, point, gamma, weights, first)
-
-
-@inline
-def _finish(tiles, n, counts, words, scaled_weights, weights, ratios, some_ratios, double):
-    """Ratios of a document's words, and the square of the norm of its statistic.
-
-    Both are computed from exactly the numbers that ``sum_weighted`` sums, the square in double precision.
-    """
-    n_topics = len(weights)
-    square = 0.0
-    for first in range(0, n, len(some_ratios)):
-        start = _place(first, n_topics)
-        mixture = zeros(tiles, 4)
-        for k in range(n_topics):
-            part = load(tiles, start + TILE * k, mixture)
-            mixture = multiply_add(spread(weights[k], mixture), part, mixture)
-        store(some_ratios, 0, divide(load(counts, first, mixture), mixture))
-        for j in range(min(len(some_ratios), n - first)):
-            ratios[first + j] = some_ratios[j]
-            square += np.float64(some_ratios[j]) ** 2 * _square_of_word(
-                words[first + j], scaled_weights, weights, double
-            )
-    return square
-
-
-@inline
-def _square_of_word(word, scaled_weights, weights, double):
-    """Σ_k (θ̃_k c_kv B_kv)² in double precision."""
-    n_topics = len(weights)
-    squares, nothing = zeros(double, 1), zeros(double, 1)
-    n_whole = n_topics - n_topics % WIDTH
-    for k in range(0, n_whole, WIDTH):
-        part = widen(load(scaled_weights, word * n_topics + k, zeros(scaled_weights, 1)))
-        product = multiply_add(widen(load(weights, k, zeros(weights, 1))), part, nothing)
-        squares = multiply_add(product, product, squares)
-    square = total(squares)
-    for k in range(n_whole, n_topics):
-        product = np.float64(weights[k]) * np.float64(scaled_weights[word, k])
-        square += product * product
-    return square
+            factor = factor * factor
+        mass = load(gamma, i, nothing) - prior
+        kept = kept + mass
+        mass = mass * factor
+        moved = moved + mass
+        store(first, i, mass)
+    rescale = total(kept) / total(moved)
+    for i in range(0, n_active, WIDTH):
+        updated = load(first, i, nothing) * rescale + prior
+        store(gamma, i, updated)
+        store(weights, i, _weight(updated, point, one))
 
 
 @jit
 def infer_documents(
-    indptr, indices, counts, word_weights, scaled_weights, prior, point, tol, max_iter, start, stop,
-    doc_topic, topic_weights, ratios, norms,
-):  # fmt: skip
-    """E-step of the documents ``start`` to ``stop``; fills the last four arguments.
+    indptr, indices, counts, word_weights, prior, point, tol, max_iter, start, stop, doc_topic, topic_weights, ratios
+):
+    """E-step of the documents ``start`` to ``stop``; fills the last three arguments.
+
+    ``word_weights`` and ``topic_weights`` have columns of zeros up to a multiple of ``WIDTH``.
 
     Topics that a document no longer uses (γ_k - α below a tenth of ``tol``) are skipped while the others converge. A document
-    has converged only after an update over all topics that moves γ by less than ``tol`` on average.
+    has converged only after an update over all topics that moves γ by less than ``tol`` on average. Arrays over topics hold the
+    active ones, then places of no effect up to a multiple of ``WIDTH``; ``settled`` holds γ of all.
 
     With ``point``, topic shares are points in proportion to γ, and updates are those of EM.
-
-    ``norms[d]`` is ``sqrt(Σ_kv c_kv² s_kv²)``; ``scaled_weights`` are ``c_kv B_kv``.
     """
-    n_topics, dtype = word_weights.shape[1], word_weights.dtype
+    n_topics, width, dtype = doc_topic.shape[1], word_weights.shape[1], word_weights.dtype
     longest = 0
     for d in range(start, stop):
         longest = max(longest, indptr[d + 1] - indptr[d])
-    padded_counts = np.empty((longest + TILE - 1) // TILE * TILE, dtype)
-    tiles, eight = np.empty(n_topics * len(padded_counts), dtype), np.empty((n_topics, WIDTH), dtype)
-    weights, shares = np.empty(n_topics, dtype), np.empty((n_topics, WIDTH), dtype)
-    some_ratios, double = np.empty(4 * WIDTH, dtype), np.empty(WIDTH)
-    gamma, middle, before = np.empty(n_topics), np.empty(n_topics), np.empty(n_topics)
-    work, more_work = np.empty(n_topics), np.empty(n_topics)
-    active = np.arange(n_topics)
+    n_places = (longest + TILE - 1) // TILE * TILE
+    places, padded_counts, padded_ratios = (
+        np.empty(n_places, np.int64),
+        np.empty(n_places, dtype),
+        np.empty(TILE, dtype),
+    )
+    tiles, shares = np.empty(width * n_places, dtype), np.empty(WIDTH * (width + WIDTH), dtype)
+    weights, active = np.empty(width, dtype), np.empty(width, np.int64)
+    gamma, middle, before, settled = np.empty(width), np.empty(width), np.empty(width), np.empty(width)
+    work, more_work = np.empty(width), np.empty(width)
+    nothing, one = zeros(gamma, 1), zeros(tiles, 1)
 
     for d in range(start, stop):
-        words, n = indices[indptr[d] : indptr[d + 1]], indptr[d + 1] - indptr[d]
-        _fill_tiles(words, n, word_weights, tiles, eight)
+        first, n = indptr[d], indptr[d + 1] - indptr[d]
         n_words = 0.0
-        for j in range(n):
-            padded_counts[j] = counts[indptr[d] + j]
-            n_words += counts[indptr[d] + j]
-        padded_counts[n : (n + TILE - 1) // TILE * TILE] = 0
-        for k in range(n_topics):
-            gamma[k] = prior + n_words / n_topics
-            weights[k] = 1
-            active[k] = k
+        for j in range((n + TILE - 1) // TILE * TILE):
+            places[j] = indices[first + min(j, n - 1)] * width
+            padded_counts[j] = counts[first + j] if j < n else 0
+            n_words += padded_counts[j]
+        _fill_tiles(places, n, n_topics, word_weights, tiles)
+        for k in range(width):
+            gamma[k] = prior + n_words / n_topics if k < n_topics else prior
+            active[k], weights[k], settled[k], before[k], middle[k] = k, 1, gamma[k], prior, prior
 
         n_active = n_topics
         iteration, since_jump = 0, 0
         while iteration < max_iter and n > 0:
-            for k in range(n_topics):
-                before[k], middle[k] = middle[k], gamma[k]
-            change = _update(tiles, n, padded_counts, active, n_active, prior, point, gamma, weights, shares, work)
+            before, middle = middle, before
+            for i in range(n_active):
+                middle[i] = gamma[i]
+            change = _update(tiles, width, n, padded_counts, active, n_active, prior, point, gamma, weights, shares)
             iteration += 1
             since_jump += 1
             if change < tol * n_topics:
                 if n_active == n_topics:
                     break
+                for i in range(n_active):
+                    settled[active[i]] = gamma[i]
                 n_active, since_jump = n_topics, 0
-                for k in range(n_topics):
-                    active[k] = k
+                for k in range(width):
+                    gamma[k], active[k] = settled[k], k
+                for k in range(0, width, WIDTH):
+                    store(weights, k, _weight(load(gamma, k, nothing), point, one))
                 continue
             if since_jump >= 2 and iteration + 1 < max_iter:
-                _extrapolate(active, n_active, prior, point, before, middle, gamma, weights, work, more_work)
+                _extrapolate(n_active, prior, point, before, middle, gamma, weights, work, more_work)
                 since_jump = 0
             if iteration >= 3:
                 kept = 0
                 for i in range(n_active):
-                    k = active[i]
-                    if not gamma[k] - prior < 0.1 * tol:
-                        active[kept] = k
+                    if gamma[i] - prior < 0.1 * tol:
+                        settled[active[i]] = gamma[i]
+                    else:
+                        active[kept], gamma[kept], middle[kept], weights[kept] = (
+                            active[i],
+                            gamma[i],
+                            middle[i],
+                            weights[i],
+                        )
                         kept += 1
+                for i in range(kept, n_active):
+                    gamma[i], middle[i] = prior, prior
                 n_active = kept
 
-        document_ratios = ratios[indptr[d] : indptr[d + 1]]
-        norms[d] = np.sqrt(
-            _finish(tiles, n, padded_counts, words, scaled_weights, weights, document_ratios, some_ratios, double)
-        )
+        for i in range(n_active):
+            settled[active[i]] = gamma[i]
+        for k in range(0, width, WIDTH):
+            store(weights, k, _weight(load(settled, k, nothing), point, one))
+        for k in range(width):
+            active[k] = k
+            topic_weights[d, k] = weights[k] if k < n_topics else 0
         for k in range(n_topics):
-            doc_topic[d, k] = gamma[k]
-            topic_weights[d, k] = weights[k]
+            doc_topic[d, k] = settled[k]
+        for start_of_tile in range(0, n, TILE):
+            mixture = _mixture(tiles, start_of_tile * width, active, n_topics, weights)
+            store(padded_ratios, 0, load(padded_counts, start_of_tile, mixture) / mixture)
+            for j in range(min(TILE, n - start_of_tile)):
+                ratios[first + start_of_tile + j] = padded_ratios[j]
+
+
+@jit
+def fill_norms(indptr, indices, ratios, topic_weights, scaled_weights, start, stop, norms):
+    """``norms[d]`` = sqrt(Σ_kv (θ̃_k r_v c_kv B_kv)²), in double precision, from the numbers that ``sum_weighted`` sums."""
+    width = topic_weights.shape[1]
+    weights = np.empty(width)
+    nothing, one = zeros(weights, 1), zeros(scaled_weights, 1)
+    for d in range(start, stop):
+        for k in range(width):
+            weights[k] = topic_weights[d, k]
+        squares = nothing
+        for j in range(indptr[d], indptr[d + 1]):
+            place, of_word = indices[j] * width, nothing
+            for k in range(0, width, WIDTH):
+                share = load(weights, k, nothing) * widen(load(scaled_weights, place + k, one))
+                of_word = share * share + of_word
+            squares = of_word * (np.float64(ratios[j]) * np.float64(ratios[j])) + squares
+        norms[d] = np.sqrt(total(squares))

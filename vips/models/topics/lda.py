@@ -71,6 +71,7 @@ __all__ = ["LatentDirichletAllocation"]
 
 
 _AVERAGING = PolynomialAveraging(power=2.0)  # of the steps of a private fit
+_UPDATES, _UPDATES_AT_FIRST, _MOST_UPDATES = 8, 5, 100  # of a document's shares: in a step, in the first, after the fit
 _MANY, _TIMES, _FIRST = (
     "many_topics",
     2,
@@ -109,9 +110,10 @@ class LatentDirichletAllocation(
     length_method : {"resample", "scale"}
         By drawing words with replacement (as in the paper; the draws are a fixed function of the document), or by
         multiplying counts.
-    max_doc_update_iter : int
-        Maximum number of updates of one document's topic shares in an E-step. They are accelerated; a larger maximum did not
-        improve held-out perplexity (docs/lda.md).
+    max_doc_update_iter : int or None
+        Maximum number of updates of a document's topic shares in each step of the fit. None: 5 in the first step, whose topics
+        are random, then 8; they are accelerated, and more did not improve held-out perplexity (docs/lda.md). Shares and scores
+        of documents that are not fitted take 100.
     mean_change_tol : float
         A document has converged when an update moves γ by less than this on average. With 0, ``max_doc_update_iter`` updates.
     on_invalid : {"drop", "raise"}
@@ -174,7 +176,7 @@ class LatentDirichletAllocation(
         schedule: Callable[[int], float] | None = None,
         document_length: int | None = None,
         length_method: str = "resample",
-        max_doc_update_iter: int = 20,
+        max_doc_update_iter: int | None = None,
         mean_change_tol: float = 1e-3,
         on_invalid: str = "drop",
         dtype: type = np.float32,
@@ -201,9 +203,9 @@ class LatentDirichletAllocation(
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the documents are read."""
         check_integer("n_components", self.n_components)
-        check_integer("max_doc_update_iter", self.max_doc_update_iter)
-        if self.document_length is not None:
-            check_integer("document_length", self.document_length)
+        for name in ("max_doc_update_iter", "document_length"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
         for name in ("doc_topic_prior", "topic_word_prior"):
             if getattr(self, name) is not None:
                 check_number(
@@ -358,7 +360,8 @@ class LatentDirichletAllocation(
         posterior.word_weights(np.dtype(self.dtype), self.is_private)
 
     def expected_statistics(self, records, posterior: TopicPosterior) -> DocumentStatistics:
-        return self._infer(self.resized(canonical(records)), posterior, mean=self.is_private)
+        n_updates = self.max_doc_update_iter or (_UPDATES_AT_FIRST if posterior.step == 0 else _UPDATES)
+        return self._infer(self.resized(canonical(records)), posterior, n_updates, mean=self.is_private)
 
     def to_posterior(self, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
         """λ = η + average. A noisy average is first denoised, and cells are scaled for the next step: ``denoising.py``.
@@ -510,7 +513,7 @@ class LatentDirichletAllocation(
 
     def transform(self, X) -> np.ndarray:
         """Topic shares of documents, E[θ] or estimates by EM, shape (n_documents, n_components); rows sum to 1."""
-        return _normalised(self._infer(self._check_documents(X), self.last_posterior_).doc_topic)
+        return _normalised(self._settled(self._check_documents(X)).doc_topic)
 
     def perplexity(self, X, *, kind: str = "completion", random_state: object = 0) -> float:
         """Perplexity per word of documents that were not fitted; lower is better.
@@ -544,7 +547,7 @@ class LatentDirichletAllocation(
         documents = self._check_documents(X)
         if kind == "bound":
             n_words = documents.sum()
-            bound = self._infer(documents, self.last_posterior_).bounds().sum()
+            bound = self._settled(documents).bounds().sum()
             return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
         if kind != "completion":
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
@@ -561,7 +564,7 @@ class LatentDirichletAllocation(
 
     def completed(self, observed: sp.csr_array, hidden: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
         """Log likelihood of each document's hidden words given its observed ones, and the number of the hidden ones."""
-        doc_topic = _normalised(self._infer(observed, self.last_posterior_).doc_topic)
+        doc_topic = _normalised(self._settled(observed).doc_topic)
         log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.last_posterior_.mean.T))
         return log_likelihood, np.asarray(hidden.sum(axis=1), dtype=np.float64).ravel()
 
@@ -587,8 +590,14 @@ class LatentDirichletAllocation(
     def _n_words(self) -> int:
         return self.n_features_in_ if self.vocabulary is None else _vocabulary_size(self.vocabulary)
 
-    def _infer(self, documents: sp.csr_array, posterior: TopicPosterior, mean: bool = False) -> DocumentStatistics:
-        settings = self.topic_concentration(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
+    def _settled(self, documents: sp.csr_array) -> DocumentStatistics:
+        """Documents that were not fitted, under the fitted topics."""
+        return self._infer(documents, self.last_posterior_, max(_MOST_UPDATES, self.max_doc_update_iter or 0))
+
+    def _infer(
+        self, documents: sp.csr_array, posterior: TopicPosterior, n_updates: int, mean=False
+    ) -> DocumentStatistics:
+        settings = self.topic_concentration(), self.mean_change_tol, n_updates, self.dtype
         point = self.inference == "em"
         block = _MANY if len(posterior.concentration) > self.n_components else "topic_word"
         return DocumentStatistics(documents, posterior, *settings, mean or point, point, block)

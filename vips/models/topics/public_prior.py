@@ -44,7 +44,7 @@ def topics_of_public(model, rng: np.random.Generator) -> np.ndarray:
 
 def counts_of_public(model, posterior: TopicPosterior) -> np.ndarray:
     """Topic-word counts of the public documents after an E-step, shape (n_components, n_words)."""
-    posterior, size = TopicPosterior(posterior.concentration), model.default_chunk_size()
+    posterior, size = TopicPosterior(posterior.concentration, step=posterior.step), model.default_chunk_size()
     documents = canonical(model.public_documents)
     chunks = (documents[start : start + size] for start in range(0, documents.shape[0], size))
     return sum(

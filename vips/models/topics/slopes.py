@@ -70,7 +70,7 @@ class Sight:
         self.of_words = np.zeros((len(groups), most, n_words, n_topics), model.dtype)
         for g, group in enumerate(groups):
             for i, step in enumerate(group.steps):
-                self.of_words[g, i] = step.posterior.word_weights(np.dtype(model.dtype), mean=True)[2]
+                self.of_words[g, i] = step.posterior.word_weights(np.dtype(model.dtype), mean=True)[2][:, :n_topics]
 
     def factors(self, documents: sp.csr_array, turn: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """``ratios``, ``of_topics`` and ``steps`` of :func:`add_tokens`: a document is seen at one posterior of each group."""

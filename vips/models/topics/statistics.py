@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import psi
 
+from vips._compute.lanes import WIDTH
 from vips._compute.threads import run_ranges
 from vips.data import rows_without
 from vips.expfam import Dirichlet
 from vips.models.topics import sums
-from vips.models.topics.kernels import fill_word_weights, infer_documents
+from vips.models.topics.kernels import fill_norms, fill_word_weights, infer_documents
 from vips.privacy import Lattice
 from vips.statistics import Block, RecordStatistics
 
@@ -77,27 +78,32 @@ class TopicPosterior(Dirichlet):
 
         Returns
         -------
-        weights : ndarray of shape (n_words, n_topics)
+        weights : ndarray of shape (n_words, width)
+            After the topics, columns of zeros up to a multiple of eight.
         log_scale : ndarray of shape (n_words,)
             Logs of the entries by which words were divided.
-        scaled : ndarray of shape (n_words, n_topics)
+        scaled : ndarray of shape (n_words, width)
             ``weights`` times the scales of the released statistic.
         """
         if (dtype, mean) not in self._word_weights:
             n_topics, n_words = self.concentration.shape
-            weights, log_scale = np.empty((n_words, n_topics), dtype), np.empty(n_words)
-            scaled = np.empty_like(weights)
+            weights, log_scale = np.zeros((n_words, _padded(n_topics)), dtype), np.empty(n_words)
+            scaled = np.zeros_like(weights)
             totals = self.concentration.sum(axis=1)
             totals = totals if mean else psi(totals)
 
             def fill(start: int, stop: int) -> None:
                 fill_word_weights(self.concentration, totals, mean, start, stop, weights, log_scale)
-                scaled[start:stop] = weights[start:stop] * self.scale[:, start:stop].T
+                scaled[start:stop, :n_topics] = weights[start:stop, :n_topics] * self.scale[:, start:stop].T
 
             run_ranges(fill, np.arange(n_words + 1))
-            weights[:, ~self.scale.any(axis=1)] = 0.0
+            weights[:, np.flatnonzero(~self.scale.any(axis=1))] = 0.0
             self._word_weights[dtype, mean] = weights, log_scale, scaled
         return self._word_weights[dtype, mean]
+
+
+def _padded(n_topics: int) -> int:
+    return -(-n_topics // WIDTH) * WIDTH
 
 
 def undo_scales(
@@ -218,24 +224,33 @@ class DocumentStatistics(RecordStatistics):
         )
         self._word_weights, self._log_scale, self._scaled_weights = posterior.word_weights(np.dtype(dtype), mean)
         self.doc_topic = np.empty((n_documents, n_topics), dtype)
-        self._topic_weights = np.empty((n_documents, n_topics), dtype)
+        self._topic_weights = np.empty((n_documents, _padded(n_topics)), dtype)
         self._ratios = np.empty(len(self._counts), dtype)
-        self._norms = np.empty(n_documents)
 
         def infer(start: int, stop: int) -> None:
             infer_documents(
-                self._indptr, self._indices, self._counts, self._word_weights, self._scaled_weights, prior, point, tol,
-                max_iter, start, stop, self.doc_topic, self._topic_weights, self._ratios, self._norms,
+                self._indptr, self._indices, self._counts, self._word_weights, prior, point, tol, max_iter, start, stop,
+                self.doc_topic, self._topic_weights, self._ratios,
             )  # fmt: skip
 
         run_ranges(infer, self._indptr)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return self._norms * (_ROUNDING / blocks[self._block].scale)
+        norms = np.empty(len(self.doc_topic))
+
+        def fill(start: int, stop: int) -> None:
+            fill_norms(
+                self._indptr, self._indices, self._ratios, self._topic_weights, self._scaled_weights, start, stop, norms
+            )
+
+        run_ranges(fill, self._indptr)
+        return norms * (_ROUNDING / blocks[self._block].scale)
 
     def factors(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of weighted statistics, besides c_kv B_kv: one for each stored count that is not 0, and (n_documents, n_topics)."""
-        return self._ratios * np.repeat(weights, np.diff(self._indptr)), self._topic_weights
+        return self._ratios * np.repeat(weights, np.diff(self._indptr)), self._topic_weights[
+            :, : self.doc_topic.shape[1]
+        ]
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         total = np.empty(self._posterior.concentration.shape)
@@ -260,7 +275,7 @@ class DocumentStatistics(RecordStatistics):
             )  # fmt: skip
 
         run_ranges(add, self._work_by_word(), parts_per_thread=4)
-        return {self._block: total.T.astype(np.int64)}
+        return {self._block: total[:, : self.doc_topic.shape[1]].T.astype(np.int64)}
 
     def _work_by_word(self) -> np.ndarray:
         """Cumulative work by word, estimated from a sample of the words: enough to divide the work among threads."""
@@ -283,7 +298,7 @@ class DocumentStatistics(RecordStatistics):
         from_words = np.asarray(documents.sum(axis=1)).ravel()
         n_words = np.add.reduceat(np.append(counts, 0.0), self._indptr[:-1]) * (np.diff(self._indptr) > 0)
         if self._point:
-            return from_words - n_words * np.log(self._topic_weights.astype(np.float64).sum(axis=1))
+            return from_words - n_words * np.log(self._topic_weights.sum(axis=1, dtype=np.float64))
         theta = Dirichlet(gamma)
         # the mixture was built from exp ψ(γ): the constant -ψ(Σγ) of E log θ must be added, once per word
         constant = -psi(gamma.sum(axis=1))

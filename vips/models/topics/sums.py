@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of digamma.py: version 22059781
+# numba's cache notices changes of this file only, not of the inlined functions of digamma.py: version 3b86d7fb
 import numpy as np
 
 from vips.models.topics.digamma import inline, jit
@@ -57,7 +57,7 @@ def sum_weighted(indptr, indices, ratios, topic_weights, record_weights, scaled_
                     row[k] += scale * weights[k]
                 j += 1
             entries[d] = j
-        for k in range(n_topics):
+        for k in range(len(total)):
             for v in range(start, stop):
                 total[k, v] = sums[v - start, k] * scaled_weights[v, k]
 
