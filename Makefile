@@ -28,6 +28,7 @@ lint: $(VENV)/lint.stamp
 
 bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise against NumPy's
 	$(BIN)/python -m experiments.benchmarks.lda
+	$(BIN)/python -m experiments.benchmarks.lda_scores
 	$(BIN)/python -m experiments.benchmarks.noise
 	$(BIN)/python -m experiments.benchmarks.private
 	$(BIN)/python -m experiments.benchmarks.logistic

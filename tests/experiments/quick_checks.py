@@ -649,6 +649,13 @@ def _(printed, folder):
     assert "Two processes side by side are left out" in printed
 
 
+@check("benchmarks.lda_scores")
+def _(printed, folder):
+    theirs, ours = read_json(folder / "lda_scores.json")
+    assert ours["perplexity"] <= theirs["perplexity"] < 60
+    assert "| quick | vips |" in printed
+
+
 @check("benchmarks.logistic")
 def _(printed, folder):
     saved = read_json(folder / "logistic.json")

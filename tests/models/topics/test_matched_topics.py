@@ -19,6 +19,7 @@ from vips.models.topics import matching, nonnegative, slopes
 pytestmark = pytest.mark.usefixtures("many_generated_documents")
 
 N_TOPICS, N_WORDS, LENGTH, PRIOR = 3, 60, 50, 0.3
+SWEEPS = matching._SWEEPS  # as users have
 
 
 def corpus(n_documents=4000, length=LENGTH, prior=PRIOR, seed=1, n_words=N_WORDS):
@@ -75,7 +76,8 @@ RESIZED = {"document_length": 30}
     [{"sampling": {"sampling_rate": 0.5}, "n_steps": 30}, RESIZED, RESIZED | {"length_method": "scale"}],
     ids=["sampled", "resampled", "scaled"],
 )
-def test_samples_and_resized_documents_are_matched_too(arguments):
+def test_samples_and_resized_documents_are_matched_too(arguments, monkeypatch):
+    monkeypatch.setattr(matching, "_SWEEPS", SWEEPS)
     documents = corpus(seed=2)
     assert share_held(fitted(documents.counts, 6.0, **arguments).posterior_, documents.topics) > 0.8
 
