@@ -11,7 +11,6 @@ from scipy.special import psi
 
 from vips._compute.lanes import WIDTH
 from vips._compute.threads import run_ranges
-from vips.data import rows_without
 from vips.expfam import Dirichlet
 from vips.models.topics import sums
 from vips.models.topics.kernels import fill_norms, fill_word_weights, infer_documents
@@ -160,20 +159,15 @@ def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
     documents = canonical(documents)
     stored = slice(documents.indptr[-1])
     counts, words = documents.data[stored], documents.indices[stored]
-    if _within(words, n_words) and _within(counts, np.inf) and not (integers and counts.dtype.kind == "f"):
+    if counts.dtype.kind in "biu" and _within(words, n_words) and _within(counts, np.inf):
         return np.ones(documents.shape[0], dtype=bool)
-    bad = (words < 0) | (words >= n_words)
-    if counts.dtype.kind == "f":
-        bad |= ~np.isfinite(counts)
-        if integers:
-            bad |= counts != np.floor(counts)
-    if counts.dtype.kind in "fi":
-        bad |= counts < 0
-    return rows_without(bad, documents.indptr)
+    is_valid = np.empty(documents.shape[0], dtype=bool)
+    sums.find_valid(documents.indptr, words, counts.astype(np.float64, copy=False), n_words, integers, is_valid)
+    return is_valid
 
 
 def _within(values: np.ndarray, end: float) -> bool:
-    """Whether all values are at least 0 and below ``end``; False if one is NaN, because then the extremes are NaN."""
+    """Whether all values are at least 0 and below ``end``."""
     return len(values) == 0 or bool(values.min() >= 0 and values.max() < end)
 
 

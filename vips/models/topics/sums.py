@@ -24,6 +24,20 @@ def find_canonical(indptr, indices, is_canonical):
         is_canonical[d] = is_sorted
 
 
+@jit
+def find_valid(indptr, indices, counts, n_words, whole, is_valid):
+    """Whether each document's counts are finite, not negative and, if asked, whole, all of words that exist."""
+    for d in range(len(is_valid)):
+        words, values = indices[indptr[d] : indptr[d + 1]], counts[indptr[d] : indptr[d + 1]]
+        is_fine = True
+        for j in range(len(words)):
+            is_fine &= (words[j] >= 0) & (words[j] < n_words) & (values[j] >= 0.0) & (values[j] < np.inf)
+        if whole:
+            for j in range(len(words)):
+                is_fine &= values[j] == np.floor(values[j])
+        is_valid[d] = is_fine
+
+
 @inline
 def _first_entries(indptr, indices, first_word):
     """Position of each document's first entry with a word from ``first_word`` on. Words of a document are sorted."""
