@@ -14,8 +14,7 @@ import numpy as np
 from vips._compute.threads import run_ranges
 from vips.models._exponentials import (
     MEANS,
-    WORDS_AT_A_TIME,
-    components,
+    fill_components,
     fill_means,
     fitted_shares,
     some_cells,
@@ -26,6 +25,7 @@ __all__ = ["MEANS", "denoise_counts", "posterior_mean"]
 
 _EM_STEPS, _EM_STEPS_PER_WORD = 20, 3
 _CELLS = 50_000  # number of cells on which the common shares are fitted
+_WORDS_AT_A_TIME = 128  # whose components stay in the cache
 _GUESS_WEIGHT = 0.02  # of a guess of the common shares, for each cell
 
 
@@ -73,9 +73,23 @@ def posterior_mean(noisy, noise_std, prior_mean, own_shares=False, shares=None, 
     common = fitted_shares(components(*cells)[2], guess, weight, _EM_STEPS)
     result, n_steps = np.empty_like(noisy) if out is None else out, _EM_STEPS_PER_WORD if own_shares else 0
 
-    def denoise(first: int, last: int) -> None:
-        start, stop = first * WORDS_AT_A_TIME, min(last * WORDS_AT_A_TIME, n_words)
-        fill_means(noisy, noise_std, of_topic, prior_mean, common, n_steps, start, stop, result)
+    def denoise(begin: int, end: int) -> None:
+        of_words = _empty_components(n_topics, _WORDS_AT_A_TIME)
+        for first in range(begin * _WORDS_AT_A_TIME, min(end * _WORDS_AT_A_TIME, n_words), _WORDS_AT_A_TIME):
+            last = min(first + _WORDS_AT_A_TIME, n_words)
+            fill_components(noisy, noise_std, of_topic, prior_mean, first, last, *of_words)
+            fill_means(noise_std, common, n_steps, first, last, *of_words, result)
 
-    run_ranges(denoise, np.arange(-(-n_words // WORDS_AT_A_TIME) + 1), parts_per_thread=4)
+    run_ranges(denoise, np.arange(-(-n_words // _WORDS_AT_A_TIME) + 1), parts_per_thread=4)
     return result
+
+
+def components(noisy, noise_std, prior_mean) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of cells, of shape (n_cells,): see ``fill_components``, shapes (3, n_cells)."""
+    of_cells = _empty_components(1, len(noisy))
+    fill_components(noisy[None], noise_std[None], np.ones(1), prior_mean[None], 0, len(noisy), *of_cells)
+    return tuple(array[:, 0] for array in of_cells)
+
+
+def _empty_components(n_topics: int, n_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.empty((3, n_topics, n_words)), *np.empty((2, 3, n_topics, n_words), np.float32)

@@ -5,7 +5,7 @@ symbol    name                     meaning
 ========  =======================  ========================================================
 c, s      ``noisy, noise_std``     noisy count, and the standard deviation of its noise
 m         ``prior_mean``           mean of the second exponential; all means are ``MEANS × m``
-z         ``z``                    see ``components``
+z         ``z``                    see ``fill_components``
 M(u)      ``mills``                Mills' ratio (1 - Φ(u))/φ(u)
 ========  =======================  ========================================================
 """
@@ -18,10 +18,9 @@ from scipy.special import erfcx
 
 from vips._compute.compiled import compiled
 
-__all__ = ["MEANS", "WORDS_AT_A_TIME", "components", "fill_means", "fitted_shares", "some_cells", "totals_and_noise"]
+__all__ = ["MEANS", "fill_components", "fill_means", "fitted_shares", "some_cells", "totals_and_noise"]
 
 MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
-WORDS_AT_A_TIME = 64  # whose components stay in the cache
 _LEAST = 1e-6  # m is at least this many standard deviations of the noise
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
 _MIDDLE, _NEAR, _DEGREE = 5.0, 1.25, 14  # of the approximation of Mills' ratio
@@ -95,61 +94,67 @@ def some_cells(noisy, noise_std, of_topic, prior_mean, stride):
 
 
 @_jit
-def components(noisy, noise_std, prior_mean):
+def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, z, excess, likelihood):
     """z and the excess over max(0, z) of the posterior mean under each exponential, and the likelihood up to a common factor.
 
     Everything is in standard deviations of the noise. Given the component of mean m, the posterior is N(z, 1) truncated to
     μ ≥ 0, with z = c - 1/m. Its mean is z + φ(z)/Φ(z), and the likelihood of c is Φ(z)/φ(z)/m up to a factor that does not
-    depend on m. Arguments have shape (n_cells,), results (3, n_cells).
+    depend on m. √(2π) Φ(z) is e^{-z²/2} M(-z) below 0, and √(2π) - e^{-z²/2} M(z) above. The likelihoods are divided by
+    e^{z²/2} of the last component, if its z is positive, which is the largest.
+
+    Parameters
+    ----------
+    noisy, noise_std : ndarray of shape (n_topics, n_words)
+    of_topic : ndarray of shape (n_topics,)
+    prior_mean : ndarray of shape (n_topics or 1, n_words)
+        m is ``of_topic[k] × prior_mean[k, v]``.
+    first, last : int
+        Words.
+    z, excess, likelihood : ndarrays of shape (3, n_topics, last - first or more)
+        For the results, the last two in single precision.
     """
-    n_cells = len(noisy)
-    z, (excess, likelihood) = np.empty((3, n_cells)), np.empty((2, 3, n_cells), np.float32)
-    double, single = np.empty((3, n_cells)), np.empty((2, n_cells), np.float32)
-    _fill_components(noisy, noise_std, 1.0, prior_mean, z, excess, likelihood, double, single)
-    return z, excess, likelihood
-
-
-@_inline
-def _fill_components(noisy, noise_std, factor, prior_mean, z, excess, likelihood, double, single):
-    """The components of a row of cells; m is ``factor × prior_mean``.
-
-    √(2π) Φ(z) is e^{-z²/2} M(-z) below 0, and √(2π) - e^{-z²/2} M(z) above. The likelihoods are divided by e^{z²/2} of the last
-    component, if its z is positive, which is the largest. Few arrays in a loop: else the compiler does not vectorise it.
-    """
-    count, inverse, largest = double
-    decay, share = single
+    n_words, row_of_means = last - first, len(prior_mean) - 1
     near, middle, half, one = np.float32(_NEAR), np.float32(_MIDDLE), np.float32(0.5), np.float32(1.0)
-    nothing, n_cells = np.float32(0.0), len(noisy)
-    for v in range(n_cells):
-        precision = 1.0 / noise_std[v]
-        count[v], inverse[v] = noisy[v] * precision, 1.0 / max(factor * prior_mean[v] * precision, _LEAST)
-    for v in range(n_cells):
-        largest[v] = max(count[v] - inverse[v] * _RATES[2], 0.0)
-    for j in range(3):
-        of_z, of_excess, of_likelihood, rate = z[j], excess[j], likelihood[j], np.float32(_RATES[j])
-        for v in range(n_cells):
-            of_z[v] = count[v] - inverse[v] * _RATES[j]
-        for v in range(n_cells):
-            positive = max(of_z[v], 0.0)
-            share[v] = 0.5 * (positive - largest[v]) * (positive + largest[v])
-        for v in range(n_cells):
-            of_excess[v] = of_z[v]
-        for v in range(n_cells):
-            positive = max(of_excess[v], nothing)
-            decay[v] = _exp(-half * positive * positive)
-        for v in range(n_cells):
-            share[v] = rate * _exp(share[v])
-        for v in range(n_cells):
-            u = abs(of_excess[v])
-            t, over = (u - middle) / (u + middle), one / (u + near)
-            mills, below = _MILLS[0], _EXCESS[0]
-            for power in range(1, _DEGREE + 1):
-                mills, below = mills * t + _MILLS[power], below * t + _EXCESS[power]
-            mills, below = mills * over, below * over
-            above = _ROOT - decay[v] * mills
-            is_below = of_excess[v] < nothing
-            of_excess[v] = below if is_below else decay[v] / above
-            of_likelihood[v] = share[v] * (mills if is_below else above)
+    nothing = np.float32(0.0)
+    # few arrays in a loop, made here: else the compiler does not vectorise it
+    count, inverse, largest = np.empty(n_words), np.empty(n_words), np.empty(n_words)
+    value, decay, share = np.empty(n_words, np.float32), np.empty(n_words, np.float32), np.empty(n_words, np.float32)
+    for k in range(len(noisy)):
+        row, std, mean = noisy[k, first:last], noise_std[k, first:last], prior_mean[min(k, row_of_means), first:last]
+        for v in range(n_words):
+            precision = 1.0 / std[v]
+            count[v], inverse[v] = row[v] * precision, 1.0 / max(of_topic[k] * mean[v] * precision, _LEAST)
+        for v in range(n_words):
+            largest[v] = max(count[v] - inverse[v] * _RATES[2], 0.0)
+        for j in range(3):
+            of_z, of_excess, of_likelihood, rate = z[j, k], excess[j, k], likelihood[j, k], np.float32(_RATES[j])
+            for v in range(n_words):
+                of_z[v] = count[v] - inverse[v] * _RATES[j]
+            for v in range(n_words):
+                positive = max(of_z[v], 0.0)
+                share[v] = 0.5 * (positive - largest[v]) * (positive + largest[v])
+            for v in range(n_words):
+                value[v] = of_z[v]
+            for v in range(n_words):
+                positive = max(value[v], nothing)
+                decay[v] = _exp(-half * positive * positive)
+            for v in range(n_words):
+                share[v] = rate * _exp(share[v])
+            for v in range(n_words):
+                u = abs(value[v])
+                t, over = (u - middle) / (u + middle), one / (u + near)
+                mills, below = _MILLS[0], _EXCESS[0]
+                for power in range(1, _DEGREE + 1):
+                    mills, below = mills * t + _MILLS[power], below * t + _EXCESS[power]
+                mills, below = mills * over, below * over
+                above = _ROOT - decay[v] * mills
+                is_below = value[v] < nothing
+                value[v] = below if is_below else decay[v] / above
+                share[v] *= mills if is_below else above
+            for v in range(n_words):
+                of_excess[v] = value[v]
+            for v in range(n_words):
+                of_likelihood[v] = share[v]
 
 
 @_inline
@@ -190,47 +195,40 @@ def fitted_shares(likelihood, guess, weight, n_steps):
 
 
 @_jit
-def fill_means(noisy, noise_std, of_topic, prior_mean, common, n_steps, first, last, result):
-    """E[μ | c] of the words ``first`` to ``last``, with shares that ``n_steps`` of EM fit to each word."""
-    n_topics, prior = len(noisy), _COMMON_WEIGHT * common
-    z = np.empty((3, n_topics, WORDS_AT_A_TIME))
-    excess, likelihood = np.empty((2, 3, n_topics, WORDS_AT_A_TIME), np.float32)
-    double, single = np.empty((3, WORDS_AT_A_TIME)), np.empty((2, WORDS_AT_A_TIME), np.float32)
-    shares, ratios = np.empty((2, 3, WORDS_AT_A_TIME), np.float32)
-    inverse, weights = np.empty((2, WORDS_AT_A_TIME), np.float32)
-    for start in range(first, last, WORDS_AT_A_TIME):
-        words = slice(start, min(start + WORDS_AT_A_TIME, last))
-        n_words = words.stop - start
-        for k in range(n_topics):
-            mean = prior_mean[min(k, len(prior_mean) - 1), words]
-            _fill_components(
-                noisy[k, words], noise_std[k, words], of_topic[k], mean, z[:, k], excess[:, k], likelihood[:, k], double, single
-            )  # fmt: skip
+def fill_means(noise_std, common, n_steps, first, last, z, excess, likelihood, result):
+    """E[μ | c] of the words ``first`` to ``last`` from their components, whose shares ``n_steps`` of EM fit to each word."""
+    n_topics, n_words, prior = len(noise_std), last - first, _COMMON_WEIGHT * common
+    shares, ratios = np.empty((2, 3, n_words), np.float32)
+    inverse, weights = np.empty((2, n_words), np.float32)
+    for j in range(3):
+        for v in range(n_words):
+            shares[j, v] = common[j]
+    for _ in range(n_steps):
         for j in range(3):
-            shares[j] = common[j]
-        for _ in range(n_steps):
-            ratios[:] = 0.0
-            for k in range(n_topics):
-                _fill_inverse(likelihood[0, k], likelihood[1, k], likelihood[2, k], shares, n_words, inverse)
-                for j in range(3):
-                    of_component, added = likelihood[j, k], ratios[j]
-                    for v in range(n_words):
-                        added[v] += of_component[v] * inverse[v]
-            for j in range(3):
-                for v in range(n_words):
-                    shares[j, v] = (prior[j] + shares[j, v] * ratios[j, v]) / (n_topics + _COMMON_WEIGHT)
+            for v in range(n_words):
+                ratios[j, v] = 0.0
         for k in range(n_topics):
             _fill_inverse(likelihood[0, k], likelihood[1, k], likelihood[2, k], shares, n_words, inverse)
-            row, std = result[k, words], noise_std[k, words]
-            row[:] = 0.0
             for j in range(3):
-                of_z, of_excess, of_component, share = z[j, k], excess[j, k], likelihood[j, k], shares[j]
+                of_component, added = likelihood[j, k], ratios[j]
                 for v in range(n_words):
-                    weights[v] = share[v] * of_component[v] * inverse[v]
-                for v in range(n_words):
-                    row[v] += weights[v] * (max(of_z[v], 0.0) + of_excess[v])
+                    added[v] += of_component[v] * inverse[v]
+        for j in range(3):
             for v in range(n_words):
-                row[v] *= std[v]
+                shares[j, v] = (prior[j] + shares[j, v] * ratios[j, v]) / (n_topics + _COMMON_WEIGHT)
+    for k in range(n_topics):
+        _fill_inverse(likelihood[0, k], likelihood[1, k], likelihood[2, k], shares, n_words, inverse)
+        row, std = result[k, first:last], noise_std[k, first:last]
+        for v in range(n_words):
+            row[v] = 0.0
+        for j in range(3):
+            of_z, of_excess, of_component, share = z[j, k], excess[j, k], likelihood[j, k], shares[j]
+            for v in range(n_words):
+                weights[v] = share[v] * of_component[v] * inverse[v]
+            for v in range(n_words):
+                row[v] += weights[v] * (max(of_z[v], 0.0) + of_excess[v])
+        for v in range(n_words):
+            row[v] *= std[v]
 
 
 @_inline

@@ -8,8 +8,7 @@ from scipy.stats import norm
 
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.models import _denoising as lda_view
-from vips.models._denoising import denoise_counts
-from vips.models._exponentials import components
+from vips.models._denoising import components, denoise_counts
 from vips.models.topics.denoising import LARGEST_SCALE, scale_cells
 from vips.models.topics.statistics import TopicPosterior
 
