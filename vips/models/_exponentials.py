@@ -173,10 +173,12 @@ def _exp(x):
 @_jit
 def fitted_shares(likelihood, guess, weight, n_steps):
     """Shares of the components by EM, from ``guess``, which counts as ``weight`` of the cells."""
-    n_cells = likelihood.shape[1]
-    common = guess.copy()
+    n_cells, common, totals = likelihood.shape[1], np.empty(3), np.empty(3)
+    for j in range(3):
+        common[j] = guess[j]
     for _ in range(n_steps):
-        totals = np.zeros(3)
+        for j in range(3):
+            totals[j] = 0.0
         share0, share1, share2 = np.float32(common[0]), np.float32(common[1]), np.float32(common[2])
         for start in range(0, n_cells, _TERMS):
             cells = slice(start, min(start + _TERMS, n_cells))
@@ -190,7 +192,8 @@ def fitted_shares(likelihood, guess, weight, n_steps):
             totals[0] += of_first
             totals[1] += of_second
             totals[2] += of_third
-        common = (common * totals / n_cells + weight * guess) / (1.0 + weight)
+        for j in range(3):
+            common[j] = (common[j] * totals[j] / n_cells + weight * guess[j]) / (1.0 + weight)
     return common
 
 

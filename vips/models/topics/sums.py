@@ -43,7 +43,14 @@ def _first_entries(indptr, indices, first_word):
     """Position of each document's first entry with a word from ``first_word`` on. Words of a document are sorted."""
     entries = np.empty(len(indptr) - 1, indptr.dtype)
     for d in range(len(entries)):
-        entries[d] = indptr[d] + np.searchsorted(indices[indptr[d] : indptr[d + 1]], first_word)
+        low, high = indptr[d], indptr[d + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if indices[middle] < first_word:
+                low = middle + 1
+            else:
+                high = middle
+        entries[d] = low
     return entries
 
 
@@ -59,7 +66,9 @@ def sum_weighted(indptr, indices, ratios, topic_weights, record_weights, scaled_
     sums = np.empty((n_words, n_topics))
     for start in range(first_word, last_word, n_words):
         stop = min(start + n_words, last_word)
-        sums[:] = 0.0
+        for v in range(n_words):
+            for k in range(n_topics):
+                sums[v, k] = 0.0
         for d in range(len(record_weights)):
             if record_weights[d] == 0.0:
                 continue
