@@ -37,6 +37,7 @@ bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise a
 	$(BIN)/python -m experiments.benchmarks.mixture
 	$(BIN)/python -m experiments.benchmarks.sequences
 	$(BIN)/python -m experiments.benchmarks.scaling
+	$(BIN)/python -m experiments.benchmarks.waits
 
 docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -W -j auto -b html docs docs/_build/html

@@ -721,6 +721,13 @@ def _(printed, folder):
     assert printed.count("| 1.00 |") >= len(saved) - 1  # the first line of every table
 
 
+@check("benchmarks.waits")
+def _(printed, folder):
+    rows = read_json(folder / "waits.json")
+    assert all(row["seconds"] >= 0.0 for row in rows)
+    assert {"loading them", "import of a model"} <= {row["what"] for row in rows}
+    assert "| words of 200 texts |" in printed
+
 @check("streams")
 def _(printed, folder):
     year, articles = (read_json(folder / f"{name}.json") for name in ("year", "wikipedia"))
