@@ -16,15 +16,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import joblib
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_transformer
-from sklearn.decomposition import LatentDirichletAllocation as TheirTopics
+from sklearn.decomposition import LatentDirichletAllocation as LDA
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -38,10 +40,23 @@ from vips._compute.threads import at_most
 from vips.datasets import make_lda_corpus
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder
 
-N_ROWS, N_REGRESSED, N_TEXTS, N_SAMPLED, LITTLE = 1_000_000, 100_000, 100_000, 100_000, 2_000
 N_COLUMNS, N_CATEGORIES, N_WORDS = 10, 8, 30_000
 BUDGET = PrivacyBudget(1.0, 1e-6)
-Task = tuple[str, Callable[[], object], str, Callable[[], object] | None]
+
+
+class Size(NamedTuple):
+    """Numbers of rows, of those that are regressed, of texts, documents, topics, words and questions."""
+
+    rows: int
+    regressed: int
+    texts: int
+    documents: int
+    topics: int
+    words: int
+    questions: int
+
+
+FULL, QUICK = Size(1_000_000, 100_000, 100_000, 20_000, 10, 2_000, 6), Size(2_000, 1_000, 200, 500, 2, 30, 3)
 
 
 def table(n_rows: int) -> tuple[pd.DataFrame, np.ndarray]:
@@ -55,11 +70,12 @@ def table(n_rows: int) -> tuple[pd.DataFrame, np.ndarray]:
     return pd.DataFrame(numbers | categories), (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-score))).astype(int)
 
 
-def of_classes(n_rows: int) -> np.ndarray:
-    """Six answers of four classes, each of which mostly gives one of its own."""
+def of_classes(n_rows: int, n_questions: int) -> np.ndarray:
+    """Answers of four classes, each of which mostly gives those of its own."""
     rng = np.random.default_rng(2)
-    typical = (2 * rng.integers(0, 4, n_rows)[:, None] + np.arange(6)) % N_CATEGORIES
-    return np.where(rng.random((n_rows, 6)) < 0.6, typical, rng.integers(0, N_CATEGORIES, (n_rows, 6)))
+    typical = (2 * rng.integers(0, 4, n_rows)[:, None] + np.arange(n_questions)) % N_CATEGORIES
+    others = rng.integers(0, N_CATEGORIES, typical.shape)
+    return np.where(rng.random(typical.shape) < 0.6, typical, others)
 
 
 def texts(n_texts: int) -> list[str]:
@@ -70,75 +86,73 @@ def texts(n_texts: int) -> list[str]:
     return [" ".join(row) for row in words[rng.choice(N_WORDS, (n_texts, 50), p=frequency / frequency.sum())]]
 
 
-def tasks(scale: float) -> Iterator[Task]:
-    """What is timed, its call, and the peer's."""
-    frame, outcome = table(round(N_ROWS * scale))
+class Task(NamedTuple):
+    """What is timed, its call, and what the peer does."""
+
+    what: str
+    ours: Callable[[], object]
+    peer: str = ""
+    theirs: Callable[[], object] | None = None
+
+
+def tasks(size: Size) -> Iterator[Task]:
+    """One after the other; later ones use what earlier ones have fitted."""
+    frame, outcome = table(size.rows)
     numbers, categories = list(frame)[:N_COLUMNS], list(frame)[N_COLUMNS:]
     levels = [f"level {i}" for i in range(N_CATEGORIES)]
-    declared = dict.fromkeys(numbers, (0.0, 100.0)) | dict.fromkeys(categories, levels)
+    declared = TableEncoder(dict.fromkeys(numbers, (0.0, 100.0)) | dict.fromkeys(categories, levels))
     learnt = TableEncoder(dict.fromkeys(numbers, "number") | dict.fromkeys(categories, "category"), privacy=BUDGET)
     theirs = make_column_transformer((StandardScaler(), numbers), (OneHotEncoder(sparse_output=False), categories))
-    what = f"{len(frame):,} rows"
-    yield (
-        f"columns of {what}, learnt",
-        lambda: learnt.fit_transform(frame),
-        "scaler, one-hot",
-        lambda: theirs.fit_transform(frame),
+    what = f"{len(frame):,} rows of {frame.shape[1]} columns, "
+    yield Task(
+        what + "learnt", lambda: learnt.fit_transform(frame), "scaler, one-hot", lambda: theirs.fit_transform(frame)
     )
-    yield f"columns of {what}, declared", lambda: TableEncoder(declared).fit_transform(frame), "", None
-    few = round(N_REGRESSED * scale)
-    X, y = TableEncoder(declared).fit_transform(frame[:few]), outcome[:few]
+    yield Task(what + "declared", lambda: declared.fit_transform(frame))
+
+    X, y = declared.fit_transform(frame[: size.regressed]), outcome[: size.regressed]
     model = BayesianLogisticRegression(classes=[0, 1], max_norm=4.5, privacy=BUDGET)
-    yield (
-        f"logistic regression of {few:,} rows, {X.shape[1]} columns", lambda: model.fit(X, y), "LogisticRegression",
-        lambda: LogisticRegression(max_iter=1000).fit(X, y),
-    )  # fmt: skip
-    yield "its posterior", lambda: model.fit(X, y).posterior_, "", None
-    documents = texts(round(N_TEXTS * scale))
-    yield (
-        f"words of {len(documents):,} texts", lambda: PrivateCountVectorizer(privacy=BUDGET).fit_transform(documents),
+    peer = LogisticRegression(max_iter=1000)
+    what = f"logistic regression, {len(X):,} rows of {X.shape[1]} columns"
+    yield Task(what, lambda: model.fit(X, y), "LogisticRegression", lambda: peer.fit(X, y))
+    yield Task("its posterior", lambda: model.posterior_)
+    plan = partial(vips.plan_for, n_records=len(X), privacy=BUDGET)
+    yield Task("a plan of it", lambda: plan(BayesianLogisticRegression(max_norm=4.5), n_features=X.shape[1]))
+    ordinary = BayesianLogisticRegression(classes=[0, 1]).fit(X, y)
+    yield Task("a comparison with an ordinary one", lambda: vips.compare(model, ordinary, X[:2000], y[:2000]))
+
+    documents, words = texts(size.texts), PrivateCountVectorizer(privacy=BUDGET)
+    yield Task(
+        f"words of {len(documents):,} texts", lambda: words.fit_transform(documents),
         "CountVectorizer", lambda: CountVectorizer().fit_transform(documents),
     )  # fmt: skip
-    counts = make_lda_corpus(
-        max(few // 5, 500), n_topics=10, n_words=2_000, document_length=50, random_state=0
-    ).counts  # few documents need little noise
-    plan = PrivacyPlan(noise_multiplier=10.0 * scale, sampling="full", n_steps=20)
-    topics = LatentDirichletAllocation(10, vocabulary=counts.shape[1], privacy=plan)
-    yield (
-        f"topics of {counts.shape[0]:,} texts", lambda: topics.fit(counts), "LatentDirichletAllocation",
-        lambda: TheirTopics(10).fit(counts),
-    )  # fmt: skip
-    yield "their matched posterior", lambda: topics.match(), "", None
-    answers = of_classes(few)
-    classes = LatentClassAnalysis(4, categories=[N_CATEGORIES] * 6, privacy=BUDGET)
-    yield f"latent classes of {few:,} rows", lambda: classes.fit(answers), "", None
-    yield "their matched posterior", lambda: classes.match(), "", None
-    yield (
-        f"a plan of a regression, {X.shape[1]} columns",
-        lambda: vips.plan_for(
-            BayesianLogisticRegression(max_norm=4.5), n_records=few, n_features=X.shape[1], privacy=BUDGET
-        ),
-        "",
-        None,
-    )
-    yield "a plan of classes", lambda: vips.plan_for(classes, n_records=few, privacy=BUDGET), "", None
-    ordinary = BayesianLogisticRegression(classes=[0, 1]).fit(X, y)
-    yield "a comparison of two regressions", lambda: vips.compare(model, ordinary, X[:LITTLE], y[:LITTLE]), "", None
-    n_sampled = round(N_SAMPLED * scale)
-    yield f"{n_sampled:,} records of classes", lambda: classes.sample(n_sampled), "", None
+    sizes = {"n_topics": size.topics, "n_words": size.words, "document_length": 50}
+    counts = make_lda_corpus(size.documents, **sizes, random_state=0).counts
+    steps = PrivacyPlan(noise_multiplier=size.documents / 2_000, sampling="full", n_steps=20)
+    topics = LatentDirichletAllocation(size.topics, vocabulary=size.words, privacy=steps)
+    peers = LDA(size.topics).fit(counts[:10])
+    what = f"{size.topics} topics of {size.documents:,} documents, {size.words:,} words"
+    yield Task(what, lambda: topics.fit(counts), "LatentDirichletAllocation", lambda: peers.fit(counts))
+    yield Task("their matched posterior", lambda: topics.match())
     with tempfile.TemporaryDirectory() as name:
         path, other = Path(name) / "model.vips", Path(name) / "model.joblib"
-        sklearn_model = TheirTopics(10, max_iter=1).fit(counts[:100])
-        yield "saving topics", lambda: topics.save(path), "joblib.dump", lambda: joblib.dump(sklearn_model, other)
-        yield "loading them", lambda: vips.load(path), "joblib.load", lambda: joblib.load(other)
+        yield Task("saving them", lambda: topics.save(path), "joblib.dump", lambda: joblib.dump(peers, other))
+        yield Task("loading them", lambda: vips.load(path), "joblib.load", lambda: joblib.load(other))
+
+    answers = of_classes(size.regressed, size.questions)
+    classes = LatentClassAnalysis(4, categories=[N_CATEGORIES] * size.questions, privacy=BUDGET)
+    yield Task(f"four classes of {len(answers):,} rows of {size.questions} answers", lambda: classes.fit(answers))
+    yield Task("their matched posterior", lambda: classes.match())
+    yield Task("a plan of them", lambda: plan(classes))
+    yield Task(f"{size.regressed:,} records of them", lambda: classes.sample(size.regressed))
 
 
 def seconds(function: Callable[[], object] | None) -> float | None:
+    """Of this process and its children."""
     if function is None:
         return None
-    start = os.times()
+    start = time.process_time() + sum(os.times()[2:4])
     function()
-    return sum(os.times()[:4]) - sum(start[:4])  # of children, too
+    return time.process_time() + sum(os.times()[2:4]) - start
 
 
 def of_imports() -> list[dict]:
@@ -163,11 +177,13 @@ def row(what: str, ours: float, peer: str, theirs: float | None) -> dict:
 def main(arguments: list[str] | None = None) -> None:
     options = parser_of("experiments.benchmarks.waits", __doc__).parse_args(arguments)
     written = folder_of("benchmarks", options)
-    scale = 0.002 if options.quick else 1.0
     with at_most(1):
-        for _, ours, _, _ in tasks(0.002):  # compiles
-            ours()
-        rows = [row(what, seconds(ours), peer, seconds(theirs)) for what, ours, peer, theirs in tasks(scale)]
+        for task in tasks(QUICK):  # compiles
+            task.ours()
+        rows = [
+            row(task.what, seconds(task.ours), task.peer, seconds(task.theirs))
+            for task in tasks(QUICK if options.quick else FULL)
+        ]
     rows += of_imports()
     print(text := report(rows))
     if written is not None:
