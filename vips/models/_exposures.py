@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from vips._validation import check_number
@@ -9,7 +11,7 @@ from vips.data import DataSource, InMemoryData
 from vips.door import numbers_of_rows
 from vips.model import ConjugateExponentialModel
 
-__all__ = ["check_exposure_bounds", "with_exposures"]
+__all__ = ["check_exposure_bounds", "times_exposure", "with_exposures"]
 
 
 def with_exposures(model: ConjugateExponentialModel, exposure, records: DataSource) -> DataSource:
@@ -32,9 +34,19 @@ def with_exposures(model: ConjugateExponentialModel, exposure, records: DataSour
     return InMemoryData(X, np.column_stack([y, exposure])).divided_like(records)
 
 
+def times_exposure(exposure, rates: np.ndarray) -> np.ndarray:
+    """Expected counts of rows whose exposure of 1 has these rates, shape (n,)."""
+    exposure = np.asarray(exposure, dtype=np.float64)
+    if exposure.shape not in ((), rates.shape) or not ((exposure > 0.0) & np.isfinite(exposure)).all():
+        raise ValueError("`exposure` must be a finite number above 0, or one for each row.")
+    return exposure * rates
+
+
 def check_exposure_bounds(bounds: tuple[float, float] | None) -> None:
     """Raise ValueError unless these are two numbers above 0, the lower one first, or None."""
     if bounds is not None:
+        if not isinstance(bounds, Sequence | np.ndarray) or len(bounds) != 2:
+            raise ValueError(f"`exposure_bounds` must be two numbers above 0, the lower one first, got {bounds!r}.")
         low, high = bounds
         check_number("exposure_bounds[0]", low, 1e-10, 1e10, "between 1e-10 and 1e10")
         check_number("exposure_bounds[1]", high, low, 1e10, "at least the lower bound, and up to 1e10")

@@ -88,8 +88,8 @@ def test_intervals_hold_what_is_true():
 
 
 def test_areas_of_which_noise_tells_little_are_no_average_areas():
-    """60 fixed tables of 40 areas: mean errors of log rates, in posterior deviations. A line through the rate at the mean of log
-    rates, without their variances, is 0.4 of a deviation too high, and holds 0.89."""
+    """60 fixed tables of 40 areas: mean errors of log rates, in posterior deviations, and coverage. A line through the rate at
+    the mean of log rates, without their variances, is 0.4 of a deviation too high, and holds 0.89."""
     areas = Areas.of({place: [other for other in (place - 1, place + 1) if 0 <= other < 40] for place in range(40)})
     correlations, errors, held = [areas.correlation(rho) for rho in smoothing.SMOOTHNESS], [], []
     for seed in range(60):

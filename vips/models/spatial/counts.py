@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from vips.data._tables import from_arrow
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
-from vips.models._exposures import check_exposure_bounds, with_exposures
+from vips.models._exposures import check_exposure_bounds, times_exposure, with_exposures
 from vips.models.spatial.areas import Areas
 from vips.models.spatial.map import map_of
 from vips.models.spatial.smoothing import SMOOTHNESS, STDS, FieldPosterior, NoisySums, smoothed
@@ -211,7 +211,10 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def use_plan(self, plan: PrivacyPlan | None) -> None:
         super().use_plan(plan)
-        self._read = None if plan is None else Areas.of(self.areas, self.coordinates)
+        self._read = None if plan is None else self._map()  # that of a model in another process is sent
+
+    def prepare(self, posterior) -> None:
+        self._map().mixing  # noqa: B018
 
     def check_features(self) -> None:
         if self.n_features_in_ != 1:
@@ -412,7 +415,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         """Posterior mean of the expected counts, shape (n_records,): exposure times the rate of the area."""
         check_is_fitted(self)
         places, posterior = self._places(self.read_rows(X, reset=False)), self.posterior_
-        return np.asarray(exposure) * np.exp(posterior.mean + 0.5 * posterior.var)[places]
+        return times_exposure(exposure, np.exp(posterior.mean + 0.5 * posterior.var)[places])
 
     def predictions(self, X) -> np.ndarray:
         """Expected counts."""
@@ -459,8 +462,12 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
             if self.area is not None and self.area not in X.columns:
                 raise ValueError(f"X has no column {self.area!r}, which is to hold the areas.")
             X = X[self.area] if self.area is not None else X.iloc[:, 0]
+        if isinstance(X, str | bytes | Mapping | Set) or not hasattr(X, "__len__"):
+            raise TypeError(
+                f"X must hold the area of each record, in an array, a series, a list or a table, got {type(X).__name__}."
+            )
         # values of a list are read one by one: as an array, one of text would make text of all
-        shape = getattr(X, "shape", None) or (len(X),)
+        shape = X.shape if hasattr(X, "shape") else (len(X),)
         if len(shape) == 2 and shape[1] == 1:
             X, shape = X[:, 0], shape[:1]
         if len(shape) != 1:

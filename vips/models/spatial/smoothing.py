@@ -15,9 +15,9 @@ H, V                   diagonal of λ̄ Ê; variance of Y about its line, with t
 
 Statistical linearisation: about (m, u), λ is closest to the line λ̄ (1 + log λ - m), and misses it by a variance of
 λ̄² (e^u - 1 - u), which joins V. So residuals y = Y - λ̄ Ê + H (m - c₀) ~ N(H (c - c₀ + f), V), of which posterior and
-evidence have closed forms for each (s, ρ); the next m and u are moments of these, weighted by evidence. A line through e^m alone
-would take areas of which little is known for average ones, whose rate is higher by e^(u/2). The released posterior is the
-Gaussian with the moments of the mixture.
+evidence have closed forms for each (s, ρ); the next m and u are moments of these, weighted by evidence. A line through e^m
+alone would take areas of which little is known for average ones, whose rate is higher by e^(u/2). The released posterior is
+the Gaussian with the moments of the mixture.
 """
 
 from __future__ import annotations
