@@ -501,6 +501,18 @@ def test_errors_say_what_to_write(arguments, words):
         MixedLogisticRegression(**{"max_norm": 1.0} | arguments).fit(table, y, groups=person)
 
 
+def test_ordinary_fits_refuse_what_are_no_counts_and_effects_of_a_constant():
+    X, _, person = visits(20)
+    for y in (np.full(len(X), -1), np.full(len(X), 0.5)):
+        with pytest.raises(ValueError, match="whole numbers from 0"):
+            MixedNegativeBinomialRegression().fit(X, y, groups=person)
+    X[:, 1] = 1.0
+    for table in (X, sp.csr_array(X)):
+        for effects in ((1,), ("intercept", 1)):
+            with pytest.raises(ValueError, match="one value in all rows"):
+                MixedLogisticRegression(random_effects=effects).fit(table, np.arange(len(X)) % 2, groups=person)
+
+
 def test_many_columns_are_refused():
     with pytest.raises(ValueError, match="takes 1 to 60"):
         MixedLogisticRegression().fit(np.zeros((10, 61)), np.resize([0, 1], 10))

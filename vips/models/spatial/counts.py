@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._compute.blas import threads_for
 from vips._extras import imported
 from vips._validation import check_integer, check_level, check_number, levels_to_user
 from vips.data import DataSource, InMemoryData, Records, as_source
@@ -259,7 +260,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         unbounded = self.exposure_bounds is None and not self.is_private
         bounds = (1e-300, 1e300) if unbounded else self.exposure_bounds or (1.0, 1.0)
         like_one = (plan.max_rows_per_group or 1) * (1.0 + (1.0 / plan.sampling_rate - 1.0) / plan.n_steps)
-        return smoothed(sums, correlations, bounds, self.dispersion, like_one)
+        with threads_for(areas.borders):
+            return smoothed(sums, correlations, bounds, self.dispersion, like_one)
 
     def to_noise_aware_posterior(self) -> FieldPosterior:
         return self.last_posterior_

@@ -161,6 +161,17 @@ class MixedRegression(ConjugateExponentialModel):
         check_indicators(self.indicators, self.n_features_in_)
         self.places_of_effects()
 
+    def check_values(self, X, y) -> None:
+        if np.isnan(self.likelihood.terms(y)[0]).any():
+            raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
+        for place in self.places_of_effects():
+            column = X[:, [place]]
+            if place != INTERCEPT and column.max() == column.min():
+                raise ValueError(
+                    f"`random_effects` names {self.column_names()[place]!r}, which has one value in all rows: effects of it "
+                    'cannot be told from those of the "intercept".'
+                )
+
     def places_of_effects(self) -> np.ndarray:
         """Columns of ``random_effects``, shape (q,); ValueError for one that there is not."""
         names, places = self.column_names(), []
