@@ -10,6 +10,7 @@ from vips._validation import check_number
 from vips.data import DataSource, InMemoryData
 from vips.door import numbers_of_rows
 from vips.model import ConjugateExponentialModel
+from vips.privacy import StreamPlan
 
 __all__ = ["check_exposure_bounds", "times_exposure", "with_exposures"]
 
@@ -18,7 +19,9 @@ def with_exposures(model: ConjugateExponentialModel, exposure, records: DataSour
     """Records whose labels are counts, with exposures beside them if there are any; for models with ``exposure_bounds``."""
     if exposure is None:
         if model.exposure_bounds is not None:
-            raise ValueError("`exposure_bounds` are declared: pass fit(X, y, exposure=...).")
+            in_stream = isinstance(model.privacy, StreamPlan)
+            call = "with_exposure(exposure).partial_fit(X, y)" if in_stream else "fit(X, y, exposure=...)"
+            raise ValueError(f"`exposure_bounds` are declared: pass {call}.")
         return records
     if not isinstance(records, InMemoryData):
         raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")

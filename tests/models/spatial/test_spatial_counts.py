@@ -252,6 +252,18 @@ def test_persons_weights_files_and_streams(tmp_path):
     np.testing.assert_allclose(stream.posterior_.mean, heavy.posterior_.mean, atol=0.3)
 
 
+def test_streams_take_exposures_of_each_batch():
+    area, counts = visits()
+    settings = {"areas": RING, "max_count": 20, "exposure_bounds": (1.0, 4.0)}
+    stream = SpatialCounts(**settings, privacy=StreamPlan(epsilon=500.0, delta=1e-6, n_batches=2))
+    for half, longer in ((slice(1_000), 1.0), (slice(1_000, None), 2.0)):
+        stream.with_exposure(np.full(1_000, longer)).partial_fit(area[half], counts[half])
+    expected = [counts[area == name].sum() / np.repeat([1.0, 2.0], 1_000)[area == name].sum() for name in NAMES]
+    np.testing.assert_allclose(stream.posterior_.mean, np.log(expected), atol=0.3)
+    with pytest.raises(ValueError, match=r"with_exposure\(exposure\).partial_fit"):
+        SpatialCounts(**settings, privacy=StreamPlan(epsilon=1.0, delta=1e-6, n_batches=2)).partial_fit(area, counts)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_files_with_numbers_that_no_fit_makes_are_refused_or_read(tmp_path):
     path, refused = tmp_path / "m", 0

@@ -113,7 +113,6 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     exact_rows = True
     reads_tables = True
     settings_of_meaning = ("areas",)
-    _unlisted = ("with_exposure",)
     # During a fit: exposures until records are read, whether there are any, and the areas.
     _exposure: object = None
     _has_exposures = False
@@ -190,7 +189,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
                 vars(self).pop(name, None)
 
     def with_exposure(self, exposure) -> Self:
-        """The model, whose next records have these exposures; for what fits models in its place."""
+        """The model, whose next records have these exposures: for a batch of a stream, say."""
         self._exposure = exposure
         return self
 
@@ -286,8 +285,9 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def records_of(self, X, y) -> DataSource:
         """Codes of areas, and counts with exposures beside them if there are any."""
-        records = with_exposures(self, self._exposure, super().records_of(self._codes(X, not self.is_private), y))
-        self._exposure, self._has_exposures = None, self._exposure is not None
+        exposure, self._exposure, self._has_exposures = self._exposure, None, False
+        records = with_exposures(self, exposure, super().records_of(self._codes(X, not self.is_private), y))
+        self._has_exposures = exposure is not None
         return records
 
     @property
