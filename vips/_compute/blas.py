@@ -28,6 +28,7 @@ __all__ = [
     "mirrored",
     "product",
     "share_rows",
+    "threads_for",
 ]
 
 
@@ -131,25 +132,25 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
     numpy.linalg.LinAlgError
         If the matrix is not positive definite to rounding.
     """
-    with _threads_for(matrix):
+    with threads_for(matrix):
         return np.linalg.cholesky(matrix)
 
 
 def lower_inverse(factor: np.ndarray) -> np.ndarray:
     """L⁻¹ for lower triangular L."""
-    with _threads_for(factor):
+    with threads_for(factor):
         return _checked(dtrtri(factor.T, lower=0)).T
 
 
 def inverse_from_factor(factor: np.ndarray) -> np.ndarray:
     """(LLᵀ)⁻¹ for lower triangular L."""
-    with _threads_for(factor):
+    with threads_for(factor):
         return mirrored(_checked(dpotri(factor.T, lower=0)).T)
 
 
 def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues, ascending, and eigenvectors by columns of a symmetric matrix."""
-    with _threads_for(matrix):
+    with threads_for(matrix):
         return np.linalg.eigh(matrix)
 
 
@@ -161,7 +162,8 @@ def mirrored(lower: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def _threads_for(matrix: np.ndarray) -> Iterator[None]:
+def threads_for(matrix: np.ndarray) -> Iterator[None]:
+    """One thread for products and factorisations of small matrices, which wait for each other longer than they compute."""
     if len(matrix) > _SMALL:
         yield
     else:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from vips._validation import check_number
 from vips.data import DataSource, InMemoryData
 from vips.door import numbers_of_rows
 from vips.model import ConjugateExponentialModel
+from vips.privacy import StreamPlan
 
-__all__ = ["check_exposure_bounds", "with_exposures"]
+__all__ = ["check_exposure_bounds", "times_exposure", "with_exposures"]
 
 
 def with_exposures(model: ConjugateExponentialModel, exposure, records: DataSource) -> DataSource:
     """Records whose labels are counts, with exposures beside them if there are any; for models with ``exposure_bounds``."""
     if exposure is None:
         if model.exposure_bounds is not None:
-            raise ValueError("`exposure_bounds` are declared: pass fit(X, y, exposure=...).")
+            in_stream = isinstance(model.privacy, StreamPlan)
+            call = "with_exposure(exposure).partial_fit(X, y)" if in_stream else "fit(X, y, exposure=...)"
+            raise ValueError(f"`exposure_bounds` are declared: pass {call}.")
         return records
     if not isinstance(records, InMemoryData):
         raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")
@@ -32,9 +37,19 @@ def with_exposures(model: ConjugateExponentialModel, exposure, records: DataSour
     return InMemoryData(X, np.column_stack([y, exposure])).divided_like(records)
 
 
+def times_exposure(exposure, rates: np.ndarray) -> np.ndarray:
+    """Expected counts of rows whose exposure of 1 has these rates, shape (n,)."""
+    exposure = np.asarray(exposure, dtype=np.float64)
+    if exposure.shape not in ((), rates.shape) or not ((exposure > 0.0) & np.isfinite(exposure)).all():
+        raise ValueError("`exposure` must be a finite number above 0, or one for each row.")
+    return exposure * rates
+
+
 def check_exposure_bounds(bounds: tuple[float, float] | None) -> None:
     """Raise ValueError unless these are two numbers above 0, the lower one first, or None."""
     if bounds is not None:
+        if not isinstance(bounds, Sequence | np.ndarray) or len(bounds) != 2:
+            raise ValueError(f"`exposure_bounds` must be two numbers above 0, the lower one first, got {bounds!r}.")
         low, high = bounds
         check_number("exposure_bounds[0]", low, 1e-10, 1e10, "between 1e-10 and 1e10")
         check_number("exposure_bounds[1]", high, low, 1e10, "at least the lower bound, and up to 1e10")

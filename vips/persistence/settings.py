@@ -18,6 +18,7 @@ from vips.step_size import PolynomialAveraging, RobbinsMonro
 __all__ = ["decode", "describe", "encode"]
 
 _DATACLASSES = PrivacyBudget, PrivacyPlan, Phase, StreamPlan, StreamState, RobbinsMonro, PolynomialAveraging
+_COLLECTIONS = {kind.__name__: kind for kind in (list, tuple, set, frozenset)}
 _CLASSES = {cls.__name__: cls for cls in _DATACLASSES}
 _GAUSSIANS = {cls.__name__: cls for cls in (Gaussian, DiagonalGaussian)}
 _TAG = "__vips__"
@@ -45,6 +46,8 @@ def encode(value: object) -> object:
         return {_TAG: "time" if isinstance(value, datetime) else "date", "value": value.isoformat()}
     if isinstance(value, list | tuple):
         return {_TAG: type(value).__name__, "value": [encode(item) for item in value]}
+    if isinstance(value, set | frozenset):  # in an order that does not depend on the process
+        return {_TAG: type(value).__name__, "value": sorted(map(encode, value), key=repr)}
     if isinstance(value, range):
         return {_TAG: "range", "value": [value.start, value.stop, value.step]}
     if isinstance(value, dict):
@@ -66,8 +69,8 @@ def encode(value: object) -> object:
         if isinstance(value, family):
             return {_TAG: name, "value": [encode(value.mean), encode(value.precision)]}
     raise TypeError(
-        f"{value!r} cannot be saved: only numbers, dates, words, lists, ranges, mappings, arrays, dtypes, distributions, plans "
-        "and step sizes can."
+        f"{value!r} cannot be saved: only numbers, dates, words, lists, sets, ranges, mappings, arrays, dtypes, distributions, "
+        "plans and step sizes can."
     )
 
 
@@ -80,9 +83,8 @@ def decode(value: object) -> object:
         return float(content)
     if kind in ("time", "date"):
         return (datetime if kind == "time" else date).fromisoformat(content)
-    if kind in ("list", "tuple"):
-        items = [decode(item) for item in content]
-        return items if kind == "list" else tuple(items)
+    if kind in _COLLECTIONS:
+        return _COLLECTIONS[kind](map(decode, content))
     if kind == "range":
         return range(*map(int, content))
     if kind == "dict":

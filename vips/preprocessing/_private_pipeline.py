@@ -597,7 +597,10 @@ def restored_pipeline(
 
 def _check_effects(encoder, model, X) -> None:
     """Raise ValueError for effects of persons that are no columns of numbers, before anything is charged."""
-    effects = [name for name in getattr(model, "random_effects", ()) if name != "intercept"]
+    if not hasattr(model, "random_effects"):
+        return
+    model.check_effects()
+    effects = [name for name in model.random_effects if name != "intercept"]
     columns, kinds = getattr(encoder, "columns", ()), {}
     if effects and hasattr(encoder, "columns"):
         kinds = column_kinds(columns, as_table(X))

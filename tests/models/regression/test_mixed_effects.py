@@ -413,6 +413,7 @@ def test_a_pipeline_of_a_table():
         ({"age": "number", "sex": "category"}, "sex"),
         (None, "sex"),
         ({"age": "number"}, "height"),
+        ({"age": "number"}, ["age"]),
     ],
 )
 def test_nothing_is_charged_for_an_effect_that_is_no_column_of_numbers(tmp_path, columns, effect):
@@ -420,7 +421,7 @@ def test_nothing_is_charged_for_an_effect_that_is_no_column_of_numbers(tmp_path,
     table = pd.DataFrame(X, columns=["age", "dose"]).assign(sex="f")
     ledger = vips.PrivacyLedger(tmp_path / "ledger", dataset="visits", epsilon=9.0, delta=1e-4)
     model = MixedLogisticRegression(random_effects=(effect,))
-    with pytest.raises(ValueError, match="no column of numbers"):
+    with pytest.raises(ValueError, match=r"no column of numbers|must list one to 3"):
         make_private_pipeline(TableEncoder(columns), model, privacy=BUDGET).fit(table, y, groups=person, ledger=ledger)
     assert not ledger.runs()
 
@@ -458,6 +459,17 @@ def test_a_file_keeps_the_posterior(fitted, tmp_path):
     pd.testing.assert_frame_equal(restored.summary(), fitted.summary())
 
 
+def test_covariances_that_no_fit_gives_are_refused(fitted):
+    arrays = fitted.posterior_.to_arrays()
+    cov = arrays["parameters_cov"]
+    one_sided, negative = cov.copy(), cov - 2.0 * np.eye(len(cov)) * np.diagonal(cov)
+    one_sided[0, 1] += 0.1 * cov.max()
+    MixedPosterior.from_arrays(arrays)
+    for odd in (one_sided, negative, cov[:-1, :-1]):
+        with pytest.raises(ValueError, match="covariance is none"):
+            MixedPosterior.from_arrays(arrays | {"parameters_cov": odd})
+
+
 def test_noise_that_hides_is_said():
     X, y, person = visits(60)
     model = MixedLogisticRegression(privacy=PrivacyBudget(0.1, 1e-6), max_norm=1.5).fit(X, y, groups=person)
@@ -472,6 +484,7 @@ def test_noise_that_hides_is_said():
     [
         ({"random_effects": "age"}, "must list one to 3"),
         ({"random_effects": ()}, "must list one to 3"),
+        ({"random_effects": 0}, "must list one to 3"),
         ({"random_effects": ("intercept", "height")}, "no column of X: age, dose"),
         ({"random_effects": ("age", 0)}, "twice"),
         ({"random_effects": (7,)}, "no column of X"),
@@ -486,6 +499,18 @@ def test_errors_say_what_to_write(arguments, words):
     table = pd.DataFrame(X, columns=["age", "dose"])
     with pytest.raises(ValueError, match=words):
         MixedLogisticRegression(**{"max_norm": 1.0} | arguments).fit(table, y, groups=person)
+
+
+def test_ordinary_fits_refuse_what_are_no_counts_and_effects_of_a_constant():
+    X, _, person = visits(20)
+    for y in (np.full(len(X), -1), np.full(len(X), 0.5)):
+        with pytest.raises(ValueError, match="whole numbers from 0"):
+            MixedNegativeBinomialRegression().fit(X, y, groups=person)
+    X[:, 1] = 1.0
+    for table in (X, sp.csr_array(X)):
+        for effects in ((1,), ("intercept", 1)):
+            with pytest.raises(ValueError, match="one value in all rows"):
+                MixedLogisticRegression(random_effects=effects).fit(table, np.arange(len(X)) % 2, groups=person)
 
 
 def test_many_columns_are_refused():

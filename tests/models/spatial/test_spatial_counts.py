@@ -1,5 +1,7 @@
 """Counts of areas: what is released, ids of every type, areas that nobody declared or nobody lives in, and words."""
 
+import pickle
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -9,9 +11,11 @@ from sklearn.base import clone
 from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices
-from vips import PrivacyBudget, PrivacyPlan, PrivacyWarning, SpatialCounts, StreamPlan, load, plan_for
+from vips import CheckpointError, PrivacyBudget, PrivacyPlan, PrivacyWarning, SpatialCounts, StreamPlan, load, plan_for
+from vips.execution.partitions import Task
 from vips.models.spatial.areas import Areas
 from vips.persistence.archive import read_archive, write_archive
+from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 mpl.use("Agg")
@@ -137,13 +141,64 @@ def test_neighbours_that_do_not_agree_and_other_declarations_are_refused():
         ((), "must be 2 to"),
         (["7", 7], "different names"),
         (["a", None], "different names"),
+        ([b"a", b"b"], "different names"),
+        ([("a", 1), ("b", 2)], "different names"),
     ):
         with pytest.raises(ValueError, match=words):
             SpatialCounts(areas=areas).fit(["a"], [1])
-    with pytest.raises(TypeError, match="must be names"):
-        SpatialCounts(areas="ab").fit(["a"], [1])
-    with pytest.raises(ValueError, match="one row for each"):
-        SpatialCounts(areas=["a", "b"], coordinates=[[0.0, 1.0]]).fit(["a"], [1])
+    for areas, words in (
+        ("ab", "must be names"),
+        (b"ab", "must be names"),
+        ({"a": None, "b": []}, "neighbours of 'a' in a list"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            SpatialCounts(areas=areas).fit(["a"], [1])
+    for places in (
+        [[0.0, 1.0]],
+        [["x"], ["y"]],
+        [[1.0], [1.0, 2.0]],
+        np.zeros((2, 0)),
+        [[1e300], [-1e300]],
+        [[0.0], [np.nan]],
+    ):
+        with pytest.raises(ValueError, match="one row for each"):
+            SpatialCounts(areas=["a", "b"], coordinates=places).fit(["a"], [1])
+    with pytest.raises(TypeError, match="Got DataFrame"):  # which no file holds
+        SpatialCounts(areas=["a", "b"], coordinates=pd.DataFrame(np.eye(2))).fit(["a"], [1])
+
+
+def test_what_holds_no_areas_and_exposures_that_are_none_are_refused():
+    model = SpatialCounts(areas=RING).fit(*visits())
+    for X in (None, "north", 7, {"north": 1}):
+        with pytest.raises(TypeError, match="X must hold the area of each record"):
+            model.predict(X)
+    for exposure in (np.nan, -1.0, [1.0], [[1.0], [2.0]], [1.0, 0.0]):
+        with pytest.raises(ValueError, match="or one for each row"):
+            model.predict(["north", "east"], exposure)
+    for bounds in ((1.0,), 3.0, (1.0, 2.0, 3.0)):
+        with pytest.raises(ValueError, match="two numbers above 0"):
+            SpatialCounts(areas=RING, exposure_bounds=bounds).fit(*visits())
+
+
+def test_neighbours_in_sets_are_saved_and_other_maps_do_not_continue_a_fit(tmp_path):
+    ring, row = ({name: set(near) for name, near in RING.items()} for _ in range(2))
+    row["north"], row["west"] = {"east"}, {"south"}
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
+    model = SpatialCounts(areas=ring, max_count=9, privacy=plan).fit(*visits(), checkpoint=tmp_path / "fit")
+    model.save(tmp_path / "model.vips")
+    assert load(tmp_path / "model.vips").areas == ring
+    with pytest.raises(CheckpointError, match="areas"):
+        SpatialCounts(areas=row, max_count=9, privacy=plan).fit(*visits(), checkpoint=tmp_path / "fit")
+
+
+def test_workers_get_the_map_that_the_fit_has_read():
+    model = SpatialCounts(**PRIVATE)
+    model.use_plan(ALMOST_NONE)
+    model.prepare(None)
+    model.n_features_in_ = 1
+    phase = phases_of(model, 1)[0]
+    task = pickle.loads(pickle.dumps(Task.of_step(model, phase, None, ALMOST_NONE, True)))
+    assert "mixing" in vars(task.model._map())
 
 
 def test_private_fits_ask_for_bounds_in_words():
@@ -195,6 +250,18 @@ def test_persons_weights_files_and_streams(tmp_path):
     for half in (slice(1_000), slice(1_000, None)):
         stream.partial_fit(area[half], counts[half])
     np.testing.assert_allclose(stream.posterior_.mean, heavy.posterior_.mean, atol=0.3)
+
+
+def test_streams_take_exposures_of_each_batch():
+    area, counts = visits()
+    settings = {"areas": RING, "max_count": 20, "exposure_bounds": (1.0, 4.0)}
+    stream = SpatialCounts(**settings, privacy=StreamPlan(epsilon=500.0, delta=1e-6, n_batches=2))
+    for half, longer in ((slice(1_000), 1.0), (slice(1_000, None), 2.0)):
+        stream.with_exposure(np.full(1_000, longer)).partial_fit(area[half], counts[half])
+    expected = [counts[area == name].sum() / np.repeat([1.0, 2.0], 1_000)[area == name].sum() for name in NAMES]
+    np.testing.assert_allclose(stream.posterior_.mean, np.log(expected), atol=0.3)
+    with pytest.raises(ValueError, match=r"with_exposure\(exposure\).partial_fit"):
+        SpatialCounts(**settings, privacy=StreamPlan(epsilon=1.0, delta=1e-6, n_batches=2)).partial_fit(area, counts)
 
 
 @pytest.mark.filterwarnings("ignore")

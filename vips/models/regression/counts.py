@@ -15,7 +15,7 @@ from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
-from vips.models._exposures import check_exposure_bounds, with_exposures
+from vips.models._exposures import check_exposure_bounds, times_exposure, with_exposures
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
 from vips.models.regression.maximum import most_probable
@@ -220,7 +220,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
         mean, variance = self._predictors(X)
-        return np.asarray(exposure) * self.dispersion * np.exp(mean + 0.5 * variance)[:, 0]
+        return times_exposure(exposure, self.dispersion * np.exp(mean + 0.5 * variance)[:, 0])
 
     def records_of(self, X, y) -> DataSource:
         """Labels are counts, with exposures beside them if there are any."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -17,6 +18,7 @@ __all__ = ["Areas"]
 _MOST_AREAS = 3_000
 # Neighbours of an area that has coordinates alone.
 _N_NEAREST = 6
+_FARTHEST = 1e100  # coordinate: distances are finite
 _LARGEST_CODE = 2**53
 # Share of the field with this smoothness in the correlations by whose root counts are summed; the rest is of independent areas.
 _SHARE, _SMOOTHNESS = 0.5, 0.9
@@ -56,7 +58,7 @@ class Areas:
     @classmethod
     def of(cls, declared, coordinates=None) -> Areas:
         """Read a declaration; raises TypeError or ValueError, in words, for one that cannot work."""
-        if isinstance(declared, str) or not isinstance(declared, Mapping | Sequence | np.ndarray):
+        if isinstance(declared, str | bytes) or not isinstance(declared, Mapping | Sequence | np.ndarray):
             raise TypeError(
                 f"`areas` must be names, or a mapping of names to neighbours, got {type(declared).__name__}."
             )
@@ -66,7 +68,7 @@ class Areas:
                 f"`areas` must be 2 to {_MOST_AREAS:,} areas, got {len(names):,}: the names of all, or a mapping of each to "
                 'its neighbours, {"north": ["east"], "east": ["north"]}. Areas learnt from records would reveal where few live.'
             )
-        keys = [canonical_id(name) for name in names]
+        keys = [canonical_id(name) if isinstance(name, str | Real) else None for name in names]
         if None in keys or len(set(keys)) < len(keys):
             raise ValueError("`areas` must have different names: whole numbers or strings, of which 7 and '7' are one.")
         places = {key: place for place, key in enumerate(keys)}
@@ -105,6 +107,8 @@ class Areas:
 def _borders(declared: Mapping, places: Mapping[bytes, int]) -> np.ndarray:
     borders = np.zeros((len(places), len(places)))
     for place, (name, neighbours) in enumerate(declared.items()):
+        if not isinstance(neighbours, Iterable):
+            raise TypeError(f"`areas` must name the neighbours of {name!r} in a list, got {type(neighbours).__name__}.")
         for neighbour in neighbours:
             other = places.get(canonical_id(neighbour))
             if other is None or other == place:
@@ -121,9 +125,19 @@ def _borders(declared: Mapping, places: Mapping[bytes, int]) -> np.ndarray:
 
 def _nearest(coordinates, n_areas: int) -> np.ndarray:
     """Neighbours are the nearest areas, and those to which an area is one of the nearest."""
-    coordinates = np.asarray(coordinates, dtype=np.float64)
-    if coordinates.ndim != 2 or len(coordinates) != n_areas or not np.isfinite(coordinates).all():
-        raise ValueError(f"`coordinates` must be finite, one row for each of the {n_areas} areas.")
+    words = f"`coordinates` must be an array of numbers up to {_FARTHEST:g}, one row for each of the {n_areas} areas."
+    if not isinstance(coordinates, Sequence | np.ndarray):  # what files hold
+        raise TypeError(f"{words} Got {type(coordinates).__name__}.")
+    try:
+        coordinates = np.asarray(coordinates, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(words) from None
+    if (
+        coordinates.ndim != 2
+        or len(coordinates) != n_areas
+        or not (coordinates.size and np.abs(coordinates).max() <= _FARTHEST)
+    ):
+        raise ValueError(words)
     near = cKDTree(coordinates).query(coordinates, min(_N_NEAREST + 1, n_areas))[1]
     borders = np.zeros((n_areas, n_areas))
     borders[np.arange(n_areas)[:, None], near] = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._compute.blas import threads_for
 from vips._extras import imported
 from vips._validation import check_integer, check_level, check_number, levels_to_user
 from vips.data import DataSource, InMemoryData, Records, as_source
@@ -20,7 +21,7 @@ from vips.data._tables import from_arrow
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
-from vips.models._exposures import check_exposure_bounds, with_exposures
+from vips.models._exposures import check_exposure_bounds, times_exposure, with_exposures
 from vips.models.spatial.areas import Areas
 from vips.models.spatial.map import map_of
 from vips.models.spatial.smoothing import SMOOTHNESS, STDS, FieldPosterior, NoisySums, smoothed
@@ -112,7 +113,6 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     exact_rows = True
     reads_tables = True
     settings_of_meaning = ("areas",)
-    _unlisted = ("with_exposure",)
     # During a fit: exposures until records are read, whether there are any, and the areas.
     _exposure: object = None
     _has_exposures = False
@@ -189,7 +189,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
                 vars(self).pop(name, None)
 
     def with_exposure(self, exposure) -> Self:
-        """The model, whose next records have these exposures; for what fits models in its place."""
+        """The model, whose next records have these exposures: for a batch of a stream, say."""
         self._exposure = exposure
         return self
 
@@ -211,7 +211,10 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def use_plan(self, plan: PrivacyPlan | None) -> None:
         super().use_plan(plan)
-        self._read = None if plan is None else Areas.of(self.areas, self.coordinates)
+        self._read = None if plan is None else self._map()  # that of a model in another process is sent
+
+    def prepare(self, posterior) -> None:
+        self._map().mixing  # noqa: B018
 
     def check_features(self) -> None:
         if self.n_features_in_ != 1:
@@ -256,7 +259,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         unbounded = self.exposure_bounds is None and not self.is_private
         bounds = (1e-300, 1e300) if unbounded else self.exposure_bounds or (1.0, 1.0)
         like_one = (plan.max_rows_per_group or 1) * (1.0 + (1.0 / plan.sampling_rate - 1.0) / plan.n_steps)
-        return smoothed(sums, correlations, bounds, self.dispersion, like_one)
+        with threads_for(areas.borders):
+            return smoothed(sums, correlations, bounds, self.dispersion, like_one)
 
     def to_noise_aware_posterior(self) -> FieldPosterior:
         return self.last_posterior_
@@ -281,8 +285,9 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def records_of(self, X, y) -> DataSource:
         """Codes of areas, and counts with exposures beside them if there are any."""
-        records = with_exposures(self, self._exposure, super().records_of(self._codes(X, not self.is_private), y))
-        self._exposure, self._has_exposures = None, self._exposure is not None
+        exposure, self._exposure, self._has_exposures = self._exposure, None, False
+        records = with_exposures(self, exposure, super().records_of(self._codes(X, not self.is_private), y))
+        self._has_exposures = exposure is not None
         return records
 
     @property
@@ -412,7 +417,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         """Posterior mean of the expected counts, shape (n_records,): exposure times the rate of the area."""
         check_is_fitted(self)
         places, posterior = self._places(self.read_rows(X, reset=False)), self.posterior_
-        return np.asarray(exposure) * np.exp(posterior.mean + 0.5 * posterior.var)[places]
+        return times_exposure(exposure, np.exp(posterior.mean + 0.5 * posterior.var)[places])
 
     def predictions(self, X) -> np.ndarray:
         """Expected counts."""
@@ -459,8 +464,12 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
             if self.area is not None and self.area not in X.columns:
                 raise ValueError(f"X has no column {self.area!r}, which is to hold the areas.")
             X = X[self.area] if self.area is not None else X.iloc[:, 0]
+        if isinstance(X, str | bytes | Mapping | Set) or not hasattr(X, "__len__"):
+            raise TypeError(
+                f"X must hold the area of each record, in an array, a series, a list or a table, got {type(X).__name__}."
+            )
         # values of a list are read one by one: as an array, one of text would make text of all
-        shape = getattr(X, "shape", None) or (len(X),)
+        shape = X.shape if hasattr(X, "shape") else (len(X),)
         if len(shape) == 2 and shape[1] == 1:
             X, shape = X[:, 0], shape[:1]
         if len(shape) != 1:

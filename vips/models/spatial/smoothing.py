@@ -1,7 +1,7 @@
 """Log rates of areas from noisy totals: a Gaussian field, and how smooth and how large it is, learnt from the totals.
 
     Y_a ~ (E_a λ_a, k E_a λ_a (g + κ h λ_a))      counts of an area: mean, and variance of a sum of negative binomial counts
-    log λ = c + f,    f ~ N(0, s² C(ρ)),    c ~ N(c₀, 3²),    s and ρ on a grid, p(s) ∝ exp(-3s/2)
+    log λ = c + f,    f ~ N(0, s² C(ρ)),    c ~ N(c₀, 3²),    s and ρ on a grid, of which ρ = 0 has half the weight
     released: Mᵀ Y and E with noise of deviations n₁ and n₂, and two or three sums of squares
 
 =====================  ================================================================================
@@ -9,12 +9,15 @@ symbol                 meaning
 =====================  ================================================================================
 E_a                    exposures, Gamma over areas; Ê_a and v_a are mean and variance given the noisy one
 κ, h, g                1 ÷ dispersion; Σ w²e² ÷ Σ we; Σ w²e ÷ Σ we, 1 without weights; k: rows that tell no more than one
-H, V                   diagonal of λ Ê; variance of Y - λ Ê given λ, with the noise n₁² (M Mᵀ)⁻¹ + λ² v
+m, u                   means and variances of log λ in the last round, with which λ has the mean λ̄ = e^(m + u/2)
+H, V                   diagonal of λ̄ Ê; variance of Y about its line, with the noise n₁² (M Mᵀ)⁻¹ + E[λ²] v
 =====================  ================================================================================
 
-Fisher's scoring: with residuals y = Y - λ Ê + H (log λ - c₀) at the last λ, y ~ N(H (c - c₀ + f), V), of which posterior and
-evidence have closed forms for each (s, ρ); the next log λ is the mean over these, weighted by evidence. Without noise its
-limit for one (s, ρ) is the most probable field. The released posterior is the Gaussian with the moments of the mixture.
+Statistical linearisation: about (m, u), λ is closest to the line λ̄ (1 + log λ - m), and misses it by a variance of
+λ̄² (e^u - 1 - u), which joins V. So residuals y = Y - λ̄ Ê + H (m - c₀) ~ N(H (c - c₀ + f), V), of which posterior and
+evidence have closed forms for each (s, ρ); the next m and u are moments of these, weighted by evidence. A line through e^m
+alone would take areas of which little is known for average ones, whose rate is higher by e^(u/2). The released posterior is
+the Gaussian with the moments of the mixture.
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ STDS = np.linspace(0.1, 1.9, 10)
 # Most rounds of scoring under one ρ, whose place this is, and as many under all; and where they end before.
 _FIRST, _ROUNDS, _TOLERANCE = 3, 15, 1e-3
 _INTERCEPT_STD = 3.0
-_STEEPNESS = 1.5  # of the exponential prior of s: above 1 with probability 0.22
-_FARTHEST = 5.0  # of log rates from the common one, during the rounds
+_PRIOR = np.array([5.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # of ρ: half of its weight for areas that do not know of each other
+_FARTHEST, _MOST_SPREAD = 5.0, 2.0  # of log rates from the common one, and of their variances, during the rounds
 _MOST_KAPPA, _MOST_DISPERSION = 100.0, 1e6
 _LEAST_VARIANCE = 1e-9  # of a count
 _LARGEST, _LARGEST_LOG = 1e6, 300.0  # of files
@@ -140,19 +143,23 @@ def smoothed(
     h = np.clip(sums.squares[1] / whole, 1e-3 * bounds[0] if weighs else bounds[0], bounds[1])
     g = np.clip(sums.squares[2] / whole, 1e-3, 1.0) if weighs else 1.0
     common = np.log(max(counts.sum(), np.sqrt(noise.sum()), 0.5) / whole)
-    log_rates, places = np.full(len(counts), common), [_FIRST]
+    log_rates, spread, places = np.full(len(counts), common), np.zeros(len(counts)), [_FIRST]
     for t in range(2 * _ROUNDS):
-        rates = np.exp(log_rates)
-        kappa = _kappa(sums, exposures, rates, g, h) if dispersion is None else 1.0 / dispersion
-        of_noise, slope = np.diagonal(noise) + rates**2 * unsure, rates * exposures
-        sampling = rows * slope * (g + kappa * h * rates) + _LEAST_VARIANCE
-        varies = noise + np.diag(sampling + of_noise - np.diagonal(noise))
+        rates = np.exp(log_rates + 0.5 * spread)
+        slope, squared_rates = rates * exposures, rates**2 * np.exp(spread)
+        kappa = _kappa(sums, exposures, rates, squared_rates, g, h) if dispersion is None else 1.0 / dispersion
+        of_noise = np.diagonal(noise) + squared_rates * unsure
+        sampling = rows * exposures * (g * rates + kappa * h * squared_rates) + _LEAST_VARIANCE
+        off_line = slope**2 * (np.expm1(spread) - spread)
+        varies = noise + np.diag(sampling + of_noise + off_line - np.diagonal(noise))
         residual = counts - slope * (1.0 + common - log_rates)
         fields = [_Field.given(correlations[place], slope, varies, residual) for place in places]
         evidence = np.array([field.evidence for field in fields])
-        grid = np.exp(evidence - evidence.max())
+        grid = np.exp(evidence - evidence.max()) * _PRIOR[list(places), None]
         grid /= grid.sum()
         mean = sum(weights @ field.means for weights, field in zip(grid, fields, strict=True))
+        var = sum(field.var_about(mean, weights) for weights, field in zip(grid, fields, strict=True))
+        spread = 0.5 * (spread + np.clip(var, 0.0, _MOST_SPREAD))
         last, log_rates = log_rates, common + np.clip(mean, -_FARTHEST, _FARTHEST)
         if np.abs(log_rates - last).max() < _TOLERANCE or t == _ROUNDS - 1:
             if len(places) > 1:
@@ -163,7 +170,7 @@ def smoothed(
         common + mean,
         np.linalg.inv(positive_definite(cov)),
         grid,
-        np.diagonal(_centred(cov)) / prior,
+        np.clip(np.diagonal(_centred(cov)) / prior, 0.0, 1.0),
         of_noise / (of_noise + sampling),
         1.0 / max(kappa, 1.0 / _MOST_DISPERSION),
     )
@@ -211,9 +218,15 @@ class _Field:
         intercept = (ones * seen / scale).sum(axis=1) / precision
         means = intercept[:, None] + squares * ((seen - intercept[:, None] * ones) / scale) @ gain.T
         square = (seen**2 / scale).sum(axis=1) - intercept**2 * precision
-        evidence = -0.5 * (np.log(scale).sum(axis=1) + np.log(precision) + square) - _STEEPNESS * STDS
+        evidence = -0.5 * (np.log(scale).sum(axis=1) + np.log(precision) + square)
         level = 1.0 - squares * (ones / scale) @ gain.T
         return cls(correlation, gain, scale, level, precision, means, evidence)
+
+    def var_about(self, mean: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Σ_s w_s (diagonal of Cov_s + (m_s - m)²)."""
+        shrunk = (weights[:, None] * STDS[:, None] ** 4 / self.scale).sum(axis=0)
+        of_means = weights @ (self.level**2 / self.precision[:, None] + (self.means - mean) ** 2)
+        return (weights @ STDS**2) * np.diagonal(self.correlation) - self.gain**2 @ shrunk + of_means
 
     def cov(self, weights: np.ndarray) -> np.ndarray:
         """Σ_s w_s Cov_s."""
@@ -238,9 +251,9 @@ def _centred(cov: np.ndarray) -> np.ndarray:
     return cov - cov.mean(axis=1, keepdims=True)
 
 
-def _kappa(sums: NoisySums, exposures: np.ndarray, rates: np.ndarray, g: float, h: float) -> float:
-    """From Σ w²y² = Σ_a E_a λ_a (g + (1 + κ) h λ_a), given that κ > 0."""
-    unit = max(h * float(exposures @ rates**2), 1e-300)
+def _kappa(sums: NoisySums, exposures, rates: np.ndarray, squared_rates: np.ndarray, g: float, h: float) -> float:
+    """From Σ w²y² = Σ_a E_a (g λ_a + (1 + κ) h λ_a²), given that κ > 0."""
+    unit = max(h * float(exposures @ squared_rates), 1e-300)
     kappa = (sums.squares[0] - g * float(exposures @ rates)) / unit - 1.0
     std = max(sums.noise[2][0] / unit, 1e-9)
     z = max(kappa / std, -30.0)  # beyond, the result is 0

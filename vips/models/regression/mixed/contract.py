@@ -78,6 +78,7 @@ class MixedRegression(ConjugateExponentialModel):
     fit_intercept = True  # always
     _unlisted = (
         "approached",
+        "check_effects",
         "curvatures",
         "fit_intercept",
         "learnt_frame",
@@ -122,15 +123,20 @@ class MixedRegression(ConjugateExponentialModel):
         check_indicators(self.indicators)
         if self.prior is not None:
             check_number("prior", self.prior, 1e-10, 1e10, "a precision between 1e-10 and 1e10")
+        self.check_effects()
+        if self.plan_of_fit().max_weight is not None:
+            raise ValueError(f"{type(self).__name__} takes no weights: leave `max_weight` out.")
+
+    def check_effects(self) -> None:
+        """Raise ValueError unless ``random_effects`` lists columns."""
         effects = self.random_effects
-        well_formed = not isinstance(effects, str) and all(isinstance(name, str | Integral) for name in effects)
+        is_list = isinstance(effects, Sequence | np.ndarray) and not isinstance(effects, str)
+        well_formed = is_list and all(isinstance(name, str | Integral) for name in effects)
         if not well_formed or not 1 <= len(set(effects)) == len(effects) <= _MOST_EFFECTS:
             raise ValueError(
                 f'`random_effects` must list one to {_MOST_EFFECTS} different columns, by name or place, or "intercept": '
                 f'("intercept", "age"), say. Got {effects!r}.'
             )
-        if self.plan_of_fit().max_weight is not None:
-            raise ValueError(f"{type(self).__name__} takes no weights: leave `max_weight` out.")
 
     @property
     def takes_one_label(self) -> bool:
@@ -154,6 +160,17 @@ class MixedRegression(ConjugateExponentialModel):
             )
         check_indicators(self.indicators, self.n_features_in_)
         self.places_of_effects()
+
+    def check_values(self, X, y) -> None:
+        if np.isnan(self.likelihood.terms(y)[0]).any():
+            raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
+        for place in self.places_of_effects():
+            column = X[:, [place]]
+            if place != INTERCEPT and column.max() == column.min():
+                raise ValueError(
+                    f"`random_effects` names {self.column_names()[place]!r}, which has one value in all rows: effects of it "
+                    'cannot be told from those of the "intercept".'
+                )
 
     def places_of_effects(self) -> np.ndarray:
         """Columns of ``random_effects``, shape (q,); ValueError for one that there is not."""

@@ -324,6 +324,7 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     def check_values(self, X, y) -> None:
         BayesianLogisticRegression.check_values(self, X, y)
         _check_two(self.classes_)
+        super().check_values(X, y)
 
     def _intercept_at(self, linear: float) -> float:
         return float(logit(np.clip(0.5 + linear, _LEAST_SHARE, 1.0 - _LEAST_SHARE)))

@@ -15,7 +15,7 @@ __all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of", "n_parameters"]
 # Value of the constant column of the design, and what stands for it among columns with effects of persons.
 CONSTANT, INTERCEPT = 0.5, -1
 _N_DRAWS = 20_000
-_TOO_LARGE = 1e100  # of files
+_TOO_LARGE, _ROUNDING = 1e100, 1e-9  # of files; of a covariance, relative to its largest entry
 
 
 def n_parameters(d: int, q: int) -> int:
@@ -163,8 +163,18 @@ class MixedPosterior:
         numbers = (mean, cov, scale, arrays["shift"], arrays["ball"])
         if not all((np.abs(value) < _TOO_LARGE).all() for value in numbers):  # nor NaN
             raise ValueError("the posterior's numbers are none that a fit gives")
+        if cov.shape != (len(mean), len(mean)) or not _is_covariance(cov):
+            raise ValueError(
+                "the posterior's covariance is none: it must be symmetric, and not negative in any direction"
+            )
         in_range = ((columns >= INTERCEPT) & (columns < len(scale))).all() and columns.dtype.kind in "iu"
         if not (in_range and (scale > 0.0).all() and arrays["ball"] > 0.0 and arrays["step"] >= 0):
             raise ValueError("the posterior's coordinates or step are none that a fit gives")
         frame = Frame(arrays["shift"], scale, float(arrays["ball"]), columns)
         return cls(mean, cov, frame, int(arrays["step"]))
+
+
+def _is_covariance(matrix: np.ndarray) -> bool:
+    """Whether it is symmetric and positive semidefinite, but for rounding."""
+    most = _ROUNDING * np.abs(matrix).max()
+    return bool(np.abs(matrix - matrix.T).max() <= most and np.linalg.eigvalsh(matrix).min() >= -most)
