@@ -220,3 +220,24 @@ def test_kernels_change_with_what_is_inlined_into_them():
         sources = b"".join((package / source).read_bytes() for source in inlined)
         version = hashlib.sha256(sources.replace(b"\r\n", b"\n")).hexdigest()[:8]
         assert f"version {version}\n" in (package / name).read_text(encoding="utf-8"), f"write {version} in {name}"
+
+
+def test_norms_are_those_of_the_sum_where_ratios_are_tiny():
+    """Squares of ratios may underflow although their products with topic weights do not."""
+    from vips import Block
+
+    n_topics = 2000
+    topics = TopicPosterior(np.ones((n_topics, 1)), np.full((n_topics, 1), 1e-3))
+    for prior in np.geomspace(5e155, 1e156, 20):
+        statistics = DocumentStatistics(sp.csr_array([[1.0]]), topics, prior, 0.0, 3, np.float64, mean=True)
+        (norm,) = statistics.norms({"topic_word": Block((n_topics, 1))})
+        assert norm >= np.linalg.norm(statistics.weighted_sum(np.ones(1))["topic_word"])
+
+
+@pytest.mark.parametrize("other", [1e-300, 1e-10])
+def test_words_without_probability_leave_other_words_alone(other):
+    """Where E β underflows in all topics, a document without the word is summed as ever."""
+    topics = TopicPosterior(np.array([[1e-300, 1e300, 1e300], [other * 1e-10, 1e300, 2e300]]))
+    statistics = DocumentStatistics(sp.csr_array([[0.0, 2.0, 1.0]]), topics, 0.1, 1e-3, 8, np.float32, mean=True)
+    total = statistics.weighted_sum(np.ones(1))["topic_word"]
+    np.testing.assert_allclose(total.sum(axis=0), [0.0, 2.0, 1.0], rtol=1e-6)

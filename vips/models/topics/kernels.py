@@ -60,7 +60,7 @@ def fill_word_weights(concentration, totals, mean, start, stop, word_weights, lo
     n_topics = concentration.shape[0]
     values = np.empty(n_topics)
     for v in range(start, stop):
-        largest = -np.inf
+        largest = _TINY if mean else -np.inf  # weights of 0, not NaN, where no topic has a probability
         for k in range(n_topics):
             values[k] = concentration[k, v] / totals[k] if mean else digamma(concentration[k, v]) - totals[k]
             largest = max(largest, values[k])
@@ -293,5 +293,6 @@ def fill_norms(indptr, indices, ratios, topic_weights, scaled_weights, start, st
             for k in range(0, width, WIDTH):
                 share = load(weights, k, nothing) * widen(load(scaled_weights, place + k, one))
                 of_word = share * share + of_word
-            squares = of_word * (np.float64(ratios[j]) * np.float64(ratios[j])) + squares
+            ratio = np.float64(ratios[j])
+            squares = of_word * ratio * ratio + squares  # from the left: ratio² alone may underflow
         norms[d] = np.sqrt(total(squares))
