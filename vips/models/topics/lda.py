@@ -112,8 +112,8 @@ class LatentDirichletAllocation(
         multiplying counts.
     max_doc_update_iter : int or None
         Maximum number of updates of a document's topic shares in each step of the fit. None: 5 in the first step, whose topics
-        are random, then 8; they are accelerated, and more did not improve held-out perplexity (docs/lda.md). Shares and scores
-        of documents that are not fitted take 100.
+        are random or one, then 8; they are accelerated, and more did not improve held-out perplexity (docs/lda.md). Shares and
+        scores of documents that are not fitted take 100.
     mean_change_tol : float
         A document has converged when an update moves γ by less than this on average. With 0, ``max_doc_update_iter`` updates.
     on_invalid : {"drop", "raise"}
