@@ -50,12 +50,13 @@ class Size(NamedTuple):
     images: int
     matrix: int
     copied: int
+    fitted: int
     counts: tuple[int, int]
     quick: bool
 
 
-FULL = Size(40_000, 7_700, 50, 500, 5_000, 400_000, 100, 4_000, 3000, 2**25, (100, 10_000), False)
-QUICK = Size(400, 200, 4, 50, 50, 600, 10, 100, 200, 2**16, (10, 100), True)
+FULL = Size(40_000, 7_700, 50, 500, 5_000, 400_000, 100, 4_000, 3000, 2**25, 50_000, (100, 10_000), False)
+QUICK = Size(400, 200, 4, 50, 50, 600, 10, 100, 200, 2**16, 300, (10, 100), True)
 
 
 def groups(size: Size) -> dict[str, dict[str, dict]]:
@@ -66,6 +67,11 @@ def groups(size: Size) -> dict[str, dict[str, dict]]:
         "Threads: topics of documents in memory": {
             "1 thread": {"run": "lda", "threads": 1},
             "2 threads": {"run": "lda", "threads": 2},
+        },
+        f"Threads: other families, {size.fitted:,} records": {
+            f"{family}, {threads} thread{'s' * (threads > 1)}": {"run": "family", "family": family, "threads": threads}
+            for family in FAMILIES
+            for threads in (1, 2)
         },
         "Executors: topics of documents in 8 shards": {
             "serial, 1 thread": shards | {"threads": 1},
@@ -196,7 +202,43 @@ def run_network(folder: Path, case: dict, size: Size) -> tuple[Callable[[], obje
     return lambda **more: model.fit(X, **more), len(X) * N_STEPS
 
 
-RUNS = {"lda": run_lda, "logistic": run_logistic, "network": run_network}
+FAMILIES = (
+    "regression",
+    "counts",
+    "classes",
+    "mixture",
+    "factors",
+    "chain of vectors",
+    "chain of symbols",
+    "linear system",
+)
+
+
+def run_family(folder: Path, case: dict, size: Size) -> tuple[Callable[[], object], int]:
+    """Records of 16 numbers, or of 8 answers, in sequences of 50 where the model has some."""
+    import vips
+
+    n, rng = size.fitted, np.random.default_rng(0)
+    X = 0.3 * rng.normal(size=(n, 16)) + rng.integers(0, 4, (n, 1))
+    answers, y = rng.integers(0, 5, (n, 8)), (rng.random(n) < 0.4).astype(int)
+    sequences = {"lengths": [50] * (n // 50)}
+    plan = vips.PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=4 * N_STEPS)
+    settings = {"privacy": plan, "random_state": 0}
+    vectors = settings | {"max_norm": 16.0}
+    model, data = {
+        "regression": (vips.BayesianLogisticRegression(classes=[0, 1], **vectors), {"X": X, "y": y}),
+        "counts": (vips.BayesianNegativeBinomialRegression(max_count=20, **vectors), {"X": X, "y": 3 * y}),
+        "classes": (vips.LatentClassAnalysis(8, categories=[5] * 8, **settings), {"X": answers}),
+        "mixture": (vips.BayesianGaussianMixture(8, **vectors), {"X": X}),
+        "factors": (vips.FactorAnalysis(4, **vectors), {"X": X}),
+        "chain of vectors": (vips.GaussianHMM(6, **vectors), {"X": X} | sequences),
+        "chain of symbols": (vips.CategoricalHMM(6, n_symbols=5, **settings), {"X": answers[:, 0]} | sequences),
+        "linear system": (vips.LinearDynamicalSystem(3, **vectors), {"X": X} | sequences),
+    }[case["family"]]
+    return lambda **more: model.fit(**data, **more), n * plan.n_steps
+
+
+RUNS = {"lda": run_lda, "logistic": run_logistic, "network": run_network, "family": run_family}
 
 
 def run_one(folder: Path, case: dict, size: Size) -> dict:
@@ -302,7 +344,8 @@ def main(arguments: list[str] | None = None) -> None:
     results = read_json(path) if path is not None and path.exists() else {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        prepare(folder, size)
+        if options.groups not in "families":
+            prepare(folder, size)
 
         def measure(case: dict) -> dict:
             return run_one(folder, case, size) if size.quick else run_alone(folder, case)
@@ -328,7 +371,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def table(group: str, rows: dict[str, dict]) -> str:
-    """Ratios are to the first line."""
+    """Ratios are to the first line, or, of two threads, to one of the same."""
     first = next(iter(rows.values()))
     lines = [
         f"**{group}**\n",
@@ -337,7 +380,7 @@ def table(group: str, rows: dict[str, dict]) -> str:
     ]
     for case, row in rows.items():
         speeds = [run["per_second"] for run in row["runs"]]
-        ratio = row["per_second"] / first["per_second"]
+        ratio = row["per_second"] / rows.get(case.replace(", 2 threads", ", 1 thread"), first)["per_second"]
         lines.append(
             f"| {case} | {row['per_second']:,.0f} | {ratio:.2f} | {min(speeds):,.0f} to {max(speeds):,.0f} "
             f"| {row['largest_mib']:,.0f} |"

@@ -69,6 +69,7 @@ PRIVATE = [
     ("clip norm 7", LatentDirichletAllocation, {}, 7.0),
     ("step (1 + t)^-0.7", LatentDirichletAllocation, {"schedule": RobbinsMonro(1.0, 0.7)}, None),
     ("step (1 + t)^-0.5", LatentDirichletAllocation, {"schedule": RobbinsMonro(1.0, 0.5)}, None),
+    ("at most 20 updates a document", LatentDirichletAllocation, {"max_doc_update_iter": 20}, None),
     ("at most 100 updates a document", LatentDirichletAllocation, {"max_doc_update_iter": 100}, None),
     ("tolerance 1e-2", LatentDirichletAllocation, {"mean_change_tol": 1e-2}, None),
 ]
@@ -78,6 +79,8 @@ NON_PRIVATE = [
     ("step (1 + t)^-0.7", {"schedule": RobbinsMonro(1.0, 0.7)}),
     ("step (1 + t)^-0.9", {"schedule": RobbinsMonro(1.0, 0.9)}),
     ("step 3/(t + 2)", {"schedule": PolynomialAveraging(2.0)}),
+    ("at most 4 updates a document", {"max_doc_update_iter": 4}),
+    ("at most 20 updates a document", {"max_doc_update_iter": 20}),
     ("at most 100 updates a document", {"max_doc_update_iter": 100}),
 ]
 
@@ -99,9 +102,13 @@ QUICK = Size(5, 1_000, 200, (2.44,), (0,), PRIVATE[:3], NON_PRIVATE[:1])
 
 
 def main(arguments: list[str]) -> None:
-    options = parser_of("experiments lda_settings", __doc__).parse_args(arguments)
+    parser = parser_of("experiments lda_settings", __doc__)
+    parser.add_argument("--settings", nargs="+", default=[""], help="only those whose names contain one of these words")
+    options = parser.parse_args(arguments)
     folder = folder_of("lda_settings", options)
     size = QUICK if options.quick else FULL
+    chosen = [[one for one in settings if any(word in one[0] for word in options.settings)] for settings in size[-2:]]
+    size = size._replace(private=chosen[0], non_private=chosen[1])
     corpus = wikipedia(size.train + size.validation, options.quick)
     train, validation = corpus.counts[: size.train], corpus.counts[size.train :]
 

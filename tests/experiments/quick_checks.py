@@ -728,6 +728,7 @@ def _(printed, folder):
     assert {"loading them", "import of a model"} <= {row["what"] for row in rows}
     assert "| words of 200 texts |" in printed
 
+
 @check("streams")
 def _(printed, folder):
     year, articles = (read_json(folder / f"{name}.json") for name in ("year", "wikipedia"))

@@ -198,7 +198,8 @@ def category_of(value: object) -> str | int | float | None:
 def each_cell(values) -> Iterable:
     """The values of a column. Iterating over a PyArrow column fails at a value that Python does not have: it becomes None."""
     with suppress(Exception):
-        return list(values)
+        is_text = type(getattr(values, "dtype", None)).__name__ == "StringDtype"  # pandas iterates over it slowly
+        return values.to_numpy(dtype=object).tolist() if is_text else list(values)
     return [_one(values, i) for i in range(len(values))]
 
 

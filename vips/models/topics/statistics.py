@@ -159,16 +159,9 @@ def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
     documents = canonical(documents)
     stored = slice(documents.indptr[-1])
     counts, words = documents.data[stored], documents.indices[stored]
-    if counts.dtype.kind in "biu" and _within(words, n_words) and _within(counts, np.inf):
-        return np.ones(documents.shape[0], dtype=bool)
     is_valid = np.empty(documents.shape[0], dtype=bool)
     sums.find_valid(documents.indptr, words, counts.astype(np.float64, copy=False), n_words, integers, is_valid)
     return is_valid
-
-
-def _within(values: np.ndarray, end: float) -> bool:
-    """Whether all values are at least 0 and below ``end``."""
-    return len(values) == 0 or bool(values.min() >= 0 and values.max() < end)
 
 
 class DocumentStatistics(RecordStatistics):
