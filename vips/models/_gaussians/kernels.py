@@ -317,10 +317,10 @@ def fill_moments_of_runs(
     ``order[8 g + 7]``, which ascend in length, one in each lane.
     """
     K, d = shifts.shape
-    is_full, n_entries, flat = rows.shape[1] == d, moments.shape[2], (1, TILE)
+    is_full, n_entries = rows.shape[1] == d, moments.shape[2]
     columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
     chosen, portions, lanes = np.empty(TILE, np.int64), np.empty((K, TILE)), np.empty((K * n_entries, WIDTH))
-    squares, fourth, norm = np.empty(flat), np.empty(flat), np.empty(TILE)
+    squares, fourth, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
     for g in range(first, last):
         stop = min((g + 1) * WIDTH, len(order))
         for e in range(len(lanes)):
@@ -338,9 +338,9 @@ def fill_moments_of_runs(
                     norm[place] = 0.0
                 for k in range(K):
                     _fill(columns, rows[k], shifts[k], tile)
-                    _squares(tile, not is_full, 0, squares, fourth)
+                    _squares(tile, not is_full, k, squares, fourth)
                     for place in range(TILE):
-                        length = inverses[0] + squares[0, place] * inverses[1] + fourth[0, place] * inverses[2]
+                        length = inverses[0] + squares[k, place] * inverses[1] + fourth[k, place] * inverses[2]
                         share = portions[k, place]
                         norm[place] += share * share * length if share != 0.0 else 0.0
                 for place in range(TILE):

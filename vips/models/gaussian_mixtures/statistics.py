@@ -85,8 +85,7 @@ class MixtureStatistics(RecordStatistics):
         self._norms = self._with_other_blocks(norms)
         self._influence = None
         if np.isfinite(largest):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                self._influence = np.where(self._norms > largest, largest / self._norms, 1.0)
+            self._influence = largest / np.maximum(self._norms, largest)
             self._norms = np.minimum(self._norms, largest * _ROUNDING)
 
     @cached_property
