@@ -48,14 +48,16 @@ class Size(NamedTuple):
     rows: int
     features: int
     images: int
+    vectors: int
+    sequences: int
     matrix: int
     copied: int
     counts: tuple[int, int]
     quick: bool
 
 
-FULL = Size(40_000, 7_700, 50, 500, 5_000, 400_000, 100, 4_000, 3000, 2**25, (100, 10_000), False)
-QUICK = Size(400, 200, 4, 50, 50, 600, 10, 100, 200, 2**16, (10, 100), True)
+FULL = Size(40_000, 7_700, 50, 500, 5_000, 400_000, 100, 4_000, 50_000, 5_000, 3000, 2**25, (100, 10_000), False)
+QUICK = Size(400, 200, 4, 50, 50, 600, 10, 100, 600, 20, 200, 2**16, (10, 100), True)
 
 
 def groups(size: Size) -> dict[str, dict[str, dict]]:
@@ -66,6 +68,14 @@ def groups(size: Size) -> dict[str, dict[str, dict]]:
         "Threads: topics of documents in memory": {
             "1 thread": {"run": "lda", "threads": 1},
             "2 threads": {"run": "lda", "threads": 2},
+        },
+        "Threads: Gaussian mixture": {
+            "1 thread": {"run": "mixture", "threads": 1},
+            "2 threads": {"run": "mixture", "threads": 2},
+        },
+        "Threads: Gaussian hidden Markov model of sequences of 100 steps": {
+            "1 thread": {"run": "chain", "threads": 1},
+            "2 threads": {"run": "chain", "threads": 2},
         },
         "Executors: topics of documents in 8 shards": {
             "serial, 1 thread": shards | {"threads": 1},
@@ -196,7 +206,27 @@ def run_network(folder: Path, case: dict, size: Size) -> tuple[Callable[[], obje
     return lambda **more: model.fit(X, **more), len(X) * N_STEPS
 
 
-RUNS = {"lda": run_lda, "logistic": run_logistic, "network": run_network}
+def run_mixture(folder: Path, case: dict, size: Size) -> tuple[Callable[[], object], int]:
+    from experiments.benchmarks.mixture import N_COMPONENTS, generated
+    from vips import BayesianGaussianMixture, PrivacyPlan
+
+    X, n_steps = generated(size.vectors), 3 * N_COMPONENTS
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=n_steps)
+    model = BayesianGaussianMixture(N_COMPONENTS, max_norm=20.0, privacy=plan, random_state=0)
+    return lambda **more: model.fit(X, **more), len(X) * n_steps
+
+
+def run_chain(folder: Path, case: dict, size: Size) -> tuple[Callable[[], object], int]:
+    from experiments.benchmarks.sequences import N_STATES, generated
+    from vips import GaussianHMM, PrivacyPlan
+
+    data, n_steps = generated(size.sequences), 3 * N_STATES
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=n_steps)
+    model = GaussianHMM(N_STATES, max_norm=12.0, privacy=plan, random_state=0)
+    return lambda **more: model.fit(data, **more), len(data) * n_steps
+
+
+RUNS = {"lda": run_lda, "logistic": run_logistic, "network": run_network, "mixture": run_mixture, "chain": run_chain}
 
 
 def run_one(folder: Path, case: dict, size: Size) -> dict:

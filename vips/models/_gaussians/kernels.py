@@ -174,13 +174,17 @@ def fill_densities(X, rows, shifts, constants, excess, tail, start, stop, likely
         _gather(X, chosen, columns)
         _clear(columns, flaw)
         _fill_densities(columns, rows, shifts, constants, excess, tail, False, tile, squares, fourth, values, top)
+        for k in range(K):
+            is_possible = constants[k] > -np.inf
+            for place in range(TILE):
+                value = values[k, place] if flaw[place] == 0.0 else 1.0
+                values[k, place] = value if is_possible else 0.0
         for place in range(min(TILE, stop - first)):
             n = first + place
             is_missing[n] = flaw[place] != 0.0
             log_scale[n] = 0.0 if is_missing[n] else top[place]
             for k in range(K):
-                value = 1.0 if is_missing[n] else values[k, place]
-                likely[n, k] = value if constants[k] > -np.inf else 0.0
+                likely[n, k] = values[k, place]
 
 
 @_jit
@@ -321,16 +325,19 @@ def fill_moments_of_runs(
     columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
     chosen, portions, lanes = np.empty(TILE, np.int64), np.empty((K, TILE)), np.empty((K * n_entries, WIDTH))
     squares, fourth, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
+    first_steps, n_steps = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
     for g in range(first, last):
         stop = min((g + 1) * WIDTH, len(order))
         for e in range(len(lanes)):
             for lane in range(WIDTH):
                 lanes[e, lane] = 0.0
+        for lane in range(WIDTH):
+            run = order[min(g * WIDTH + lane, stop - 1)]
+            first_steps[lane], n_steps[lane] = starts[run], lengths[run] if g * WIDTH + lane < stop else 0
         for begin in range(0, lengths[order[stop - 1]], _REGISTERS):
             for place in range(TILE):
-                number, t = g * WIDTH + place % WIDTH, begin + place // WIDTH
-                run = order[min(number, stop - 1)]
-                chosen[place] = starts[run] + t if number < stop and t < lengths[run] else -1
+                lane, t = place % WIDTH, begin + place // WIDTH
+                chosen[place] = first_steps[lane] + t if t < n_steps[lane] else -1
             _gather(X, chosen, columns)
             _gather(shares, chosen, portions)
             if largest < np.inf:
