@@ -29,6 +29,7 @@ __all__ = [
     "fill_images",
     "fill_moments_of_runs",
     "fill_responsibilities",
+    "fill_tied_squares",
 ]
 
 _REGISTERS = 8
@@ -246,6 +247,31 @@ def fill_responsibilities(
         for place in range(last):
             n = first + place
             log_scale[n], totals[n], norms[n] = top[place], total[place], norm[place]
+
+
+@_jit
+def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
+    """‖Σ_k w_nk y_nk y_nkᵀ‖² of records ``start`` to ``stop``, with w of shape (K, n_records)."""
+    K, d = shifts.shape
+    columns, tiles, chosen = np.empty((d, TILE)), np.empty((K * d, TILE)), np.empty(TILE, np.int64)
+    products, nothing = np.empty((1, TILE)), zeros(columns, _REGISTERS)
+    for first in range(start, stop, TILE):
+        _choose_run(first, stop, chosen)
+        _gather(X, chosen, columns)
+        for n in range(first, min(first + TILE, stop)):
+            squares[n] = 0.0
+        for j in range(K):
+            _fill(columns, rows[j], shifts[j], tiles[j * d : (j + 1) * d])
+            for k in range(j + 1):
+                value = nothing
+                for i in range(d):
+                    y = load(tiles, (j * d + i) * TILE, nothing)
+                    value = multiply_add_once(y, load(tiles, (k * d + i) * TILE, nothing), value)
+                store(products, 0, value)
+                times = 1.0 if j == k else 2.0
+                for n in range(first, min(first + TILE, stop)):
+                    product = products[0, n - first]
+                    squares[n] += times * weights[j, n] * weights[k, n] * product * product
 
 
 @_jit

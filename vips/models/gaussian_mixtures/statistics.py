@@ -140,23 +140,22 @@ class MixtureStatistics(RecordStatistics):
         if "tail" in self._blocks:
             squares += row_dots(self._tails(), self._tails()) / self._blocks["tail"].scale ** 2
         if self._tables.covariance_type == "tied":
-            weighted = self.shares * self._factors.T if len(self._factors) else self.shares
-            squares += self._tied_squares(weighted) / self._blocks["second"].scale ** 2
+            squares += self._tied_squares() / self._blocks["second"].scale ** 2
         return np.sqrt(squares) * _ROUNDING
 
     def _tails(self) -> np.ndarray:
         """r_k E[log u_k - u_k] of each record."""
         return self.shares * self._tables.log_factors(np.ascontiguousarray(self._factors.T))
 
-    def _tied_squares(self, shares: np.ndarray) -> np.ndarray:
-        squares, (n_components, d) = np.empty(len(shares)), self._tables.shifts.shape
-        size = max(1, _PIECE // (n_components * (n_components + d)))
-        for start in range(0, len(shares), size):
-            rows = slice(start, start + size)
-            images = np.empty((len(shares[rows]), n_components, d))
-            kernels.fill_images(self._X[rows], self._tables.rows, self._tables.shifts, images)
-            products = np.square(np.einsum("nki,nli->nkl", images, images))
-            squares[rows] = np.einsum("nk,nl,nkl->n", shares[rows], shares[rows], products)
+    def _tied_squares(self) -> np.ndarray:
+        n, tables, squares = len(self._X), self._tables, np.empty(len(self._X))
+        weights = self._shares * self._factors if len(self._factors) else self._shares
+
+        def fill(start: int, stop: int) -> None:
+            first, last = start * kernels.TILE, min(stop * kernels.TILE, n)
+            kernels.fill_tied_squares(self._X, tables.rows, tables.shifts, weights, first, last, squares)
+
+        run_ranges(fill, np.arange(-(-n // kernels.TILE) + 1) * tables.rows.size * kernels.TILE)
         return squares
 
     def _bounded(self, weights: np.ndarray) -> np.ndarray:
