@@ -87,8 +87,8 @@ def _fill(columns, A, shift, tile):
 
 
 @_jit
-def _squares(tile, by_column, k, squares, fourth):
-    """Σ_i y_i² of each record, and Σ_i y_i⁴, or without ``by_column`` the square of the former."""
+def _squares(tile, by_column, k, squares, sizes):
+    """‖y‖² of each record, and ‖y yᵀ‖, which is the same, or with ``by_column`` the norm of its diagonal."""
     nothing = zeros(tile, _REGISTERS)
     value, of_fourth = nothing, nothing
     for i in range(len(tile)):
@@ -98,7 +98,10 @@ def _squares(tile, by_column, k, squares, fourth):
             square = multiply_add_once(y, y, nothing)
             of_fourth = multiply_add_once(square, square, of_fourth)
     store(squares, k * TILE, value)
-    store(fourth, k * TILE, of_fourth if by_column else multiply_add_once(value, value, nothing))
+    store(sizes, k * TILE, of_fourth if by_column else value)
+    if by_column:
+        for place in range(TILE):
+            sizes[k, place] = np.sqrt(sizes[k, place])
 
 
 @_jit
@@ -140,14 +143,14 @@ def _exponentials(values, powers):
 
 
 @_jit
-def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, fourth, values, top):
+def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top):
     """exp of log p(x, k) - ``top``, the largest of each record."""
     d, K = len(columns), len(constants)
     for place in range(TILE):
         top[place] = -np.inf
     for k in range(K):
         _fill(columns, rows[k], shifts[k], tile)
-        _squares(tile, by_column, k, squares, fourth)
+        _squares(tile, by_column, k, squares, sizes)
         for place in range(TILE):
             distance = squares[k, place] + excess[k]
             values[k, place] = constants[k] - 0.5 * distance
@@ -169,12 +172,12 @@ def fill_densities(X, rows, shifts, constants, excess, tail, start, stop, likely
     constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities."""
     (K, d), flat = shifts.shape, (len(shifts), TILE)
     columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
-    squares, fourth, values, top, flaw = np.empty(flat), np.empty(flat), np.empty(flat), np.empty(TILE), np.empty(TILE)
+    squares, sizes, values, top, flaw = np.empty(flat), np.empty(flat), np.empty(flat), np.empty(TILE), np.empty(TILE)
     for first in range(start, stop, TILE):
         _choose_run(first, stop, chosen)
         _gather(X, chosen, columns)
         _clear(columns, flaw)
-        _fill_densities(columns, rows, shifts, constants, excess, tail, False, tile, squares, fourth, values, top)
+        _fill_densities(columns, rows, shifts, constants, excess, tail, False, tile, squares, sizes, values, top)
         for k in range(K):
             is_possible = constants[k] > -np.inf
             for place in range(TILE):
@@ -209,12 +212,12 @@ def fill_responsibilities(
     """r_nk and E[u_nk] of records ``start`` to ``stop``, shape (K, n_records), and log Σ_k exp E log p(x_n, k) in two parts:
     ``log_scale`` and what ``totals`` is the exponential of.
 
-    ``factors`` has no entries where components are Gaussian. ``norms``: Σ_k of r², (r u)², (r u)² ‖y‖² and (r u)² ‖y‖⁴, or
-    with ``by_column`` (r u)² Σ_i y_i⁴, each times its number in ``inverses``; NaN if a number is not finite.
+    ``factors`` has no entries where components are Gaussian. ``norms``: Σ_k of r², (r u)², (r u)² ‖y‖² and (r u)² ‖y yᵀ‖², or
+    with ``by_column`` that of its diagonal, each times its number in ``inverses``; NaN if a number is not finite.
     """
     (K, d), flat = shifts.shape, (len(shifts), TILE)
     columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
-    squares, fourth, values = np.empty(flat), np.empty(flat), np.empty(flat)
+    squares, sizes, values = np.empty(flat), np.empty(flat), np.empty(flat)
     top, total, norm, factor = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.ones(TILE)
     of_count, of_weight, of_linear, of_second = inverses[0], inverses[1], inverses[2], inverses[3]
     for first in range(start, stop, TILE):
@@ -222,7 +225,7 @@ def fill_responsibilities(
         _choose_run(first, stop, chosen)
         _gather(X, chosen, columns)
         _clear(columns, norm)
-        _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, fourth, values, top)
+        _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top)
         for place in range(TILE):
             total[place] = 0.0
         for k in range(K):
@@ -240,8 +243,9 @@ def fill_responsibilities(
                 values[k, place] = share
                 norm[place] += share * share * of_count
                 share *= factor[place]
-                lengths = of_weight + squares[k, place] * of_linear + fourth[k, place] * of_second
-                norm[place] += share * share * lengths
+                size = share * sizes[k, place]  # squares of very small and very large numbers would not be numbers
+                norm[place] += share * share * of_weight + share * (share * squares[k, place]) * of_linear
+                norm[place] += size * size * of_second
             for place in range(last):
                 shares[k, first + place] = values[k, place]
         for place in range(last):
@@ -350,7 +354,7 @@ def fill_moments_of_runs(
     is_full, n_entries = rows.shape[1] == d, moments.shape[2]
     columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
     chosen, portions, lanes = np.empty(TILE, np.int64), np.empty((K, TILE)), np.empty((K * n_entries, WIDTH))
-    squares, fourth, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
+    squares, sizes, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
     first_steps, n_steps = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
     for g in range(first, last):
         stop = min((g + 1) * WIDTH, len(order))
@@ -371,9 +375,9 @@ def fill_moments_of_runs(
                     norm[place] = 0.0
                 for k in range(K):
                     _fill(columns, rows[k], shifts[k], tile)
-                    _squares(tile, not is_full, k, squares, fourth)
+                    _squares(tile, not is_full, k, squares, sizes)
                     for place in range(TILE):
-                        length = inverses[0] + squares[k, place] * inverses[1] + fourth[k, place] * inverses[2]
+                        length = inverses[0] + squares[k, place] * inverses[1] + sizes[k, place] ** 2 * inverses[2]
                         share = portions[k, place]
                         norm[place] += share * share * length if share != 0.0 else 0.0
                 for place in range(TILE):
