@@ -255,27 +255,32 @@ def fill_responsibilities(
 
 @_jit
 def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
-    """‖Σ_k w_nk y_nk y_nkᵀ‖² of records ``start`` to ``stop``, with w of shape (K, n_records)."""
+    """‖Σ_k w_nk y_nk y_nkᵀ‖² = Σ_jk (z_jᵀ z_k)², z = √w y, of records ``start`` to ``stop``, with w of shape (K, n_records)."""
     K, d = shifts.shape
     columns, tiles, chosen = np.empty((d, TILE)), np.empty((K * d, TILE)), np.empty(TILE, np.int64)
-    products, nothing = np.empty((1, TILE)), zeros(columns, _REGISTERS)
+    products, roots, nothing = np.empty((1, TILE)), np.zeros(TILE), zeros(columns, _REGISTERS)
     for first in range(start, stop, TILE):
+        last = min(TILE, stop - first)
         _choose_run(first, stop, chosen)
         _gather(X, chosen, columns)
-        for n in range(first, min(first + TILE, stop)):
-            squares[n] = 0.0
+        for place in range(last):
+            squares[first + place] = 0.0
         for j in range(K):
             _fill(columns, rows[j], shifts[j], tiles[j * d : (j + 1) * d])
+            for place in range(last):
+                roots[place] = np.sqrt(weights[j, first + place])
+            for i in range(j * d, (j + 1) * d):
+                for place in range(TILE):
+                    tiles[i, place] *= roots[place]
             for k in range(j + 1):
                 value = nothing
                 for i in range(d):
-                    y = load(tiles, (j * d + i) * TILE, nothing)
-                    value = multiply_add_once(y, load(tiles, (k * d + i) * TILE, nothing), value)
+                    z = load(tiles, (j * d + i) * TILE, nothing)
+                    value = multiply_add_once(z, load(tiles, (k * d + i) * TILE, nothing), value)
                 store(products, 0, value)
                 times = 1.0 if j == k else 2.0
-                for n in range(first, min(first + TILE, stop)):
-                    product = products[0, n - first]
-                    squares[n] += times * weights[j, n] * weights[k, n] * product * product
+                for place in range(last):
+                    squares[first + place] += times * products[0, place] * products[0, place]
 
 
 @_jit
