@@ -111,11 +111,11 @@ def regression(width, **settings):
     return make
 
 
-def clouds(kind, width, **settings):
+def clouds(kind, width, n_components=5, reach=1.0, **settings):
     """Thin components, nearly at the same place, whose coordinates magnify the rounding of a record."""
 
     def make():
-        model = BayesianGaussianMixture(5, covariance_type=kind, max_norm=9.0, privacy=PLAN, **settings)
+        model = BayesianGaussianMixture(n_components, covariance_type=kind, max_norm=9.0, privacy=PLAN, **settings)
         model.n_features_in_ = width
         rng = np.random.default_rng(0)
         first = model.start(rng)[1]
@@ -123,8 +123,10 @@ def clouds(kind, width, **settings):
         factor = 1e-5 * (first.factor + 0.3 * np.tril(rng.normal(size=first.factor.shape)))
         if kind in ("diag", "spherical"):
             factor = 1e-5 * (1.0 + rng.random(first.factor.shape))
-        strong = replace(first, mean=mean, factor=factor, n_active=5, mean_precision=np.full(5, 1e3))
-        return model, mean[0] + 1e-5 * rng.normal(size=(LARGEST, width)), strong
+        strong = replace(
+            first, mean=mean, factor=factor, n_active=n_components, mean_precision=np.full(n_components, 1e3)
+        )
+        return model, mean[0] + reach * 1e-5 * rng.normal(size=(LARGEST, width)), strong
 
     return make
 
@@ -160,6 +162,7 @@ STRONG = {
     "regression of three classes": regression(9, classes=(0, 1, 2)),
     "thin clouds": clouds("full", 19),
     "thin clouds, tied, Student-t": clouds("tied", 6, dof="learn"),
+    "two thin clouds, tied": clouds("tied", 2, n_components=2, reach=8.0),
     "thin clouds, diagonal": clouds("diag", 33),
     "thin clouds, spherical": clouds("spherical", 3, dof=2.0),
     "classes alike": classes,

@@ -214,9 +214,9 @@ def squares_by_blas(patch):
 def images_by_blas(patch):
     from vips.models._gaussians import kernels
 
-    squares, images = kernels.squares_of, kernels.images
-    patch.setattr(kernels, "squares_of", lambda X, *rest: squares(in_last_bits(X), *rest))
-    patch.setattr(kernels, "images", lambda X, *rest: images(in_last_bits(X), *rest))
+    shares, images = kernels.fill_responsibilities, kernels.fill_images
+    patch.setattr(kernels, "fill_responsibilities", lambda X, *others: shares(in_last_bits(X), *others))
+    patch.setattr(kernels, "fill_images", lambda X, *others: images(in_last_bits(X), *others))
 
 
 def answers_by_blas(patch):

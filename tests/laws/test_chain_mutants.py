@@ -110,8 +110,8 @@ def chunks_have_a_scale(patch):
     original = GaussianHMM._densities
 
     def densities(self, records, posterior):
-        X, is_missing, squares, likely, log_scale = original(self, records, posterior)
-        return X * (1.0 + 1e-9 * len(records)), is_missing, squares, likely, log_scale
+        X, *others = original(self, records, posterior)
+        return X * (1.0 + 1e-9 * len(records)), *others
 
     patch.setattr(GaussianHMM, "_densities", densities)
 
@@ -135,13 +135,11 @@ def missing_steps_raise(patch):
 
 def steps_weigh_alike(patch):
     """A step's influence depends on the longest step of its chunk."""
-    original = gaussian.influence_of_steps
 
-    def influence(*arguments):
-        found = original(*arguments)
-        return np.minimum(found, found.min(initial=1.0) + 0.5)
+    def sums(X, *others):
+        return GaussianSums(X, *others[:-1], others[-1] / (1.0 + np.fmax.reduce(np.abs(X), axis=None, initial=0.0)))
 
-    patch.setattr(gaussian, "influence_of_steps", influence)
+    patch.setattr(gaussian, "GaussianSums", sums)
 
 
 def sums_are_shorter(patch):

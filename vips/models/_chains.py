@@ -59,11 +59,10 @@ def inferred(
     lengths = np.diff(offsets)
     shares, pairs = np.empty((n_steps, K), dtype), np.empty((len(lengths), K, K), dtype)
     log_likelihood = np.empty(len(lengths))
-    if dtype == np.float32:
-        start, moves, likely = (
-            np.where(chances > 0.0, np.maximum(chances, _LEAST_SINGLE), 0.0).astype(dtype)
-            for chances in (start, moves, likely)
-        )
+    floor = _LEAST_SINGLE if dtype == np.float32 else 0.0
+    start, moves = (
+        np.where(chances > 0.0, np.maximum(chances, floor), 0.0).astype(dtype) for chances in (start, moves)
+    )
     order = np.argsort(lengths, kind="stable")
     ends = np.append(np.arange(0, len(lengths), WIDTH), len(lengths))
     work = np.concatenate([[0], np.cumsum(lengths[order])])[ends]
@@ -72,7 +71,20 @@ def inferred(
 
     def infer_range(first: int, last: int) -> None:
         _forward_backward(
-            order, offsets, first, last, start, moves, likely, log_scale, least, tiny, shares, pairs, log_likelihood
+            order,
+            offsets,
+            first,
+            last,
+            start,
+            moves,
+            likely,
+            floor,
+            log_scale,
+            least,
+            tiny,
+            shares,
+            pairs,
+            log_likelihood,
         )
 
     run_ranges(infer_range, work, least_work=_LEAST_STEPS)
@@ -81,30 +93,28 @@ def inferred(
 
 @_jit
 def _forward_backward(
-    order, offsets, first, last, start, moves, likely, log_scale, least, tiny, shares, pairs, log_likelihood
+    order, offsets, first, last, start, moves, likely, floor, log_scale, least, tiny, shares, pairs, log_likelihood
 ):
     """Of groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is below ``least``;
     Σ_t P(states at t - 1 and t), shape (n, K, K); and log likelihoods, shape (n,).
 
     ``likely[t, k]`` is in proportion to the probability of what is seen at step t in state k, with the logarithm of that factor
-    in ``log_scale[t]``. Group g has the sequences ``order[8 g]`` to ``order[8 g + 7]``, which ascend in length.
+    in ``log_scale[t]``; what is below ``floor``, but not 0, counts as ``floor``. Group g has the sequences ``order[8 g]`` to
+    ``order[8 g + 7]``, which ascend in length.
     """
     K = len(start)
     size = 1
     for g in range(first, last):
         n = order[min((g + 1) * WIDTH, len(order)) - 1]
         size = max(size, offsets[n + 1] - offsets[n])
-    seen, filtered = np.empty((size, K * WIDTH), likely.dtype), np.empty((size, K * WIDTH), likely.dtype)
-    totals, ended = np.empty((size, WIDTH), likely.dtype), np.empty((size, WIDTH), likely.dtype)
-    ahead, behind, pair = (
-        np.empty(K * WIDTH, likely.dtype),
-        np.empty(K * WIDTH, likely.dtype),
-        np.empty((K, K * WIDTH), likely.dtype),
-    )
+    dtype = start.dtype
+    seen, filtered = np.empty((size, K * WIDTH), dtype), np.empty((size, K * WIDTH), dtype)
+    totals, ended = np.empty((size, WIDTH), dtype), np.empty((size, WIDTH), dtype)
+    ahead, behind, pair = np.empty(K * WIDTH, dtype), np.empty(K * WIDTH, dtype), np.empty((K, K * WIDTH), dtype)
     for g in range(first, last):
         members = order[g * WIDTH : (g + 1) * WIDTH]
         longest = offsets[members[-1] + 1] - offsets[members[-1]]
-        _gather(members, offsets, likely, longest, seen, ended)
+        _gather(members, offsets, likely, floor, longest, seen, ended)
         _forward(start, moves, longest, seen, filtered, totals)
         _add_logs(members, offsets, totals, log_scale, log_likelihood)
         _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair)
@@ -112,21 +122,17 @@ def _forward_backward(
 
 
 @_jit
-def _gather(members, offsets, likely, longest, seen, ended):
+def _gather(members, offsets, likely, floor, longest, seen, ended):
     """``seen[t, k, lane]``; 1 behind the end of a sequence, where ``ended`` is 1."""
     K = likely.shape[1]
-    for lane in range(WIDTH):
-        a, b = 0, 0
-        if lane < len(members):
-            a, b = offsets[members[lane]], offsets[members[lane] + 1]
-        for t in range(b - a):
-            ended[t, lane] = 0.0
+    for t in range(longest):
+        for lane in range(WIDTH):
+            step = offsets[members[lane]] + t if lane < len(members) else 0
+            is_over = lane >= len(members) or step >= offsets[members[lane] + 1]
+            ended[t, lane] = 1.0 if is_over else 0.0
             for k in range(K):
-                seen[t, k * WIDTH + lane] = likely[a + t, k]
-        for t in range(b - a, longest):
-            ended[t, lane] = 1.0
-            for k in range(K):
-                seen[t, k * WIDTH + lane] = 1.0
+                value = 1.0 if is_over else likely[step, k]
+                seen[t, k * WIDTH + lane] = floor if 0.0 < value < floor else value
 
 
 @_jit
@@ -178,16 +184,20 @@ def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind
     K, largest = len(moves), 1.0 / tiny
     nothing, one = zeros(seen, 1), spread(1.0, zeros(seen, 1))
     minus = spread(-1.0, nothing)
-    inverse = np.empty(WIDTH, seen.dtype)
-    pair[:] = 0.0
-    behind[:] = 1.0
+    for place in range(K * WIDTH):
+        behind[place] = 1.0
+        for i in range(K):
+            pair[i, place] = 0.0
     for t in range(longest - 1, 0, -1):
         is_ended = load(ended, t * WIDTH, nothing)
-        store(inverse, 0, multiply_add_once(is_ended, minus, one) / load(totals, t * WIDTH, nothing))
+        inverse = multiply_add_once(is_ended, minus, one) / load(totals, t * WIDTH, nothing)
         for k in range(K):
-            for lane in range(WIDTH):
-                place = k * WIDTH + lane
-                ahead[place] = min(behind[place] * seen[t, place] * inverse[lane], largest)
+            after = multiply_add_once(
+                load(behind, k * WIDTH, nothing), load(seen, (t * K + k) * WIDTH, nothing), nothing
+            )
+            store(ahead, k * WIDTH, multiply_add_once(after, inverse, nothing))
+        for place in range(K * WIDTH):
+            ahead[place] = largest if ahead[place] > largest else ahead[place]
         for i in range(K):
             before, value = load(filtered, ((t - 1) * K + i) * WIDTH, nothing), is_ended
             for k in range(K):

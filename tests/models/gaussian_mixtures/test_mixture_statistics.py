@@ -10,7 +10,7 @@ import pytest
 from vips import BayesianGaussianMixture, PrivacyPlan
 from vips._compute.rowwise import scaled_rows
 from vips.models._gaussians import kernels
-from vips.models.gaussian_mixtures import statistics
+from vips.models._gaussians.posterior import Tables
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.privacy import Lattice
 from vips.statistics import DenseStatistics
@@ -133,18 +133,22 @@ def test_noise_in_counts_is_carried_to_the_other_totals(kind, dof):
 
 
 def upper_triangle_ignored(patch):
-    patch.setattr(statistics, "mirrored", lambda lower: lower)
+    original = Tables.unpacked
+
+    def unpacked(self, moments):
+        *others, second = original(self, moments)
+        return *others, np.tril(second)
+
+    patch.setattr(Tables, "unpacked", unpacked)
 
 
 def norm_without_the_second_moments(patch):
-    original = MixtureStatistics._own_norms
+    original = kernels.fill_responsibilities
 
-    def norms(self, sums):
-        block = self._blocks["second"]
-        self._blocks = dict(self._blocks) | {"second": type(block)(block.shape, block.symmetric, 1e6)}
-        return original(self, sums)
+    def responsibilities(X, rows, shifts, constants, excess, tail, inverses, *others):
+        original(X, rows, shifts, constants, excess, tail, inverses * [1.0, 1.0, 1.0, 0.0], *others)
 
-    patch.setattr(MixtureStatistics, "_own_norms", norms)
+    patch.setattr(kernels, "fill_responsibilities", responsibilities)
 
 
 def absent_records_counted(patch):

@@ -12,7 +12,7 @@ import vips
 from vips import GaussianHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.models._chains import inferred
-from vips.models.markov import gaussian
+from vips.models.markov import gaussian, gaussian_statistics
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
 from vips.statistics import DenseStatistics
 
@@ -160,7 +160,8 @@ def formed(model, posterior, sequence):
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_statistics_are_those_formed_one_by_one(kind):
     model, posterior = at_a_posterior(kind)
-    some = [*DATA[:10], np.array([[1.0, 2.0], [np.nan, 0.0], [7.0, -7.0]])]
+    long = np.concatenate([*DATA[:30]])  # of several runs
+    some = [*DATA[:10], np.array([[1.0, 2.0], [np.nan, 0.0], [7.0, -7.0]]), long, long[:257]]
     records = Sequences.from_list(some)
     statistics, blocks = model.expected_statistics(records, posterior), model.phases(40)[-1].blocks
     each = [formed(model, posterior, sequence) for sequence in some]
@@ -299,14 +300,23 @@ def test_a_step_far_from_all_states_does_not_stop_a_chain():
     assert np.isfinite(model.predict_proba(far)).all()
 
 
-def test_bounds_of_norms_are_bounds():
+@pytest.mark.parametrize("size", [1, 200])
+def test_moments_that_are_held_in_pieces_have_the_same_bits(size, monkeypatch):
     model, posterior = at_a_posterior()
-    model.privacy = every(3)
-    blocks = model.phases(3)[-1].blocks
-    bound = model.expected_statistics(DATA, posterior).norms(blocks)
-    dense = [formed(model, posterior, each) for each in DATA[:20]]
-    norms = DenseStatistics({name: np.stack([one[name] for one in dense]) for name in blocks}).norms(blocks)
-    assert (bound[:20] >= norms).all()
+    records, blocks = Sequences.from_list([*HOSTILE, *DATA[:30]]), model.phases(40)[-1].blocks
+
+    def of(n):
+        with np.errstate(all="ignore"):
+            statistics = model.expected_statistics(records, posterior)
+            return statistics.norms(blocks), statistics.weighted_sum(np.arange(len(records)) == n)
+
+    whole = [of(n) for n in range(len(records))]
+    monkeypatch.setattr(gaussian_statistics, "_PIECE", size)
+    for n, (norms, sums) in enumerate(whole):
+        in_pieces, parts = of(n)
+        np.testing.assert_array_equal(in_pieces, norms)
+        for name in blocks:
+            np.testing.assert_array_equal(parts[name], sums[name])
 
 
 @pytest.mark.parametrize(

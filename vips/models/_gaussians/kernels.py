@@ -1,4 +1,4 @@
-"""Numba kernels of Gaussian mixtures. Every record is computed by the same operations in the same order.
+"""Numba kernels of Gaussian components. Every record is computed by the same operations in the same order.
 
 ===========  ==================  =========================================================
 symbol       name                meaning
@@ -6,10 +6,11 @@ symbol       name                meaning
 y_k          ``tile``            A_k x - c_k: the record in the coordinates of component k
 A_k          ``rows[k]``         lower triangular, (d, d), the inverse of a Cholesky factor; or diagonal, (1, d)
 c_k          ``shifts[k]``       A_k m_k
-‖y_k‖²       ``squares[n, k]``
+‖y_k‖²       ``squares[k]``
 ===========  ==================  =========================================================
 
-Records are handled in tiles of ``TILE``, column by column, so that one instruction serves several records.
+Records are handled in tiles of ``TILE``, column by column, so that one instruction serves several records. Moments of a
+component are packed: Σ r, Σ r y, and the lower triangle of Σ r y yᵀ row by row, or its diagonal.
 """
 
 from __future__ import annotations
@@ -18,210 +19,389 @@ import numpy as np
 
 # numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 46f60c9a
 from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, total, zeros
+from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, zeros
 
-__all__ = ["NOTHING", "TILE", "add_moments", "images", "responsibilities", "squares_of"]
+__all__ = [
+    "NOTHING",
+    "TILE",
+    "add_moments",
+    "fill_densities",
+    "fill_images",
+    "fill_moments_of_runs",
+    "fill_responsibilities",
+    "fill_tied_squares",
+]
 
-_REGISTERS = 4
-_PIECE = _REGISTERS * WIDTH
-TILE = 4 * _PIECE
+_REGISTERS = 8
+TILE = _REGISTERS * WIDTH
 NOTHING = 1e-10  # smaller responsibilities are 0
-_FAR = -40.0  # logarithm of what is certainly nothing
+_LEAST_LOG = -207.0  # of a density relative to the largest: about 10⁻⁹⁰
+_LOG_2 = (0.693147180369123816490, 1.90821492927058770002e-10)  # the first has 32 bits, so that its multiples are exact
+_TO_INTEGER = 6755399441055744.0  # 1.5 · 2⁵²: in the last bits of a sum with it stands the other number, rounded
+_TAYLOR = tuple(1.0 / float(np.prod(np.arange(1.0, n + 1.0))) for n in range(12, -1, -1))
 
 _jit = compiled(nogil=True, error_model="numpy")
 
 
 @_jit
-def _gather(X, chosen, columns):
-    """The chosen rows, column by column; places without a row are 0."""
-    n, d = len(chosen), X.shape[1]
-    for place in range(n):
-        for j in range(d):
-            columns[j, place] = X[chosen[place], j]
-    columns[:, n:] = 0.0
+def _choose_run(first, last, chosen):
+    """Rows ``first`` to ``last``, and -1 in places behind them."""
+    for place in range(TILE):
+        chosen[place] = first + place if first + place < last else -1
+
+
+@_jit
+def _gather(rows, chosen, columns):
+    """The chosen rows, column by column; 0 where -1 stands for a row."""
+    for place in range(TILE):
+        row = chosen[place]
+        for j in range(rows.shape[1]):
+            columns[j, place] = rows[row, j] if row >= 0 else 0.0
+
+
+@_jit
+def _clear(columns, flaw):
+    """``flaw`` is NaN for records of which a number is not finite, and else 0; all numbers of the former become 0."""
+    for place in range(TILE):
+        flaw[place] = 0.0
+    for j in range(len(columns)):
+        for place in range(TILE):
+            flaw[place] += columns[j, place] * 0.0
+    for j in range(len(columns)):
+        for place in range(TILE):
+            columns[j, place] = columns[j, place] if flaw[place] == 0.0 else 0.0
 
 
 @_jit
 def _fill(columns, A, shift, tile):
     """y of each record: ``tile[i]`` = Σ_{j ≤ i} A_ij x_j - c_i; of a diagonal A, A_i x_i - c_i."""
-    d = len(columns)
-    like = zeros(columns, _REGISTERS)
-    for start in range(0, TILE, _PIECE):
-        for i in range(d):
-            value = spread(-shift[i], like)
-            if len(A) == d:
-                for j in range(i + 1):
-                    value = multiply_add_once(spread(A[i, j], like), load(columns, j * TILE + start, like), value)
-            else:
-                value = multiply_add_once(spread(A[0, i], like), load(columns, i * TILE + start, like), value)
-            store(tile, i * TILE + start, value)
+    d, like = len(columns), zeros(columns, _REGISTERS)
+    for i in range(d):
+        value = spread(-shift[i], like)
+        if len(A) == d:
+            for j in range(i + 1):
+                value = multiply_add_once(spread(A[i, j], like), load(columns, j * TILE, like), value)
+        else:
+            value = multiply_add_once(spread(A[0, i], like), load(columns, i * TILE, like), value)
+        store(tile, i * TILE, value)
 
 
 @_jit
-def _squares(tile, power, sums):
-    """Σ_i y_i² of each record, or Σ_i y_i⁴."""
-    like = zeros(tile, _REGISTERS)
+def _squares(tile, by_column, k, squares, sizes):
+    """‖y‖² of each record, and ‖y yᵀ‖, which is the same, or with ``by_column`` the norm of its diagonal."""
     nothing = zeros(tile, _REGISTERS)
-    for start in range(0, TILE, _PIECE):
-        value = nothing
-        for i in range(len(tile)):
-            y = load(tile, i * TILE + start, like)
-            if power == 4:
-                y = multiply_add_once(y, y, nothing)
-            value = multiply_add_once(y, y, value)
-        store(sums, start, value)
+    value, of_fourth = nothing, nothing
+    for i in range(len(tile)):
+        y = load(tile, i * TILE, nothing)
+        value = multiply_add_once(y, y, value)
+        if by_column:
+            square = multiply_add_once(y, y, nothing)
+            of_fourth = multiply_add_once(square, square, of_fourth)
+    store(squares, k * TILE, value)
+    store(sizes, k * TILE, of_fourth if by_column else value)
+    if by_column:
+        for place in range(TILE):
+            sizes[k, place] = np.sqrt(sizes[k, place])
 
 
 @_jit
-def squares_of(X, rows, shifts, power, start, stop, squares):
-    """Σ_i y_nki² of records ``start`` to ``stop``; the sum of fourth powers if ``power`` is 4."""
-    d = X.shape[1]
-    columns, tile, sums = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE)
-    for first in range(start, stop, TILE):
-        last = min(first + TILE, stop)
-        _gather(X, np.arange(first, last), columns)
-        for k in range(len(rows)):
-            _fill(columns, rows[k], shifts[k], tile)
-            _squares(tile, power, sums)
-            squares[first:last, k] = sums[: last - first]
-
-
-@_jit
-def images(X, rows, shifts, values):
+def fill_images(X, rows, shifts, images):
     """y_nk of all records, shape (n_records, K, d)."""
     n, d = X.shape
-    columns, tile = np.empty((d, TILE)), np.empty((d, TILE))
+    columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
     for first in range(0, n, TILE):
-        last = min(first + TILE, n)
-        _gather(X, np.arange(first, last), columns)
+        _choose_run(first, n, chosen)
+        _gather(X, chosen, columns)
         for k in range(len(rows)):
             _fill(columns, rows[k], shifts[k], tile)
-            values[first:last, k] = tile[:, : last - first].T
+            for place in range(min(TILE, n - first)):
+                for i in range(d):
+                    images[first + place, k, i] = tile[i, place]
 
 
 @_jit
-def _weighted(tile, shares, weighted):
-    """Each y times its record's share."""
-    like = zeros(tile, _REGISTERS)
-    nothing = zeros(tile, _REGISTERS)
-    for start in range(0, TILE, _PIECE):
-        share = load(shares, start, like)
-        for i in range(len(tile)):
-            y = load(tile, i * TILE + start, like)
-            store(weighted, i * TILE + start, multiply_add_once(y, share, nothing))
+def _exponentials(values, powers):
+    """exp of numbers from -207 to 0, in place: 2ⁿ times Taylor's sum at x - n log 2, where |x - n log 2| ≤ ½ log 2."""
+    like = zeros(values, _REGISTERS)
+    one, least = spread(1.0, like), _LEAST_LOG
+    for row in range(len(values)):
+        for place in range(TILE):
+            values[row, place] = values[row, place] if values[row, place] > least else least
+        x = load(values, row * TILE, like)
+        n = multiply_add_once(x, spread(1.4426950408889634, like), spread(_TO_INTEGER, like))
+        store(powers, 0, n)
+        n = multiply_add_once(n, one, spread(-_TO_INTEGER, like))
+        x = multiply_add_once(n, spread(-_LOG_2[0], like), x)
+        x = multiply_add_once(n, spread(-_LOG_2[1], like), x)
+        y = spread(1.0 / 6227020800.0, like)
+        for coefficient in _TAYLOR:
+            y = multiply_add_once(x, y, spread(coefficient, like))
+        store(values, row * TILE, y)
+        exponents, bits = powers.view(np.int64), values[row].view(np.int64)
+        for place in range(TILE):
+            bits[place] += exponents[place] << 52
 
 
 @_jit
-def _dot(a, i, b, j):
-    """Σ over the records of a tile of a_i b_j."""
-    like, value = zeros(a, _REGISTERS), zeros(a, 1)
-    for start in range(0, TILE, _PIECE):
-        value = add_products(load(a, i * TILE + start, like), load(b, j * TILE + start, like), value)
-    return total(value)
+def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top):
+    """exp of log p(x, k) - ``top``, the largest of each record."""
+    d, K = len(columns), len(constants)
+    for place in range(TILE):
+        top[place] = -np.inf
+    for k in range(K):
+        _fill(columns, rows[k], shifts[k], tile)
+        _squares(tile, by_column, k, squares, sizes)
+        for place in range(TILE):
+            distance = squares[k, place] + excess[k]
+            values[k, place] = constants[k] - 0.5 * distance
+        if tail[k] > 0.0:
+            for place in range(TILE):
+                distance = squares[k, place] + excess[k]
+                values[k, place] = constants[k] - 0.5 * (tail[k] + d) * np.log1p(distance / tail[k])
+        for place in range(TILE):
+            top[place] = max(top[place], values[k, place])
+    for k in range(K):
+        for place in range(TILE):
+            values[k, place] -= top[place]
+    _exponentials(values, tile.reshape(-1)[:TILE])
 
 
 @_jit
-def _exponentials(values):
-    """exp of numbers from -40 to 0, in place, to 1e-13: (Taylor's sum at x/64)^64, which serves several numbers at a time."""
-    for i in range(len(values)):
-        x = values[i] if values[i] > _FAR else _FAR
-        x *= 0.015625
-        y = 1.0 + x * (1.0 / 14.0)
-        y = 1.0 + x * (1.0 / 13.0) * y
-        y = 1.0 + x * (1.0 / 12.0) * y
-        y = 1.0 + x * (1.0 / 11.0) * y
-        y = 1.0 + x * (1.0 / 10.0) * y
-        y = 1.0 + x * (1.0 / 9.0) * y
-        y = 1.0 + x * (1.0 / 8.0) * y
-        y = 1.0 + x * (1.0 / 7.0) * y
-        y = 1.0 + x * (1.0 / 6.0) * y
-        y = 1.0 + x * (1.0 / 5.0) * y
-        y = 1.0 + x * (1.0 / 4.0) * y
-        y = 1.0 + x * (1.0 / 3.0) * y
-        y = 1.0 + x * (1.0 / 2.0) * y
-        y = 1.0 + x * y
-        y *= y
-        y *= y
-        y *= y
-        y *= y
-        y *= y
-        values[i] = y * y
+def fill_densities(X, rows, shifts, constants, excess, tail, start, stop, likely, log_scale, is_missing):
+    """Densities of steps ``start`` to ``stop``, over the largest of each step, at least 10⁻⁹⁰, and its logarithm; 0 where the
+    constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities."""
+    (K, d), flat = shifts.shape, (len(shifts), TILE)
+    columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
+    squares, sizes, values, top, flaw = np.empty(flat), np.empty(flat), np.empty(flat), np.empty(TILE), np.empty(TILE)
+    for first in range(start, stop, TILE):
+        _choose_run(first, stop, chosen)
+        _gather(X, chosen, columns)
+        _clear(columns, flaw)
+        _fill_densities(columns, rows, shifts, constants, excess, tail, False, tile, squares, sizes, values, top)
+        for k in range(K):
+            is_possible = constants[k] > -np.inf
+            for place in range(TILE):
+                value = values[k, place] if flaw[place] == 0.0 else 1.0
+                values[k, place] = value if is_possible else 0.0
+        for place in range(min(TILE, stop - first)):
+            n = first + place
+            is_missing[n] = flaw[place] != 0.0
+            log_scale[n] = 0.0 if is_missing[n] else top[place]
+            for k in range(K):
+                likely[n, k] = values[k, place]
 
 
 @_jit
-def responsibilities(squares, constants, excess, tail, n_columns, start, stop, shares, factors, log_likelihood, sums):
-    """r_nk, E[u_nk] and log Σ_k exp E log p(x_n, k) of records ``start`` to ``stop``, from ‖y_nk‖².
+def fill_responsibilities(
+    X,
+    rows,
+    shifts,
+    constants,
+    excess,
+    tail,
+    inverses,
+    by_column,
+    start,
+    stop,
+    shares,
+    factors,
+    log_scale,
+    totals,
+    norms,
+):
+    """r_nk and E[u_nk] of records ``start`` to ``stop``, shape (K, n_records), and log Σ_k exp E log p(x_n, k) in two parts:
+    ``log_scale`` and what ``totals`` is the exponential of.
 
-    ``sums[n]``: Σ_k r², Σ_k (r u)², Σ_k (r u)² ‖y‖² and Σ_k (r u)² ‖y‖⁴. ``factors`` has no entries where components are
-    Gaussian.
+    ``factors`` has no entries where components are Gaussian. ``norms``: Σ_k of r², (r u)², (r u)² ‖y‖² and (r u)² ‖y yᵀ‖², or
+    with ``by_column`` that of its diagonal, each times its number in ``inverses``; NaN if a number is not finite.
     """
-    n_components = len(constants)
-    for n in range(start, stop):
-        row, top = shares[n], -np.inf
-        for k in range(n_components):
-            distance = squares[n, k] + excess[k]
+    (K, d), flat = shifts.shape, (len(shifts), TILE)
+    columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
+    squares, sizes, values = np.empty(flat), np.empty(flat), np.empty(flat)
+    top, total, norm, factor = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.ones(TILE)
+    of_count, of_weight, of_linear, of_second = inverses[0], inverses[1], inverses[2], inverses[3]
+    for first in range(start, stop, TILE):
+        last = min(TILE, stop - first)
+        _choose_run(first, stop, chosen)
+        _gather(X, chosen, columns)
+        _clear(columns, norm)
+        _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top)
+        for place in range(TILE):
+            total[place] = 0.0
+        for k in range(K):
+            for place in range(TILE):
+                total[place] += values[k, place]
+        for k in range(K):
             if tail[k] > 0.0:
-                row[k] = constants[k] - 0.5 * (tail[k] + n_columns) * np.log1p(distance / tail[k])
-                factors[n, k] = (tail[k] + n_columns) / (tail[k] + distance)
-            else:
-                row[k] = constants[k] - 0.5 * distance
-            top = max(top, row[k])
-        for k in range(n_components):
-            row[k] -= top
-        log_likelihood[n] = top
-    _exponentials(shares[start:stop].reshape(-1))
-    for n in range(start, stop):
-        row, sums_of_record, total = shares[n], sums[n], 0.0
-        for k in range(n_components):
-            total += row[k]
-        log_likelihood[n] += np.log(total)
-        inverse = 1.0 / total
-        sums_of_record[:] = 0.0
-        for k in range(n_components):
-            share = row[k] * inverse
-            share = share if share >= NOTHING else 0.0
-            row[k] = share
-            sums_of_record[0] += share * share
-            if tail[k] > 0.0:
-                share *= factors[n, k]
-            square = share * squares[n, k]
-            sums_of_record[1] += share * share
-            sums_of_record[2] += share * square
-            sums_of_record[3] += square * square
+                for place in range(TILE):
+                    factor[place] = (tail[k] + d) / (tail[k] + squares[k, place] + excess[k])
+                for place in range(last):
+                    factors[k, first + place] = factor[place]
+            for place in range(TILE):
+                share = values[k, place] / total[place]
+                share = share if share >= NOTHING else 0.0
+                values[k, place] = share
+                norm[place] += share * share * of_count
+                share *= factor[place]
+                size = share * sizes[k, place]  # squares of very small and very large numbers would not be numbers
+                norm[place] += share * share * of_weight + share * (share * squares[k, place]) * of_linear
+                norm[place] += size * size * of_second
+            for place in range(last):
+                shares[k, first + place] = values[k, place]
+        for place in range(last):
+            n = first + place
+            log_scale[n], totals[n], norms[n] = top[place], total[place], norm[place]
 
 
 @_jit
-def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, weight, linear, second):
-    """Add sums of w_nk, and of w_nk u_nk times 1, y and y yᵀ, for components ``first`` to ``last``.
+def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
+    """‖Σ_k w_nk y_nk y_nkᵀ‖² = Σ_jk (z_jᵀ z_k)², z = √w y, of records ``start`` to ``stop``, with w of shape (K, n_records)."""
+    K, d = shifts.shape
+    columns, tiles, chosen = np.empty((d, TILE)), np.empty((K * d, TILE)), np.empty(TILE, np.int64)
+    products, roots, nothing = np.empty((1, TILE)), np.zeros(TILE), zeros(columns, _REGISTERS)
+    for first in range(start, stop, TILE):
+        last = min(TILE, stop - first)
+        _choose_run(first, stop, chosen)
+        _gather(X, chosen, columns)
+        for place in range(last):
+            squares[first + place] = 0.0
+        for j in range(K):
+            _fill(columns, rows[j], shifts[j], tiles[j * d : (j + 1) * d])
+            for place in range(last):
+                roots[place] = np.sqrt(weights[j, first + place])
+            for i in range(j * d, (j + 1) * d):
+                for place in range(TILE):
+                    tiles[i, place] *= roots[place]
+            for k in range(j + 1):
+                value = nothing
+                for i in range(d):
+                    z = load(tiles, (j * d + i) * TILE, nothing)
+                    value = multiply_add_once(z, load(tiles, (k * d + i) * TILE, nothing), value)
+                store(products, 0, value)
+                times = 1.0 if j == k else 2.0
+                for place in range(last):
+                    squares[first + place] += times * products[0, place] * products[0, place]
 
-    w_nk is weight times share; records for which it is 0 are left out. ``second`` has the shape of ``rows``: (K, d, d), of
-    which the lower triangle is written, or (K, 1, d) for the diagonal only.
+
+@_jit
+def _weigh(tile, shares, k, weighted):
+    """Each y times its record's share; 0, and 0 in place of y, where the share is 0."""
+    for i in range(len(tile)):
+        for place in range(TILE):
+            y = tile[i, place] if shares[k, place] != 0.0 else 0.0
+            tile[i, place] = y
+            weighted[i, place] = y * shares[k, place]
+
+
+@_jit
+def _add_tile(columns, A, shift, shares, k, tile, weighted, lanes, start):
+    """Add the packed moments of a tile's records, eight sums each: one for each lane of a register."""
+    d, like, one = len(columns), zeros(columns, _REGISTERS), zeros(columns, 1)
+    ones = spread(1.0, like)
+    _fill(columns, A, shift, tile)
+    _weigh(tile, shares, k, weighted)
+    place = start * WIDTH
+    store(lanes, place, add_products(load(shares, k * TILE, like), ones, load(lanes, place, one)))
+    second = place + (1 + d) * WIDTH
+    for i in range(d):
+        y = load(weighted, i * TILE, like)
+        place += WIDTH
+        store(lanes, place, add_products(y, ones, load(lanes, place, one)))
+        for j in range(0 if len(A) == d else i, i + 1):
+            store(lanes, second, add_products(y, load(tile, j * TILE, like), load(lanes, second, one)))
+            second += WIDTH
+
+
+@_jit
+def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, moments):
+    """Add Σ_n w_nk, and packed moments with the weights w_nk u_nk, for components ``first`` to ``last``.
+
+    w_nk is weight times share, of shape (K, n_records); records for which it is 0 are left out.
     """
     n, d = X.shape
     columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
-    share, chosen, ones = np.empty((1, TILE)), np.empty(TILE, np.int64), np.ones((1, TILE))
+    portions, chosen, lanes = np.empty((1, TILE)), np.empty(n + TILE, np.int64), np.empty((moments.shape[1], WIDTH))
     for k in range(first, last):
         n_chosen = 0
-        for row in range(n + 1):
-            if row < n and weights[row] != 0.0 and shares[row, k] != 0.0:
-                chosen[n_chosen] = row
-                portion = weights[row] * shares[row, k]
+        for row in range(n):
+            chosen[n_chosen] = row
+            n_chosen += (weights[row] != 0.0) & (shares[k, row] != 0.0)
+        for place in range(n_chosen, n_chosen + TILE):
+            chosen[place] = -1
+        for e in range(len(lanes)):
+            for lane in range(WIDTH):
+                lanes[e, lane] = 0.0
+        for begin in range(0, n_chosen, TILE):
+            rows_of_tile = chosen[begin : begin + TILE]
+            _gather(X, rows_of_tile, columns)
+            for place in range(TILE):
+                row = rows_of_tile[place]
+                portion = weights[row] * shares[k, row] if row >= 0 else 0.0
                 count[k] += portion
-                if len(factors):
-                    portion *= factors[row, k]
-                    weight[k] += portion
-                share[0, n_chosen] = portion
-                n_chosen += 1
-            if n_chosen == TILE or (row == n and n_chosen > 0):
-                _gather(X, chosen[:n_chosen], columns)
-                share[0, n_chosen:] = 0.0
-                _fill(columns, rows[k], shifts[k], tile)
-                _weighted(tile, share, weighted)
+                portions[0, place] = portion * factors[k, row] if len(factors) and row >= 0 else portion
+            _add_tile(columns, rows[k], shifts[k], portions, 0, tile, weighted, lanes, 0)
+        for e in range(len(lanes)):
+            for lane in range(WIDTH):
+                moments[k, e] += lanes[e, lane]
+
+
+@_jit
+def fill_moments_of_runs(
+    X, shares, rows, shifts, starts, lengths, order, largest, inverses, centre, first, last, moments
+):
+    """Packed moments of runs of steps in each state, shape (n_runs, K, n_entries), with ‖y‖² - ``centre`` in place of y_i².
+
+    A step's shares are those in ``shares``, shape (n_steps, K), times h: 1, or ``largest`` over the norm of the step's own
+    moments, of which ``inverses`` has the squares of the inverse scales. Group g has the runs ``order[8 g]`` to
+    ``order[8 g + 7]``, which ascend in length, one in each lane.
+    """
+    K, d = shifts.shape
+    is_full, n_entries = rows.shape[1] == d, moments.shape[2]
+    columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
+    chosen, portions, lanes = np.empty(TILE, np.int64), np.empty((K, TILE)), np.empty((K * n_entries, WIDTH))
+    squares, sizes, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
+    first_steps, n_steps = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
+    for g in range(first, last):
+        stop = min((g + 1) * WIDTH, len(order))
+        for e in range(len(lanes)):
+            for lane in range(WIDTH):
+                lanes[e, lane] = 0.0
+        for lane in range(WIDTH):
+            run = order[min(g * WIDTH + lane, stop - 1)]
+            first_steps[lane], n_steps[lane] = starts[run], lengths[run] if g * WIDTH + lane < stop else 0
+        for begin in range(0, lengths[order[stop - 1]], _REGISTERS):
+            for place in range(TILE):
+                lane, t = place % WIDTH, begin + place // WIDTH
+                chosen[place] = first_steps[lane] + t if t < n_steps[lane] else -1
+            _gather(X, chosen, columns)
+            _gather(shares, chosen, portions)
+            if largest < np.inf:
+                for place in range(TILE):
+                    norm[place] = 0.0
+                for k in range(K):
+                    _fill(columns, rows[k], shifts[k], tile)
+                    _squares(tile, not is_full, k, squares, sizes)
+                    for place in range(TILE):
+                        length = inverses[0] + squares[k, place] * inverses[1] + sizes[k, place] ** 2 * inverses[2]
+                        share = portions[k, place]
+                        norm[place] += share * share * length if share != 0.0 else 0.0
+                for place in range(TILE):
+                    norm[place] = largest / max(np.sqrt(norm[place]), largest)
+                for k in range(K):
+                    for place in range(TILE):
+                        portions[k, place] *= norm[place]
+            for k in range(K):
+                n_present = 0
+                for place in range(TILE):
+                    n_present += portions[k, place] != 0.0
+                if n_present:
+                    _add_tile(columns, rows[k], shifts[k], portions, k, tile, weighted, lanes, k * n_entries)
+        for lane in range(stop - g * WIDTH):
+            run = order[g * WIDTH + lane]
+            for k in range(K):
+                for e in range(n_entries):
+                    moments[run, k, e] = lanes[k * n_entries + e, lane]
+                e = d
                 for i in range(d):
-                    linear[k, i] += _dot(weighted, i, ones, 0)
-                    if second.shape[1] == d:
-                        for j in range(i + 1):
-                            second[k, i, j] += _dot(weighted, i, tile, j)
-                    else:
-                        second[k, 0, i] += _dot(weighted, i, tile, i)
-                n_chosen = 0
+                    e += i + 1 if is_full else 1
+                    moments[run, k, e] -= centre * moments[run, k, 0]

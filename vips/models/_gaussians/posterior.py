@@ -255,6 +255,22 @@ class Tables:
         half = 0.5 * (self.tail + self.shifts.shape[1])
         return digamma(half) - np.log(half) + np.log(factors) - factors
 
+    def unpacked(self, moments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Counts, first and second moments, shapes (..., K), (..., K, d) and (..., K, d, d), or diagonals,
+        from those that ``kernels`` packs, shape (..., K, n_packed)."""
+        d = self.shifts.shape[1]
+        places = np.arange(d)
+        if self.covariance_type in ("full", "tied"):
+            row, column = np.maximum.outer(places, places), np.minimum.outer(places, places)
+            places = row * (row + 1) // 2 + column
+        return moments[..., 0], moments[..., 1 : 1 + d], moments[..., 1 + d :][..., places]
+
+    @property
+    def n_packed(self) -> int:
+        """Number of packed moments of a component."""
+        d = self.shifts.shape[1]
+        return 1 + d + (d * (d + 1) // 2 if self.rows.shape[1] == d else d)
+
 
 def applied(factors: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """Products of matrices, of shape (..., d, d), or of diagonal ones, (..., 1, d), with vectors of shape (..., d)."""

@@ -41,7 +41,7 @@ _AVERAGING, _LARGEST = PolynomialAveraging(power=4.0), 0.3
 _UPDATES = 12  # least sum of the step sizes after growth, for which a short fit takes longer steps
 _PRIOR_SHARE = 0.001  # of the covariance of all records: as a prior, the whole would hide components that are thin
 _LEAST_STD = 1e-4  # of a private component, in units of `max_norm`
-_CHUNK = 200_000  # numbers: they stay in the cache
+_CHUNK = 500_000  # numbers: more would leave the cache, and fewer keep threads waiting for each other
 _FIRST_TAIL = 8.0
 
 

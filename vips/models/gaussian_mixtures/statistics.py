@@ -23,10 +23,10 @@ weighted down to it: a function of the record alone, for which ``denoising.py`` 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
-from vips._compute.blas import mirrored
 from vips._compute.rowwise import row_dots
 from vips._compute.threads import run_ranges
 from vips.models._gaussians import kernels
@@ -38,6 +38,7 @@ __all__ = ["MixtureStatistics"]
 
 _ROUNDING = 1.0 + 4e-9  # exceeds that of the sums of squares
 _PIECE = 2_000_000  # numbers that are rounded at once
+_NAMES = ("count", "weight", "linear", "second")  # of the blocks whose norms a kernel takes
 
 
 class MixtureStatistics(RecordStatistics):
@@ -63,52 +64,60 @@ class MixtureStatistics(RecordStatistics):
     sums_are_new = True
 
     def __init__(self, X: np.ndarray, tables: Tables, blocks: Mapping[str, Block], largest: float = np.inf) -> None:
-        is_finite = np.isfinite(X)
-        self._defective = np.zeros(len(X), bool) if is_finite.all() else ~is_finite.all(axis=1)
-        X = np.where(self._defective[:, None], 0.0, X) if self._defective.any() else X
         self._X = np.require(X, requirements=["C", "W"])  # numba would compile its kernels anew for read-only arrays
         self._tables, self._blocks = tables, blocks
-        self._squares = self._sums_of_powers(2)
-        n, n_components = self._squares.shape
-        self.shares, self.log_likelihood, sums = np.empty((n, n_components)), np.empty(n), np.empty((n, 4))
-        self._factors = np.empty((n if tables.tail.any() else 0, n_components))
+        n, n_components, work = len(X), len(tables.shifts), tables.rows.size
+        self._shares = np.empty((n_components, n))
+        self._factors = np.empty((n_components if tables.tail.any() else 0, n))
+        self._log_scale, self._totals, norms = np.empty(n), np.empty(n), np.empty(n)
+        scales = np.array([blocks[name].scale if name in blocks else np.inf for name in _NAMES])
+        if tables.covariance_type == "tied":
+            scales[-1] = np.inf
 
         def fill(start: int, stop: int) -> None:
-            kernels.responsibilities(
-                self._squares, tables.log_constants, tables.excess, tables.tail, self._X.shape[1], start, stop,
-                self.shares, self._factors, self.log_likelihood, sums,
+            kernels.fill_responsibilities(
+                self._X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail, scales**-2.0,
+                tables.covariance_type == "diag", start * kernels.TILE, min(stop * kernels.TILE, n),
+                self._shares, self._factors, self._log_scale, self._totals, norms,
             )  # fmt: skip
 
-        run_ranges(fill, np.arange(n + 1) * n_components)
-        self._norms = self._own_norms(sums)
+        run_ranges(fill, np.arange(-(-n // kernels.TILE) + 1) * work * kernels.TILE)
+        self._norms = self._with_other_blocks(norms)
         self._influence = None
         if np.isfinite(largest):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                self._influence = np.where(self._norms > largest, largest / self._norms, 1.0)
+            self._influence = largest / np.maximum(self._norms, largest)
             self._norms = np.minimum(self._norms, largest * _ROUNDING)
 
+    @cached_property
+    def shares(self) -> np.ndarray:
+        return np.ascontiguousarray(self._shares.T)
+
+    @cached_property
+    def log_likelihood(self) -> np.ndarray:
+        return self._log_scale + np.log(self._totals)
+
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return np.where(self._defective, np.nan, self._norms)
+        return self._norms
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        n_components, d = self.shares.shape[1], self._X.shape[1]
         weights, tables = self._bounded(weights), self._tables
-        count, weight = np.zeros(n_components), np.zeros(n_components)
-        linear, second = np.zeros((n_components, d)), np.zeros((n_components, *tables.rows.shape[1:]))
+        n_components = len(tables.shifts)
+        count, moments = np.zeros(n_components), np.zeros((n_components, tables.n_packed))
 
         def add(first: int, last: int) -> None:
             kernels.add_moments(
-                self._X, tables.rows, tables.shifts, weights, self.shares, self._factors, first, last,
-                count, weight, linear, second,
-            )  # fmt: skip
+                self._X, tables.rows, tables.shifts, weights, self._shares, self._factors, first, last, count, moments
+            )
 
         run_ranges(add, np.arange(n_components + 1) * len(self._X))
-        total = {"count": count, "linear": linear, "second": self._shaped(second)}
-        if "weight" in self._blocks:
-            total["weight"] = weight
+        weight, linear, second = tables.unpacked(moments)
+        if tables.covariance_type in ("tied", "spherical"):
+            second = second.sum(axis=0 if tables.covariance_type == "tied" else 1)
+        total = {"count": count, "weight": weight, "linear": linear, "second": second}
         if "tail" in self._blocks:
-            total["tail"] = (weights[:, None] * self.shares * tables.log_factors(self._factors)).sum(axis=0)
-        return total
+            present = np.flatnonzero(weights)
+            total["tail"] = weights[present] @ self._tails()[present]
+        return {name: total[name] for name in self._blocks}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
@@ -126,65 +135,42 @@ class MixtureStatistics(RecordStatistics):
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
-    def _sums_of_powers(self, power: int) -> np.ndarray:
-        sums = np.empty((len(self._X), len(self._tables.shifts)))
-        tables, work = self._tables, sums.shape[1] * self._tables.rows[0].size
+    def _with_other_blocks(self, squares: np.ndarray) -> np.ndarray:
+        """Joint norm of each record over all blocks, from the squares of ``kernels.fill_responsibilities``."""
+        if "tail" in self._blocks:
+            squares += row_dots(self._tails(), self._tails()) / self._blocks["tail"].scale ** 2
+        if self._tables.covariance_type == "tied":
+            squares += self._tied_squares() / self._blocks["second"].scale ** 2
+        return np.sqrt(squares) * _ROUNDING
+
+    def _tails(self) -> np.ndarray:
+        """r_k E[log u_k - u_k] of each record."""
+        return self.shares * self._tables.log_factors(np.ascontiguousarray(self._factors.T))
+
+    def _tied_squares(self) -> np.ndarray:
+        n, tables, squares = len(self._X), self._tables, np.empty(len(self._X))
+        weights = self._shares * self._factors if len(self._factors) else self._shares
 
         def fill(start: int, stop: int) -> None:
-            first, last = start * kernels.TILE, min(stop * kernels.TILE, len(self._X))
-            kernels.squares_of(self._X, tables.rows, tables.shifts, power, first, last, sums)
+            first, last = start * kernels.TILE, min(stop * kernels.TILE, n)
+            kernels.fill_tied_squares(self._X, tables.rows, tables.shifts, weights, first, last, squares)
 
-        run_ranges(fill, np.arange(-(-len(self._X) // kernels.TILE) + 1) * work * kernels.TILE)
-        return sums
-
-    def _own_norms(self, sums: np.ndarray) -> np.ndarray:
-        """Joint norm of each record over all blocks, from the sums of ``kernels.responsibilities``."""
-        scale = {name: block.scale for name, block in self._blocks.items()}
-        squares = sums[:, 0] / scale["count"] ** 2 + sums[:, 2] / scale["linear"] ** 2
-        weighted = self.shares * self._factors if len(self._factors) else self.shares
-        if "weight" in scale:
-            squares += sums[:, 1] / scale["weight"] ** 2
-        if "tail" in scale:
-            tails = self.shares * self._tables.log_factors(self._factors)
-            squares += row_dots(tails, tails) / scale["tail"] ** 2
-        second = sums[:, 3]
-        if self._tables.covariance_type == "tied":
-            second = self._tied_squares(weighted)
-        elif self._tables.covariance_type == "diag":
-            second = row_dots(np.square(weighted), self._sums_of_powers(4))
-        return np.sqrt(squares + second / scale["second"] ** 2) * _ROUNDING
-
-    def _tied_squares(self, shares: np.ndarray) -> np.ndarray:
-        squares, (n_components, d) = np.empty(len(shares)), self._tables.shifts.shape
-        size = max(1, _PIECE // (n_components * (n_components + d)))
-        for start in range(0, len(shares), size):
-            rows = slice(start, start + size)
-            images = np.empty((len(shares[rows]), n_components, d))
-            kernels.images(self._X[rows], self._tables.rows, self._tables.shifts, images)
-            products = np.square(np.einsum("nki,nli->nkl", images, images))
-            squares[rows] = np.einsum("nk,nl,nkl->n", shares[rows], shares[rows], products)
+        run_ranges(fill, np.arange(-(-n // kernels.TILE) + 1) * tables.rows.size * kernels.TILE)
         return squares
 
     def _bounded(self, weights: np.ndarray) -> np.ndarray:
         """The weights, less for long records; 0 for defective ones."""
         if self._influence is not None:
             weights = weights * self._influence
-        return np.where(self._defective, 0.0, weights)
-
-    def _shaped(self, second: np.ndarray) -> np.ndarray:
-        """An array of the block's shape, from (K, d, d), of which the lower triangles are filled, or (K, 1, d)."""
-        kind = self._tables.covariance_type
-        if kind in ("diag", "spherical"):
-            return second[:, 0] if kind == "diag" else second[:, 0].sum(axis=1)
-        return mirrored(second.sum(axis=0)) if kind == "tied" else np.stack([mirrored(matrix) for matrix in second])
+        return np.where(np.isnan(self._norms), 0.0, weights)
 
     def _formed(self, rows: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
         """Statistics of each of these records."""
         tables, formed = self._tables, {"count": shares}
         images = np.empty((len(rows), *tables.shifts.shape))
-        kernels.images(self._X[rows], tables.rows, tables.shifts, images)
+        kernels.fill_images(self._X[rows], tables.rows, tables.shifts, images)
         if len(self._factors):
-            factors = self._factors[rows]
+            factors = self._factors.T[rows]
             if "tail" in self._blocks:
                 formed["tail"] = shares * tables.log_factors(factors)
             formed["weight"] = shares = shares * factors

@@ -21,9 +21,8 @@ from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
-from vips.models.markov import kernels
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
-from vips.models.markov.gaussian_statistics import GaussianSums, influence_of_steps, sums_of_powers
+from vips.models.markov.gaussian_statistics import GaussianSums, densities
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import VectorSimulator
 from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_counts, states_of_bins
@@ -280,8 +279,8 @@ class GaussianHMM(HiddenMarkovModel):
     def _pair_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
         """Counts of neighbours, in bins that hold about as many steps each if these are normal."""
         records, (mean, deviation) = records.first(self.max_length), _of_all_steps(posterior.gaussians)
-        X, is_missing = self._bounded(records)
-        cells = np.where(is_missing[:, None], np.nan, (X - mean) / deviation)
+        X = self._bounded(records)
+        cells = np.where(np.isfinite(X).all(axis=1, keepdims=True), (X - mean) / deviation, np.nan)
         return of_pairs_of_bins(cells, records.offsets, self._columns_in_bins().bins, self._blocks_of_pairs())
 
     def _states_of_pairs(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
@@ -301,15 +300,12 @@ class GaussianHMM(HiddenMarkovModel):
 
     def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
         records, blocks = records.first(self.max_length), self._blocks_of_states()
-        X, is_missing, squares, *likely = self._densities(records, posterior)
+        X, is_missing, *likely = self._densities(records, posterior)
         shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING, self.e_step_dtype())
         moves = Moves(first_shares(records, shares), pairs)
         shares[is_missing] = 0.0
-        if self.is_private:
-            h = influence_of_steps(X, squares, shares, posterior.tables, blocks, self._largest_step())
-            shares *= h[:, None].astype(shares.dtype)
-        clips = self.is_private or np.isfinite(self.plan_of_fit().clip_norm)
-        sums = GaussianSums(X, records.offsets, shares, posterior.tables, self._centre(), bounds_norms=not clips)
+        largest = self._largest_step() if self.is_private else np.inf
+        sums = GaussianSums(X, records.offsets, shares, posterior.tables, blocks, self._centre(), largest)
         return SequenceStatistics([moves, sums], blocks)
 
     def to_posterior(self, average, noise_std, previous: GaussianChainPosterior | None) -> GaussianChainPosterior:
@@ -422,7 +418,7 @@ class GaussianHMM(HiddenMarkovModel):
     # -- what is seen in each state ---------------------------------------------------------------------------------
 
     def likely(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple[np.ndarray, np.ndarray]:
-        return self._densities(records, posterior)[3:]
+        return self._densities(records, posterior)[2:]
 
     def at_means(self, posterior: GaussianChainPosterior) -> GaussianChainPosterior:
         return replace(posterior, plug_in=True, gaussians=replace(posterior.gaussians, plug_in=True))
@@ -496,21 +492,15 @@ class GaussianHMM(HiddenMarkovModel):
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _densities(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple:
-        """Steps, with 0 for missing ones; which are missing; ‖y‖²; densities, and the logarithms of their factors."""
-        (X, is_missing), tables = self._bounded(records), posterior.tables
-        squares = sums_of_powers(X, tables, 2)
-        likely, log_scale = np.empty_like(squares), np.empty(len(X))
-        constants = tables.log_constants
-        kernels.fill_densities(squares, constants, tables.excess, is_missing, 0, len(X), likely, log_scale)
-        return X, is_missing, squares, likely, log_scale
+        """Steps; which are missing; densities, and the logarithms of their factors."""
+        X = self._bounded(records)
+        likely, log_scale, is_missing = densities(X, posterior.tables)
+        return X, is_missing, likely, log_scale
 
-    def _bounded(self, records: Sequences) -> tuple[np.ndarray, np.ndarray]:
-        """All steps, at most as long as ``max_norm``, with 0 for missing ones, and which are missing."""
+    def _bounded(self, records: Sequences) -> np.ndarray:
+        """All steps, at most as long as ``max_norm``; a missing one has a number that is not finite."""
         X = np.require(records.values, np.float64, ["C", "W"])
-        is_missing = np.empty(len(X), bool)
-        if kernels.fill_missing(X, is_missing):
-            X = np.where(is_missing[:, None], 0.0, X)
-        return X if self.max_norm is None else scaled_rows(X, float(self.max_norm)), is_missing
+        return X if self.max_norm is None else scaled_rows(X, float(self.max_norm))
 
     def _counts_pairs(self) -> bool:
         return self.is_private and self.n_components > 1 and self.n_features_in_ <= _MOST_COLUMNS

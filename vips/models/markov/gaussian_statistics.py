@@ -17,62 +17,59 @@ about 0: the norm of a sequence of T steps grows as √T, and not as T.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from vips._compute.blas import mirrored
+from vips._compute.lanes import WIDTH
 from vips._compute.rowwise import row_dots
 from vips._compute.threads import run_ranges
-from vips.models._gaussians.kernels import TILE, add_moments, squares_of
+from vips.models._gaussians.kernels import TILE, fill_densities, fill_moments_of_runs
 from vips.models._gaussians.posterior import Tables
-from vips.models.markov import kernels
 from vips.privacy import Lattice
 from vips.statistics import Block
 
-__all__ = ["GaussianSums", "influence_of_steps", "sums_of_powers"]
+__all__ = ["GaussianSums", "densities"]
 
-_PIECE = 2_000_000  # numbers that are rounded at once
+_NAMES = ("count", "linear", "second")
+_PIECE = 4_000_000  # numbers that are held at once
+_RUN = 256  # steps that are added up one after the other
 _LEAST_STEPS = 2_000  # below it, one thread
 
 
-def sums_of_powers(X: np.ndarray, tables: Tables, power: int) -> np.ndarray:
-    """Σ_i y_tki² of each step and state, shape (n_steps, K), or of fourth powers."""
-    sums = np.empty((len(X), len(tables.shifts)))
+def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Densities of each step in each state over the largest, (n_steps, K); its logarithm; and which steps are missing."""
+    n, n_states = len(X), len(tables.shifts)
+    likely, log_scale, is_missing = np.empty((n, n_states)), np.empty(n), np.empty(n, bool)
 
     def fill(start: int, stop: int) -> None:
-        squares_of(X, tables.rows, tables.shifts, power, start * TILE, min(stop * TILE, len(X)), sums)
+        fill_densities(
+            X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail,
+            start * TILE, min(stop * TILE, n), likely, log_scale, is_missing,
+        )  # fmt: skip
 
-    run_ranges(fill, np.arange(-(-len(X) // TILE) + 1) * TILE, least_work=_LEAST_STEPS)
-    return sums
-
-
-def influence_of_steps(
-    X: np.ndarray, squares: np.ndarray, shares: np.ndarray, tables: Tables, blocks: Mapping[str, Block], largest: float
-) -> np.ndarray:
-    """h: 1, or ``largest`` over the norm of a step's own statistics with c = 0; shape (n_steps,)."""
-    scales, weights = {name: block.scale for name, block in blocks.items()}, np.square(shares)
-    fourth = sums_of_powers(X, tables, 4) if tables.covariance_type == "diag" else np.square(squares)
-    norms = row_dots(weights, np.ones_like(weights)) / scales["count"] ** 2
-    norms += row_dots(weights, squares) / scales["linear"] ** 2 + row_dots(weights, fourth) / scales["second"] ** 2
-    return largest / np.maximum(np.sqrt(norms), largest)
+    run_ranges(fill, np.arange(-(-n // TILE) + 1) * TILE, least_work=_LEAST_STEPS)
+    return likely, log_scale, is_missing
 
 
 class GaussianSums:
     """Part of :class:`~vips.models.markov.statistics.SequenceStatistics` for states that are Gaussian.
 
+    Norms and sums are of the same numbers: the moments of each sequence.
+
     Parameters
     ----------
     X : ndarray of shape (n_steps, d)
-        Zeros at missing steps.
     offsets : ndarray of int64, shape (n_sequences + 1,)
     shares : ndarray of shape (n_steps, K)
-        h_t γ_tk; zeros at missing steps.
+        γ_tk; zeros at missing steps.
     tables : Tables
+    blocks : dict of str to Block
     centre : float
         c.
-    bounds_norms : bool
-        Whether a bound takes the place of norms: enough for a fit that clips nothing, which asks whether they are finite.
+    largest : float
+        h_t is 1, or ``largest`` over the norm of a step's own statistics with c = 0.
     """
 
     def __init__(
@@ -81,104 +78,83 @@ class GaussianSums:
         offsets: np.ndarray,
         shares: np.ndarray,
         tables: Tables,
+        blocks: Mapping[str, Block],
         centre: float,
-        bounds_norms: bool = False,
+        largest: float,
     ) -> None:
-        self._X, self._offsets, self._shares, self._tables, self._centre = X, offsets, shares, tables, centre
-        self._bounds_norms = bounds_norms
+        self._X, self._shares, self._tables, self._centre, self._largest = X, shares, tables, centre, largest
+        self._inverses = np.array([blocks[name].scale ** -2.0 for name in _NAMES])
+        lengths = np.diff(offsets)
+        n_runs = np.maximum(-(-lengths // _RUN), 1)
+        self._first_runs = np.concatenate([[0], np.cumsum(n_runs)])
+        place = np.arange(self._first_runs[-1]) - np.repeat(self._first_runs[:-1], n_runs)
+        self._starts = np.repeat(offsets[:-1], n_runs) + place * _RUN
+        self._lengths = np.minimum(np.repeat(offsets[1:], n_runs) - self._starts, _RUN)
+        self._moments: np.ndarray | None = None
 
     def squares(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        squares, tables = np.empty(len(self._offsets) - 1), self._tables
-        scales = np.array([blocks[name].scale for name in ("count", "linear", "second")])
-        if self._bounds_norms:
-            return self._bound(scales)
-
-        def fill(first: int, last: int) -> None:
-            kernels.gaussian_squares(
-                self._X,
-                self._offsets,
-                tables.rows,
-                tables.shifts,
-                self._shares,
-                self._centre,
-                scales,
-                first,
-                last,
-                squares,
-            )
-
-        run_ranges(fill, self._offsets, least_work=_LEAST_STEPS)
-        return squares
+        tables, n_states = self._tables, len(self._tables.shifts)
+        of_count, of_linear, of_second = tables.unpacked(np.arange(tables.n_packed))
+        weights = np.empty(tables.n_packed)
+        weights[of_count], weights[of_linear] = (blocks[name].scale ** -2.0 for name in _NAMES[:2])
+        times = np.bincount(of_second.ravel(), minlength=len(weights))
+        weights = np.where(times > 0, times * blocks["second"].scale ** -2.0, weights)
+        weights = np.tile(weights, n_states)
+        return np.concatenate([row_dots(moments * weights, moments) for _, moments in self._pieces()])
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        (n_states, d), tables = self._tables.shifts.shape, self._tables
-        count, nothing, linear = np.zeros(n_states), np.zeros(n_states), np.zeros((n_states, d))
-        second, of_steps = np.zeros((n_states, *tables.rows.shape[1:])), np.repeat(weights, np.diff(self._offsets))
-        without = np.empty((0, n_states))
-
-        def add(first: int, last: int) -> None:
-            add_moments(
-                self._X,
-                tables.rows,
-                tables.shifts,
-                of_steps,
-                self._shares,
-                without,
-                first,
-                last,
-                count,
-                nothing,
-                linear,
-                second,
-            )
-
-        run_ranges(add, np.arange(n_states + 1) * len(self._X))
-        if tables.covariance_type == "full":
-            second = np.stack([mirrored(matrix) for matrix in second])
-        return {"count": count, "linear": linear, "second": self._centred(second, count)}
+        total = np.zeros(len(self._tables.shifts) * self._tables.n_packed)
+        for rows, moments in self._pieces():
+            present = np.flatnonzero(weights[rows])
+            total += weights[rows][present] @ (moments if len(present) == len(moments) else moments[present])
+        return self._by_block(total)
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        names, statistics = ("count", "linear", "second"), self._formed(0, len(weights))
-        return {
-            name: weights.reshape(-1, *[1] * (values.ndim - 1)) * values
-            for name, values in zip(names, statistics, strict=True)
-        }
+        return self._by_block(np.concatenate([weights[rows, None] * moments for rows, moments in self._pieces()]))
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        names, (n_states, d) = ("count", "linear", "second"), self._tables.shifts.shape
-        total = {name: np.zeros(blocks[name].shape, np.int64) for name in names}
-        size = max(1, _PIECE // (n_states * d * (2 + self._tables.rows.shape[1])))
-        for start in range(0, len(weights), size):
-            statistics = self._formed(start, min(start + size, len(weights)))
-            present = np.flatnonzero(weights[start : start + size])
-            for name, values in zip(names, statistics, strict=True):
-                weighted = weights[start + present].reshape(-1, *[1] * (values.ndim - 1)) * values[present]
-                weighted = weighted.reshape(len(weighted), *blocks[name].shape)
-                total[name] += lattice.rounded(weighted, blocks[name]).sum(axis=0)
+        total = {name: np.zeros(blocks[name].shape, np.int64) for name in _NAMES}
+        for rows, moments in self._pieces():
+            present = np.flatnonzero(weights[rows])
+            for name, values in self._by_block(weights[rows][present, None] * moments[present]).items():
+                total[name] += lattice.rounded(values, blocks[name]).sum(axis=0)
         return total
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
-    def _bound(self, scales: np.ndarray) -> np.ndarray:
-        """Steps times what one step may be, whose ‖y‖ is at most ‖A‖ ‖x‖ + ‖shift‖ for each state."""
-        tables, longest = self._tables, np.empty(len(self._offsets) - 1)
-        kernels.fill_longest(self._X, self._offsets, longest)
-        of_states = np.sqrt(np.square(tables.rows).sum(axis=(1, 2)).max())
-        y = of_states * longest + np.sqrt(np.square(tables.shifts).sum(axis=1).max())
-        second = np.square(y) + self._centre * np.sqrt(self._X.shape[1])
-        return np.square(np.diff(self._offsets) * (1.0 / scales[0] + y / scales[1] + second / scales[2]))
+    def _by_block(self, moments: np.ndarray) -> dict[str, np.ndarray]:
+        packed = moments.reshape(*moments.shape[:-1], len(self._tables.shifts), self._tables.n_packed)
+        return dict(zip(_NAMES, self._tables.unpacked(packed), strict=True))
 
-    def _formed(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Statistics of each of these sequences."""
-        tables, (n_states, d) = self._tables, self._tables.shifts.shape
-        shapes = (n_states,), (n_states, d), (n_states, tables.rows.shape[1], d)
-        statistics = tuple(np.zeros((last - first, *shape)) for shape in shapes)
-        kernels.gaussian_sums(
-            self._X, self._offsets, tables.rows, tables.shifts, self._shares, self._centre, first, last, *statistics
-        )
-        return statistics
+    def _pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Ranges of sequences, and the packed moments of each sequence, one row each; kept if there is one range."""
+        n, size = len(self._first_runs) - 1, len(self._tables.shifts) * self._tables.n_packed
+        if self._moments is not None:
+            yield slice(0, n), self._moments
+            return
+        cuts = np.arange(0, self._first_runs[-1], max(1, _PIECE // size))
+        edges = np.unique([0, *np.searchsorted(self._first_runs, cuts), n])
+        for first, last in itertools.pairwise(edges):
+            moments = self._of_sequences(first, last)
+            if last - first == n:
+                self._moments = moments
+            yield slice(first, last), moments
 
-    def _centred(self, second: np.ndarray, count: np.ndarray) -> np.ndarray:
-        if self._tables.covariance_type == "full":
-            return second - self._centre * count[:, None, None] * np.eye(second.shape[1])
-        return second[:, 0] - self._centre * count[:, None]
+    def _of_sequences(self, first: int, last: int) -> np.ndarray:
+        tables, runs = self._tables, slice(self._first_runs[first], self._first_runs[last])
+        starts, lengths = self._starts[runs], self._lengths[runs]
+        moments = np.empty((len(lengths), len(tables.shifts), tables.n_packed))
+        order = np.argsort(lengths, kind="stable")
+        work = np.concatenate([[0], np.cumsum(lengths[order])])[np.append(np.arange(0, len(order), WIDTH), len(order))]
+
+        def fill(start: int, stop: int) -> None:
+            fill_moments_of_runs(
+                self._X, self._shares, tables.rows, tables.shifts, starts, lengths, order, self._largest, self._inverses,
+                self._centre, start, stop, moments,
+            )  # fmt: skip
+
+        run_ranges(fill, work, least_work=_LEAST_STEPS)
+        moments = moments.reshape(len(lengths), -1)
+        if len(lengths) > last - first:
+            moments = np.add.reduceat(moments, self._first_runs[first:last] - runs.start)
+        return moments

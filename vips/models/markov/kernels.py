@@ -15,14 +15,10 @@ __all__ = [
     "add_emissions",
     "best_paths",
     "count_pairs",
-    "fill_densities",
     "fill_likely",
-    "fill_longest",
     "fill_missing",
     "fill_pairs",
     "fill_squares",
-    "gaussian_squares",
-    "gaussian_sums",
     "group_symbols",
     "neighbours",
 ]
@@ -206,19 +202,6 @@ def neighbours(codes, offsets, first, last, classes, shift, shares, pairs, start
 
 
 @_jit
-def fill_longest(X, offsets, longest):
-    """The largest ‖x‖ of each sequence."""
-    for n in range(len(offsets) - 1):
-        largest = 0.0
-        for t in range(offsets[n], offsets[n + 1]):
-            square = 0.0
-            for i in range(X.shape[1]):
-                square += X[t, i] * X[t, i]
-            largest = max(largest, square)
-        longest[n] = np.sqrt(largest)
-
-
-@_jit
 def fill_missing(X, is_missing):
     """Which steps have a number that is not finite; returns whether there are any."""
     any_missing = False
@@ -229,115 +212,3 @@ def fill_missing(X, is_missing):
         is_missing[t] = total != 0.0
         any_missing = any_missing or is_missing[t]
     return any_missing
-
-
-@_jit
-def fill_densities(squares, constants, excess, is_missing, first, last, likely, log_scale):
-    """Densities exp(constant_k - ½ (square_tk + excess_k)) of steps ``first`` to ``last``, over the largest of each step, at
-    least 10⁻⁹⁰; 0 where the constant is -inf. A missing step has 1 in place of densities."""
-    K = len(constants)
-    for t in range(first, last):
-        row, top = likely[t], -np.inf
-        for k in range(K):
-            row[k] = constants[k] if is_missing[t] else constants[k] - 0.5 * (squares[t, k] + excess[k])
-            top = max(top, row[k])
-        for k in range(K):
-            row[k] = (max(row[k] - top, -207.0) if row[k] > -np.inf else -1e4) * (0.0 if is_missing[t] else 1.0)
-        log_scale[t] = 0.0 if is_missing[t] else top
-    flat = likely[first:last].reshape(-1)
-    for i in range(len(flat)):  # exp by Taylor's sum at x/512, to 1e-12: the loop serves several numbers at a time
-        x = max(flat[i], -207.0) * 0.001953125
-        y = 1.0 + x * (1.0 / 12.0)
-        y = 1.0 + x * (1.0 / 11.0) * y
-        y = 1.0 + x * (1.0 / 10.0) * y
-        y = 1.0 + x * (1.0 / 9.0) * y
-        y = 1.0 + x * (1.0 / 8.0) * y
-        y = 1.0 + x * (1.0 / 7.0) * y
-        y = 1.0 + x * (1.0 / 6.0) * y
-        y = 1.0 + x * (1.0 / 5.0) * y
-        y = 1.0 + x * (1.0 / 4.0) * y
-        y = 1.0 + x * (1.0 / 3.0) * y
-        y = 1.0 + x * (1.0 / 2.0) * y
-        y = 1.0 + x * y
-        y *= y
-        y *= y
-        y *= y
-        y *= y
-        y *= y
-        y *= y
-        y *= y
-        y *= y
-        y *= y
-        flat[i] = y
-    for k in range(K):
-        if constants[k] == -np.inf:
-            likely[first:last, k] = 0.0
-
-
-@_jit
-def _moments_of(X, a, b, A, shift, shares, k, y, linear, second):
-    """Σ_t r_tk times 1, y_t and y_t y_tᵀ over steps ``a`` to ``b``, with y = A x - shift; lower triangle, or the diagonal if A
-    has one row. Returns the first."""
-    d, count, is_full = X.shape[1], 0.0, len(A) == X.shape[1]
-    linear[:] = 0.0
-    second[:] = 0.0
-    for t in range(a, b):
-        share = shares[t, k]
-        if share == 0.0:
-            continue
-        count += share
-        for i in range(d):
-            if is_full:
-                value = -shift[i]
-                for j in range(i + 1):
-                    value += A[i, j] * X[t, j]
-            else:
-                value = A[0, i] * X[t, i] - shift[i]
-            y[i] = value
-            linear[i] += share * value
-            if is_full:
-                weighted = share * value
-                for j in range(i + 1):
-                    second[i, j] += weighted * y[j]
-            else:
-                second[0, i] += share * value * value
-    return count
-
-
-@_jit
-def gaussian_sums(X, offsets, rows, shifts, shares, centre, first, last, count, linear, second):
-    """Of sequences ``first`` to ``last``, into arrays that begin at ``first``: Σ_t r_tk, Σ_t r_tk y_tk and
-    Σ_t r_tk (y_tk y_tkᵀ - centre I), or its diagonal."""
-    K, d = shifts.shape
-    y = np.empty(d)
-    for n in range(first, last):
-        for k in range(K):
-            second_moments = second[n - first, k]
-            total = _moments_of(
-                X, offsets[n], offsets[n + 1], rows[k], shifts[k], shares, k, y, linear[n - first, k], second_moments
-            )
-            count[n - first, k] = total
-            for i in range(d):
-                if len(second_moments) == d:
-                    second_moments[i, i] -= centre * total
-                    for j in range(i):
-                        second_moments[j, i] = second_moments[i, j]
-                else:
-                    second_moments[0, i] -= centre * total
-
-
-@_jit
-def gaussian_squares(X, offsets, rows, shifts, shares, centre, scales, first, last, squares):
-    """‖·‖² of each sequence over the three arrays of :func:`gaussian_sums`, each over its scale."""
-    K, d = shifts.shape
-    count, linear, second = np.empty((1, K)), np.empty((1, K, d)), np.empty((1, K, rows.shape[1], d))
-    for n in range(first, last):
-        gaussian_sums(X, offsets, rows, shifts, shares, centre, n, n + 1, count, linear, second)
-        of_count, of_linear, of_second = 0.0, 0.0, 0.0
-        for k in range(K):
-            of_count += count[0, k] ** 2
-            for i in range(d):
-                of_linear += linear[0, k, i] ** 2
-                for j in range(rows.shape[1]):
-                    of_second += second[0, k, j, i] ** 2
-        squares[n] = of_count / scales[0] ** 2 + of_linear / scales[1] ** 2 + of_second / scales[2] ** 2
