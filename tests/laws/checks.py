@@ -24,6 +24,7 @@ SCORES = 0.06  # squared scores of regressions may lengthen a reported norm by s
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9  # of hardened sums, as docs/guarantee.md states it
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling="full")
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
+AS_SAMPLED = {name: getattr(SAMPLED, name) for name in ("sampling", "sampling_rate", "n_steps")}  # step sizes depend on these
 
 
 def as_data(records):
@@ -365,7 +366,7 @@ def pure_noise(case, n_fits=40, seed=0, plan=None, model=None):
 
 def noise_has_the_stated_size(case):
     plan = replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0)
-    model, *_ = prepared(case, 2)
+    model, *_ = prepared(case, 2, **AS_SAMPLED)
     # at least 400 values of each block, and of the diagonal and the rest of a symmetric one
     smallest = min(b.shape[-1] if b.symmetric else int(np.prod(b.shape)) for b in last_phase(model).blocks.values())
     ends, stds, _ = pure_noise(case, n_fits=max(50, -(-400 // smallest)))
@@ -488,7 +489,7 @@ def noise_is_never_shared(case):
 
 def _noise_of_steps(path, blocks, case):
     """The noise of each step, computed from successive averages of a fit without records."""
-    model, *_ = prepared(case, 2)
+    model, *_ = prepared(case, 2, **AS_SAMPLED)
     steps = []
     for t in range(1, len(path)):
         rho = {name: step_size(model, t, name) for name in blocks}
