@@ -24,7 +24,8 @@ SCORES = 0.06  # squared scores of regressions may lengthen a reported norm by s
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9  # of hardened sums, as docs/guarantee.md states it
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling="full")
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
-AS_SAMPLED = {name: getattr(SAMPLED, name) for name in ("sampling", "sampling_rate", "n_steps")}  # step sizes depend on these
+# step sizes depend on these
+AS_SAMPLED = {name: getattr(SAMPLED, name) for name in ("sampling", "sampling_rate", "n_steps")}
 
 
 def as_data(records):
