@@ -42,3 +42,39 @@ def test_what_is_not_a_number_stays_in_its_place():
     everything(a, np.ones(16), 0, 1.0, out, sums, double)
     np.testing.assert_array_equal(np.isnan(out), np.arange(16) == 3)
     np.testing.assert_array_equal(np.isinf(out), np.arange(16) == 12)
+
+
+@numba.njit(error_model="numpy")
+def rows_and_columns(a, starts, factor, out, sums, columns):
+    one = lanes.load(a, 0, lanes.zeros(a, 1))
+    lanes.store(out, 0, max(one, -factor) - 1)
+    lanes.store(out, 8, factor * min(abs(one), 0.5))
+    lanes.store(out, 16, lanes.narrow(lanes.widen(one), one))
+    lanes.store(sums, 0, lanes.totals(a, 0, one))
+    lanes.store_transposed(columns, 0, 10, lanes.load_rows(a, starts, 0, 1, one))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_operators_and_transposition(dtype):
+    a = np.random.default_rng(0).normal(size=80).astype(dtype)
+    out, sums, columns = np.full(25, np.nan, dtype), np.empty(8, dtype), np.full(81, np.nan, dtype)
+    starts = np.arange(8, dtype=np.int64)[::-1] * 9
+    rows_and_columns(a, starts, 0.25, out, sums, columns)
+    one = a[:8]
+    expected = np.concatenate(
+        [np.maximum(one, dtype(-0.25)) - 1, dtype(0.25) * np.minimum(np.abs(one), dtype(0.5)), one]
+    )
+    np.testing.assert_array_equal(out[:24], expected.astype(dtype))
+    np.testing.assert_allclose(sums, a[:64].reshape(8, 8).sum(axis=1), rtol=1e-5)
+    table = columns[:80].reshape(8, 10)
+    np.testing.assert_array_equal(table[:, :8], np.array([a[start + 1 : start + 9] for start in starts]).T)
+    assert (
+        np.isnan(table[:, 8:]).all() and np.isnan(columns[80]) and np.isnan(out[24])
+    )  # nothing beside them was written
+
+
+def test_bounds_take_the_place_of_what_is_not_a_number():
+    a = np.full(80, np.nan)
+    out = np.empty(25)
+    rows_and_columns(a, np.zeros(8, np.int64), 0.25, out, np.empty(8), np.empty(81))
+    np.testing.assert_array_equal(out[:16], [-1.25] * 8 + [0.125] * 8)

@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 
 from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
 from vips.datasets import make_lda_corpus
+from vips.models.topics import statistics
 from vips.models.topics.completion import alternate_words
 from vips.models.topics.statistics import TopicPosterior
 
@@ -488,3 +489,21 @@ def test_a_stored_zero_is_no_word(dtype):
     np.testing.assert_array_equal(stored.data, [0.0, 1.0])
     ones = sp.csr_array(rng.random((40, 300)) < 0.02)  # half of the words of each are hidden, and stored as zeros
     assert np.isfinite(model.perplexity(ones.astype(float)))
+
+
+def test_updates_of_a_document_are_few_while_topics_are_random_and_many_after_the_fit(monkeypatch):
+    most = []
+    infer = statistics.infer_documents
+
+    def recorded(*arguments):
+        most.append(arguments[7])
+        infer(*arguments)
+
+    monkeypatch.setattr(statistics, "infer_documents", recorded)
+    counts = make_lda_corpus(50, n_topics=3, n_words=20, document_length=10, random_state=0).counts
+    plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=3)
+    model = LatentDirichletAllocation(3, privacy=plan, random_state=0).fit(counts)
+    assert list(dict.fromkeys(most)) == [5, 8]
+    most.clear()
+    model.transform(counts)
+    assert set(most) == {100}
