@@ -344,7 +344,7 @@ def main(arguments: list[str] | None = None) -> None:
     results = read_json(path) if path is not None and path.exists() else {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        if options.groups not in "families":
+        if options.groups != "families":  # which need no files
             prepare(folder, size)
 
         def measure(case: dict) -> dict:
