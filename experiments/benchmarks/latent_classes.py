@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from importlib.util import find_spec
@@ -24,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.benchmarks.logistic import environment
+from experiments.benchmarks.logistic import child
 from experiments.mixtures.latent_classes import N_CLASSES, divided, people
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
@@ -85,10 +83,7 @@ def run_one(name: str, file: Path, n_iterations: int, seed: int) -> dict:
 
 def run_alone(name: str, file: Path, n_iterations: int, seed: int) -> dict:
     """One fit, in its own process with one thread."""
-    command = [sys.executable, "-m", "experiments.benchmarks.latent_classes", "--child", name, "--file", str(file)]
-    command += ["--seed", str(seed)]
-    output = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().splitlines()[-1])
+    return child("latent_classes", name, "--file", str(file), "--seed", str(seed))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -16,13 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 from typing import NamedTuple
 
 import scipy.sparse as sp
 
-from experiments.benchmarks.logistic import environment
+from experiments.benchmarks.logistic import child
 from experiments.benchmarks.mixture import seconds
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
@@ -87,10 +85,7 @@ RUNS = {"scikit-learn": run_sklearn, "vips": run_vips}
 
 def run_alone(library: str, size: Size, seed: int, target: float) -> dict:
     """In its own process with one thread."""
-    command = [sys.executable, "-m", "experiments.benchmarks.lda_scores", "--child", library]
-    command += ["--task", json.dumps([list(size), seed, target])]
-    output = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().splitlines()[-1])
+    return child("lda_scores", library, "--task", json.dumps([list(size), seed, target]))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -206,6 +206,13 @@ def environment() -> dict:
     return one
 
 
+def child(benchmark: str, name: str, *options: str) -> dict:
+    """What a benchmark of this folder prints last for one of its runs, in its own process with one thread."""
+    command = [sys.executable, "-m", f"experiments.benchmarks.{benchmark}", "--child", name, *options]
+    output = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(output.strip().splitlines()[-1])
+
+
 def run_one(name: str, size: Size, file: Path) -> dict:
     """Run one library in this process."""
     return RUNS[name](np.load(file) if "memory" not in name else None, size)
@@ -213,9 +220,7 @@ def run_one(name: str, size: Size, file: Path) -> dict:
 
 def run_alone(name: str, file: Path) -> dict:
     """Run one library at full size, in its own process with one thread."""
-    command = [sys.executable, "-m", "experiments.benchmarks.logistic", "--child", name, "--file", str(file)]
-    output = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().splitlines()[-1])
+    return child("logistic", name, "--file", str(file))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,14 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import time
 import warnings
 
 import numpy as np
 
-from experiments.benchmarks.logistic import environment
+from experiments.benchmarks.logistic import child
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 
@@ -124,9 +122,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_alone(name: str) -> dict:
     """In its own process with one thread."""
-    command = [sys.executable, "-m", "experiments.benchmarks.mixture", "--child", name]
-    output = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().splitlines()[-1])
+    return child("mixture", name)
 
 
 def report(medians: dict[str, dict]) -> str:

@@ -14,13 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 
 import numpy as np
 
 from experiments.benchmarks.latent_classes import spent, times
-from experiments.benchmarks.logistic import environment
+from experiments.benchmarks.logistic import child
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips.data import Sequences
@@ -100,9 +98,7 @@ RUNS = {
 
 def run_alone(name: str, kind: str) -> dict:
     """One fit, in its own process with one thread."""
-    command = [sys.executable, "-m", "experiments.benchmarks.sequences", "--child", name, "--kind", kind]
-    output = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().splitlines()[-1])
+    return child("sequences", name, "--kind", kind)
 
 
 def main(arguments: list[str] | None = None) -> None:
