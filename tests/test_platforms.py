@@ -28,7 +28,7 @@ from vips import DirichletMultinomial, PrivacyLedger, PrivacyPlan, StreamPlan
 
 folder = pathlib.Path(sys.argv[1])
 plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=1)
-model = DirichletMultinomial(privacy=plan).fit(np.eye(3), checkpoint=folder / "fit", executor="threads")
+model = DirichletMultinomial(privacy=plan).fit(np.eye(3), checkpoint=folder / "fit")
 model.save(folder / "model")
 assert np.array_equal(vips.load(folder / "model").last_posterior_.mean, model.last_posterior_.mean)
 print("fitted, saved and loaded")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from tqdm.auto import tqdm
 
-from vips.execution.local import Serial, SerialWorkers
+from vips.execution.local import Threads, ThreadWorkers
 from vips.execution.partitions import Task
 from vips.persistence.posteriors import copied
 from vips.phases import phases_of, step_of
@@ -71,7 +71,7 @@ def run(model, data, plan, journal, executor=None, settling=None):
         first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
         steps, posterior = journal.restored_steps(model, plan), journal.restored(model.like(first - 1))
     mechanism = plan.mechanism(blocks, randomness, noise_std)
-    with (executor or Serial()).over(data) as workers:
+    with (executor or Threads()).over(data) as workers:
         for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
             phase, s = step_of(phases, t)
             step_size = _by_block(phase.step_size(s), phase.blocks)
@@ -96,7 +96,7 @@ def run(model, data, plan, journal, executor=None, settling=None):
 def clipped_sum(model, phase, data, posterior, plan, randomness, t, workers=None) -> dict[str, np.ndarray]:
     """Σ over the sample of step ``t``, which is in this phase, of each record's statistics, scaled into the ball of radius C.
 
-    ``workers`` compute it partition by partition (``vips.execution.partitions``); None computes it in this thread.
+    ``workers`` compute it partition by partition (``vips.execution.partitions``); None computes it in this process.
 
     Guarantees
     ----------
@@ -109,7 +109,7 @@ def clipped_sum(model, phase, data, posterior, plan, randomness, t, workers=None
     - The result is the sum of all partitions, or an error: a lost worker's share is computed again, with the same coins.
     """
     task = Task.of_step(model, phase, posterior, plan.of_step(t), data.is_checked)
-    total = (workers or SerialWorkers(data)).sum(task, plan.sampler(randomness, t))
+    total = (workers or ThreadWorkers(data)).sum(task, plan.sampler(randomness, t))
     symmetrises = not plan.rounds_records  # rounding made them symmetric already
     return {
         name: _symmetrised(total[name]) if block.symmetric and symmetrises else total[name]

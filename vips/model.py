@@ -164,9 +164,9 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             Charged with all steps before a value is read. None is the ledger whose block encloses the call, if any.
         checkpoint : path, optional
             File that is rewritten after every step, with released values only. If it exists, the fit continues from it.
-        executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
-            Computes the sums, partition by partition; noise is always drawn in this process. Executors differ by rounding only;
-            see docs/scale.md.
+        executor : None, "processes", "joblib" or dask.distributed.Client
+            Computes the sums, partition by partition; noise is always drawn in this process. None: threads of this process, as
+            many as it has processors, or ``OMP_NUM_THREADS``. Executors differ by rounding only; see docs/scale.md.
         groups : array, series or list of length n_rows, optional
             Ids of persons: whole numbers, strings or bytes; 7 and "7" are one. All rows with one id are then one record, which
             the guarantee protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a

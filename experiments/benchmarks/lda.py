@@ -57,14 +57,14 @@ class Size(NamedTuple):
 FULL, QUICK = Size(40_000, 7700, 50, 500, 3000, 5, True), Size(400, 300, 5, 50, 200, 1, False)
 
 
-def fit_vips(counts, size: Size, seed=0, executor=None):
+def fit_vips(counts, size: Size, seed=0):
     from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
 
     plan = PrivacyPlan.non_private(sampling_rate=1.0 / BATCHES, n_steps=BATCHES)
     return LatentDirichletAllocation(
         size.topics, vocabulary=size.words, privacy=plan, schedule=RobbinsMonro(OFFSET, DECAY),
         mean_change_tol=TOLERANCE, max_doc_update_iter=MAX_ITER, random_state=seed,
-    ).fit(counts, executor=executor)  # fmt: skip
+    ).fit(counts)  # fmt: skip
 
 
 def fit_private(counts, size: Size):
@@ -75,9 +75,9 @@ def fit_private(counts, size: Size):
     return LatentDirichletAllocation(size.topics, vocabulary=size.words, privacy=plan, random_state=0).fit(counts)
 
 
-def run_vips(counts, size: Size, seed, executor=None):
+def run_vips(counts, size: Size, seed):
     fit_vips(counts[:300], size)  # compiles
-    return timed(lambda: fit_vips(counts, size, seed, executor).components_)
+    return timed(lambda: fit_vips(counts, size, seed).components_)
 
 
 def fit_in_batches(counts, size: Size, seed=0):
@@ -232,7 +232,6 @@ def _seconds(function):
 
 RUNS = {
     "vips": run_vips,
-    "vips by partitions": partial(run_vips, executor="threads"),
     "vips side by side": run_side_by_side,
     "private": run_private,
     "private side by side": partial(run_side_by_side, fit_one=fit_in_batches),
@@ -287,7 +286,7 @@ def measure(name: str, threads: int, size: Size, folder: Path, seed: int) -> dic
 
 def contenders(size: Size, only_threads: bool = False) -> list[tuple[str, int]]:
     """(name, threads) of each run; libraries that are not installed are left out."""
-    ours = [("vips", 1), ("vips", 2), ("vips by partitions", 2), ("private", 1), ("private", 2)]
+    ours = [("vips", 1), ("vips", 2), ("private", 1), ("private", 2)]
     if size.alone:
         ours += [("vips side by side", 1), ("private side by side", 1)]
     if only_threads:
@@ -393,7 +392,6 @@ def of_threads(runs: dict) -> list[str]:
     lines = []
     for what, name, alone, n_fits in (
         ("two threads / one, wall clock", "vips, 2 threads", "vips", 1),
-        ('two threads with executor="threads" / one', "vips by partitions, 2 threads", "vips", 1),
         ("two processes with a fit each / one", "vips side by side, 1 thread", "vips", 2),
         ("private fit: two threads / one", "private, 2 threads", "private", 1),
         ("private fit: two processes with a fit each / one", "private side by side, 1 thread", "private", 2),

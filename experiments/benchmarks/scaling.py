@@ -68,15 +68,22 @@ def groups(size: Size) -> dict[str, dict[str, dict]]:
             "1 thread": {"run": "lda", "threads": 1},
             "2 threads": {"run": "lda", "threads": 2},
         },
-        f"Threads: other families, {size.fitted:,} records": {
-            f"{family}, {threads} thread{'s' * (threads > 1)}": {"run": "family", "family": family, "threads": threads}
-            for family in FAMILIES
-            for threads in (1, 2)
+        **{
+            f"Threads: other families, {size.fitted:,} records of {width} numbers": {
+                f"{family}, {threads} thread{'s' * (threads > 1)}": {
+                    "run": "family",
+                    "family": family,
+                    "width": width,
+                    "threads": threads,
+                }
+                for family in FAMILIES
+                for threads in (1, 2)
+            }
+            for width in (16, 64)
         },
         "Executors: topics of documents in 8 shards": {
-            "serial, 1 thread": shards | {"threads": 1},
-            "serial, 2 threads": shards,
-            '"threads", 2': shards | {"executor": "threads"},
+            "1 thread": shards | {"threads": 1},
+            "2 threads": shards,
             '"processes", 2': shards | {"executor": "processes"},
             "Dask, 1 worker": shards | {"executor": "dask", "workers": 1},
             "Dask, 2 workers": shards | {"executor": "dask", "workers": 2},
@@ -215,20 +222,20 @@ FAMILIES = (
 
 
 def run_family(folder: Path, case: dict, size: Size) -> tuple[Callable[[], object], int]:
-    """Records of 16 numbers, or of 8 answers, in sequences of 50 where the model has some."""
+    """Records of so many numbers, or of half as many answers, in sequences of 50 where the model has some."""
     import vips
 
-    n, rng = size.fitted, np.random.default_rng(0)
-    X = 0.3 * rng.normal(size=(n, 16)) + rng.integers(0, 4, (n, 1))
-    answers, y = rng.integers(0, 5, (n, 8)), (rng.random(n) < 0.4).astype(int)
+    n, width, rng = size.fitted, case["width"], np.random.default_rng(0)
+    X = 0.3 * rng.normal(size=(n, width)) + rng.integers(0, 4, (n, 1))
+    answers, y = rng.integers(0, 5, (n, width // 2)), (rng.random(n) < 0.4).astype(int)
     sequences = {"lengths": [50] * (n // 50)}
     plan = vips.PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=4 * N_STEPS)
     settings = {"privacy": plan, "random_state": 0}
-    vectors = settings | {"max_norm": 16.0}
+    vectors = settings | {"max_norm": 4.0 * np.sqrt(width)}
     model, data = {
         "regression": (vips.BayesianLogisticRegression(classes=[0, 1], **vectors), {"X": X, "y": y}),
         "counts": (vips.BayesianNegativeBinomialRegression(max_count=20, **vectors), {"X": X, "y": 3 * y}),
-        "classes": (vips.LatentClassAnalysis(8, categories=[5] * 8, **settings), {"X": answers}),
+        "classes": (vips.LatentClassAnalysis(8, categories=[5] * (width // 2), **settings), {"X": answers}),
         "mixture": (vips.BayesianGaussianMixture(8, **vectors), {"X": X}),
         "factors": (vips.FactorAnalysis(4, **vectors), {"X": X}),
         "chain of vectors": (vips.GaussianHMM(6, **vectors), {"X": X} | sequences),

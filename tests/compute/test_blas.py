@@ -102,7 +102,7 @@ def test_inputs_stay_as_they_are():
 
 @pytest.mark.parametrize("routine", ["product", "gram", "rowwise_squares", "rowwise_product", "strict_product"])
 def test_other_threads_go_on(routine):
-    """Otherwise the sums of `executor="threads"` would be computed one after the other."""
+    """Otherwise the sums of chunks would be computed one after the other."""
     rows = np.ones((6000, 1500))
     arguments = {"gram": (rows,), "rowwise_squares": (np.eye(1500), rows)}.get(routine, (rows, rows[:1500]))
     home = rowwise if hasattr(rowwise, routine) else blas
@@ -138,6 +138,19 @@ def test_a_block_inside_a_block_changes_nothing(two_threads):
         with one_blas_thread():
             assert blas_threads() == {1}
         assert blas_threads() == {1}
+    assert blas_threads() == {2}
+
+
+def test_large_factorisations_have_all_threads_inside_a_block(two_threads):
+    with one_blas_thread():
+        with blas.threads_for(np.eye(401)):
+            assert blas_threads() == {2}
+        assert blas_threads() == {1}
+        with pytest.raises(ZeroDivisionError), blas.threads_for(np.eye(401)):
+            raise ZeroDivisionError
+        assert blas_threads() == {1}
+        with blas.threads_for(np.eye(3)):
+            assert blas_threads() == {1}
     assert blas_threads() == {2}
 
 

@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -20,6 +22,7 @@ from vips._compute.threads import at_most, n_threads, run_ranges, side_by_side
 @pytest.fixture(autouse=True)
 def three_threads(monkeypatch):
     monkeypatch.setattr(threads.numba.config, "NUMBA_NUM_THREADS", 3)
+    monkeypatch.setattr(threads, "_processors", 3)
     monkeypatch.setattr(threads, "_pool", threads._Pool())
 
 
@@ -262,3 +265,31 @@ def test_kernels_of_calls_are_shared_among_all():
     for workers in side_by_side((workers_of for _ in range(10)), 3):
         assert 1 <= len(workers) <= 3
     assert len(workers) == 3  # the last call had all threads
+
+
+def test_a_single_call_and_calls_inside_a_call_are_made_by_the_caller():
+    def inner(i):
+        caller = threading.get_ident()
+        assert list(side_by_side((threading.get_ident for _ in range(3)), 2)) == [caller] * 3
+        return i, caller
+
+    assert list(side_by_side([partial(inner, 0)], 2)) == [(0, threading.get_ident())]
+    results = list(side_by_side((partial(inner, i) for i in range(6)), 2))
+    assert [i for i, _ in results] == list(range(6))
+    assert threading.get_ident() not in {caller for _, caller in results}
+
+
+@pytest.mark.parametrize(("variables", "expected"), [({"OMP_NUM_THREADS": "1"}, 1), ({"NUMBA_NUM_THREADS": "1"}, 1)])
+def test_the_environment_says_how_many_threads(variables, expected):
+    code = "from vips._compute.threads import n_threads; print(n_threads())"
+    output = subprocess.run([sys.executable, "-c", code], env=os.environ | variables, capture_output=True, text=True)
+    assert output.stdout.strip() == str(expected)
+
+
+def test_threads_are_the_processors_of_the_container(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(threads, "cpu_count", lambda: 7)
+    assert threads._from_environment() == 7
+    for value, expected in (("4,2", 4), ("0", 1), ("many", 7)):
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert threads._from_environment() == expected

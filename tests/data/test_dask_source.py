@@ -29,7 +29,7 @@ def test_dask_arrays_are_taken_as_they_are():
     source = as_source(x, y)
     assert (source.n_features, source.sizes, source.has_labels) == (3, (20, 20, 20), True)
     np.testing.assert_array_equal(regression().fit(x, y).last_posterior_.mean, expected)
-    np.testing.assert_array_equal(regression().fit(DaskSource(x, y), executor="threads").last_posterior_.mean, expected)
+    np.testing.assert_array_equal(regression().fit(DaskSource(x, y)).last_posterior_.mean, expected)
 
 
 def test_data_frames_name_their_columns():

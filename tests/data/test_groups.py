@@ -446,9 +446,8 @@ def test_chunks_change_nothing(chunk_size):
     expected = BetaBernoulli(privacy=plan, random_state=0).fit(X, groups=ids).last_posterior_
     model = BetaBernoulli(privacy=plan, random_state=0)
     model.chunk_size = chunk_size
-    for executor in (None, "threads"):
-        for name, value in model.fit(X, groups=ids, executor=executor).last_posterior_.items():
-            np.testing.assert_allclose(value, expected[name], rtol=1e-12)
+    for name, value in model.fit(X, groups=ids).last_posterior_.items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-12)
 
 
 def test_a_defective_row_counts_for_nothing_and_its_person_for_the_rest():

@@ -183,7 +183,7 @@ def test_pyarrow_is_optional():
     code = (
         "import sys; sys.modules['pyarrow'] = None; sys.modules['dask'] = None; sys.modules['distributed'] = None\n"
         "import numpy as np, vips, vips.data\n"
-        "vips.DirichletMultinomial().fit(np.eye(3), executor='threads')\n"
+        "vips.DirichletMultinomial().fit(np.eye(3))\n"
         "try: vips.data.ParquetTable(sys.executable, ['a'])\n"
         "except ImportError as error: assert 'vips[parquet]' in str(error)\n"
         "else: raise AssertionError\n"

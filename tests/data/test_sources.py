@@ -115,9 +115,8 @@ def test_labels_of_another_shape_are_refused_whoever_is_in_the_sample(make, n_la
     source = make(tmp_path, y=np.stack([LABELS] * n_labels, axis=1))
     for rate in (1.0, 1e-9):
         plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=rate, n_steps=1)
-        for executor in (None, "threads"):
-            with pytest.raises(SourceError, match="one label for each row"):
-                regression(privacy=plan).fit(source, executor=executor)
+        with pytest.raises(SourceError, match="one label for each row"):
+            regression(privacy=plan).fit(source)
 
 
 @pytest.mark.parametrize("make", [npy, shards])
@@ -263,11 +262,10 @@ def spoil(folder, how):
     return "cannot be read"
 
 
-@pytest.mark.parametrize("executor", [None, "threads"])
 @pytest.mark.parametrize(
     "how", ["width", "torn", "csc", "arrays", "indptr", "indices", "lengths", "dtype", "compression", "missing"]
 )
-def test_a_broken_shard_stops_the_fit_before_noise_is_drawn(how, executor, tmp_path, monkeypatch):
+def test_a_broken_shard_stops_the_fit_before_noise_is_drawn(how, tmp_path, monkeypatch):
     folder = tmp_path / "shards"
     folder.mkdir()
     shards(folder)
@@ -281,7 +279,7 @@ def test_a_broken_shard_stops_the_fit_before_noise_is_drawn(how, executor, tmp_p
     ledger = PrivacyLedger(tmp_path / "a.ledger", 50.0, 1e-5, "coins")
     plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=0.5, n_steps=3, clip_norm=1.0)
     with pytest.raises(SourceError, match=f"part_040.*{message}"):
-        topics(privacy=plan).fit(source, ledger=ledger, executor=executor)
+        topics(privacy=plan).fit(source, ledger=ledger)
     assert [(run.charged, run.released) for run in ledger.runs()] == [(0, 0)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from dataclasses import replace
 import dask
 import dask.array as da
 import joblib
+import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,6 +53,7 @@ from vips.data import (
     write_sequences,
 )
 from vips.exceptions import PartitionError
+from vips.execution import partitions
 from vips.execution.resolve import resolve
 from vips.models.belief_networks import posterior as sbn_posterior
 from vips.models.topics import statistics as lda_statistics
@@ -69,7 +72,8 @@ def client(forkserver):
 
 @pytest.fixture(params=["threads", "processes", "dask"])
 def executor(request):
-    return request.getfixturevalue("client") if request.param == "dask" else request.param
+    named = {"threads": None, "processes": "processes"}
+    return request.getfixturevalue("client") if request.param == "dask" else named[request.param]
 
 
 def in_parts(*records, size=15) -> InMemoryData:
@@ -98,18 +102,48 @@ FEW_AND_ALL = [
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("cases", FEW_AND_ALL)
 def test_every_executor_gives_every_model_the_same_posterior(cases, noise, client):
-    """Bit by bit: partitions, coins and the order of additions are the same, and BLAS has one thread in all of them here."""
+    """Bit by bit: partitions, coins and the order of additions are the same."""
     for case in cases:
         plan = replace(PLAN, clip_norm=case.clip_norm, noise=noise, n_steps=2)
         data = in_parts(*arguments(case.make_records(40, np.random.default_rng(1))), size=10)
         fits = [
             case.make_model(privacy=plan, random_state=5).fit(data, executor=executor)
-            for executor in (None, "threads", "processes", client)
+            for executor in (None, "processes", client)
         ]
         first, *others = map(arrays_of, fits)
         for other in others:
             for name, value in first.items():
                 np.testing.assert_array_equal(other[name], value, err_msg=f"{case.name}: {name}")
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("cases", FEW_AND_ALL)
+def test_the_number_of_threads_changes_no_bit(cases, noise, monkeypatch):
+    """Of chunks that end in any order; in persons, some of whom are larger than a chunk, and in records."""
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 5)
+    original, seen = partitions.chunk_sum, set()
+
+    def delayed(*arguments):
+        seen.add(threading.get_ident())
+        time.sleep(random.random() / 2_000)
+        return original(*arguments)
+
+    monkeypatch.setattr(partitions, "chunk_sum", delayed)
+    for case in cases:
+        records = arguments(case.make_records(60, np.random.default_rng(1)))
+        for groups in (None, np.arange(60) // 8):
+            most = None if groups is None else 5
+            plan = replace(PLAN, clip_norm=case.clip_norm, noise=noise, n_steps=2, max_rows_per_group=most)
+            fits = []
+            for n in (1, 2, 5):
+                monkeypatch.setattr(threads, "_processors", n)
+                model = case.make_model(privacy=plan, random_state=5)
+                model.chunk_size = 3
+                fits.append(arrays_of(model.fit(in_parts(*records, size=25), groups=groups)))
+            for other in fits[1:]:
+                for name, value in fits[0].items():
+                    np.testing.assert_array_equal(other[name], value, err_msg=f"{case.name}: {name}")
+    assert len(seen) > 2
 
 
 def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path):
@@ -183,7 +217,7 @@ def test_more_partitions_than_a_node_of_the_tree_holds(client):
     assert data.n_partitions == 43
     fits = [
         BayesianLogisticRegression(privacy=PLAN, max_norm=9.0, random_state=0).fit(data, executor=executor)
-        for executor in (None, "threads", client)
+        for executor in (None, client)
     ]
     for other in fits[1:]:
         np.testing.assert_array_equal(other.last_posterior_.mean, fits[0].last_posterior_.mean)
@@ -344,7 +378,7 @@ def test_a_broken_shard_is_named_by_every_executor(executor, tmp_path):
 def test_unknown_executors_are_refused_before_anything_is_charged(tmp_path):
     ledger = PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
     plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
-    for wrong, error in (("gpu", ValueError), (3, TypeError), (object(), TypeError)):
+    for wrong, error in (("serial", ValueError), (3, TypeError), (object(), TypeError)):
         with pytest.raises(error, match="`executor` must be None"):
             coins(privacy=plan).fit(COINS, ledger=ledger, executor=wrong)
     assert ledger.runs() == []
@@ -364,14 +398,12 @@ class Counts(BetaBernoulli):
 
 @pytest.mark.parametrize("plan", [PLAN, PrivacyPlan.non_private(n_steps=3)], ids=["private", "not private"])
 def test_threads_share_the_processors(plan, monkeypatch):
-    import numba
-
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
-    monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
+    monkeypatch.setattr(threads, "_processors", 4)
     monkeypatch.setattr(threads, "_pool", threads._Pool())
     Counts.seen.clear()
     with threadpoolctl.threadpool_limits(4, user_api="blas"):
-        Counts(privacy=plan, random_state=0).fit(in_parts(COINS), executor="threads")
+        Counts(privacy=plan, random_state=0).fit(in_parts(COINS))
         after = {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
     assert set(Counts.seen) == {(4, 1)}  # kernels are shared with threads that have nothing else to do
     assert after == {4}
@@ -379,9 +411,8 @@ def test_threads_share_the_processors(plan, monkeypatch):
 
 
 def test_workers_of_joblib_have_an_equal_part_each(monkeypatch):
-    import numba
-
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
+    monkeypatch.setattr(threads, "_processors", 4)
     monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
     Counts.seen.clear()
     with joblib.parallel_config(backend="threading", n_jobs=2):
@@ -414,14 +445,10 @@ class Shared(BetaBernoulli):
 
 
 def test_a_thread_without_a_partition_helps_with_those_of_others(monkeypatch):
-    import numba
-
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
-    monkeypatch.setattr(joblib, "cpu_count", lambda: 2)
+    monkeypatch.setattr(threads, "_processors", 2)
     monkeypatch.setattr(threads, "_pool", threads._Pool())
-    model = Shared(privacy=replace(PLAN, sampling_rate=1.0), random_state=0).fit(
-        in_parts(COINS, size=20), executor="threads"
-    )
+    model = Shared(privacy=replace(PLAN, sampling_rate=1.0), random_state=0).fit(in_parts(COINS, size=20))
     np.testing.assert_array_equal(
         model.last_posterior_["a"], coins(privacy=model.privacy).fit(in_parts(COINS, size=20)).last_posterior_["a"]
     )
@@ -436,19 +463,18 @@ def test_a_thread_without_a_partition_helps_with_those_of_others(monkeypatch):
     ],
 )
 def test_what_all_threads_need_of_a_posterior_is_computed_once(owner, name, model, monkeypatch):
-    import numba
-
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 1)
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
+    monkeypatch.setattr(threads, "_processors", 2)
     monkeypatch.setattr(joblib, "cpu_count", lambda: 2)
     original, calls = getattr(owner, name), []
 
     def slow(*arguments):
-        calls.append(None)
+        calls.extend([None] * (len(arguments) < 4 or arguments[3] == 0))  # of words, the first range
         time.sleep(0.05)
         return original(*arguments)
 
     monkeypatch.setattr(owner, name, slow)
-    model.set_params(privacy=PrivacyPlan.non_private(n_steps=3)).fit(in_parts(COINS), executor="threads")
+    model.set_params(privacy=PrivacyPlan.non_private(n_steps=3)).fit(in_parts(COINS))
     assert len(calls) == 3
     with joblib.parallel_config(backend="threading", n_jobs=2):
         model.fit(in_parts(COINS), executor="joblib")
@@ -456,8 +482,8 @@ def test_what_all_threads_need_of_a_posterior_is_computed_once(owner, name, mode
 
 
 def test_executors_by_name():
-    names = [type(resolve(name)).__name__ for name in (None, "serial", "threads", "joblib", "processes")]
-    assert names == ["Serial", "Serial", "Threads", "Joblib", "Joblib"]
+    names = [type(resolve(name)).__name__ for name in (None, "joblib", "processes")]
+    assert names == ["Threads", "Joblib", "Joblib"]
 
 
 @pytest.mark.parametrize(
@@ -482,6 +508,7 @@ class Quotes(BetaBernoulli):
         raise ValueError(f"cannot use {records.tolist()}")
 
 
+@pytest.mark.parametrize("executor", ["processes", "dask"], indirect=True)
 def test_errors_of_workers_quote_no_record(executor, monkeypatch):
     monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *_: pytest.fail("noise was drawn"))
     records = np.full((30, 3), 1.0)

@@ -15,11 +15,12 @@ from tests.laws.cases import CASES, BetaBernoulli, SecondMoments
 from tests.laws.checks import as_data
 from tests.mutants import check_notices
 from vips import Block, DenseStatistics, PrivacyPlan, engine
+from vips._compute import threads
 from vips._compute.threads import at_most, n_threads
 from vips._secret_bits import secret_bits
 from vips.data import InMemoryData
-from vips.execution import local, partitions, tree
-from vips.execution.partitions import Task
+from vips.execution import partitions, tree
+from vips.execution.partitions import Task, added
 from vips.execution.tree import FAN_IN, TreeSum, add
 from vips.models.topics.statistics import DocumentStatistics
 from vips.phases import phases_of, step_of
@@ -200,14 +201,13 @@ def coins_flipped_anew(patch):
 
 
 def noise_by_partition(patch):
-    original = partitions.partition_sum
+    original = Task.calls
 
     def mutant(task, partition, coins):
-        total = original(task, partition, coins)
-        return noise.add_noise(total, task.blocks, task.plan.noise_std(), np.random.default_rng(secret_bits(128)))
+        total, rng = added(call() for call in original(task, partition, coins)), np.random.default_rng(secret_bits(128))
+        return iter([partial(noise.add_noise, total, task.blocks, task.plan.noise_std(), rng)])
 
-    for module in (partitions, local):
-        patch.setattr(module, "partition_sum", mutant)
+    patch.setattr(Task, "calls", mutant)
 
 
 def share_left_out(patch):
@@ -391,6 +391,7 @@ def test_kernels_of_a_worker_keep_to_their_threads(monkeypatch):
     import numba
 
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 8)
+    monkeypatch.setattr(threads, "_processors", 8)
     seen = []
     with at_most(3):
         other = threading.Thread(target=lambda: seen.append(n_threads()))

@@ -15,7 +15,7 @@ from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
 from vips import PrivacyPlan, engine
 from vips.data import CSRShards, DaskSource, NpySource
-from vips.execution import local, partitions
+from vips.execution.partitions import Task, added
 from vips.models.topics.statistics import DocumentStatistics
 from vips.privacy import plan as plan_module
 from vips.privacy.mechanism import lattice as _lattice
@@ -42,14 +42,12 @@ def settled(name, sampling=0):
 
 
 @pytest.mark.parametrize("name", ["beta-bernoulli", "lda"])
-@pytest.mark.parametrize("executor", ["threads", "dask"])
 @pytest.mark.parametrize("sampling", [0, 2], ids=["poisson", "full"])
-def test_every_executor_sums_over_the_public_rate(executor, name, sampling, request):
+def test_every_executor_sums_over_the_public_rate(name, sampling, client):
     """Processes start slowly, so ``tests/execution/test_executors.py`` compares their sums with these, bit by bit."""
-    executor = request.getfixturevalue("client") if executor == "dask" else executor
     case, records, plan = settled(name, sampling)
     data, model = totals.in_partitions(records), case.make_model(privacy=plan, random_state=totals.SEED)
-    totals.check_steps(totals.steps_of(model, data, executor=executor), model, records, plan, data.sizes)
+    totals.check_steps(totals.steps_of(model, data, executor=client), model, records, plan, data.sizes)
 
 
 def npy(folder, X):
@@ -81,15 +79,15 @@ def test_every_source_is_summed_over_the_public_rate(make, name, tmp_path):
 
 def changed_share(patch, change):
     """Multiply every partition's share by a factor of what its worker knows: ``change(n_taken, n_records, rate)``."""
-    original = partitions.partition_sum
+    original = Task.calls
 
     def mutant(task, partition, coins):
         n_records = partition.open().n_records
         factor = change(len(coins.rows(n_records)), n_records, task.plan.sampling_rate)
-        return {name: value * factor for name, value in original(task, partition, coins).items()}
+        total = added(call() for call in original(task, partition, coins))
+        return iter([lambda: {name: value * factor for name, value in total.items()}])
 
-    for module in (partitions, local):
-        patch.setattr(module, "partition_sum", mutant)
+    patch.setattr(Task, "calls", mutant)
 
 
 def divided_by_the_realised_share_of_a_partition(patch):

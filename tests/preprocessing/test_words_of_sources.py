@@ -472,7 +472,7 @@ def test_a_pipeline_is_fitted_to_a_source(tmp_path):
     ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters")
     pipeline = make_private_pipeline(
         PrivateCountVectorizer(), BayesianLogisticRegression(max_norm=6.0), privacy=PrivacyBudget(8.0, 1e-6)
-    ).fit(source, ledger=ledger, executor="threads")
+    ).fit(source, ledger=ledger)
     assert pipeline.score(TEXTS, labels) > 0.8
     assert len(ledger.runs()) == 1
     assert 7.99 < pipeline.privacy_.epsilon() <= 8.0
@@ -537,13 +537,13 @@ def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
 
 @pytest.mark.parametrize("container", [np.array, lambda each: pd.Series(each, index=range(9, 249)), tuple])
 def test_containers_of_texts(container):
-    for executor in (None, "threads"):
+    for executor in (None, "processes"):
         fitted = vectorizer(EXACT, 1e-9).fit(container(TEXTS), executor=executor)
         assert same_words(fitted, vectorizer(EXACT, 1e-9).fit(InMemoryTexts(container(TEXTS), 7)))
 
 
 def test_a_list_with_an_executor_is_a_source():
-    one, other = (vectorizer(EXACT, 1e-9).fit(TEXTS, executor=each) for each in (None, "threads"))
+    one, other = (vectorizer(EXACT, 1e-9).fit(TEXTS, executor=each) for each in (None, "processes"))
     assert same_words(one, other)
     assert isinstance(other.transform(InMemoryTexts(TEXTS)), DataSource)
 
@@ -558,7 +558,7 @@ def test_warnings_are_as_before_after_threads():
         warnings.simplefilter("error")
         before = list(warnings.filters)
         settings = {"tokenizer": warns, "token_pattern": None}
-        vectorizer(EXACT, 1e-9, **settings).fit(InMemoryTexts(TEXTS, 10), executor="threads")
+        vectorizer(EXACT, 1e-9, **settings).fit(InMemoryTexts(TEXTS, 10))
         assert list(warnings.filters) == before
 
 

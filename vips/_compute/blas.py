@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 from scipy.linalg.lapack import dpotri, dtrtri
 
-from vips._compute.blas_threads import one_blas_thread
+from vips._compute.blas_threads import all_blas_threads, one_blas_thread
 from vips._compute.threads import run_ranges
 
 __all__ = [
@@ -86,7 +86,7 @@ def gram(rows: np.ndarray) -> np.ndarray:
 
         def add(first: int, last: int) -> None:
             for i in range(first, last):
-                np.matmul(blocks[i].T, blocks[i], out=shares[i])
+                np.dot(blocks[i].T, blocks[i], out=shares[i])  # for a small result `matmul` holds the interpreter lock
 
         _share(add, np.arange(len(blocks) + 1) * (_BLOCK * d * d // 2))
         for share in shares:
@@ -163,12 +163,9 @@ def mirrored(lower: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def threads_for(matrix: np.ndarray) -> Iterator[None]:
-    """One thread for products and factorisations of small matrices, which wait for each other longer than they compute."""
-    if len(matrix) > _SMALL:
+    """All threads for large matrices; one for small ones, whose threads wait for each other longer than they compute."""
+    with all_blas_threads() if len(matrix) > _SMALL else one_blas_thread():
         yield
-    else:
-        with one_blas_thread():
-            yield
 
 
 def _checked(answer: tuple[np.ndarray, int]) -> np.ndarray:

@@ -14,7 +14,7 @@ from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_blas_thread"]
+__all__ = ["all_blas_threads", "one_blas_thread"]
 
 # The lock may be taken again by its holder: the collector of garbage may end a block at any time.
 _lock, _asking, _before = threading.RLock(), set(), []
@@ -45,6 +45,20 @@ def one_blas_thread() -> Iterator[None]:
             _leave(thread, of_this_thread)
         finally:
             _leave(thread, of_this_thread)  # again, if a Ctrl-C has ended the first
+
+
+@contextmanager
+def all_blas_threads() -> Iterator[None]:
+    """Inside of :func:`one_blas_thread`: this thread does not ask for the limit, if its library has one number for all."""
+    thread = threading.get_ident()
+    if thread not in _asking:
+        yield
+        return
+    try:
+        _leave(thread, [])
+        yield
+    finally:
+        _ask(thread)
 
 
 def _ask(thread: int) -> None:

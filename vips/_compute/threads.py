@@ -17,19 +17,26 @@ from typing import TypeVar
 
 import numba
 import numpy as np
+from joblib import cpu_count
 
 __all__ = ["at_most", "n_threads", "run_ranges", "side_by_side"]
 
 T = TypeVar("T")
 _most = ContextVar("most_threads", default=sys.maxsize)
+_is_inside = ContextVar("is_inside_a_call", default=False)
 
 
 def n_threads() -> int:
-    """Numba's setting, and no more than :func:`at_most` allows.
+    """Processors that this process may use, or ``OMP_NUM_THREADS``, as in scikit-learn; and no more than ``NUMBA_NUM_THREADS``
+    and :func:`at_most` allow. joblib sets both variables in its workers."""
+    return min(_processors, numba.config.NUMBA_NUM_THREADS, _most.get())
 
-    Numba's setting is the number of processors, or ``NUMBA_NUM_THREADS``, which joblib sets in its workers.
-    """
-    return min(numba.config.NUMBA_NUM_THREADS, _most.get())
+
+def _from_environment() -> int:
+    try:
+        return max(1, int(os.environ["OMP_NUM_THREADS"].split(",")[0]))
+    except (KeyError, ValueError):
+        return cpu_count()  # a container's share of them
 
 
 @contextmanager
@@ -90,16 +97,21 @@ def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Iterator[T]:
     """Results of ``calls``, in order, computed by ``n`` threads in the context of the caller.
 
     A thread without a call helps with the kernels that other calls share (:func:`run_ranges`). At most ``2 n`` results are
-    kept or being computed.
+    kept or being computed. A single call is made by the caller, and so are calls inside a call: else results would be kept for
+    ``n`` callers, and all threads could wait for calls that no thread is left to make.
     """
-    n, begun = _pool.started(n), deque()
+    calls, begun, context = iter(calls), deque(), copy_context()
+    first = list(itertools.islice(calls, 2 if n > 1 and not _is_inside.get() else 0))
+    calls = itertools.chain(first, calls)
+    n = _pool.started(n) if len(first) == 2 else 0
+    context.run(_is_inside.set, True)
     try:
         for call in calls:
-            if n == 0:  # no thread can be started
+            if n == 0:
                 yield call()
                 continue
             begun.append(Future())
-            _pool.tasks.put((begun[-1], copy_context(), call))
+            _pool.tasks.put((begun[-1], context.copy(), call))
             if len(begun) == 2 * n:
                 yield begun[0].result()
                 begun.popleft()
@@ -173,6 +185,7 @@ def _begin() -> None:
     _pool = _Pool()
 
 
+_processors = _from_environment()
 _begin()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin)

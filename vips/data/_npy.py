@@ -52,7 +52,7 @@ class NpySource(DataSource):
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.save(folder / "X.npy", np.eye(4)[np.random.default_rng(0).integers(0, 4, 20_000)])
     >>> plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=1)
-    >>> model = DirichletMultinomial(privacy=plan).fit(NpySource(folder / "X.npy"), executor="threads")
+    >>> model = DirichletMultinomial(privacy=plan).fit(NpySource(folder / "X.npy"))
     >>> bool(np.allclose(model.posterior_.mean, 0.25, atol=0.02))
     True
     """

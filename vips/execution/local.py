@@ -1,49 +1,48 @@
-"""This thread, or threads of this process."""
+"""Threads of this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
-import joblib
-
-from vips._compute.threads import n_threads, side_by_side
+from vips._compute.blas_threads import one_blas_thread
+from vips._compute.threads import side_by_side
 from vips.data import DataSource
 from vips.execution.base import Executor, Workers, added_in_order
-from vips.execution.partitions import PartitionTask, partition_sum, share_of_worker
+from vips.execution.partitions import PartitionTask, added
+from vips.execution.tree import Totals
 
-__all__ = ["Serial", "SerialWorkers", "Threads"]
-
-
-class Serial(Executor):
-    """One partition after the other in this thread; each uses all threads for its kernels."""
-
-    @contextmanager
-    def over(self, data: DataSource) -> Iterator[Workers]:
-        yield SerialWorkers(data)
-
-
-class SerialWorkers(Workers):
-    def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
-        shares = (partition_sum(task, partition, sampler(i)) for i, partition in enumerate(self.data.partitions))
-        return added_in_order(shares, task)
+__all__ = ["ThreadWorkers", "Threads"]
 
 
 class Threads(Executor):
-    """One partition for each processor at a time. A thread without a partition helps with the kernels of others."""
+    """Chunk after chunk of every partition, as many at a time as there are threads; one without a chunk helps with the kernels
+    of others.
+
+    BLAS has one thread during the whole fit: after a product its threads spin for some 20 ms, on the processors of ours.
+    """
 
     @contextmanager
     def over(self, data: DataSource) -> Iterator[Workers]:
-        yield ThreadWorkers(data)
+        with one_blas_thread():
+            yield ThreadWorkers(data)
 
 
 class ThreadWorkers(Workers):
     def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
         task.prepare()
-        shares = (
-            partial(share_of_worker, task, partition, sampler(i), n_threads())
+        calls = (  # this thread opens the next partition while others compute
+            partial(_numbered, i, call)
             for i, partition in enumerate(self.data.partitions)
+            for call in task.calls(partition, sampler(i))
         )
-        with closing(side_by_side(shares, joblib.cpu_count())) as results:
-            return added_in_order(results, task)
+        with closing(side_by_side(calls, task.most_calls())) as sums:
+            shares = (added(share for _, share in group) for _, group in groupby(sums, itemgetter(0)))
+            return added_in_order(shares, task)
+
+
+def _numbered(i: int, call: Callable[[], Totals]) -> tuple[int, Totals]:
+    return i, call()

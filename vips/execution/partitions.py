@@ -1,6 +1,7 @@
-"""What a worker does: one partition's share of a step's sum. Every executor runs this one function, the serial one included.
+"""What a worker does: one partition's share of a step's sum, which every executor computes by the same functions.
 
-The sum of a step is the sum of its partitions' sums, each of which flips its own coins and clips its own records::
+The sum of a step is the sum of its partitions' sums, each of which flips its own coins and clips its own records. A partition's
+sum is that of its chunks, which threads may compute side by side, added in order: their number changes no bit::
 
     partition 0 ─▶ coins ─▶ clip ─▶ sum ─┐
     partition 1 ─▶ coins ─▶ clip ─▶ sum ─┼─▶ tree of fixed shape ─▶ total ─▶ + noise, once, where the fit runs
@@ -16,18 +17,19 @@ A step of a model is one kind of task. A private encoder whose sums have no fixe
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 
 import numpy as np
 
 from vips._compute.blas_threads import one_blas_thread
 from vips._compute.rowwise import PIECE
-from vips._compute.threads import at_most
+from vips._compute.threads import at_most, n_threads, side_by_side
 from vips._printable import class_and_place
 from vips.data import Partition, Runs
 from vips.data._records import OpenPartition, ranges_of_size, step_counts, weights_apart
@@ -40,10 +42,12 @@ __all__ = [
     "MOST_ROWS",
     "PartitionTask",
     "Task",
+    "added",
     "partition_sum",
     "share_of_worker",
 ]
 
+MOST_NUMBERS = 2**25  # in the sums of chunks that wait to be added
 MOST_ROWS = 1000  # of a person, by a model that reads persons: memory is that of a chunk
 
 
@@ -62,8 +66,11 @@ class PartitionTask(ABC):
     adds_on_workers = True
 
     @abstractmethod
-    def share(self, partition: Partition, coins) -> Totals:
-        """The share of one partition: a function of its arguments and the partition's records."""
+    def calls(self, partition: Partition, coins) -> Iterator[Callable[[], Totals]]:
+        """Calls, at least one, whose results are the share of a partition when they are added in order.
+
+        The share is a function of the arguments and the partition's records. Several threads may make the calls.
+        """
 
     @abstractmethod
     def zeros(self) -> Totals:
@@ -71,6 +78,10 @@ class PartitionTask(ABC):
 
     def prepare(self) -> None:  # noqa: B027
         """Compute what all shares need, before several threads start."""
+
+    def most_calls(self) -> int:
+        """So many calls may be made at a time; memory grows with their number."""
+        return 1
 
     def new_sum(self) -> TreeSum:
         """An empty sum, to which shares are pushed in the order of partitions; its ``result()`` is None without any."""
@@ -137,9 +148,13 @@ class Task(PartitionTask):
     def prepare(self) -> None:
         self.model.prepare(self.posterior)
 
-    def share(self, partition: Partition, coins) -> Totals:
-        """See :func:`statistics_sum`."""
-        return statistics_sum(self, partition, coins)
+    def most_calls(self) -> int:
+        numbers = sum(math.prod(block.shape) for block in self.blocks.values())
+        return min(n_threads(), max(1, MOST_NUMBERS // (2 * numbers)))
+
+    def calls(self, partition: Partition, coins) -> Iterator[Callable[[], Totals]]:
+        """See :func:`chunk_sums`."""
+        return chunk_sums(self, partition, coins)
 
     def zeros(self) -> Totals:
         """The sum of no records."""
@@ -152,21 +167,30 @@ class Task(PartitionTask):
 
 
 def partition_sum(task: PartitionTask, partition: Partition, coins) -> Totals:
-    """One partition's share of a sum: the function that every executor runs."""
-    return task.share(partition, coins)
+    """One partition's share of a sum: the function that every worker runs."""
+    with closing(side_by_side(task.calls(partition, coins), task.most_calls())) as sums:
+        return added(sums)
 
 
-def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
-    """Σ over one partition's sample of each record's statistics, scaled into the ball of radius C.
+def added(sums: Iterable[Totals]) -> Totals:
+    """The sum, in order; the first one is changed."""
+    sums = iter(sums)
+    total = next(sums)
+    for other in sums:
+        add_to(total, other)
+    return total
+
+
+def chunk_sums(task: Task, partition: Partition, coins) -> Iterator[Callable[[], Totals]]:
+    """Calls for Σ over the chunks of one partition's sample of each record's statistics, scaled into the ball of radius C.
 
     Guarantees
     ----------
-    A function of its arguments and the partition's records. Nothing is raised or warned of because of a record, unless
+    Functions of the arguments and the partition's records. Nothing is raised or warned of because of a record, unless
     ``task.stop_at_invalid``.
     """
     model, plan = task.model, task.plan
-    # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
-    with one_blas_thread() if plan.is_private else nullcontext(), np.errstate(all="ignore"):
+    with one_blas_thread(), np.errstate(all="ignore"):
         most_rows = plan.max_rows_per_group
         if model.reads_persons and plan.is_private:
             most_rows = most_rows or MOST_ROWS
@@ -182,20 +206,32 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
         most = size or model.chunk_size
         if opened.starts is not None:  # no chunk divides a run of PIECE rows, whose norm may be exact
             most = max(most, PIECE)
-        return sum_of_records(task, opened, coins.rows(opened.n_records), size, most)
+        return calls_of_chunks(task, opened, coins.rows(opened.n_records), size, most)
 
 
-def sum_of_records(task: Task, opened: OpenPartition, records: np.ndarray, size: int | None, most: int) -> Totals:
-    """Σ over ``records`` of a partition, ascending; ``size`` and ``most`` as in :func:`weighted`."""
-    blocks, lattice, total = task.blocks, task.plan.lattice(task.blocks), None
-    for chunk in opened.chunks(records, most):
+def calls_of_chunks(
+    task: Task, opened: OpenPartition, records: np.ndarray, size: int | None, most: int
+) -> Iterator[Callable[[], Totals]]:
+    """For ``records`` of a partition, ascending; ``size`` and ``most`` as in :func:`weighted`. No records add zeros."""
+    if not len(records):
+        return iter([task.zeros])
+    return (partial(chunk_sum, task, chunk, size, most) for chunk in opened.chunks(records, most))
+
+
+def chunk_sum(task: Task, chunk, size: int | None, most: int) -> Totals:
+    """Σ over the records of a chunk, or over the pieces of a record that is larger."""
+    lattice, total = task.plan.lattice(task.blocks), None
+    # One limit for the whole sum costs less than one for each product. A warning would reveal that some record overflows.
+    with one_blas_thread(), np.errstate(all="ignore"):
         for statistics, weights in weighted(task, *usable(task, chunk), size, most):
-            shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
+            shares = (
+                statistics.rounded_sum(weights, task.blocks, lattice) if lattice else statistics.weighted_sum(weights)
+            )
             if total is None:
                 total = _first_total(shares, task, copy=not statistics.sums_are_new)
             else:
                 add_to(total, shares)
-    return task.zeros() if total is None else total
+    return total
 
 
 def rehearse(task: Task, opened: OpenPartition) -> None:
@@ -219,7 +255,8 @@ def rehearse(task: Task, opened: OpenPartition) -> None:
             list(stand_ins.chunks(records, most))
             continue
         with suppress(Exception):  # a model of somebody else may not take such rows
-            sum_of_records(of_stand_ins, stand_ins, records, None, most)
+            for call in calls_of_chunks(of_stand_ins, stand_ins, records, None, most):
+                call()
     done.append(True)
 
 

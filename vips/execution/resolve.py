@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from vips.execution.base import Executor
 from vips.execution.joblib import Joblib
-from vips.execution.local import Serial, Threads
+from vips.execution.local import Threads
 
 __all__ = ["resolve"]
 
@@ -17,8 +17,8 @@ def resolve(executor: object) -> Executor:
 
     Parameters
     ----------
-    executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
-        None is "serial". "threads" and "processes" take as many workers as there are processors; "joblib" uses the
+    executor : None, "processes", "joblib" or dask.distributed.Client
+        None is threads of this process. "processes" takes as many workers as there are processors; "joblib" uses the
         ``joblib.parallel_config`` around the fit.
 
     Raises
@@ -29,7 +29,7 @@ def resolve(executor: object) -> Executor:
     if isinstance(executor, Executor):
         resolved = executor
     elif executor is None or (isinstance(executor, str) and executor in _BY_NAME):
-        resolved = _BY_NAME[executor or "serial"]()
+        resolved = Threads() if executor is None else _BY_NAME[executor]()
     elif _is_dask_client(executor):
         from vips.execution.dask import Cluster
 
@@ -48,8 +48,6 @@ def _is_dask_client(executor: object) -> bool:
 
 
 _BY_NAME: dict[str, Callable[[], Executor]] = {
-    "serial": Serial,
-    "threads": Threads,
     "processes": lambda: Joblib("loky"),
     "joblib": Joblib,
 }

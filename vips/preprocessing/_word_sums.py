@@ -11,7 +11,9 @@ released words are ever in memory together.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -61,6 +63,10 @@ class WordTask(PartitionTask):
     of_count: float
     plan: PrivacyPlan
     adds_on_workers = False
+
+    def calls(self, partition: Partition, coins: tuple[int, int]) -> Iterator[Callable[[], Totals]]:
+        """One for a partition: words are found by Python, which threads do not do side by side."""
+        return iter([partial(self.share, partition, coins)])
 
     def share(self, partition: Partition, coins: tuple[int, int]) -> Totals:
         """Totals of the partition's words, from its records and its own ``coins`` (a key and its number) alone.

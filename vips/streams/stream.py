@@ -27,7 +27,7 @@ from vips.data._groups import ids_and_numbers, name_of
 from vips.door import check_persons
 from vips.exceptions import LedgerError, StreamError
 from vips.execution import resolve as executors
-from vips.execution.local import Serial
+from vips.execution.local import Threads
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity
 from vips.persistence.fitted import released_arrays
@@ -157,7 +157,7 @@ class _Stream:
             if self.posterior is None:
                 self.posterior = self._first_posterior()
             coins = Randomness.for_fit(None, False)  # nothing is sampled
-            with (executor or Serial()).over(data) as workers:
+            with (executor or Threads()).over(data) as workers:
                 (phase,) = phases_of(model, 1)
                 total = engine.clipped_sum(model, phase, data, self.posterior, plan.of_draws, coins, t, workers)
         mechanism = CorrelatedNoise(plan, blocks) if self.secret is None else self._mechanism(self.secret, blocks)

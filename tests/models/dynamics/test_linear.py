@@ -216,12 +216,12 @@ def test_steps_longer_than_the_norm_are_scaled_down():
     PrivacyPlan(noise_multiplier=0.05, sampling_rate=0.5, n_steps=4, reproducible_noise=True),
     PrivacyPlan.non_private(sampling_rate=1.0, n_steps=6), PrivacyPlan.non_private(sampling_rate=0.5, n_steps=6),
 ])  # fmt: skip
-def test_executors_and_chunks_change_nothing(tmp_path, plan):
+def test_chunks_change_nothing(tmp_path, plan):
     settings = {"privacy": plan, "max_norm": 8.0, "random_state": 0}
     expected = LinearDynamicalSystem(K, **settings).fit(DATA)
     other = LinearDynamicalSystem(K, **settings)
     other.chunk_size = 7
-    other.fit(DATA, executor="threads")
+    other.fit(DATA)
     for found, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-6, atol=1e-7)
     expected.save(tmp_path / "a.vips")

@@ -183,7 +183,7 @@ def test_hostile_sequences_executors_and_files(tmp_path):
         )
         other = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0)
         other.chunk_size = 7
-        other.fit(data, executor="threads")
+        other.fit(data)
     np.testing.assert_allclose(other.transition_matrices_, model.transition_matrices_, rtol=1e-6)
     assert np.isfinite(model.score_samples(DATA).sum())
     model.save(tmp_path / "a.vips")

@@ -235,12 +235,12 @@ def test_private_fits_take_hostile_sequences(noise, with_groups):
     assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
 
 
-def test_executors_and_chunks_change_nothing(tmp_path):
+def test_chunks_change_nothing(tmp_path):
     plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=30, reproducible_noise=True)
     expected = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA)
     other = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0)
     other.chunk_size = 7
-    other.fit(DATA, executor="threads")
+    other.fit(DATA)
     for found, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-6)
     expected.save(tmp_path / "a.vips")

@@ -152,7 +152,7 @@ class LatentClasses(Mixture):
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def default_chunk_size(self) -> int:
-        return 4096
+        return 16_384
 
     def describe(self) -> dict:
         declared = self._declared()

@@ -686,8 +686,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         return self.likelihood.n_outputs
 
     def default_chunk_size(self) -> int:
-        """So many records that the sum of a chunk, d × d numbers, costs little in comparison."""
-        return max(4096, 4 * self.n_columns)
+        """So many records that the sum of a chunk, d × d numbers, and its Python, cost little in comparison."""
+        return max(4096, 4 * self.n_columns, min(16_384, 2**19 // max(self.n_columns, 1)))
 
     def _design(self, X, n_stored: np.ndarray | None = None):
         largest = np.inf if self.max_norm is None else float(self.max_norm)
