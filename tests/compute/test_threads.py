@@ -273,7 +273,7 @@ def test_a_single_call_and_calls_inside_a_call_are_made_by_the_caller():
         assert list(side_by_side((threading.get_ident for _ in range(3)), 2)) == [caller] * 3
         return i, caller
 
-    assert list(side_by_side([partial(inner, 0)], 2)) == [(0, threading.get_ident())]
+    assert list(side_by_side([threading.get_ident], 2)) == [threading.get_ident()]
     results = list(side_by_side((partial(inner, i) for i in range(6)), 2))
     assert [i for i, _ in results] == list(range(6))
     assert threading.get_ident() not in {caller for _, caller in results}
