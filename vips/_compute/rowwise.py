@@ -51,6 +51,9 @@ def row_norms(array: np.ndarray) -> np.ndarray:
     """
     # C order: sums over rows of any other depend, in their last bits, on how many rows there are
     rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64, order="C", copy=False)
+    if rows.shape[1] == 1:
+        norms = np.abs(rows[:, 0])
+        return np.where(norms < np.inf, norms, np.nan)
     with np.errstate(invalid="ignore", over="ignore"):
         squares = row_dots(rows, rows)
         norms = np.sqrt(squares)

@@ -127,9 +127,10 @@ def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) ->
             shares = factors[np.repeat(np.arange(len(factors)), np.diff(block.indptr))] * np.square(block.data)
             shares = shares if rounded is None else rounded(shares)
             total.append(np.bincount(block.indices, shares, block.shape[1]))
+        elif rounded is None:
+            total.append(np.dot(factors, np.square(block)))
         else:
-            shares = factors[:, None] * np.square(block)
-            total.append((shares if rounded is None else rounded(shares)).sum(axis=0))
+            total.append(rounded(factors[:, None] * np.square(block)).sum(axis=0))
     return {"variance": total[0] if len(total) == 1 else np.array(total)}
 
 
