@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 46f60c9a
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
 from vips._compute.compiled import compiled
 from vips._compute.lanes import WIDTH, load, multiply_add_once, spread, store, zeros
 from vips._compute.threads import run_ranges

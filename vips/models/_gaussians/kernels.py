@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 46f60c9a
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
 from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, zeros
+from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, times_power_of_two, zeros
 
 __all__ = [
     "NOTHING",
@@ -120,26 +120,20 @@ def fill_images(X, rows, shifts, images):
 
 
 @_jit
-def _exponentials(values, powers):
+def _exponentials(values):
     """exp of numbers from -207 to 0, in place: 2ⁿ times Taylor's sum at x - n log 2, where |x - n log 2| ≤ ½ log 2."""
     like = zeros(values, _REGISTERS)
-    one, least = spread(1.0, like), _LEAST_LOG
+    to_integer = spread(_TO_INTEGER, like)
     for row in range(len(values)):
-        for place in range(TILE):
-            values[row, place] = values[row, place] if values[row, place] > least else least
-        x = load(values, row * TILE, like)
-        n = multiply_add_once(x, spread(1.4426950408889634, like), spread(_TO_INTEGER, like))
-        store(powers, 0, n)
-        n = multiply_add_once(n, one, spread(-_TO_INTEGER, like))
+        x = max(load(values, row * TILE, like), _LEAST_LOG)
+        last_bits = multiply_add_once(x, spread(1.4426950408889634, like), to_integer)
+        n = last_bits - to_integer
         x = multiply_add_once(n, spread(-_LOG_2[0], like), x)
         x = multiply_add_once(n, spread(-_LOG_2[1], like), x)
         y = spread(1.0 / 6227020800.0, like)
         for coefficient in _TAYLOR:
             y = multiply_add_once(x, y, spread(coefficient, like))
-        store(values, row * TILE, y)
-        exponents, bits = powers.view(np.int64), values[row].view(np.int64)
-        for place in range(TILE):
-            bits[place] += exponents[place] << 52
+        store(values, row * TILE, times_power_of_two(y, last_bits))
 
 
 @_jit
@@ -163,7 +157,7 @@ def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, t
     for k in range(K):
         for place in range(TILE):
             values[k, place] -= top[place]
-    _exponentials(values, tile.reshape(-1)[:TILE])
+    _exponentials(values)
 
 
 @_jit
