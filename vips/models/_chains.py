@@ -10,7 +10,7 @@ import numpy as np
 
 # numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
 from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, load, multiply_add_once, spread, store, zeros
+from vips._compute.lanes import WIDTH, if_negative, load, multiply_add_once, spread, store, zeros
 from vips._compute.threads import run_ranges
 
 __all__ = ["inferred"]
@@ -195,21 +195,19 @@ def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind
             after = multiply_add_once(
                 load(behind, k * WIDTH, nothing), load(seen, (t * K + k) * WIDTH, nothing), nothing
             )
-            store(ahead, k * WIDTH, multiply_add_once(after, inverse, nothing))
-        for place in range(K * WIDTH):
-            ahead[place] = largest if ahead[place] > largest else ahead[place]
+            after = multiply_add_once(after, inverse, nothing)
+            store(ahead, k * WIDTH, if_negative(largest - after, spread(largest, nothing), after))
         for i in range(K):
-            before, value = load(filtered, ((t - 1) * K + i) * WIDTH, nothing), is_ended
+            place = ((t - 1) * K + i) * WIDTH
+            before, value = load(filtered, place, nothing), is_ended
             for k in range(K):
                 after = load(ahead, k * WIDTH, nothing)
                 sums = load(pair, (i * K + k) * WIDTH, nothing)
                 store(pair, (i * K + k) * WIDTH, multiply_add_once(before, after, sums))
                 value = multiply_add_once(after, spread(moves[i, k], nothing), value)
+            value = if_negative(tiny - before, value, nothing)
             store(behind, i * WIDTH, value)
-        for place in range(K * WIDTH):
-            share = filtered[t - 1, place]
-            behind[place] = behind[place] if share >= tiny else 0.0
-            filtered[t - 1, place] = share * behind[place]
+            store(filtered, place, multiply_add_once(before, value, nothing))
 
 
 @_jit
