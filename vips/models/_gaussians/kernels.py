@@ -288,11 +288,10 @@ def _weigh(tile, shares, k, weighted):
 
 
 @_jit
-def _add_tile(columns, A, shift, shares, k, tile, weighted, lanes, start):
+def _add_tile(tile, is_full, shares, k, weighted, lanes, start):
     """Add the packed moments of a tile's records, eight sums each: one for each lane of a register."""
-    d, like, one = len(columns), zeros(columns, _REGISTERS), zeros(columns, 1)
+    d, like, one = len(tile), zeros(tile, _REGISTERS), zeros(tile, 1)
     ones = spread(1.0, like)
-    _fill(columns, A, shift, tile)
     _weigh(tile, shares, k, weighted)
     place = start * WIDTH
     store(lanes, place, add_products(load(shares, k * TILE, like), ones, load(lanes, place, one)))
@@ -301,7 +300,7 @@ def _add_tile(columns, A, shift, shares, k, tile, weighted, lanes, start):
         y = load(weighted, i * TILE, like)
         place += WIDTH
         store(lanes, place, add_products(y, ones, load(lanes, place, one)))
-        for j in range(0 if len(A) == d else i, i + 1):
+        for j in range(0 if is_full else i, i + 1):
             store(lanes, second, add_products(y, load(tile, j * TILE, like), load(lanes, second, one)))
             second += WIDTH
 
@@ -333,7 +332,8 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
                 portion = weights[row] * shares[k, row] if row >= 0 else 0.0
                 count[k] += portion
                 portions[0, place] = portion * factors[k, row] if len(factors) and row >= 0 else portion
-            _add_tile(columns, rows[k], shifts[k], portions, 0, tile, weighted, lanes, 0)
+            _fill(columns, rows[k], shifts[k], tile)
+            _add_tile(tile, rows.shape[1] == d, portions, 0, weighted, lanes, 0)
         for e in range(len(lanes)):
             for lane in range(WIDTH):
                 moments[k, e] += lanes[e, lane]
@@ -351,7 +351,7 @@ def fill_moments_of_runs(
     """
     K, d = shifts.shape
     is_full, n_entries = rows.shape[1] == d, moments.shape[2]
-    columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
+    columns, tiles, weighted = np.empty((d, TILE)), np.empty((K, d, TILE)), np.empty((d, TILE))
     chosen, portions, lanes = np.empty(TILE, np.int64), np.empty((K, TILE)), np.empty((K * n_entries, WIDTH))
     squares, sizes, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
     first_steps, n_steps = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
@@ -373,8 +373,8 @@ def fill_moments_of_runs(
                 for place in range(TILE):
                     norm[place] = 0.0
                 for k in range(K):
-                    _fill(columns, rows[k], shifts[k], tile)
-                    _squares(tile, not is_full, k, squares, sizes)
+                    _fill(columns, rows[k], shifts[k], tiles[k])
+                    _squares(tiles[k], not is_full, k, squares, sizes)
                     for place in range(TILE):
                         length = inverses[0] + squares[k, place] * inverses[1] + sizes[k, place] ** 2 * inverses[2]
                         share = portions[k, place]
@@ -388,8 +388,10 @@ def fill_moments_of_runs(
                 n_present = 0
                 for place in range(TILE):
                     n_present += portions[k, place] != 0.0
+                if n_present and largest == np.inf:
+                    _fill(columns, rows[k], shifts[k], tiles[k])
                 if n_present:
-                    _add_tile(columns, rows[k], shifts[k], portions, k, tile, weighted, lanes, k * n_entries)
+                    _add_tile(tiles[k], is_full, portions, k, weighted, lanes, k * n_entries)
         for lane in range(stop - g * WIDTH):
             run = order[g * WIDTH + lane]
             for k in range(K):
