@@ -20,6 +20,7 @@ _LEAST_SINGLE = 1e-18  # the product of two of them is a number in single precis
 _LEAST_STEPS = 2_000  # below it, one thread
 
 _jit = compiled(nogil=True, error_model="numpy")
+_inner = compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True)
 
 
 def inferred(
@@ -121,7 +122,7 @@ def _forward_backward(
         _write(members, offsets, moves, filtered, pair, least, shares, pairs)
 
 
-@_jit
+@_inner
 def _gather(members, offsets, likely, floor, longest, seen, ended):
     """``seen[t, k, lane]``; 1 behind the end of a sequence, where ``ended`` is 1."""
     K = likely.shape[1]
@@ -135,7 +136,7 @@ def _gather(members, offsets, likely, floor, longest, seen, ended):
                 seen[t, k * WIDTH + lane] = floor if 0.0 < value < floor else value
 
 
-@_jit
+@_inner
 def _forward(start, moves, longest, seen, filtered, totals):
     """P(state at t | what is seen up to t), and the factor by which each step was divided."""
     K = len(start)
@@ -160,7 +161,7 @@ def _forward(start, moves, longest, seen, filtered, totals):
             store(filtered, place, multiply_add_once(load(filtered, place, nothing), inverse, nothing))
 
 
-@_jit
+@_inner
 def _add_logs(members, offsets, totals, log_scale, log_likelihood):
     for lane in range(len(members)):
         a, b = offsets[members[lane]], offsets[members[lane] + 1]
@@ -174,7 +175,7 @@ def _add_logs(members, offsets, totals, log_scale, log_likelihood):
         log_likelihood[members[lane]] = log_total + np.log(product)
 
 
-@_jit
+@_inner
 def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair):
     """P(state at t | the whole sequence) in place of ``filtered``; and Σ_t of the products that ``moves`` turns into pairs.
 
@@ -210,7 +211,7 @@ def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind
             store(filtered, place, multiply_add_once(before, value, nothing))
 
 
-@_jit
+@_inner
 def _write(members, offsets, moves, filtered, pair, least, shares, pairs):
     K = len(moves)
     for lane in range(len(members)):

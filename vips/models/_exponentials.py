@@ -61,7 +61,9 @@ _LOWEST = -60.0  # below it exp stays what it is there: products with subnormal 
 def totals_and_noise(noisy, noise_std):
     """Totals of topics and of words, and the variances of the noise in them."""
     n_topics, n_words = noisy.shape
-    (topics, topic_noise), (words, word_noise) = np.empty((2, n_topics)), np.zeros((2, n_words))
+    (topics, topic_noise), (words, word_noise) = np.empty((2, n_topics)), np.empty((2, n_words))
+    for v in range(n_words):
+        words[v], word_noise[v] = 0.0, 0.0
     for k in range(n_topics):
         row, std, total, total_noise = noisy[k], noise_std[k], 0.0, 0.0
         for v in range(n_words):
@@ -110,7 +112,9 @@ def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result,
         For the posterior means less the largest z or 0, and the likelihoods.
     """
     n_topics, row_of_means, width = len(noisy), len(prior_mean) - 1, excess.shape[2]
-    count, inverse = np.zeros(width, np.float32), np.ones(width, np.float32)
+    count, inverse = np.empty(width, np.float32), np.empty(width, np.float32)
+    for v in range(width):
+        count[v], inverse[v] = 0.0, 1.0
     nothing = zeros(count, _REGISTERS)
     one, ones = np.float32(1.0), spread(1.0, nothing)
     for k in range(n_topics):

@@ -41,16 +41,17 @@ _TO_INTEGER = 6755399441055744.0  # 1.5 · 2⁵²: in the last bits of a sum wit
 _TAYLOR = tuple(1.0 / float(np.prod(np.arange(1.0, n + 1.0))) for n in range(12, -1, -1))
 
 _jit = compiled(nogil=True, error_model="numpy")
+_inner = compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True)
 
 
-@_jit
+@_inner
 def _choose_run(first, last, chosen):
     """Rows ``first`` to ``last``, and -1 in places behind them."""
     for place in range(TILE):
         chosen[place] = first + place if first + place < last else -1
 
 
-@_jit
+@_inner
 def _gather(rows, chosen, columns):
     """The chosen rows, column by column; 0 where -1 stands for a row."""
     for place in range(TILE):
@@ -59,7 +60,7 @@ def _gather(rows, chosen, columns):
             columns[j, place] = rows[row, j] if row >= 0 else 0.0
 
 
-@_jit
+@_inner
 def _clear(columns, flaw):
     """``flaw`` is NaN for records of which a number is not finite, and else 0; all numbers of the former become 0."""
     for place in range(TILE):
@@ -72,7 +73,7 @@ def _clear(columns, flaw):
             columns[j, place] = columns[j, place] if flaw[place] == 0.0 else 0.0
 
 
-@_jit
+@_inner
 def _fill(columns, A, shift, tile):
     """y of each record: ``tile[i]`` = Σ_{j ≤ i} A_ij x_j - c_i; of a diagonal A, A_i x_i - c_i."""
     d, like = len(columns), zeros(columns, _REGISTERS)
@@ -86,7 +87,7 @@ def _fill(columns, A, shift, tile):
         store(tile, i * TILE, value)
 
 
-@_jit
+@_inner
 def _squares(tile, by_column, k, squares, sizes):
     """‖y‖² of each record, and ‖y yᵀ‖, which is the same, or with ``by_column`` the norm of its diagonal."""
     nothing = zeros(tile, _REGISTERS)
@@ -119,7 +120,7 @@ def fill_images(X, rows, shifts, images):
                     images[first + place, k, i] = tile[i, place]
 
 
-@_jit
+@_inner
 def _exponentials(values):
     """exp of numbers from -207 to 0, in place: 2ⁿ times Taylor's sum at x - n log 2, where |x - n log 2| ≤ ½ log 2."""
     like = zeros(values, _REGISTERS)
@@ -136,7 +137,7 @@ def _exponentials(values):
         store(values, row * TILE, times_power_of_two(y, last_bits))
 
 
-@_jit
+@_inner
 def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top):
     """exp of log p(x, k) - ``top``, the largest of each record."""
     d, K = len(columns), len(constants)
@@ -277,7 +278,7 @@ def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
                     squares[first + place] += times * products[0, place] * products[0, place]
 
 
-@_jit
+@_inner
 def _weigh(tile, shares, k, weighted):
     """Each y times its record's share; 0, and 0 in place of y, where the share is 0."""
     for i in range(len(tile)):
@@ -287,7 +288,7 @@ def _weigh(tile, shares, k, weighted):
             weighted[i, place] = y * shares[k, place]
 
 
-@_jit
+@_inner
 def _add_tile(tile, is_full, shares, k, weighted, lanes, start):
     """Add the packed moments of a tile's records, eight sums each: one for each lane of a register."""
     d, like, one = len(tile), zeros(tile, _REGISTERS), zeros(tile, 1)
