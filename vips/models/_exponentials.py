@@ -194,7 +194,7 @@ def fill_means(noise_std, common, n_steps, first, last, excess, likelihood, resu
     """E[μ | c] of the words ``first`` to ``last`` from their components, whose shares ``n_steps`` of EM fit to each word; to
     ``result`` as :func:`fill_components` leaves it."""
     (n_topics, width), nothing = excess.shape[1:], zeros(excess, _REGISTERS)
-    size, share, means = n_topics * width, 1.0 / (n_topics + _COMMON_WEIGHT), np.empty((n_topics, width), np.float32)
+    size, unit, means = n_topics * width, 1.0 / (n_topics + _COMMON_WEIGHT), np.empty((n_topics, width), np.float32)
     for v in range(0, last - first, N_LANES):
         share0, share1, share2 = spread(common[0], nothing), spread(common[1], nothing), spread(common[2], nothing)
         for _ in range(n_steps):
@@ -204,9 +204,9 @@ def fill_means(noise_std, common, n_steps, first, last, excess, likelihood, resu
                 of2 = load(likelihood, place + 2 * size, nothing)
                 inverse = 1.0 / (share0 * of0 + share1 * of1 + share2 * of2)
                 ratio0, ratio1, ratio2 = ratio0 + of0 * inverse, ratio1 + of1 * inverse, ratio2 + of2 * inverse
-            share0 = (share0 * ratio0 + _COMMON_WEIGHT * common[0]) * share
-            share1 = (share1 * ratio1 + _COMMON_WEIGHT * common[1]) * share
-            share2 = (share2 * ratio2 + _COMMON_WEIGHT * common[2]) * share
+            share0 = (share0 * ratio0 + _COMMON_WEIGHT * common[0]) * unit
+            share1 = (share1 * ratio1 + _COMMON_WEIGHT * common[1]) * unit
+            share2 = (share2 * ratio2 + _COMMON_WEIGHT * common[2]) * unit
         for place in range(v, v + size, width):
             of0, of1 = share0 * load(likelihood, place, nothing), share1 * load(likelihood, place + size, nothing)
             of2 = share2 * load(likelihood, place + 2 * size, nothing)
