@@ -76,3 +76,21 @@ def test_bounds_take_the_place_of_what_is_not_a_number():
     out = np.empty(25)
     rows_and_columns(a, np.zeros(8, np.int64), 0.25, out, np.empty(8), np.empty(81))
     np.testing.assert_array_equal(out[:16], [-1.25] * 8 + [0.125] * 8)
+
+
+@numba.njit(error_model="numpy")
+def chosen_and_scaled(a, b, to_integer, out):
+    """b where a < 0 and 1 elsewhere; and b times powers of two."""
+    x, y = lanes.load(a, 0, lanes.zeros(a, 2)), lanes.load(b, 0, lanes.zeros(a, 2))
+    lanes.store(out, 0, lanes.if_negative(x, y, lanes.spread(1.0, x)))
+    lanes.store(out, 16, lanes.times_power_of_two(y, x + to_integer))
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(np.float32, 23), (np.float64, 52)])
+def test_choices_and_powers_of_two(dtype, digits):
+    a, b, out = np.arange(-9.0, 7.0).astype(dtype), np.linspace(-2.0, -1.0, 16, dtype=dtype), np.empty(32, dtype)
+    chosen_and_scaled(a, b, 1.5 * 2.0**digits, out)
+    np.testing.assert_array_equal(out, np.concatenate([np.where(a < 0, b, dtype(1.0)), np.ldexp(b, a.astype(int))]))
+    a[[0, 3, 5]] = np.nan, 0.0, -0.0
+    chosen_and_scaled(a, b, 1.5 * 2.0**digits, out)
+    np.testing.assert_array_equal(out[:16], np.where(a < 0, b, dtype(1.0)))

@@ -12,6 +12,8 @@ __all__ = ["compiled"]
 def compiled(**settings) -> Callable[[Callable], Callable]:
     """``numba.njit`` with a cache, or without one: in a package that cannot be written, for a user without a home."""
 
+    settings = {"no_cfunc_wrapper": True} | settings  # takes time, and nobody calls it
+
     def compiler(function: Callable) -> Callable:
         try:
             return numba.njit(cache=True, **settings)(function)

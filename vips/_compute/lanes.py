@@ -23,6 +23,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 __all__ = [
     "WIDTH",
     "add_products",
+    "if_negative",
     "load",
     "load_rows",
     "multiply_add_once",
@@ -30,6 +31,7 @@ __all__ = [
     "spread",
     "store",
     "store_transposed",
+    "times_power_of_two",
     "total",
     "totals",
     "widen",
@@ -160,6 +162,36 @@ def add_products(_, a, b, c):
         return _packed(context, builder, signature.return_type, [builder.fadd(total, other)])
 
     return c(a, b, c), generate
+
+
+@intrinsic
+def if_negative(_, x, a, b):
+    """a where x < 0, and b elsewhere, also where x is NaN."""
+
+    def generate(context, builder, signature, arguments):
+        nothing = ir.Constant(ir.VectorType(context.get_value_type(x.dtype), WIDTH), None)
+        parts = zip(*(_registers(builder, value) for value in arguments), strict=True)
+        chosen = [builder.select(builder.fcmp_ordered("<", of_x, nothing), *others) for of_x, *others in parts]
+        return _packed(context, builder, a, chosen)
+
+    return a(x, a, b), generate
+
+
+@intrinsic
+def times_power_of_two(_, x, n):
+    """x 2ⁿ, where neither is subnormal, 0 or infinite. In place of a whole n stands its sum with 1.5 · 2²³, or 1.5 · 2⁵² in
+    double precision, whose last bits are n: they are added to the exponent of x."""
+
+    def generate(context, builder, signature, arguments):
+        bits, digits = (32, 23) if x.dtype == types.float32 else (64, 52)
+        whole = ir.VectorType(ir.IntType(bits), WIDTH)
+        shift, registers = ir.Constant(whole, [digits] * WIDTH), []
+        for parts in zip(*(_registers(builder, value) for value in arguments), strict=True):
+            of_x, of_n = (builder.bitcast(part, whole) for part in parts)
+            registers.append(builder.bitcast(builder.add(of_x, builder.shl(of_n, shift)), parts[0].type))
+        return _packed(context, builder, x, registers)
+
+    return x(x, n), generate
 
 
 @intrinsic

@@ -32,7 +32,7 @@ class Dirichlet(Headline):
     Parameters
     ----------
     concentration : array of shape (..., n_categories)
-        Positive and finite.
+        Positive and finite. Copied, unless it is read-only.
 
     Raises
     ------
@@ -41,7 +41,9 @@ class Dirichlet(Headline):
     """
 
     def __init__(self, concentration: np.ndarray) -> None:
-        concentration = np.array(concentration, dtype=np.float64)
+        concentration = np.asarray(concentration, dtype=np.float64)
+        if concentration.flags.writeable:
+            concentration = concentration.copy()
         if concentration.size and not 0.0 < concentration.min() <= concentration.max() < np.inf:  # false for NaN
             raise ValueError("`concentration` must be positive and finite.")
         concentration.flags.writeable = False

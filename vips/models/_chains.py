@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 46f60c9a
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
 from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, load, multiply_add_once, spread, store, zeros
+from vips._compute.lanes import WIDTH, if_negative, load, multiply_add_once, spread, store, zeros
 from vips._compute.threads import run_ranges
 
 __all__ = ["inferred"]
@@ -20,6 +20,7 @@ _LEAST_SINGLE = 1e-18  # the product of two of them is a number in single precis
 _LEAST_STEPS = 2_000  # below it, one thread
 
 _jit = compiled(nogil=True, error_model="numpy")
+_inner = compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True)
 
 
 def inferred(
@@ -121,7 +122,7 @@ def _forward_backward(
         _write(members, offsets, moves, filtered, pair, least, shares, pairs)
 
 
-@_jit
+@_inner
 def _gather(members, offsets, likely, floor, longest, seen, ended):
     """``seen[t, k, lane]``; 1 behind the end of a sequence, where ``ended`` is 1."""
     K = likely.shape[1]
@@ -135,7 +136,7 @@ def _gather(members, offsets, likely, floor, longest, seen, ended):
                 seen[t, k * WIDTH + lane] = floor if 0.0 < value < floor else value
 
 
-@_jit
+@_inner
 def _forward(start, moves, longest, seen, filtered, totals):
     """P(state at t | what is seen up to t), and the factor by which each step was divided."""
     K = len(start)
@@ -160,7 +161,7 @@ def _forward(start, moves, longest, seen, filtered, totals):
             store(filtered, place, multiply_add_once(load(filtered, place, nothing), inverse, nothing))
 
 
-@_jit
+@_inner
 def _add_logs(members, offsets, totals, log_scale, log_likelihood):
     for lane in range(len(members)):
         a, b = offsets[members[lane]], offsets[members[lane] + 1]
@@ -174,7 +175,7 @@ def _add_logs(members, offsets, totals, log_scale, log_likelihood):
         log_likelihood[members[lane]] = log_total + np.log(product)
 
 
-@_jit
+@_inner
 def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair):
     """P(state at t | the whole sequence) in place of ``filtered``; and Σ_t of the products that ``moves`` turns into pairs.
 
@@ -195,24 +196,22 @@ def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind
             after = multiply_add_once(
                 load(behind, k * WIDTH, nothing), load(seen, (t * K + k) * WIDTH, nothing), nothing
             )
-            store(ahead, k * WIDTH, multiply_add_once(after, inverse, nothing))
-        for place in range(K * WIDTH):
-            ahead[place] = largest if ahead[place] > largest else ahead[place]
+            after = multiply_add_once(after, inverse, nothing)
+            store(ahead, k * WIDTH, if_negative(largest - after, spread(largest, nothing), after))
         for i in range(K):
-            before, value = load(filtered, ((t - 1) * K + i) * WIDTH, nothing), is_ended
+            place = ((t - 1) * K + i) * WIDTH
+            before, value = load(filtered, place, nothing), is_ended
             for k in range(K):
                 after = load(ahead, k * WIDTH, nothing)
                 sums = load(pair, (i * K + k) * WIDTH, nothing)
                 store(pair, (i * K + k) * WIDTH, multiply_add_once(before, after, sums))
                 value = multiply_add_once(after, spread(moves[i, k], nothing), value)
+            value = if_negative(tiny - before, value, nothing)
             store(behind, i * WIDTH, value)
-        for place in range(K * WIDTH):
-            share = filtered[t - 1, place]
-            behind[place] = behind[place] if share >= tiny else 0.0
-            filtered[t - 1, place] = share * behind[place]
+            store(filtered, place, multiply_add_once(before, value, nothing))
 
 
-@_jit
+@_inner
 def _write(members, offsets, moves, filtered, pair, least, shares, pairs):
     K = len(moves)
     for lane in range(len(members)):

@@ -14,6 +14,7 @@ import numpy as np
 from vips._compute.threads import run_ranges
 from vips.models._exponentials import (
     MEANS,
+    N_LANES,
     fill_components,
     fill_means,
     fitted_shares,
@@ -70,26 +71,27 @@ def posterior_mean(noisy, noise_std, prior_mean, own_shares=False, shares=None, 
     of_topic = np.ones(n_topics) if of_topic is None else of_topic
     cells = some_cells(noisy, noise_std, of_topic, prior_mean, max(1, noisy.size // _CELLS))
     guess, weight = (np.full(3, 1.0 / 3.0), 0.0) if shares is None else (shares, _GUESS_WEIGHT)
-    common = fitted_shares(components(*cells)[2], guess, weight, _EM_STEPS)
+    common = fitted_shares(components(*cells)[2], len(cells[0]), guess, weight, _EM_STEPS)
     result, n_steps = np.empty_like(noisy) if out is None else out, _EM_STEPS_PER_WORD if own_shares else 0
 
     def denoise(begin: int, end: int) -> None:
-        of_words = _empty_components(n_topics, _WORDS_AT_A_TIME)
+        excess, likelihood = _empty_components(n_topics, _WORDS_AT_A_TIME)
         for first in range(begin * _WORDS_AT_A_TIME, min(end * _WORDS_AT_A_TIME, n_words), _WORDS_AT_A_TIME):
             last = min(first + _WORDS_AT_A_TIME, n_words)
-            fill_components(noisy, noise_std, of_topic, prior_mean, first, last, *of_words)
-            fill_means(noise_std, common, n_steps, first, last, *of_words, result)
+            fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result, excess, likelihood)
+            fill_means(noise_std, common, n_steps, first, last, excess, likelihood, result)
 
     run_ranges(denoise, np.arange(-(-n_words // _WORDS_AT_A_TIME) + 1), parts_per_thread=4)
     return result
 
 
 def components(noisy, noise_std, prior_mean) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of cells, of shape (n_cells,): see ``fill_components``, shapes (3, n_cells)."""
-    of_cells = _empty_components(1, len(noisy))
-    fill_components(noisy[None], noise_std[None], np.ones(1), prior_mean[None], 0, len(noisy), *of_cells)
-    return tuple(array[:, 0] for array in of_cells)
+    """Of cells, of shape (n_cells,): see ``fill_components``, shapes (n_cells,), (3, n_cells or more) twice."""
+    bound, (excess, likelihood) = np.empty((1, len(noisy))), _empty_components(1, len(noisy))
+    cells = noisy[None], noise_std[None], np.ones(1), prior_mean[None]
+    fill_components(*cells, 0, len(noisy), bound, excess, likelihood)
+    return bound[0], excess[:, 0], likelihood[:, 0]
 
 
-def _empty_components(n_topics: int, n_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return np.empty((3, n_topics, n_words)), *np.empty((2, 3, n_topics, n_words), np.float32)
+def _empty_components(n_topics: int, n_words: int) -> np.ndarray:
+    return np.empty((2, 3, n_topics, -(-n_words // N_LANES) * N_LANES), np.float32)

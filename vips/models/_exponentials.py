@@ -16,58 +16,54 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
 from vips._compute.compiled import compiled
+from vips._compute.lanes import WIDTH, if_negative, load, spread, store, times_power_of_two, zeros
 
-__all__ = ["MEANS", "fill_components", "fill_means", "fitted_shares", "some_cells", "totals_and_noise"]
+__all__ = ["MEANS", "N_LANES", "fill_components", "fill_means", "fitted_shares", "some_cells", "totals_and_noise"]
 
 MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
-_LEAST = 1e-6  # m is at least this many standard deviations of the noise
+_LEAST = np.float32(1e-6)  # m is at least this many standard deviations of the noise
+_LEAST_STD = np.float32(1e-30)  # of the noise: its inverse is a number in single precision
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
-_MIDDLE, _NEAR, _DEGREE = 5.0, 1.25, 14  # of the approximation of Mills' ratio
+_MIDDLE, _DEGREE = 2.5, 10  # of the approximation of Mills' ratio
+_REGISTERS = 2
+N_LANES = _REGISTERS * WIDTH  # cells at a time
 _TERMS = 256  # of a sum in single precision
 
-_SETTINGS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc"}}
-_jit = compiled(**_SETTINGS)
-_inline = compiled(**_SETTINGS, inline="always")  # see models/topics/digamma.py
+_jit = compiled(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+_jit_lanes = compiled(nogil=True, error_model="numpy")
+_inline = compiled(inline="always")  # see models/topics/digamma.py
 
 
-def _polynomials() -> tuple[np.ndarray, np.ndarray]:
-    """Mills' ratio M(u) = (1 - Φ(u))/φ(u), u ≥ 0, and 1/M(u) - u are 1/(1.25 + u) times polynomials of (u - 5)/(u + 5).
+def _polynomial() -> tuple[np.float32, ...]:
+    """1/M(u) - u for u ≥ 0 is 1/(u + 2.5) times a polynomial of (u - 2.5)/(u + 2.5), to 4e-7: highest power first.
 
-    To 1e-8, highest power first. A step needs millions of values: all but z and the result is in single precision.
+    A step needs millions of values: they are in single precision, and so is what follows from them. M(u) is one over u plus it.
     """
 
-    def mills(t):
+    def smooth(t):
         u = _MIDDLE * (1.0 + t) / (1.0 - t)
-        return u, np.sqrt(np.pi / 2.0) * erfcx(u / np.sqrt(2.0))
+        return (u + _MIDDLE) * (np.sqrt(2.0 / np.pi) / erfcx(u / np.sqrt(2.0)) - u)
 
-    def smooth_mills(t):
-        u, ratio = mills(t)
-        return (u + _NEAR) * ratio
-
-    def smooth_excess(t):
-        u, ratio = mills(t)
-        return (u + _NEAR) * (1.0 / ratio - u)
-
-    of_mills, of_excess = (
-        chebyshev.cheb2poly(chebyshev.chebinterpolate(function, _DEGREE))[::-1].astype(np.float32)
-        for function in (smooth_mills, smooth_excess)
-    )
-    return of_mills, of_excess
+    coefficients = chebyshev.cheb2poly(chebyshev.chebinterpolate(smooth, _DEGREE))
+    return tuple(np.float32(coefficient) for coefficient in coefficients[::-1])
 
 
-(_MILLS, _EXCESS), _ROOT = _polynomials(), np.float32(np.sqrt(2.0 * np.pi))
-_RATES = 1.0 / MEANS
+_EXCESS, _ROOT, _RATES = _polynomial(), np.float32(np.sqrt(2.0 * np.pi)), tuple(float(1.0 / mean) for mean in MEANS)
 _LOG2_E, _LOG_2, _REST_OF_LOG_2 = np.float32(np.log2(np.e)), np.float32(0.693359375), np.float32(-2.12194440e-4)
 _OVER_FACTORIALS = tuple(np.float32(1.0 / factorial) for factorial in (720.0, 120.0, 24.0, 6.0, 2.0))
-_LOWEST = np.float32(-87.0)  # below it exp is 0: the result would be subnormal
+_TO_INTEGER = 1.5 * 2.0**23  # in the last bits of a sum with it stands the other number, rounded
+_LOWEST = -60.0  # below it exp stays what it is there: products with subnormal numbers are slow
 
 
 @_jit
 def totals_and_noise(noisy, noise_std):
     """Totals of topics and of words, and the variances of the noise in them."""
     n_topics, n_words = noisy.shape
-    (topics, topic_noise), (words, word_noise) = np.empty((2, n_topics)), np.zeros((2, n_words))
+    (topics, topic_noise), (words, word_noise) = np.empty((2, n_topics)), np.empty((2, n_words))
+    for v in range(n_words):
+        words[v], word_noise[v] = 0.0, 0.0
     for k in range(n_topics):
         row, std, total, total_noise = noisy[k], noise_std[k], 0.0, 0.0
         for v in range(n_words):
@@ -93,9 +89,9 @@ def some_cells(noisy, noise_std, of_topic, prior_mean, stride):
     return counts, stds, means
 
 
-@_jit
-def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, z, excess, likelihood):
-    """z and the excess over max(0, z) of the posterior mean under each exponential, and the likelihood up to a common factor.
+@_jit_lanes
+def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result, excess, likelihood):
+    """Posterior mean under each exponential, over that of a bound, and the likelihood up to a common factor.
 
     Everything is in standard deviations of the noise. Given the component of mean m, the posterior is N(z, 1) truncated to
     μ ≥ 0, with z = c - 1/m. Its mean is z + φ(z)/Φ(z), and the likelihood of c is Φ(z)/φ(z)/m up to a factor that does not
@@ -110,70 +106,66 @@ def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, z, exce
         m is ``of_topic[k] × prior_mean[k, v]``.
     first, last : int
         Words.
-    z, excess, likelihood : ndarrays of shape (3, n_topics, last - first or more)
-        For the results, the last two in single precision.
+    result : ndarray of shape (n_topics, n_words)
+        For the largest z, or 0 if it is negative, times ``noise_std``; may be ``noisy``.
+    excess, likelihood : ndarrays of float32, shape (3, n_topics, last - first or more, a multiple of ``N_LANES``)
+        For the posterior means less the largest z or 0, and the likelihoods.
     """
-    n_words, row_of_means = last - first, len(prior_mean) - 1
-    near, middle, half, one = np.float32(_NEAR), np.float32(_MIDDLE), np.float32(0.5), np.float32(1.0)
-    nothing = np.float32(0.0)
-    # few arrays in a loop, made here: else the compiler does not vectorise it
-    count, inverse, largest = np.empty(n_words), np.empty(n_words), np.empty(n_words)
-    value, decay, share = np.empty(n_words, np.float32), np.empty(n_words, np.float32), np.empty(n_words, np.float32)
-    for k in range(len(noisy)):
-        row, std, mean = noisy[k, first:last], noise_std[k, first:last], prior_mean[min(k, row_of_means), first:last]
-        for v in range(n_words):
-            precision = 1.0 / std[v]
-            count[v], inverse[v] = row[v] * precision, 1.0 / max(of_topic[k] * mean[v] * precision, _LEAST)
-        for v in range(n_words):
-            largest[v] = max(count[v] - inverse[v] * _RATES[2], 0.0)
-        for j in range(3):
-            of_z, of_excess, of_likelihood, rate = z[j, k], excess[j, k], likelihood[j, k], np.float32(_RATES[j])
-            for v in range(n_words):
-                of_z[v] = count[v] - inverse[v] * _RATES[j]
-            for v in range(n_words):
-                positive = max(of_z[v], 0.0)
-                share[v] = 0.5 * (positive - largest[v]) * (positive + largest[v])
-            for v in range(n_words):
-                value[v] = of_z[v]
-            for v in range(n_words):
-                positive = max(value[v], nothing)
-                decay[v] = _exp(-half * positive * positive)
-            for v in range(n_words):
-                share[v] = rate * _exp(share[v])
-            for v in range(n_words):
-                u = abs(value[v])
-                t, over = (u - middle) / (u + middle), one / (u + near)
-                mills, below = _MILLS[0], _EXCESS[0]
-                for power in range(1, _DEGREE + 1):
-                    mills, below = mills * t + _MILLS[power], below * t + _EXCESS[power]
-                mills, below = mills * over, below * over
-                above = _ROOT - decay[v] * mills
-                is_below = value[v] < nothing
-                value[v] = below if is_below else decay[v] / above
-                share[v] *= mills if is_below else above
-            for v in range(n_words):
-                of_excess[v] = value[v]
-            for v in range(n_words):
-                of_likelihood[v] = share[v]
+    n_topics, row_of_means, width = len(noisy), len(prior_mean) - 1, excess.shape[2]
+    count, inverse = np.empty(width, np.float32), np.empty(width, np.float32)
+    for v in range(width):
+        count[v], inverse[v] = 0.0, 1.0
+    nothing = zeros(count, _REGISTERS)
+    one, ones = np.float32(1.0), spread(1.0, nothing)
+    for k in range(n_topics):
+        row = min(k, row_of_means)
+        for v in range(first, last):
+            precision = one / max(np.float32(noise_std[k, v]), _LEAST_STD)
+            count[v - first] = np.float32(noisy[k, v]) * precision
+            inverse[v - first] = one / max(np.float32(of_topic[k] * prior_mean[row, v]) * precision, _LEAST)
+        for v in range(0, last - first, N_LANES):
+            c, rate = load(count, v, nothing), load(inverse, v, nothing)
+            largest = max(c - rate * _RATES[2], 0.0)
+            for j in range(3):
+                z, share = c - rate * _RATES[j], ones
+                less = max(rate * (_RATES[2] - _RATES[j]), 0.0 - largest)
+                if j < 2:
+                    share = _exp(less * (largest + 0.5 * less))
+                positive = max(z, 0.0)
+                decay = _exp(-0.5 * positive * positive)
+                over = 1.0 / (abs(z) + _MIDDLE)
+                t = 1.0 - 2.0 * _MIDDLE * over
+                below = spread(_EXCESS[0], nothing)
+                for i in range(1, _DEGREE + 1):
+                    below = below * t + _EXCESS[i]
+                below = below * over
+                mills = 1.0 / (abs(z) + below)
+                above = _ROOT - decay * mills
+                place = (j * n_topics + k) * width + v
+                store(excess, place, less + if_negative(z, below, decay / above))
+                store(likelihood, place, _RATES[j] * share * if_negative(z, mills, above))
+        for v in range(first, last):
+            result[k, v] = max(noisy[k, v] - noise_std[k, v] * (inverse[v - first] * _RATES[2]), 0.0)
 
 
 @_inline
 def _exp(x):
-    """e^x for x ≤ 0 in single precision. A call of the library's function would keep a loop from being vectorised."""
-    power = np.rint(x * _LOG2_E)
+    """e^x in single precision, for x ≤ 0; below -60 it is e⁻⁶⁰."""
+    x = max(x, _LOWEST)
+    last_bits = x * _LOG2_E + _TO_INTEGER
+    power = last_bits - _TO_INTEGER
     remainder = (x - power * _LOG_2) - power * _REST_OF_LOG_2
-    series = _OVER_FACTORIALS[0]
-    for i in range(1, 5):
-        series = series * remainder + _OVER_FACTORIALS[i]
-    series = series * remainder * remainder + remainder + np.float32(1.0)
-    of_two = np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)  # its bits: 2^power
-    return series * of_two if x > _LOWEST else np.float32(0.0)
+    series = remainder * _OVER_FACTORIALS[0] + _OVER_FACTORIALS[1]
+    series = series * remainder + _OVER_FACTORIALS[2]
+    series = series * remainder + _OVER_FACTORIALS[3]
+    series = series * remainder + _OVER_FACTORIALS[4]
+    return times_power_of_two((series * remainder + 1.0) * remainder + 1.0, last_bits)
 
 
 @_jit
-def fitted_shares(likelihood, guess, weight, n_steps):
-    """Shares of the components by EM, from ``guess``, which counts as ``weight`` of the cells."""
-    n_cells, common, totals = likelihood.shape[1], np.empty(3), np.empty(3)
+def fitted_shares(likelihood, n_cells, guess, weight, n_steps):
+    """Shares of the components of the first cells by EM, from ``guess``, which counts as ``weight`` of the cells."""
+    common, totals = np.empty(3), np.empty(3)
     for j in range(3):
         common[j] = guess[j]
     for _ in range(n_steps):
@@ -197,46 +189,30 @@ def fitted_shares(likelihood, guess, weight, n_steps):
     return common
 
 
-@_jit
-def fill_means(noise_std, common, n_steps, first, last, z, excess, likelihood, result):
-    """E[μ | c] of the words ``first`` to ``last`` from their components, whose shares ``n_steps`` of EM fit to each word."""
-    n_topics, n_words, prior = len(noise_std), last - first, _COMMON_WEIGHT * common
-    shares, ratios = np.empty((2, 3, n_words), np.float32)
-    inverse, weights = np.empty((2, n_words), np.float32)
-    for j in range(3):
-        for v in range(n_words):
-            shares[j, v] = common[j]
-    for _ in range(n_steps):
-        for j in range(3):
-            for v in range(n_words):
-                ratios[j, v] = 0.0
-        for k in range(n_topics):
-            _fill_inverse(likelihood[0, k], likelihood[1, k], likelihood[2, k], shares, n_words, inverse)
-            for j in range(3):
-                of_component, added = likelihood[j, k], ratios[j]
-                for v in range(n_words):
-                    added[v] += of_component[v] * inverse[v]
-        for j in range(3):
-            for v in range(n_words):
-                shares[j, v] = (prior[j] + shares[j, v] * ratios[j, v]) / (n_topics + _COMMON_WEIGHT)
+@_jit_lanes
+def fill_means(noise_std, common, n_steps, first, last, excess, likelihood, result):
+    """E[μ | c] of the words ``first`` to ``last`` from their components, whose shares ``n_steps`` of EM fit to each word; to
+    ``result`` as :func:`fill_components` leaves it."""
+    (n_topics, width), nothing = excess.shape[1:], zeros(excess, _REGISTERS)
+    size, unit, means = n_topics * width, 1.0 / (n_topics + _COMMON_WEIGHT), np.empty((n_topics, width), np.float32)
+    for v in range(0, last - first, N_LANES):
+        share0, share1, share2 = spread(common[0], nothing), spread(common[1], nothing), spread(common[2], nothing)
+        for _ in range(n_steps):
+            ratio0, ratio1, ratio2 = nothing, nothing, nothing
+            for place in range(v, v + size, width):
+                of0, of1 = load(likelihood, place, nothing), load(likelihood, place + size, nothing)
+                of2 = load(likelihood, place + 2 * size, nothing)
+                inverse = 1.0 / (share0 * of0 + share1 * of1 + share2 * of2)
+                ratio0, ratio1, ratio2 = ratio0 + of0 * inverse, ratio1 + of1 * inverse, ratio2 + of2 * inverse
+            share0 = (share0 * ratio0 + _COMMON_WEIGHT * common[0]) * unit
+            share1 = (share1 * ratio1 + _COMMON_WEIGHT * common[1]) * unit
+            share2 = (share2 * ratio2 + _COMMON_WEIGHT * common[2]) * unit
+        for place in range(v, v + size, width):
+            of0, of1 = share0 * load(likelihood, place, nothing), share1 * load(likelihood, place + size, nothing)
+            of2 = share2 * load(likelihood, place + 2 * size, nothing)
+            mean = of0 * load(excess, place, nothing) + of1 * load(excess, place + size, nothing)
+            mean = mean + of2 * load(excess, place + 2 * size, nothing)
+            store(means, place, mean / (of0 + of1 + of2))
     for k in range(n_topics):
-        _fill_inverse(likelihood[0, k], likelihood[1, k], likelihood[2, k], shares, n_words, inverse)
-        row, std = result[k, first:last], noise_std[k, first:last]
-        for v in range(n_words):
-            row[v] = 0.0
-        for j in range(3):
-            of_z, of_excess, of_component, share = z[j, k], excess[j, k], likelihood[j, k], shares[j]
-            for v in range(n_words):
-                weights[v] = share[v] * of_component[v] * inverse[v]
-            for v in range(n_words):
-                row[v] += weights[v] * (max(of_z[v], 0.0) + of_excess[v])
-        for v in range(n_words):
-            row[v] *= std[v]
-
-
-@_inline
-def _fill_inverse(first, second, third, shares, n_words, inverse):
-    """1 ÷ the likelihood of the mixture."""
-    of_first, of_second, of_third = shares
-    for v in range(n_words):
-        inverse[v] = np.float32(1.0) / (of_first[v] * first[v] + of_second[v] * second[v] + of_third[v] * third[v])
+        for v in range(first, last):
+            result[k, v] = max(result[k, v] + means[k, v - first] * noise_std[k, v], 0.0)

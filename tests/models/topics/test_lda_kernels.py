@@ -214,6 +214,7 @@ def test_kernels_change_with_what_is_inlined_into_them():
         ("models/topics/kernels.py", (lanes, digamma)),
         ("models/topics/sums.py", (digamma,)),
         ("models/_chains.py", (lanes,)),
+        ("models/_exponentials.py", (lanes,)),
         ("models/_gaussians/kernels.py", (lanes,)),
         ("_compute/rowwise_kernels.py", (lanes,)),
     ):

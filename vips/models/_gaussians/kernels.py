@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 46f60c9a
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
 from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, zeros
+from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, times_power_of_two, zeros
 
 __all__ = [
     "NOTHING",
@@ -41,16 +41,17 @@ _TO_INTEGER = 6755399441055744.0  # 1.5 · 2⁵²: in the last bits of a sum wit
 _TAYLOR = tuple(1.0 / float(np.prod(np.arange(1.0, n + 1.0))) for n in range(12, -1, -1))
 
 _jit = compiled(nogil=True, error_model="numpy")
+_inner = compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True)
 
 
-@_jit
+@_inner
 def _choose_run(first, last, chosen):
     """Rows ``first`` to ``last``, and -1 in places behind them."""
     for place in range(TILE):
         chosen[place] = first + place if first + place < last else -1
 
 
-@_jit
+@_inner
 def _gather(rows, chosen, columns):
     """The chosen rows, column by column; 0 where -1 stands for a row."""
     for place in range(TILE):
@@ -59,7 +60,7 @@ def _gather(rows, chosen, columns):
             columns[j, place] = rows[row, j] if row >= 0 else 0.0
 
 
-@_jit
+@_inner
 def _clear(columns, flaw):
     """``flaw`` is NaN for records of which a number is not finite, and else 0; all numbers of the former become 0."""
     for place in range(TILE):
@@ -72,7 +73,7 @@ def _clear(columns, flaw):
             columns[j, place] = columns[j, place] if flaw[place] == 0.0 else 0.0
 
 
-@_jit
+@_inner
 def _fill(columns, A, shift, tile):
     """y of each record: ``tile[i]`` = Σ_{j ≤ i} A_ij x_j - c_i; of a diagonal A, A_i x_i - c_i."""
     d, like = len(columns), zeros(columns, _REGISTERS)
@@ -86,7 +87,7 @@ def _fill(columns, A, shift, tile):
         store(tile, i * TILE, value)
 
 
-@_jit
+@_inner
 def _squares(tile, by_column, k, squares, sizes):
     """‖y‖² of each record, and ‖y yᵀ‖, which is the same, or with ``by_column`` the norm of its diagonal."""
     nothing = zeros(tile, _REGISTERS)
@@ -119,30 +120,24 @@ def fill_images(X, rows, shifts, images):
                     images[first + place, k, i] = tile[i, place]
 
 
-@_jit
-def _exponentials(values, powers):
+@_inner
+def _exponentials(values):
     """exp of numbers from -207 to 0, in place: 2ⁿ times Taylor's sum at x - n log 2, where |x - n log 2| ≤ ½ log 2."""
     like = zeros(values, _REGISTERS)
-    one, least = spread(1.0, like), _LEAST_LOG
+    to_integer = spread(_TO_INTEGER, like)
     for row in range(len(values)):
-        for place in range(TILE):
-            values[row, place] = values[row, place] if values[row, place] > least else least
-        x = load(values, row * TILE, like)
-        n = multiply_add_once(x, spread(1.4426950408889634, like), spread(_TO_INTEGER, like))
-        store(powers, 0, n)
-        n = multiply_add_once(n, one, spread(-_TO_INTEGER, like))
+        x = max(load(values, row * TILE, like), _LEAST_LOG)
+        last_bits = multiply_add_once(x, spread(1.4426950408889634, like), to_integer)
+        n = last_bits - to_integer
         x = multiply_add_once(n, spread(-_LOG_2[0], like), x)
         x = multiply_add_once(n, spread(-_LOG_2[1], like), x)
         y = spread(1.0 / 6227020800.0, like)
         for coefficient in _TAYLOR:
             y = multiply_add_once(x, y, spread(coefficient, like))
-        store(values, row * TILE, y)
-        exponents, bits = powers.view(np.int64), values[row].view(np.int64)
-        for place in range(TILE):
-            bits[place] += exponents[place] << 52
+        store(values, row * TILE, times_power_of_two(y, last_bits))
 
 
-@_jit
+@_inner
 def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top):
     """exp of log p(x, k) - ``top``, the largest of each record."""
     d, K = len(columns), len(constants)
@@ -163,7 +158,7 @@ def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, t
     for k in range(K):
         for place in range(TILE):
             values[k, place] -= top[place]
-    _exponentials(values, tile.reshape(-1)[:TILE])
+    _exponentials(values)
 
 
 @_jit
@@ -283,7 +278,7 @@ def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
                     squares[first + place] += times * products[0, place] * products[0, place]
 
 
-@_jit
+@_inner
 def _weigh(tile, shares, k, weighted):
     """Each y times its record's share; 0, and 0 in place of y, where the share is 0."""
     for i in range(len(tile)):
@@ -293,12 +288,11 @@ def _weigh(tile, shares, k, weighted):
             weighted[i, place] = y * shares[k, place]
 
 
-@_jit
-def _add_tile(columns, A, shift, shares, k, tile, weighted, lanes, start):
+@_inner
+def _add_tile(tile, is_full, shares, k, weighted, lanes, start):
     """Add the packed moments of a tile's records, eight sums each: one for each lane of a register."""
-    d, like, one = len(columns), zeros(columns, _REGISTERS), zeros(columns, 1)
+    d, like, one = len(tile), zeros(tile, _REGISTERS), zeros(tile, 1)
     ones = spread(1.0, like)
-    _fill(columns, A, shift, tile)
     _weigh(tile, shares, k, weighted)
     place = start * WIDTH
     store(lanes, place, add_products(load(shares, k * TILE, like), ones, load(lanes, place, one)))
@@ -307,7 +301,7 @@ def _add_tile(columns, A, shift, shares, k, tile, weighted, lanes, start):
         y = load(weighted, i * TILE, like)
         place += WIDTH
         store(lanes, place, add_products(y, ones, load(lanes, place, one)))
-        for j in range(0 if len(A) == d else i, i + 1):
+        for j in range(0 if is_full else i, i + 1):
             store(lanes, second, add_products(y, load(tile, j * TILE, like), load(lanes, second, one)))
             second += WIDTH
 
@@ -339,7 +333,8 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
                 portion = weights[row] * shares[k, row] if row >= 0 else 0.0
                 count[k] += portion
                 portions[0, place] = portion * factors[k, row] if len(factors) and row >= 0 else portion
-            _add_tile(columns, rows[k], shifts[k], portions, 0, tile, weighted, lanes, 0)
+            _fill(columns, rows[k], shifts[k], tile)
+            _add_tile(tile, rows.shape[1] == d, portions, 0, weighted, lanes, 0)
         for e in range(len(lanes)):
             for lane in range(WIDTH):
                 moments[k, e] += lanes[e, lane]
@@ -357,7 +352,7 @@ def fill_moments_of_runs(
     """
     K, d = shifts.shape
     is_full, n_entries = rows.shape[1] == d, moments.shape[2]
-    columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
+    columns, tiles, weighted = np.empty((d, TILE)), np.empty((K, d, TILE)), np.empty((d, TILE))
     chosen, portions, lanes = np.empty(TILE, np.int64), np.empty((K, TILE)), np.empty((K * n_entries, WIDTH))
     squares, sizes, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
     first_steps, n_steps = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
@@ -379,8 +374,8 @@ def fill_moments_of_runs(
                 for place in range(TILE):
                     norm[place] = 0.0
                 for k in range(K):
-                    _fill(columns, rows[k], shifts[k], tile)
-                    _squares(tile, not is_full, k, squares, sizes)
+                    _fill(columns, rows[k], shifts[k], tiles[k])
+                    _squares(tiles[k], not is_full, k, squares, sizes)
                     for place in range(TILE):
                         length = inverses[0] + squares[k, place] * inverses[1] + sizes[k, place] ** 2 * inverses[2]
                         share = portions[k, place]
@@ -394,8 +389,10 @@ def fill_moments_of_runs(
                 n_present = 0
                 for place in range(TILE):
                     n_present += portions[k, place] != 0.0
+                if n_present and largest == np.inf:
+                    _fill(columns, rows[k], shifts[k], tiles[k])
                 if n_present:
-                    _add_tile(columns, rows[k], shifts[k], portions, k, tile, weighted, lanes, k * n_entries)
+                    _add_tile(tiles[k], is_full, portions, k, weighted, lanes, k * n_entries)
         for lane in range(stop - g * WIDTH):
             run = order[g * WIDTH + lane]
             for k in range(K):

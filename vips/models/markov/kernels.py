@@ -156,7 +156,9 @@ def fill_pairs(codes, offsets, n_symbols, pairs):
 def count_pairs(codes, offsets, n_codes, places, first, last, pairs, counts, sums):
     """Different pairs of a code at step t - 1 and one at t in each sequence, of any columns of ``codes``; -1 is a missing one.
     They are ``pairs[a : a + counts[n]]``, a = ``places[n]``, ascending, and ``sums`` there says how often each comes."""
-    table = np.zeros(n_codes * n_codes, np.int64)
+    table = np.empty(n_codes * n_codes, np.int64)
+    for pair in range(len(table)):
+        table[pair] = 0
     for n in range(first, last):
         for t in range(offsets[n] + 1, offsets[n + 1]):
             for before in codes[t - 1]:

@@ -14,7 +14,7 @@ stand for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -67,7 +67,7 @@ def states_of_pairs(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Gener
         B; rows sum to 1.
     """
     pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
-    starts = (_start(pairs, allowed, rng) for _ in range(_RESTARTS))
+    starts = [_start(pairs, allowed, rng) for _ in range(_RESTARTS)]
     return _best(partial(_fitted, pairs), starts, _ITERATIONS, _FURTHER)
 
 
@@ -95,7 +95,7 @@ def states_of_bins(
     """
     pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
     marginals = 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
-    starts = ((_first_moves(allowed, rng), columns.some_values(marginals, len(allowed), rng)) for _ in range(_RESTARTS))
+    starts = [(_first_moves(allowed, rng), columns.some_values(marginals, len(allowed), rng)) for _ in range(_RESTARTS)]
     return _best(partial(_fitted_values, pairs, columns), starts, _FEWER, _MORE)
 
 
@@ -119,21 +119,25 @@ class NormalsInBins:
 
     def in_bins(self, normals: np.ndarray) -> np.ndarray:
         """Probabilities of the bins, column after column, under means and deviations of shape (K, n_columns, 2)."""
-        return np.diff(ndtr(self._places(normals)), axis=2).reshape(len(normals), -1)
+        return _inside(ndtr(self._places(normals))).reshape(len(normals), -1)
 
     def values_of_bins(self, counts: np.ndarray, normals: np.ndarray) -> np.ndarray:
         """The next means and deviations by EM, given counts in the bins of each state, shape (K, n_columns × n_bins)."""
         places, counts = self._places(normals), counts.reshape(len(counts), self.n_columns, -1) + _LEAST
-        density, finite = np.exp(-0.5 * np.square(places)) / np.sqrt(2.0 * np.pi), np.clip(places, -40.0, 40.0)
-        inside = np.maximum(np.diff(ndtr(places), axis=2), _LEAST)
-        first = -np.diff(density, axis=2) / inside  # mean of the bin's part of a standard normal, and of its square
-        second = np.maximum(1.0 - np.diff(finite * density, axis=2) / inside, np.square(first))
+        density, finite = (
+            np.exp(-0.5 * np.square(places)) / np.sqrt(2.0 * np.pi),
+            np.minimum(np.maximum(places, -40.0), 40.0),
+        )
+        inside = np.maximum(_inside(ndtr(places)), _LEAST)
+        first = -_inside(density) / inside  # mean of the bin's part of a standard normal, and of its square
+        second = np.maximum(1.0 - _inside(finite * density) / inside, np.square(first))
         shares = counts / counts.sum(axis=2, keepdims=True)
         shift = (shares * first).sum(axis=2)
         spread = (shares * second).sum(axis=2) - np.square(shift)
-        mean = normals[:, :, 0] + normals[:, :, 1] * shift
-        deviation = normals[:, :, 1] * np.sqrt(np.maximum(spread, 0.0))
-        return np.stack([np.clip(mean, -_WIDEST, _WIDEST), np.clip(deviation, _NARROWEST, _WIDEST)], axis=2)
+        following = np.empty_like(normals)
+        following[:, :, 0] = normals[:, :, 0] + normals[:, :, 1] * shift
+        following[:, :, 1] = normals[:, :, 1] * np.sqrt(np.maximum(spread, 0.0))
+        return np.minimum(np.maximum(following, (-_WIDEST, _NARROWEST)), _WIDEST)
 
     def some_values(self, marginals: np.ndarray, n_states: int, rng: np.random.Generator) -> np.ndarray:
         """Normals of states, whose means are each drawn from the marginals."""
@@ -149,29 +153,42 @@ class NormalsInBins:
         return (self.bins.edges[0] - normals[:, :, :1]) / normals[:, :, 1:]
 
 
-def _best(fit: Callable, starts: Iterable[tuple], n_iterations: int, n_further: int) -> tuple[np.ndarray, np.ndarray]:
-    """The most likely one of the fits from these starts, fitted further."""
-    best = max((fit(*start, n_iterations) for start in starts), key=lambda fitted: fitted[0])
-    return fit(*best[1:], n_further)[1:]
+def _inside(below: np.ndarray) -> np.ndarray:
+    """Of each bin, from what is below its edges."""
+    return below[:, :, 1:] - below[:, :, :-1]
+
+
+def _best(fit: Callable, starts: Sequence[tuple], n_iterations: int, n_further: int) -> tuple[np.ndarray, np.ndarray]:
+    """The most likely one of the fits from these starts, which are fitted side by side, fitted further."""
+    likelihood, *fitted = fit(*(np.stack(arrays) for arrays in zip(*starts, strict=True)), n_iterations)
+    best = [np.argmax(likelihood)]
+    _, moves, others = fit(*(arrays[best] for arrays in fitted), n_further)
+    return moves[0], others[0]
 
 
 def _fitted_values(
     pairs: np.ndarray, columns: Counts | NormalsInBins, moves: np.ndarray, values: np.ndarray, n_iterations: int
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Log likelihood, M and what states are like, by EM."""
-    even = _EVEN
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log likelihoods, M and what states are like, by EM, each from its start: M has the shape (n_starts, K, K)."""
+    n_starts, K = moves.shape[:2]
+    even, values = np.full((n_starts, 1, 1), _EVEN), values.reshape(n_starts * K, *values.shape[2:])
     for _ in range(n_iterations):
-        emissions = np.maximum(columns.in_bins(values), _LEAST) / columns.n_columns
-        before, behind = moves @ emissions, moves.T @ emissions
-        chance = (1.0 - even) * (emissions.T @ before) + even / pairs.size
+        emissions = np.maximum(columns.in_bins(values), _LEAST).reshape(n_starts, K, -1) / columns.n_columns
+        before, behind = moves @ emissions, _transposed(moves) @ emissions
+        chance = (1.0 - even) * (_transposed(emissions) @ before) + even / pairs.size
         ratio = (1.0 - even) * pairs / chance
-        last, values = values, columns.values_of_bins(emissions * (before @ ratio.T + behind @ ratio), values)
-        moves = moves * (emissions @ ratio @ emissions.T)
-        even = float(np.clip(1.0 - moves.sum(), 0.0, 1.0 - _EVEN))
-        moves /= moves.sum()
+        counts = emissions * (before @ _transposed(ratio) + behind @ ratio)
+        last, values = values, columns.values_of_bins(counts.reshape(n_starts * K, -1), values)
+        moves = moves * (emissions @ ratio @ _transposed(emissions))
+        total = moves.sum(axis=(1, 2), keepdims=True)
+        even, moves = np.minimum(np.maximum(1.0 - total, 0.0), 1.0 - _EVEN), moves / total
         if np.abs(values - last).max() < _SETTLED:
             break
-    return float((pairs * np.log(chance)).sum()), moves, values
+    return (pairs * np.log(chance)).sum(axis=(1, 2)), moves, values.reshape(n_starts, K, *values.shape[1:])
+
+
+def _transposed(matrices: np.ndarray) -> np.ndarray:
+    return matrices.swapaxes(1, 2)
 
 
 def _first_moves(allowed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -191,17 +208,17 @@ def _start(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> 
 
 def _fitted(
     pairs: np.ndarray, moves: np.ndarray, emissions: np.ndarray, n_iterations: int
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Log likelihood, M and B by EM."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log likelihoods, M and B by EM, each from its start: M has the shape (n_starts, K, K)."""
     frequencies = pairs.sum(axis=0)
     for _ in range(n_iterations):
-        before, behind = moves @ emissions, moves.T @ emissions
-        chance = np.maximum(emissions.T @ before, 1e-300)
+        before, behind = moves @ emissions, _transposed(moves) @ emissions
+        chance = np.maximum(_transposed(emissions) @ before, 1e-300)
         ratio = pairs / chance
         moves, emissions = (
-            moves * (emissions @ ratio @ emissions.T),
-            emissions * (before @ ratio.T + behind @ ratio) + _LEAST * frequencies,
+            moves * (emissions @ ratio @ _transposed(emissions)),
+            emissions * (before @ _transposed(ratio) + behind @ ratio) + _LEAST * frequencies,
         )
-        moves /= moves.sum()
-        emissions /= emissions.sum(axis=1, keepdims=True)
-    return float((pairs * np.log(chance)).sum()), moves, emissions
+        moves /= moves.sum(axis=(1, 2), keepdims=True)
+        emissions /= emissions.sum(axis=2, keepdims=True)
+    return (pairs * np.log(chance)).sum(axis=(1, 2)), moves, emissions

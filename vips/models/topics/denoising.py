@@ -41,5 +41,8 @@ def scale_cells(counts: np.ndarray, noise_std: np.ndarray, out: np.ndarray | Non
             masses[k], squares[k] = row.sum(), np.vdot(row, np.square(scale[k]))
 
     run_ranges(fill, np.arange(len(counts) + 1))
-    scale *= 1.0 / np.sqrt(squares.sum() / masses.sum())
-    return np.minimum(scale, LARGEST_SCALE, out=scale)
+    factor = 1.0 / np.sqrt(squares.sum() / masses.sum())
+    for row in scale:
+        row *= factor
+        np.minimum(row, LARGEST_SCALE, out=row)
+    return scale

@@ -25,7 +25,7 @@ keeps the words of a tile in registers (``vips._compute.lanes``) meanwhile.
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 3dafede7
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 56d8862e
 import numpy as np
 
 from vips._compute.lanes import (
@@ -100,9 +100,11 @@ def _mixture(tiles, start, active, n_active, weights):
 
 
 @inline
-def _update(tiles, width, n, counts, active, n_active, prior, point, gamma, weights, shares):
-    """One coordinate-ascent update of γ and θ̃ of the active topics; returns Σ_k |Δγ_k|."""
+def _update(tiles, width, n, counts, active, n_active, prior, point, is_first, gamma, weights, shares):
+    """θ̃ of the active topics, except in the first update, and one coordinate-ascent update of γ; returns Σ_k |Δγ_k|."""
     nothing, one = zeros(gamma, 1), zeros(tiles, 1)
+    if not is_first:
+        _fill_weights(gamma, n_active, point, weights)
     for i in range(n_active + WIDTH - 1):
         store(shares, WIDTH * i, one)
     for first in range(0, n, TILE):
@@ -118,17 +120,17 @@ def _update(tiles, width, n, counts, active, n_active, prior, point, gamma, weig
         updated = widen(load(weights, i, one)) * share + prior
         change = change + abs(updated - load(gamma, i, nothing))
         store(gamma, i, updated)
-        store(weights, i, _weight(updated, point, one))
     return total(change)
 
 
 @inline
-def _weight(gamma, point, like):
-    """θ̃ = exp ψ(γ), or γ, of eight topics."""
-    weight = gamma
-    if not point:
-        weight = exp_digamma(gamma)
-    return narrow(max(weight, SMALLEST_WEIGHT), like)
+def _fill_weights(gamma, n_topics, point, weights):
+    """θ̃ = exp ψ(γ), or γ."""
+    for k in range(0, n_topics, WIDTH):
+        weight = load(gamma, k, zeros(gamma, 1))
+        if not point:
+            weight = exp_digamma(weight)
+        store(weights, k, narrow(max(weight, SMALLEST_WEIGHT), zeros(weights, 1)))
 
 
 @inline
@@ -140,13 +142,13 @@ def _rough_log(above, below):
 
 
 @inline
-def _extrapolate(n_active, prior, point, before, middle, gamma, weights, first, second):
+def _extrapolate(n_active, prior, before, middle, gamma, first, second):
     """SQUAREM (Varadhan and Roland 2008, scheme S3) on log(γ - α), from three successive iterates.
 
     A long step along the direction of slow updates. It only chooses where the next plain update starts, so fixed points and the
     stopping rule are those of the plain iteration, and rough logarithms suffice.
     """
-    nothing, one = zeros(gamma, 1), zeros(weights, 1)
+    nothing = zeros(gamma, 1)
     first_squares, second_squares = nothing, nothing
     for i in range(0, n_active, WIDTH):
         mass = load(gamma, i, nothing) - prior + _TINY
@@ -175,9 +177,7 @@ def _extrapolate(n_active, prior, point, before, middle, gamma, weights, first, 
         store(first, i, mass)
     rescale = total(kept) / total(moved)
     for i in range(0, n_active, WIDTH):
-        updated = load(first, i, nothing) * rescale + prior
-        store(gamma, i, updated)
-        store(weights, i, _weight(updated, point, one))
+        store(gamma, i, load(first, i, nothing) * rescale + prior)
 
 
 @jit
@@ -208,7 +208,6 @@ def infer_documents(
     weights, active = np.empty(width, dtype), np.empty(width, np.int64)
     gamma, middle, before, settled = np.empty(width), np.empty(width), np.empty(width), np.empty(width)
     work, more_work = np.empty(width), np.empty(width)
-    nothing, one = zeros(gamma, 1), zeros(tiles, 1)
 
     for d in range(start, stop):
         first, n = indptr[d], indptr[d + 1] - indptr[d]
@@ -228,7 +227,9 @@ def infer_documents(
             before, middle = middle, before
             for i in range(n_active):
                 middle[i] = gamma[i]
-            change = _update(tiles, width, n, padded_counts, active, n_active, prior, point, gamma, weights, shares)
+            change = _update(
+                tiles, width, n, padded_counts, active, n_active, prior, point, iteration == 0, gamma, weights, shares
+            )
             iteration += 1
             since_jump += 1
             if change < tol * n_topics:
@@ -239,11 +240,9 @@ def infer_documents(
                 n_active, since_jump = n_topics, 0
                 for k in range(width):
                     gamma[k], active[k] = settled[k], k
-                for k in range(0, width, WIDTH):
-                    store(weights, k, _weight(load(gamma, k, nothing), point, one))
                 continue
             if since_jump >= 2 and iteration + 1 < max_iter:
-                _extrapolate(n_active, prior, point, before, middle, gamma, weights, work, more_work)
+                _extrapolate(n_active, prior, before, middle, gamma, work, more_work)
                 since_jump = 0
             if iteration >= 3:
                 kept = 0
@@ -251,12 +250,7 @@ def infer_documents(
                     if gamma[i] - prior < 0.1 * tol:
                         settled[active[i]] = gamma[i]
                     else:
-                        active[kept], gamma[kept], middle[kept], weights[kept] = (
-                            active[i],
-                            gamma[i],
-                            middle[i],
-                            weights[i],
-                        )
+                        active[kept], gamma[kept], middle[kept] = active[i], gamma[i], middle[i]
                         kept += 1
                 for i in range(kept, n_active):
                     gamma[i], middle[i] = prior, prior
@@ -264,8 +258,7 @@ def infer_documents(
 
         for i in range(n_active):
             settled[active[i]] = gamma[i]
-        for k in range(0, width, WIDTH):
-            store(weights, k, _weight(load(settled, k, nothing), point, one))
+        _fill_weights(settled, width, point, weights)
         for k in range(width):
             active[k] = k
             topic_weights[d, k] = weights[k] if k < n_topics else 0

@@ -396,6 +396,7 @@ class LatentDirichletAllocation(
                 return TopicPosterior(prior + random, None, average_scale, 1)
         scale = scale_cells(counts, noise_std, out=noise_std)
         counts += prior
+        counts.flags.writeable = False
         return TopicPosterior(counts, scale, average_scale, step)
 
     def _after_single(self, average: np.ndarray, noise: float, previous: TopicPosterior) -> TopicPosterior:

@@ -35,10 +35,11 @@ def add_noise(
     total: Mapping[str, np.ndarray], blocks: Mapping[str, object], std: float, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """``total`` with independent noise of ``std × scale`` on every block, drawn in the order of ``blocks``."""
-    return {
-        name: total[name] + gaussian_noise(block.shape, block.symmetric, std * block.scale, rng)
-        for name, block in blocks.items()
-    }
+    noisy = {}
+    for name, block in blocks.items():
+        noisy[name] = gaussian_noise(block.shape, block.symmetric, std * block.scale, rng)
+        noisy[name] += total[name]
+    return noisy
 
 
 def add_discrete_noise(
