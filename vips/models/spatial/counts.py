@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from vips._compute.blas import threads_for
 from vips._extras import imported
 from vips._validation import check_integer, check_level, check_number, levels_to_user
 from vips.data import DataSource, InMemoryData, Records, as_source
+from vips.data._columns import as_table
 from vips.data._tables import from_arrow
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
@@ -159,8 +160,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         ----------
         X : array or series of shape (n_records,), or a table with the column ``area``
             The area of each record: a name, of any type: 7, 7.0 and "7" are one. A private fit leaves out records of no
-            declared area; an ordinary one refuses them. A data source has one column of numbers: the areas' names where all
-            are whole numbers, else their places, from 0.
+            declared area; an ordinary one refuses them, and reads lists, too. A data source has one column of numbers: the
+            areas' names where all are whole numbers, else their places, from 0.
         y : array of shape (n_records,)
             Counts: 0 or 1 for one event.
         exposure : array or series of shape (n_records,), optional
@@ -464,12 +465,11 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
             if self.area is not None and self.area not in X.columns:
                 raise ValueError(f"X has no column {self.area!r}, which is to hold the areas.")
             X = X[self.area] if self.area is not None else X.iloc[:, 0]
-        if isinstance(X, str | bytes | Mapping | Set) or not hasattr(X, "__len__"):
-            raise TypeError(
-                f"X must hold the area of each record, in an array, a series, a list or a table, got {type(X).__name__}."
-            )
-        # values of a list are read one by one: as an array, one of text would make text of all
-        shape = X.shape if hasattr(X, "shape") else (len(X),)
+        if isinstance(X, list | tuple) and refuses:
+            X = np.array(X, dtype=object)  # of text would make text of all
+        if not hasattr(X, "shape"):  # whether the items of a list are areas, or rows of a table, depends on records
+            X = as_table(X)
+        shape = X.shape
         if len(shape) == 2 and shape[1] == 1:
             X, shape = X[:, 0], shape[:1]
         if len(shape) != 1:
