@@ -92,4 +92,4 @@ def test_lists_are_read_like_arrays_or_refused_in_words(case, tmp_path):
             TypeError, match=r"got (list|tuple): .* dtype (of anything else )?would depend on its values"
         ):
             private.fit(*X, ledger=ledger)
-    assert not ledger.runs
+    assert not ledger.runs()
