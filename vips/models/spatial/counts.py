@@ -22,7 +22,7 @@ from vips.data._tables import from_arrow
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
-from vips.models._exposures import check_exposure_bounds, times_exposure, with_exposures
+from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
 from vips.models.spatial.areas import Areas
 from vips.models.spatial.map import map_of
 from vips.models.spatial.smoothing import SMOOTHNESS, STDS, FieldPosterior, NoisySums, smoothed
@@ -53,7 +53,7 @@ class _Sums(DenseStatistics):
         self.arrays["squares"] = self.arrays["squares"] * sample_weights[:, None]
 
 
-class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
+class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
     """Rates of declared areas from counts of their people, smoothed over the map.
 
     A count of a person in area a is negative binomial with mean exposure · exp(c + f_a); f is a Gaussian field over the areas,
@@ -114,10 +114,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     exact_rows = True
     reads_tables = True
     settings_of_meaning = ("areas",)
-    # During a fit: exposures until records are read, whether there are any, and the areas.
-    _exposure: object = None
-    _has_exposures = False
-    _read: Areas | None = None
+    _unlisted = ("exposed",)
+    _read: Areas | None = None  # during a fit
 
     def __init__(
         self,
@@ -174,8 +172,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         -------
         self
         """
-        self.with_exposure(exposure)
-        try:
+        with self.exposed(exposure):
             return super().fit(
                 X,
                 y,
@@ -185,14 +182,6 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
                 executor=executor,
                 groups=groups,
             )
-        finally:
-            for name in ("_exposure", "_has_exposures"):
-                vars(self).pop(name, None)
-
-    def with_exposure(self, exposure) -> Self:
-        """The model, whose next records have these exposures: for a batch of a stream, say."""
-        self._exposure = exposure
-        return self
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -286,15 +275,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def records_of(self, X, y) -> DataSource:
         """Codes of areas, and counts with exposures beside them if there are any."""
-        exposure, self._exposure, self._has_exposures = self._exposure, None, False
-        records = with_exposures(self, exposure, super().records_of(self._codes(X, not self.is_private), y))
-        self._has_exposures = exposure is not None
-        return records
-
-    @property
-    def takes_one_label(self) -> bool:
-        """False where an exposure stands beside each count."""
-        return not self._has_exposures
+        return super().records_of(self._codes(X, not self.is_private), y)
 
     def read_rows(self, X, *y, **settings):
         return super().read_rows(self._codes(X, True), *y, **settings)

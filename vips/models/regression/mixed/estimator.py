@@ -16,8 +16,8 @@ from vips._validation import check_level
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficient_tables import coefficient_table, forest_plot
 from vips.models._coefficients import coefficient_parts, count_scores
-from vips.models.regression.counts import check_counts
-from vips.models.regression.likelihoods import NegativeBinomial
+from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
+from vips.models.regression.counts import BayesianNegativeBinomialRegression, check_counts
 from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
 from vips.models.regression.mixed.contract import MixedRegression
 from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
@@ -73,7 +73,7 @@ class MixedEffects(MixedRegression):
         try:
             return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         finally:
-            for name in ("_ids", "_has_words"):
+            for name in ("_ids", "_has_words", "takes_one_label"):
                 vars(self).pop(name, None)
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
@@ -345,7 +345,7 @@ def _check_two(classes: np.ndarray) -> None:
         )
 
 
-class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
+class MixedNegativeBinomialRegression(RegressorMixin, TakesExposures, MixedEffects):
     """Counts whose rates differ among persons, fitted by (private) variational Bayes.
 
         E y_ij = exp(x_ijᵀβ + u_ijᵀz_i),   z_i ~ N(0, Ω),   with variance m + m²/r around a mean of m
@@ -356,6 +356,8 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         r: a large one gives Poisson counts. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
+    exposure_bounds : (float, float) or None
+        Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
     random_effects, privacy, max_norm, indicators, prior, on_invalid, random_state
         See :class:`MixedLogisticRegression`.
 
@@ -366,10 +368,12 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
 
     Privacy
     -------
-    As :class:`MixedLogisticRegression`; ``dispersion`` and ``max_count`` are public, too.
+    As :class:`MixedLogisticRegression`; ``dispersion``, ``max_count`` and ``exposure_bounds`` are public, too. An exposure is
+    part of its person's record, and moves nothing beyond the record's clip.
     """
 
     settings_of_meaning = ("random_effects", "dispersion")
+    _unlisted = ("exposed", "with_exposure")
     _information_scale = 1.6
     name_of_ratio = "rate ratio"
 
@@ -379,6 +383,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         random_effects: Sequence[str | int] = ("intercept",),
         dispersion: float = 1.0,
         max_count: int | None = None,
+        exposure_bounds: tuple[float, float] | None = None,
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         indicators: Sequence[tuple[int, int, float]] | None = None,
@@ -392,21 +397,48 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         )  # fmt: skip
         self.dispersion = dispersion
         self.max_count = max_count
+        self.exposure_bounds = exposure_bounds
 
-    def predict(self, X) -> np.ndarray:
-        """Expected count of a row of a new person, exp(x'μ + half the variance of ψ); shape (n_rows,)."""
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        exposure=None,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Fit to a table.
+
+        Parameters
+        ----------
+        X, y, ledger, checkpoint, executor, groups
+            See :meth:`MixedLogisticRegression.fit`.
+        exposure : array or series of shape (n_rows,), optional
+            See :meth:`BayesianNegativeBinomialRegression.fit`: E y_ij is the exposure times exp(x_ijᵀβ + u_ijᵀz_i).
+
+        Returns
+        -------
+        self
+        """
+        with self.exposed(exposure):
+            return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+
+    def predict(self, X, exposure=1.0) -> np.ndarray:
+        """Expected count of a row of a new person, exposure · exp(x'μ + half the variance of ψ); shape (n_rows,)."""
         mean, variance = self._predictors(X)
-        return np.exp(mean + 0.5 * variance)[:, 0]
+        return times_exposure(exposure, np.exp(mean + 0.5 * variance)[:, 0])
 
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         super().check_parameters()
+        check_exposure_bounds(self.exposure_bounds)
         check_counts(self)
 
-    @property
-    def likelihood(self) -> NegativeBinomial:
-        return NegativeBinomial(self.dispersion, self.max_count)
+    likelihood, _declared = BayesianNegativeBinomialRegression.likelihood, BayesianNegativeBinomialRegression._declared
 
     @property
     def _drawn_as(self) -> tuple[float, float]:
@@ -421,11 +453,10 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         return self.predict(X)
 
     def _intercept_at(self, linear: float) -> float:
+        """For the middle one of the declared exposures."""
         most = 1e6 if self.max_count is None else self.max_count
-        return float(np.log(np.clip(2.0 * linear + self.dispersion, _LEAST_SHARE, most)))
-
-    def _declared(self) -> tuple[str, ...]:
-        return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}")
+        middle = 1.0 if self.exposure_bounds is None else np.mean(self.exposure_bounds)
+        return float(np.log(np.clip(2.0 * linear + self.dispersion, _LEAST_SHARE, most) / middle))
 
     def _averaged(self, coefficients: np.ndarray) -> np.ndarray:
         """Logarithms of averages: the intercept alone moves, where effects are those of the intercept."""
