@@ -277,6 +277,9 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
         """Codes of areas, and counts with exposures beside them if there are any."""
         return super().records_of(self._codes(X, not self.is_private), y)
 
+    def as_numbers(self, X) -> object:
+        return self._codes(X, True)
+
     def read_rows(self, X, *y, **settings):
         return super().read_rows(self._codes(X, True), *y, **settings)
 

@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from vips._compute.threads import run_ranges
 from vips._validation import check_max_norm, check_number
 from vips.data import DataSource, InMemoryData, Records, Runs
+from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
 from vips.models.regression.contract import check_indicators, unseen_directions
@@ -140,14 +141,15 @@ class MixedRegression(ConjugateExponentialModel):
             )
 
     def records_of(self, X, y) -> DataSource:
-        """As in the base class; in a private fit with numbers of the persons' ids beside the labels."""
-        records = super().records_of(X, y)
-        if self._ids is None or not self.is_private or not isinstance(records, InMemoryData) or records.has_groups:
-            return records
-        X, y = records.arrays
-        words, self._ids = words_of_ids(self._ids, records.n_records), None
-        self._has_words, self.takes_one_label = True, False
-        return InMemoryData(X, np.column_stack([y, words])).divided_like(records)
+        """As in the base class; in a private fit with numbers of the persons' ids beside the labels, where persons have ids."""
+        records, ids, self._ids = super().records_of(X, y), self._ids, None
+        numbered = with_numbers_of_persons(records) if self.is_private else None
+        if self.is_private and ids is not None and isinstance(records, InMemoryData):
+            X, y = records.arrays
+            numbers = words_of_ids(ids, records.n_records)
+            numbered = InMemoryData(X, np.column_stack([y, numbers])).divided_like(records)
+        self._has_words, self.takes_one_label = numbered is not None, numbered is None
+        return numbered or records
 
     def check_features(self) -> None:
         if not 1 <= self.n_features_in_ <= _MOST_FEATURES:

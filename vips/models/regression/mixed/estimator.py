@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.special import logit
@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._validation import check_level
+from vips.data._columns import column
 from vips.expfam.gaussian import posterior_probabilities
+from vips.models import _typical as typical
 from vips.models._coefficient_tables import coefficient_table, forest_plot
 from vips.models._coefficients import coefficient_parts, count_scores
 from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
@@ -35,6 +37,7 @@ __all__ = ["MixedLogisticRegression", "MixedNegativeBinomialRegression"]
 _LOGISTIC_VARIANCE = np.pi**2 / 3.0
 _TO_PROBIT = (16.0 * np.sqrt(3.0) / (15.0 * np.pi)) ** 2
 _LEAST_SHARE = 0.01  # of yes, or mean, at which a fit starts
+_TYPICAL_SLOPE = 0.5  # deviation among persons, for a column with a deviation of 1
 
 
 class MixedEffects(MixedRegression):
@@ -184,6 +187,19 @@ class MixedEffects(MixedRegression):
 
     def check_restored(self) -> None:
         self.posterior_parts(self.posterior_)
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, ...]:
+        persons = typical.persons(n_records, rng)
+        X, predictor = typical.rows(self.max_norm, len(persons), typical.n_columns(self, n_features), rng)
+        return X, self.typical_labels(predictor + self.typical_effects(X, persons, rng), rng), persons
+
+    def typical_effects(self, X, persons: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        effects = np.zeros(len(persons))
+        for name in self.random_effects:
+            values = 1.0 if name == "intercept" else np.asarray(column(X, name), dtype=np.float64)
+            scale = 1.0 if name == "intercept" else _TYPICAL_SLOPE / max(float(np.nanstd(values)), 1e-12)
+            effects += rng.standard_normal(persons.max(initial=0) + 1)[persons] * scale * np.nan_to_num(values)
+        return effects
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
@@ -439,6 +455,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, TakesExposures, MixedEffec
         check_counts(self)
 
     likelihood, _declared = BayesianNegativeBinomialRegression.likelihood, BayesianNegativeBinomialRegression._declared
+    typical_labels = BayesianNegativeBinomialRegression.typical_labels
 
     @property
     def _drawn_as(self) -> tuple[float, float]:
