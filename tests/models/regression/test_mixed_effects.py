@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logsumexp
 from scipy.stats import nbinom
+from sklearn.base import clone
 
 import vips
 from vips import (
@@ -19,6 +20,7 @@ from vips import (
     engine,
 )
 from vips.data import InMemoryData, Runs, regroup
+from vips.data._grouped import with_numbers_of_persons
 from vips.execution.partitions import MOST_ROWS
 from vips.models.regression.mixed import contract, kernels
 from vips.models.regression.mixed.posterior import Frame, MixedPosterior, factor_of
@@ -462,6 +464,29 @@ def test_private_rates_with_plans_of_every_kind(tmp_path):
         MixedNegativeBinomialRegression(**settings, privacy=BUDGET).fit(X, y, groups=person)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        MixedLogisticRegression(max_norm=1.0, random_effects=("intercept", 1)),
+        MixedNegativeBinomialRegression(max_norm=1.0, max_count=20),
+        make_private_pipeline(
+            TableEncoder({"age": (20, 90), "sex": ["f", "m"]}),
+            MixedLogisticRegression(random_effects=("intercept", "age")),
+            privacy=PrivacyBudget(8.0, 1e-6),
+        ),
+    ],
+    ids=["slopes", "counts", "pipeline"],
+)
+def test_plans_and_rehearsals_draw_persons(model):
+    settings = {} if hasattr(model, "steps") else {"n_features": 2}
+    advice = vips.plan_for(model, n_records=20_000, privacy=PrivacyBudget(8.0, 1e-6), **settings)
+    assert np.isfinite(advice.widths["width"]).all()
+    private = model if hasattr(model, "steps") else clone(model).set_params(privacy=PrivacyBudget(8.0, 1e-6))
+    rehearsal = vips.rehearse(private, n_records=3_000, random_state=0, **settings)
+    assert "all rows of one" in rehearsal.report.unit
+    assert rehearsal.fitted.summary_of_effects()["median"].iloc[0] > 0.5
+
+
 def test_a_pipeline_of_a_table():
     X, y, person = visits(10_000)
     rng = np.random.default_rng(0)
@@ -527,6 +552,12 @@ def test_other_plans_and_sources(tmp_path):
         model = MixedLogisticRegression(privacy=plan, max_norm=1.5).fit(X, y, groups=person)
         assert np.abs(model.coef_ - [1.0, 0.5]).max() < 0.8
     source = regroup(X, y, by=person, to=tmp_path / "persons")
+    number = next(with_numbers_of_persons(source).chunks(10**6)).rows.y[:, 1]
+    assert len(np.unique(number)) == 1500 == 1 + np.count_nonzero(np.diff(number))
+    assert 0.0 <= number.min() < number.max() <= 1.0
+    assert with_numbers_of_persons(InMemoryData(X, y)) is None
+    model = MixedLogisticRegression(privacy=FULL, max_norm=1.5).fit(source)
+    assert np.abs(model.coef_ - [1.0, 0.5]).max() < 0.8
     of_source = MixedLogisticRegression().fit(source)
     np.testing.assert_allclose(of_source.coef_, MixedLogisticRegression().fit(X, y, groups=person).coef_, rtol=1e-6)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -24,8 +25,9 @@ from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
 from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
 from vips.models.spatial.areas import Areas
+from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields
 from vips.models.spatial.map import map_of
-from vips.models.spatial.smoothing import SMOOTHNESS, STDS, FieldPosterior, NoisySums, smoothed
+from vips.models.spatial.smoothing import FieldPosterior, NoisySums, smoothed
 from vips.parts import Part, Score
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -244,13 +246,13 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
         (most, longest), plan = self._largest, self.plan_of_fit()
         units = np.array([most**2, longest**2, longest])[: self._n_squares]
         noise = noise_std["counts"], noise_std["exposures"], noise_std["squares"] * units
-        sums = NoisySums(average["counts"], average["exposures"], average["squares"] * units, noise, areas.mixing)
-        correlations = [areas.correlation(smoothness) for smoothness in SMOOTHNESS]
+        counts = solve_triangular(areas.mixing, average["counts"], trans="T", lower=True)
+        sums = NoisySums(counts, average["exposures"], average["squares"] * units, noise)
         unbounded = self.exposure_bounds is None and not self.is_private
         bounds = (1e-300, 1e300) if unbounded else self.exposure_bounds or (1.0, 1.0)
         like_one = (plan.max_rows_per_group or 1) * (1.0 + (1.0 / plan.sampling_rate - 1.0) / plan.n_steps)
         with threads_for(areas.borders):
-            return smoothed(sums, correlations, bounds, self.dispersion, like_one)
+            return smoothed(sums, Fields(areas.borders), bounds, self.dispersion, like_one)
 
     def to_noise_aware_posterior(self) -> FieldPosterior:
         return self.last_posterior_
@@ -378,9 +380,7 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
     def findings(self) -> dict[str, float]:
         """Posterior means of what holds for the whole map: standard deviation of the areas' log rates; smoothness ρ, from 0 of
         independent areas to 1; dispersion of counts."""
-        posterior, n_areas = self.posterior_, len(self.areas_)
-        correlations = (self._map().correlation(smoothness) for smoothness in SMOOTHNESS)
-        spreads = np.array([np.sqrt(max(np.trace(matrix) / n_areas - matrix.mean(), 0.0)) for matrix in correlations])
+        posterior, spreads = self.posterior_, np.sqrt(Fields(self._map().borders).centred_variances.mean(axis=1))
         return super().findings() | {
             "spread of log rates": float(spreads @ posterior.grid @ STDS),
             "smoothness of the map": float(SMOOTHNESS @ posterior.grid.sum(axis=1)),
