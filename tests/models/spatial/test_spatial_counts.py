@@ -11,7 +11,17 @@ from sklearn.base import clone
 from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices
-from vips import CheckpointError, PrivacyBudget, PrivacyPlan, PrivacyWarning, SpatialCounts, StreamPlan, audit, load, plan_for
+from vips import (
+    CheckpointError,
+    PrivacyBudget,
+    PrivacyPlan,
+    PrivacyWarning,
+    SpatialCounts,
+    StreamPlan,
+    audit,
+    load,
+    plan_for,
+)
 from vips.execution.partitions import Task
 from vips.models.spatial.areas import Areas
 from vips.persistence.archive import read_archive, write_archive
@@ -355,7 +365,9 @@ def test_audits_take_areas_as_fits_do(form):
         "frame": pd.DataFrame({"area": area, "day": 1.0}),
         "list": area.tolist(),
     }
-    model = SpatialCounts(**PRIVATE | {"area": "area", "privacy": PrivacyPlan(noise_multiplier=1.0, n_steps=1)})
+    model = SpatialCounts(
+        **PRIVATE | {"area": "area", "privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)}
+    )
     report = audit(model, forms[form], counts, n_runs=0, random_state=0)
     assert report.passed
     assert len(report.findings) > 3

@@ -232,9 +232,11 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
         areas, (most, longest) = self._map(), self._largest
         places, (counts, exposures) = self._places(records.X), self._labels(records.y)
         squares = (counts / most) ** 2, (exposures / longest) ** 2, exposures / longest
+        at_place = np.zeros((len(places), len(areas.names)))
+        at_place[np.arange(len(places)), places] = exposures
         return _Sums({
             "counts": counts[:, None] * areas.mixing[places],
-            "exposures": exposures[:, None] * np.eye(len(areas.names))[places],
+            "exposures": at_place,
             "squares": np.column_stack(squares[: self._n_squares]),
         })  # fmt: skip
 

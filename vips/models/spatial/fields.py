@@ -3,8 +3,9 @@
     f ~ N(0, s² C(ρ)),   C(ρ)⁻¹ = Q ∝ D - ρW: of neighbours W and their numbers D, scaled so that C has variances of 1
     y = H (c + f) + e,   c ~ N(0, 3²),   Cov e = V = B - 2n² (I + Q₀)⁻¹,   Q₀ = C(0.9)⁻¹,   B and H diagonal
 
-B - 2n² is the variance of counts, and 2n² (I - (I + Q₀)⁻¹) that of noise in them (``areas.py``). With K = (I + Q₀)/2 - n² B⁻¹, by
-Woodbury's identity V⁻¹ = B⁻¹ + n² B⁻¹ K⁻¹ B⁻¹; and f given c and y has the precision Λ = Q/s² + H V⁻¹ H, which is what remains of
+B - 2n² is the variance of counts, and 2n² (I - (I + Q₀)⁻¹) that of noise in them (``areas.py``). With K = (I + Q₀)/2 - n² B⁻¹,
+Woodbury's identity says that V⁻¹ = B⁻¹ + n² B⁻¹ K⁻¹ B⁻¹; and f given c and y has the precision Λ = Q/s² + H V⁻¹ H, which is
+what is left of
 
     J = | Q/s² + H²/B   n H/B |
         | n H/B           -K  |
@@ -129,7 +130,7 @@ class Fields:
         matrices = [conditional(borders, smoothness) for smoothness in SMOOTHNESS]
         plain = _Blocks(*self._cut(matrices))
         stds = np.sqrt(self._joined(plain.diagonal_of_inverse()))
-        row_sums = self._joined(plain.solve(self._blocks_of(1.0 / stds, 0.0)[..., None])[..., 0]) / stds
+        row_sums = self._joined(plain.solve(self._blocks_of(1.0 / stds)[..., None])[..., 0]) / stds
         self.centred_variances = 1.0 - 2.0 * row_sums / self.n + row_sums.sum(axis=1, keepdims=True) / self.n**2
         self._log_dets = plain.log_det + 2.0 * np.log(stds).sum(axis=1)
         self._precisions = [
@@ -143,7 +144,7 @@ class Fields:
         half = _Blocks(self._half, self._half_below)
         self.noise = 2.0 - self._joined(half.diagonal_of_inverse())
         self.noise_of_sum = (
-            2.0 * self.n - self._joined(half.solve(self._blocks_of(np.ones(self.n), 0.0)[..., None])[..., 0]).sum()
+            2.0 * self.n - self._joined(half.solve(self._blocks_of(np.ones(self.n))[..., None])[..., 0]).sum()
         )
 
     def fits(self, cells: np.ndarray, slope, varies, noise: float, residual) -> Fits:
@@ -158,11 +159,11 @@ class Fields:
             n.
         """
         b = varies + 2.0 * noise**2
-        white, cross = self._blocks_of(slope**2 / b, 0.0), self._blocks_of(noise * slope / b, 0.0)
-        shrunk = self._blocks_of(noise**2 / b, 0.0)
+        white, cross = self._blocks_of(slope**2 / b), self._blocks_of(noise * slope / b)
+        shrunk = self._blocks_of(noise**2 / b)
         minus_k = [shrunk[k] * np.eye(self._width) - block for k, block in enumerate(self._half)]
         seen = np.stack([residual, slope], axis=1) / b[:, None]
-        right = self._blocks_of(seen.T, 0.0)
+        right = self._blocks_of(seen.T)
         through = _Blocks(minus_k, [-block for block in self._half_below]).solve(np.moveaxis(right, 0, -1))
         seen = slope * (seen.T - noise**2 / b * self._joined(np.moveaxis(through, -1, 0)))  # H V⁻¹ (y, H 1)
         size = max(1, _BYTES // (128 * self._n_blocks * self._width**2))
@@ -182,7 +183,7 @@ class Fields:
             block[:, w:, w:] = -self._half_below[k]
         joint = _Blocks(diagonal, below)
         right = np.zeros((len(cells), self._n_blocks, 2 * w, 2))
-        right[:, :, :w] = np.moveaxis(self._blocks_of(seen, 0.0), 0, -1)
+        right[:, :, :w] = np.moveaxis(self._blocks_of(seen), 0, -1)
         solved = self._joined(np.moveaxis(joint.solve(right)[:, :, :w], -1, 0))
         (of_residual, of_slope), (by_residual, by_slope) = solved, seen
         precision = by_slope.sum() - of_slope @ by_slope + _INTERCEPT_STD**-2.0
@@ -204,9 +205,9 @@ class Fields:
 
     # -- blocks -------------------------------------------------------------------------------------------------
 
-    def _blocks_of(self, values: np.ndarray, fill: float) -> np.ndarray:
-        """Values of areas, shape (..., n_areas), as blocks, shape (..., n_blocks, width)."""
-        padded = np.full((*values.shape[:-1], self._n_blocks * self._width), fill)
+    def _blocks_of(self, values: np.ndarray) -> np.ndarray:
+        """Values of areas, shape (..., n_areas), as blocks, shape (..., n_blocks, width), and zeros beyond."""
+        padded = np.zeros((*values.shape[:-1], self._n_blocks * self._width))
         padded[..., : self.n] = values[..., self._order]
         return padded.reshape(*values.shape[:-1], self._n_blocks, self._width)
 
@@ -217,8 +218,8 @@ class Fields:
         return values
 
     def _cut(self, matrices: Sequence[sp.csr_array]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Blocks of matrices over areas, each of shape (n_matrices, width, width): on the diagonal, and below it. What is beyond
-        the last area is a unit matrix."""
+        """Blocks of matrices over areas, each of shape (n_matrices, width, width): on the diagonal, and below it. Beyond the
+        last area is a unit matrix."""
         w, size = self._width, self._n_blocks * self._width
         beyond = sp.eye_array(size - self.n)
         padded = [sp.block_diag([matrix[self._order][:, self._order], beyond], format="csr") for matrix in matrices]

@@ -38,6 +38,7 @@ __all__ = ["FieldPosterior", "NoisySums", "smoothed"]
 # Most rounds of scoring under one ρ, whose place this is, and as many under all; and where they end before.
 _FIRST, _ROUNDS, _TOLERANCE = 3, 15, 1e-3
 _PRIOR = np.array([5.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # of ρ: half of its weight for areas that do not know of each other
+_LEAST_WEIGHT = 1e-18  # of a cell of the grid that is looked at again in the next round
 _FARTHEST, _MOST_SPREAD = 5.0, 2.0  # of log rates from the common one, and of their variances, during the rounds
 _MOST_KAPPA, _MOST_DISPERSION = 100.0, 1e6
 _LEAST_VARIANCE = 1e-9  # of a count
@@ -143,7 +144,7 @@ def smoothed(
         varies = sampling + squared_rates * unsure + slope**2 * (np.expm1(spread) - spread)
         seen = slope, varies, noise
         fits = fields.fits(cells, *seen, counts - slope * (1.0 + common - log_rates))
-        weights = _PRIOR[fits.cells[:, 0]] * np.exp(fits.evidence - fits.evidence.max())
+        weights = _PRIOR[cells[:, 0]] * np.exp(fits.evidence - fits.evidence.max())
         weights /= weights.sum()
         mean = weights @ fits.means
         of_means = fits.level**2 / fits.precision[:, None] + (fits.means - mean) ** 2
@@ -153,7 +154,10 @@ def smoothed(
             if is_last:
                 break
             cells, is_last = everywhere, True
-    cov = sum(weight * cov for weight, cov in zip(weights, fields.covariances(fits, *seen), strict=True))
+        else:
+            cells = cells[weights > _LEAST_WEIGHT]
+    covs = fields.covariances(fits, *seen)
+    cov = sum(weight * cov for weight, cov in zip(weights, covs, strict=True))
     cov += ((fits.means - mean).T * weights) @ (fits.means - mean)
     prior = (weights * STDS[fits.cells[:, 1]] ** 2) @ fields.centred_variances[fits.cells[:, 0]]
     grid = np.zeros((len(SMOOTHNESS), len(STDS)))
