@@ -17,13 +17,13 @@ from vips.data._columns import column
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import coefficient_table, forest_plot
-from vips.models._coefficients import coefficient_parts, count_scores
+from vips.models._coefficients import coefficient_parts
 from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
 from vips.models.regression.counts import BayesianNegativeBinomialRegression, check_counts
 from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
 from vips.models.regression.mixed.contract import MixedRegression
 from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
-from vips.parts import Part, Score, indexed
+from vips.parts import Part, indexed
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -302,18 +302,11 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
         yes = posterior_probabilities(*self._predictors(X))
         return np.hstack([1.0 - yes, yes])
 
-    def predict_log_proba(self, X) -> np.ndarray:
-        """Logarithm of :meth:`predict_proba`."""
-        return np.log(self.predict_proba(X))
-
     def decision_function(self, X) -> np.ndarray:
         """Log odds of :meth:`predict_proba`, shape (n_rows,)."""
         return logit(self.predict_proba(X)[:, 1])
 
-    def predict(self, X) -> np.ndarray:
-        """The more probable class of each row."""
-        is_last = self.decision_function(X) > 0.0
-        return self.classes_[is_last.astype(int)]
+    predict_log_proba, predict = BayesianLogisticRegression.predict_log_proba, BayesianLogisticRegression.predict
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -456,18 +449,12 @@ class MixedNegativeBinomialRegression(RegressorMixin, TakesExposures, MixedEffec
 
     likelihood, _declared = BayesianNegativeBinomialRegression.likelihood, BayesianNegativeBinomialRegression._declared
     typical_labels = BayesianNegativeBinomialRegression.typical_labels
+    held_out_scores = BayesianNegativeBinomialRegression.held_out_scores
+    predictions = BayesianNegativeBinomialRegression.predictions
 
     @property
     def _drawn_as(self) -> tuple[float, float]:
         return float(self.dispersion), float(self.likelihood.largest)
-
-    def held_out_scores(self, X, y=None) -> list[Score]:
-        """Root mean squared error, and R²."""
-        return count_scores(self, X, y)
-
-    def predictions(self, X) -> np.ndarray:
-        """Expected counts."""
-        return self.predict(X)
 
     def _intercept_at(self, linear: float) -> float:
         """For the middle one of the declared exposures."""
