@@ -37,9 +37,7 @@ __all__ = ["FieldPosterior", "NoisySums", "smoothed"]
 
 # Most rounds of scoring under one ρ, whose place this is, and as many under all; and where they end before.
 _FIRST, _ROUNDS, _TOLERANCE = 3, 15, 1e-3
-# Of ρ and s: half of the weight for areas that do not know of each other; and s about even in s² where it is small, which hides
-# least how much areas differ where hardly anything is known of it (Morris and Tang 2011), and in log s where it is large.
-_PRIOR = np.outer([5.0, 1.0, 1.0, 1.0, 1.0, 1.0], STDS / (1.0 + STDS**2))
+_PRIOR = np.array([5.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # of ρ: half of its weight for areas that do not know of each other
 _LEAST_WEIGHT = 1e-18  # of a cell of the grid that is looked at again in the next round
 _FARTHEST, _MOST_SPREAD = 5.0, 2.0  # of log rates from the common one, and of their variances, during the rounds
 _MOST_KAPPA, _MOST_DISPERSION = 100.0, 1e6
@@ -146,7 +144,7 @@ def smoothed(
         varies = sampling + squared_rates * unsure + slope**2 * (np.expm1(spread) - spread)
         seen = slope, varies, noise
         fits = fields.fits(cells, *seen, counts - slope * (1.0 + common - log_rates))
-        weights = _PRIOR[tuple(cells.T)] * np.exp(fits.evidence - fits.evidence.max())
+        weights = _PRIOR[cells[:, 0]] * np.exp(fits.evidence - fits.evidence.max())
         weights /= weights.sum()
         mean = weights @ fits.means
         of_means = fits.level**2 / fits.precision[:, None] + (fits.means - mean) ** 2
