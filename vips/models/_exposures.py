@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -17,12 +17,11 @@ __all__ = ["TakesExposures", "check_exposure_bounds", "times_exposure"]
 
 
 class TakesExposures:
-    """What models with ``exposure_bounds`` share; a base class before the family's, whose labels are counts.
-
-    While a fit reads its records, exposures stand in the last column beside the counts, if there are any.
+    """What models with ``exposure_bounds`` share, whose labels are counts: beside these, exposures stand in the last column, if
+    there are any. ``takes_one_label`` is then false during a fit. A base class after the family's.
     """
 
-    takes_one_label = True  # False where an exposure stands beside each count
+    takes_one_label: bool
     _exposure: object = None  # until records are read
 
     def with_exposure(self, exposure) -> Self:
@@ -40,10 +39,10 @@ class TakesExposures:
             for name in ("_exposure", "takes_one_label"):
                 vars(self).pop(name, None)
 
-    def records_of(self, X, y) -> DataSource:
-        """Labels are counts, with exposures beside them if there are any."""
+    def exposed_records(self, records_of: Callable[..., DataSource], X, y) -> DataSource:
+        """What ``records_of`` of the base class gives, with exposures beside the counts if there are any."""
         exposure, self._exposure, self.takes_one_label = self._exposure, None, True
-        records = super().records_of(X, y)
+        records = records_of(X, y)
         if exposure is None:
             if self.exposure_bounds is not None:
                 in_stream = isinstance(self.privacy, StreamPlan)

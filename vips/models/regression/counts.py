@@ -99,7 +99,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         return (f"n_trials = {self.n_trials}",)
 
 
-class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGammaRegression):
+class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, TakesExposures):
     """Overdispersed counts, fitted by (private) variational Bayes.
 
     Parameters
@@ -128,7 +128,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGa
     """
 
     settings_of_meaning = ("fit_intercept", "dispersion")
-    _unlisted = ("exposed", "with_exposure")
+    _unlisted = ("exposed", "exposed_records", "with_exposure")
     name_of_ratio = "rate ratio"
     # During a fit: what is read, and where an ordinary fit starts.
     _read: InMemoryData | None = None
@@ -217,7 +217,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, TakesExposures, PolyaGa
 
     def records_of(self, X, y) -> DataSource:
         """Counts, with exposures beside them if there are any, which an ordinary fit reads first."""
-        records = super().records_of(X, y)
+        records = self.exposed_records(super().records_of, X, y)
         if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
             self._read = records
         return records

@@ -55,7 +55,7 @@ class _Sums(DenseStatistics):
         self.arrays["squares"] = self.arrays["squares"] * sample_weights[:, None]
 
 
-class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
+class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     """Rates of declared areas from counts of their people, smoothed over the map.
 
     A count of a person in area a is negative binomial with mean exposure · exp(c + f_a); f is a Gaussian field over the areas,
@@ -111,12 +111,13 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
 
     unit = "one row of X with its count"
     needs_labels = True
+    takes_one_label = True
     planned_steps = 1  # every step would release the same sums
     adds_up = True
     exact_rows = True
     reads_tables = True
     settings_of_meaning = ("areas",)
-    _unlisted = ("exposed",)
+    _unlisted = ("exposed", "exposed_records")
     _read: Areas | None = None  # during a fit
 
     def __init__(
@@ -279,7 +280,7 @@ class SpatialCounts(RegressorMixin, TakesExposures, ConjugateExponentialModel):
 
     def records_of(self, X, y) -> DataSource:
         """Codes of areas, and counts with exposures beside them if there are any."""
-        return super().records_of(self._codes(X, not self.is_private), y)
+        return self.exposed_records(super().records_of, self._codes(X, not self.is_private), y)
 
     def as_numbers(self, X) -> object:
         return self._codes(X, True)

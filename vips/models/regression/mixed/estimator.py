@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._validation import check_level
+from vips.data import DataSource
 from vips.data._columns import column
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _typical as typical
@@ -354,7 +355,7 @@ def _check_two(classes: np.ndarray) -> None:
         )
 
 
-class MixedNegativeBinomialRegression(RegressorMixin, TakesExposures, MixedEffects):
+class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposures):
     """Counts whose rates differ among persons, fitted by (private) variational Bayes.
 
         E y_ij = exp(x_ijᵀβ + u_ijᵀz_i),   z_i ~ N(0, Ω),   with variance m + m²/r around a mean of m
@@ -382,7 +383,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, TakesExposures, MixedEffec
     """
 
     settings_of_meaning = ("random_effects", "dispersion")
-    _unlisted = ("exposed", "with_exposure")
+    _unlisted = ("exposed", "exposed_records", "with_exposure")
     _information_scale = 1.6
     name_of_ratio = "rate ratio"
 
@@ -446,6 +447,9 @@ class MixedNegativeBinomialRegression(RegressorMixin, TakesExposures, MixedEffec
         super().check_parameters()
         check_exposure_bounds(self.exposure_bounds)
         check_counts(self)
+
+    def records_of(self, X, y) -> DataSource:
+        return self.exposed_records(super().records_of, X, y)
 
     likelihood, _declared = BayesianNegativeBinomialRegression.likelihood, BayesianNegativeBinomialRegression._declared
     typical_labels = BayesianNegativeBinomialRegression.typical_labels
