@@ -158,8 +158,9 @@ class SelfDescription:
         """A posterior with its latent components in another order."""
         raise NotImplementedError(f"{type(self).__name__} has no latent components.")
 
-    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
-        """Records, and labels or None, such as constructor arguments declare them, from a plain guess of the parameters.
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, ...]:
+        """Records, and labels or None, such as constructor arguments declare them, from a plain guess of the parameters; and
+        ids of persons, if the model reads persons.
 
         :func:`vips.plan_for` and :func:`vips.rehearse` fit them. Never a function of records.
 
@@ -179,6 +180,14 @@ class SelfDescription:
             f"What records of a {type(self).__name__} look like is not known: give records that resemble the private ones, "
             "like=, generated or public."
         )
+
+    def as_numbers(self, X) -> Any:
+        """X as a table of numbers, as a data source of such records holds them: what an audit changes, entry by entry."""
+        return X
+
+    def typical_effects(self, X, persons: np.ndarray, rng: np.random.Generator) -> np.ndarray | float:
+        """What a typical person adds to the linear predictor of each of its rows; ``persons`` are numbers from 0 on."""
+        return 0.0
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Labels at a linear predictor, of a model that takes some."""

@@ -6,6 +6,7 @@ Persons of 1 to 20 visits (a geometric number, 5 on average) with two columns of
     slopes      the coefficient of x₃ differs among persons, too, with a deviation of 0.6
     rare        as visits, with -3.5: about 0.04
     counts      negative binomial counts of mean exp(0.5 + the same + z), z ~ N(0, 0.7²), dispersion 2; ``max_count`` 100
+    exposed     counts whose mean is that times an exposure from 0.2 to 4, evenly in its logarithm
 
 Coverage of 95 % intervals over coefficients and intercept, and over deviations; mean error in units of the posterior's
 deviation, and how many fits have intervals; beside them a regression without effects of persons, with ``groups``.
@@ -35,10 +36,19 @@ from vips import (
 from vips.expfam import polya_gamma_mean
 from vips.reference import gibbs_mixed_logistic
 
-KINDS, SIZES, EPSILONS, N_FITS, DELTA = ("visits", "slopes", "rare", "counts"), (3_000, 20_000), (1.0, 4.0), 40, 1e-6
-COEFFICIENTS, INTERCEPTS = (1.0, -0.5, 0.5), {"visits": -1.0, "slopes": -1.0, "rare": -3.5, "counts": 0.5}
-DEVIATIONS = {"visits": (1.0,), "slopes": (1.0, 0.6), "rare": (1.0,), "counts": (0.7,)}
-LARGEST_NORM, LARGEST_COUNT, DISPERSION = 1.8, 100, 2.0
+KINDS, SIZES, EPSILONS, N_FITS, DELTA = (
+    ("visits", "slopes", "rare", "counts", "exposed"),
+    (3_000, 20_000),
+    (1.0, 4.0),
+    40,
+    1e-6,
+)
+COEFFICIENTS, INTERCEPTS = (
+    (1.0, -0.5, 0.5),
+    {"visits": -1.0, "slopes": -1.0, "rare": -3.5, "counts": 0.5, "exposed": 0.5},
+)
+DEVIATIONS = {"visits": (1.0,), "slopes": (1.0, 0.6), "rare": (1.0,), "counts": (0.7,), "exposed": (0.7,)}
+LARGEST_NORM, LARGEST_COUNT, DISPERSION, BOUNDS = 1.8, 100, 2.0, (0.2, 4.0)
 
 
 def main(arguments: list[str]) -> None:
@@ -68,8 +78,8 @@ def main(arguments: list[str]) -> None:
         write_text(folder / "results.md", text)
 
 
-def persons(kind: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns and outcome of visits, and whose they are."""
+def persons(kind: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Columns and outcome of visits, and whose they are, with exposures if there are any, as ``fit`` takes them."""
     person = np.repeat(np.arange(n), np.clip(rng.geometric(0.2, n), 1, 20))
     X = np.column_stack(
         [rng.uniform(-1.0, 1.0, n)[person], rng.integers(0, 2, n)[person], rng.uniform(-1.0, 1.0, len(person))]
@@ -78,29 +88,34 @@ def persons(kind: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np
     predictor = INTERCEPTS[kind] + X @ COEFFICIENTS + effects[:, 0]
     if kind == "slopes":
         predictor += effects[:, 1] * X[:, 2]
-    if kind == "counts":
-        return X, rng.poisson(rng.gamma(DISPERSION, np.exp(predictor) / DISPERSION)), person
-    return X, (rng.random(len(person)) < 1.0 / (1.0 + np.exp(-predictor))).astype(int), person
+    given = {"groups": person}
+    if kind == "exposed":
+        given["exposure"] = np.exp(rng.uniform(*np.log(BOUNDS), len(person)))
+    if kind in ("counts", "exposed"):
+        mean = np.exp(predictor) * given.get("exposure", 1.0)
+        return X, rng.poisson(rng.gamma(DISPERSION, mean / DISPERSION)), given
+    return X, (rng.random(len(person)) < 1.0 / (1.0 + np.exp(-predictor))).astype(int), given
 
 
 def models(kind: str, privacy: PrivacyBudget | None) -> tuple:
     """With effects of persons, and without."""
     settings = {"privacy": privacy, "max_norm": LARGEST_NORM}
     effects = {"random_effects": ("intercept", 2) if kind == "slopes" else ("intercept",)}
-    if kind == "counts":
-        settings |= {"dispersion": DISPERSION, "max_count": LARGEST_COUNT}
+    if kind in ("counts", "exposed"):
+        bounds = BOUNDS if kind == "exposed" else None
+        settings |= {"dispersion": DISPERSION, "max_count": LARGEST_COUNT, "exposure_bounds": bounds}
         return MixedNegativeBinomialRegression(**settings, **effects), BayesianNegativeBinomialRegression(**settings)
     return MixedLogisticRegression(**settings, **effects), BayesianLogisticRegression(**settings)
 
 
 def one_fit(kind: str, n: int, epsilon: float, rng: np.random.Generator) -> dict:
     """Error, half length of the interval and whether it holds, of each coefficient, intercept last, and deviation."""
-    (X, y, person), (mixed, plain) = persons(kind, n, rng), models(kind, PrivacyBudget(epsilon, DELTA))
+    (X, y, given), (mixed, plain) = persons(kind, n, rng), models(kind, PrivacyBudget(epsilon, DELTA))
     start = time.perf_counter()
-    mixed.fit(X, y, groups=person)
+    mixed.fit(X, y, **given)
     row = {"seconds": time.perf_counter() - start, "refused": bool(mixed.why_no_intervals())}
     truth = np.array([*COEFFICIENTS, INTERCEPTS[kind]])
-    row["plain"] = _read(plain.fit(X, y, groups=person).posterior_, truth)
+    row["plain"] = _read(plain.fit(X, y, **given).posterior_, truth)
     if not row["refused"]:
         table = mixed.summary_of_effects().filter(like="deviation", axis=0)
         deviations = np.array(DEVIATIONS[kind])
@@ -166,10 +181,11 @@ def beside_gibbs(n: int, n_samples: int, seed: int) -> str:
         "|" + "---|" * 5,
     ]
     for kind in ("visits", "slopes", "rare"):
-        X, y, person = persons(kind, n, np.random.default_rng([seed, n]))
+        X, y, given = persons(kind, n, np.random.default_rng([seed, n]))
+        person = given["groups"]
         x = np.column_stack([X, np.ones(len(X))])
         u = x[:, [3, 2]] if kind == "slopes" else x[:, [3]]
-        fit = models(kind, None)[0].fit(X, y, groups=person)
+        fit = models(kind, None)[0].fit(X, y, **given)
         draws = gibbs_mixed_logistic(x, y, person, effects=u, n_samples=n_samples, random_state=seed)
         variances = np.diagonal(draws.effects_cov, axis1=1, axis2=2)
         cells = [kind]

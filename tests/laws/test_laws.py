@@ -1,10 +1,16 @@
 """Every law, over every model."""
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from tests.laws import checks, reach, reachable, totals, transport
-from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES, WIDE_CASES
+from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES, WIDE_CASES, arguments
+from vips.data import Sequences
 from vips.model import ConjugateExponentialModel
+from vips.persistence.fitted import released_arrays
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
 
 # Laws that need many fits, or concern the engine alone: on one model of each family always, on every model before a release.
 STATISTICAL = {
@@ -57,3 +63,33 @@ def test_every_representative_is_a_case():
 def test_one_case_of_each_class_is_named():
     classes = {case.name: type(case.make_model()) for case in CASES}
     assert {classes[name] for name in ONE_OF_EACH_CLASS} == set(classes.values())
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in ONE_OF_EACH_CLASS], ids=lambda case: case.name)
+def test_lists_are_read_like_arrays_or_refused_in_words(case, tmp_path):
+    """No record of a list of rows may be lost in silence."""
+    records = arguments(case.make_records(40, np.random.default_rng(0)))
+    if isinstance(records[0], Sequences):
+        lists = ([sequence.tolist() for sequence in records[0]],)
+    else:
+        lists = tuple((part.toarray() if sp.issparse(part) else part).tolist() for part in records)
+    ids, one_step = np.repeat(np.arange(20), 2), PrivacyPlan.non_private(n_steps=1)
+    for groups in (None, ids):
+        expected, model = (case.make_model(random_state=0, privacy=one_step) for _ in range(2))
+        expected.fit(*records, groups=groups)
+        model.fit(*lists, groups=None if groups is None else groups.tolist())
+        for name, value in released_arrays(expected).items():
+            np.testing.assert_allclose(released_arrays(model)[name], value, rtol=1e-6, atol=1e-9)
+    plan, ledger = (
+        PrivacyBudget(1.0, 1e-6).plan(n_steps=1),
+        PrivacyLedger(tmp_path / "rows.ledger", 2.0, 1e-5, dataset="rows"),
+    )
+    private = case.make_model(privacy=plan)
+    if isinstance(records[0], Sequences):  # lists of sequences are read one by one
+        return
+    for X in (lists, (lists[0], *records[1:]), (tuple(map(tuple, lists[0])), *records[1:])):
+        with pytest.raises(
+            TypeError, match=r"got (list|tuple): .* dtype (of anything else )?would depend on its values"
+        ):
+            private.fit(*X, ledger=ledger)
+    assert not ledger.runs()

@@ -64,7 +64,7 @@ def audit(
     ----------
     model : ConjugateExponentialModel
         With a private plan as ``privacy``. It is cloned, never changed.
-    X : array or CSR matrix of shape (n_records, n_features), or Sequences
+    X : array or CSR matrix of shape (n_records, n_features), or Sequences; for SpatialCounts areas, as its ``fit`` takes them
         At least two records; at most 200 are used. Integers are converted to floats, unless the model refuses floats.
     y : array of shape (n_records, ...), optional
     groups : array, series or list, optional
@@ -120,7 +120,7 @@ def audit(
         )
     if n_runs != 0 and n_runs < 1000:
         raise ValueError(f"`n_runs` must be 0, or at least 1000 to say anything, got {n_runs!r}.")
-    table = Table.of(X, y, groups, sample_weight)
+    table = Table.of(model.as_numbers(X), y, groups, sample_weight)
     with two_processes() as processes:
         return _Audit.of(model, table, as_generator(random_state)).report(processes, n_runs)
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.auditing.hostile_sequences import hostile_sequences
-from vips.data import Sequences
+from vips.data import InMemoryData, Sequences
 from vips.data._groups import group_numbers
 
 __all__ = ["Table", "hostile_records", "mutated"]
@@ -58,9 +58,9 @@ class Table:
 
     def fit(self, model) -> object:
         """Fit ``model`` to these records."""
-        labels = () if self.y is None else (self.y,)
         others = {"groups": self.ids, "sample_weight": self.weights}
-        return model.fit(self.X, *labels, **{name: values for name, values in others.items() if values is not None})
+        given = {name: values for name, values in others.items() if values is not None}
+        return model.fit(InMemoryData(self.X, self.y), **given)
 
     def valid(self, model) -> np.ndarray:
         """Places of the rows that the model takes, and whose weight counts."""
@@ -72,8 +72,6 @@ class Table:
 
     def data(self):
         """What the engine receives."""
-        from vips.data import InMemoryData
-
         data = InMemoryData(self.X, self.y)
         data = data if self.weights is None else data.with_weights(self.weights)
         return data if self.ids is None else data.grouped(self.ids)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,11 +34,11 @@ from vips.data._ragged import divides
 from vips.data._records import OpenPartition
 from vips.data._sequence_source import SequenceSource
 from vips.data._sequences import Sequences
-from vips.data._source import FileStamp, Partition, PartitionedSource
+from vips.data._source import DataSource, FileStamp, Partition, PartitionedSource
 from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 
-__all__ = ["MANIFEST", "Manifest", "regrouped"]
+__all__ = ["MANIFEST", "Manifest", "regrouped", "with_numbers_of_persons"]
 
 MANIFEST = "manifest.json"
 _FORMAT, _VERSION = "vips rows grouped by person", 1
@@ -151,6 +152,16 @@ def regrouped(folder: str | os.PathLike) -> PartitionedSource:
     return source
 
 
+def with_numbers_of_persons(source: DataSource) -> DataSource | None:
+    """What :func:`regrouped` opens, with a number from 0 to 1 of each row's person in a column after its label: a function of
+    the person's id and the folder's key. None for other sources."""
+    if not (isinstance(source, PartitionedSource) and isinstance(source.partition(0), GroupedPartition)):
+        return None
+    source = copy(source)
+    source.partitions = tuple(replace(partition, numbers_persons=True) for partition in source.partitions)
+    return source
+
+
 @dataclass(frozen=True, repr=False)
 class GroupedPartition(Partition):
     """One partition: files of arrays."""
@@ -161,6 +172,7 @@ class GroupedPartition(Partition):
     n_partitions: int
     n_features: int
     kind: str
+    numbers_persons: bool = False
 
     def open(self) -> OpenPartition:
         arrays = {name: mapped(file) for name, file in self.files.items()}
@@ -177,6 +189,11 @@ class GroupedPartition(Partition):
                 f"{self.name} does not hold whole persons any more: its files were changed or mixed with others after "
                 "vips.data.regroup wrote them, and a person could be in several records. Regroup the data again."
             )
+        if self.numbers_persons:
+            if opened.y.ndim != 1:
+                raise SourceError(f"{self.name}: y must have one label for each row of X, shape (n_records,).")
+            numbers = np.repeat(persons[:, 0] / 2.0**64, np.diff(starts))
+            opened = replace(opened, y=np.column_stack([opened.y, numbers]))
         return replace(opened, starts=starts)
 
     def _opened(self, arrays: dict[str, np.ndarray]) -> OpenPartition:

@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
 
 import numpy as np
 
 from vips._validation import check_number
 from vips.data import DataSource, InMemoryData
 from vips.door import numbers_of_rows
-from vips.model import ConjugateExponentialModel
 from vips.privacy import StreamPlan
 
-__all__ = ["check_exposure_bounds", "times_exposure", "with_exposures"]
+__all__ = ["TakesExposures", "check_exposure_bounds", "times_exposure"]
 
 
-def with_exposures(model: ConjugateExponentialModel, exposure, records: DataSource) -> DataSource:
-    """Records whose labels are counts, with exposures beside them if there are any; for models with ``exposure_bounds``."""
-    if exposure is None:
-        if model.exposure_bounds is not None:
-            in_stream = isinstance(model.privacy, StreamPlan)
-            call = "with_exposure(exposure).partial_fit(X, y)" if in_stream else "fit(X, y, exposure=...)"
-            raise ValueError(f"`exposure_bounds` are declared: pass {call}.")
-        return records
-    if not isinstance(records, InMemoryData):
-        raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")
-    if model.is_private and model.exposure_bounds is None:
-        raise ValueError(
-            "`exposure_bounds` are required for a private fit with exposures: bounds that are learnt from them would reveal "
-            "the largest. Declare them, e.g. exposure_bounds=(1, 365); exposures beyond are brought there."
-        )
-    X, y = records.arrays
-    exposure = numbers_of_rows(model, exposure, "exposure", len(y))
-    if not model.is_private and not exposure.all():
-        raise ValueError("`exposure` must hold finite numbers above 0.")
-    return InMemoryData(X, np.column_stack([y, exposure])).divided_like(records)
+class TakesExposures:
+    """What models with ``exposure_bounds`` share, whose labels are counts: beside these, exposures stand in the last column, if
+    there are any. ``takes_one_label`` is then false during a fit. A base class after the family's.
+    """
+
+    takes_one_label: bool
+    _exposure: object = None  # until records are read
+
+    def with_exposure(self, exposure) -> Self:
+        """The model, whose next records have these exposures: a batch of a stream, or the records of who fits it."""
+        self._exposure = exposure
+        return self
+
+    @contextmanager
+    def exposed(self, exposure) -> Iterator[None]:
+        """While a fit runs, whose records have these exposures."""
+        self.with_exposure(exposure)
+        try:
+            yield
+        finally:
+            for name in ("_exposure", "takes_one_label"):
+                vars(self).pop(name, None)
+
+    def exposed_records(self, records_of: Callable[..., DataSource], X, y) -> DataSource:
+        """What ``records_of`` of the base class gives, with exposures beside the counts if there are any."""
+        exposure, self._exposure, self.takes_one_label = self._exposure, None, True
+        records = records_of(X, y)
+        if exposure is None:
+            if self.exposure_bounds is not None:
+                in_stream = isinstance(self.privacy, StreamPlan)
+                call = "with_exposure(exposure).partial_fit(X, y)" if in_stream else "fit(X, y, exposure=...)"
+                raise ValueError(f"`exposure_bounds` are declared: pass {call}.")
+            return records
+        if not isinstance(records, InMemoryData):
+            raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")
+        if self.is_private and self.exposure_bounds is None:
+            raise ValueError(
+                "`exposure_bounds` are required for a private fit with exposures: bounds that are learnt from them would "
+                "reveal the largest. Declare them, e.g. exposure_bounds=(1, 365); exposures beyond are brought there."
+            )
+        X, y = records.arrays
+        exposure = numbers_of_rows(self, exposure, "exposure", len(y))
+        if not self.is_private and not exposure.all():
+            raise ValueError("`exposure` must hold finite numbers above 0.")
+        self.takes_one_label = False
+        return InMemoryData(X, np.column_stack([y, exposure])).divided_like(records)
 
 
 def times_exposure(exposure, rates: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from vips.models.components.matching.simulator import levels_at
 
-__all__ = ["members", "n_columns", "path", "rows", "vectors", "within"]
+__all__ = ["members", "n_columns", "path", "persons", "rows", "vectors", "within"]
 
 _STAYS, _STD, _REACH = 0.8, 0.15, 0.7  # probability, and parts of the largest norm
 
@@ -27,9 +27,16 @@ def n_columns(model, n_features: int | None) -> int:
     return n_features
 
 
-def rows(norm: float | None, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows of independent numbers with norms of at most ``norm``, shape (n, d)."""
-    return (1.0 if norm is None else norm) * rng.uniform(-1.0, 1.0, (n, d)) / np.sqrt(d)
+def rows(norm: float | None, n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of independent numbers with norms of at most ``norm``, shape (n, d), and a predictor of deviation 1."""
+    X = (1.0 if norm is None else norm) * rng.uniform(-1.0, 1.0, (n, d)) / np.sqrt(d)
+    predictor = X @ rng.standard_normal(d)
+    return X, predictor / max(float(predictor.std()), 1e-12)
+
+
+def persons(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Ids of n persons of one to eight rows, shape (n_rows,)."""
+    return np.repeat(np.arange(n), rng.integers(1, 9, n))
 
 
 def members(n: int, n_components: int, rng: np.random.Generator) -> np.ndarray:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips.datasets import make_table
+from vips.models._typical import persons
 from vips.planning.trial import Like
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._table import TableEncoder
@@ -51,10 +52,13 @@ def generated(
                 "The columns of this pipeline are not declared by name: give records that resemble the private ones, like=, "
                 "generated or public."
             )
-        table = make_table(encoder.columns, n_records, guess=guess, effects=effects, random_state=rng)
+        groups = persons(n_records, rng) if last.reads_persons else None
+        n_rows = n_records if groups is None else len(groups)
+        table = make_table(encoder.columns, n_rows, guess=guess, effects=effects, random_state=rng)
         if not last.needs_labels:
             return Like(table.data)
-        predictor = table.predictor if effects else rng.standard_normal(n_records)
-        return Like(table.data, last.typical_labels(predictor, rng))
+        predictor = table.predictor if effects else rng.standard_normal(n_rows)
+        predictor = predictor + last.typical_effects(table.data, groups, rng)
+        return Like(table.data, last.typical_labels(predictor, rng), groups)
     except NotImplementedError as missing:
         raise ValueError(str(missing)) from None

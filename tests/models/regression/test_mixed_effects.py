@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logsumexp
 from scipy.stats import nbinom
+from sklearn.base import clone
 
 import vips
 from vips import (
@@ -19,6 +20,7 @@ from vips import (
     engine,
 )
 from vips.data import InMemoryData, Runs, regroup
+from vips.data._grouped import with_numbers_of_persons
 from vips.execution.partitions import MOST_ROWS
 from vips.models.regression.mixed import contract, kernels
 from vips.models.regression.mixed.posterior import Frame, MixedPosterior, factor_of
@@ -40,7 +42,7 @@ def visits(n, seed=0, intercept=-1.0, deviation=1.0):
     return X, (rng.random(len(person)) < expit(predictor)).astype(int), person
 
 
-def log_likelihood_of(theta, x, u, y, dispersion):
+def log_likelihood_of(theta, x, u, y, dispersion, exposure=1.0):
     """Log marginal likelihood of one person, by a fine grid: nothing of the package."""
     d, q = x.shape[1], u.shape[1]
     factor, places = np.zeros((q, q)), np.stack([g.ravel() for g in np.meshgrid(*[_GRID] * q)], axis=1)
@@ -50,7 +52,7 @@ def log_likelihood_of(theta, x, u, y, dispersion):
     if dispersion is None:
         log_y = log_expit(np.where(y == 1, psi, -psi)).sum(axis=1)
     else:
-        log_y = nbinom.logpmf(y, dispersion, dispersion / (dispersion + np.exp(psi))).sum(axis=1)
+        log_y = nbinom.logpmf(y, dispersion, dispersion / (dispersion + exposure * np.exp(psi))).sum(axis=1)
     return logsumexp(log_y - 0.5 * np.square(places).sum(axis=1)) + q * np.log(
         (_GRID[1] - _GRID[0]) / np.sqrt(2 * np.pi)
     )
@@ -68,8 +70,8 @@ def at(theta, d, columns):
 
 
 @pytest.mark.parametrize("effects", [("intercept",), ("intercept", 1), (0,)])
-@pytest.mark.parametrize("dispersion", [None, 2.0])
-def test_scores_and_information_are_derivatives(effects, dispersion):
+@pytest.mark.parametrize(("dispersion", "exposed"), [(None, False), (2.0, False), (2.0, True)])
+def test_scores_and_information_are_derivatives(effects, dispersion, exposed):
     rng = np.random.default_rng(1)
     model = (
         MixedLogisticRegression(random_effects=effects)
@@ -84,13 +86,15 @@ def test_scores_and_information_are_derivatives(effects, dispersion):
     X = rng.uniform(-0.6, 0.6, (sum(lengths), 2))
     y = rng.integers(0, 2 if dispersion is None else 7, sum(lengths)).astype(float)
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    found = model.expected_statistics(Runs(Records(X, y), starts), posterior).arrays
+    exposure = rng.uniform(0.3, 3.0, len(y)) if exposed else np.ones(len(y))
+    labels = np.column_stack([y, exposure]) if exposed else y
+    found = model.expected_statistics(Runs(Records(X, labels), starts), posterior).arrays
     x, u = posterior.frame.design(X)
     for i in range(len(lengths)):
         rows = slice(starts[i], starts[i + 1])
 
         def log_likelihood(values, rows=rows):
-            return log_likelihood_of(values, x[rows], u[rows], y[rows], dispersion)
+            return log_likelihood_of(values, x[rows], u[rows], y[rows], dispersion, exposure[rows])
 
         h, units = 1e-3, np.eye(len(theta)) * 1e-3
         gradient = [(log_likelihood(theta + e) - log_likelihood(theta - e)) / (2 * h) for e in units]
@@ -219,19 +223,28 @@ THETAS = {
 
 @pytest.mark.parametrize("where", THETAS)
 @pytest.mark.parametrize("phase", [0, -1])
-@pytest.mark.parametrize("counts", [False, True], ids=["classes", "counts"])
-def test_one_person_moves_a_sum_by_no_more_than_the_clip_norm(where, phase, counts):
+@pytest.mark.parametrize("labels", ["classes", "counts", "rates"])
+def test_one_person_moves_a_sum_by_no_more_than_the_clip_norm(where, phase, labels):
+    counts, bounds = labels != "classes", (0.1, 300.0) if labels == "rates" else None
     model = (
-        MixedNegativeBinomialRegression(privacy=FULL, max_norm=1.0, max_count=50, dispersion=0.3)
+        MixedNegativeBinomialRegression(
+            privacy=FULL, max_norm=1.0, max_count=50, dispersion=0.3, exposure_bounds=bounds
+        )
         if counts
         else MixedLogisticRegression(privacy=FULL, max_norm=1.0)
     )
     model = prepared(model, 2, FULL)
+    model.takes_one_label = not bounds
     posterior = None if THETAS[where] is None else at(THETAS[where], 2, [-1])
     X, y, person = visits(30)
-    before = sums(model, FULL, Records(X, y.astype(float)), person, phase, posterior)
+    exposures = np.resize([1.0, 300.0, 1e-300, np.nan, 0.0, 1e300], 200_000)
+
+    def labelled(y):
+        return np.column_stack([y, exposures[: len(y)]]) if bounds else y.astype(float)
+
+    before = sums(model, FULL, Records(X, labelled(y)), person, phase, posterior)
     for name, rows in strange_persons(np.random.default_rng(0)).items():
-        together = Records(np.vstack([X, rows.X]), np.append(y, 50.0 * rows.y if counts else rows.y))
+        together = Records(np.vstack([X, rows.X]), labelled(np.append(y, 50.0 * rows.y if counts else rows.y)))
         after = sums(model, FULL, together, np.append(person, np.full(len(rows.y), 999)), phase, posterior)
         assert np.isfinite(after).all(), name
         assert np.linalg.norm(after - before) <= FULL.clip_norm * (1.0 + 1e-9), name
@@ -241,7 +254,7 @@ def test_clips_of_rows_would_be_noticed(monkeypatch):
     """A broken copy, in which rows are records of their own."""
     monkeypatch.setattr(MixedLogisticRegression, "expected_statistics", _row_by_row)
     with pytest.raises(AssertionError):
-        test_one_person_moves_a_sum_by_no_more_than_the_clip_norm("surprised", -1, False)
+        test_one_person_moves_a_sum_by_no_more_than_the_clip_norm("surprised", -1, "classes")
 
 
 _STATISTICS = MixedLogisticRegression.expected_statistics
@@ -304,6 +317,7 @@ def test_clipped_scores_have_no_expectation(kind, monkeypatch):
     def largest_score(records):
         """In standard errors."""
         model = prepared(MixedLogisticRegression(privacy=FULL, max_norm=1.0), 2, FULL)
+        model._has_words = records is not of_nobody
         scores = model.expected_statistics(records, posterior).arrays["score"]
         return np.max(np.abs(scores.mean(axis=0)) / (scores.std(axis=0) / np.sqrt(n)))
 
@@ -382,6 +396,97 @@ def test_counts():
     assert model.summary_of_effects()["median"]["intraclass correlation"] < 1.0
 
 
+def visits_of_different_lengths(n, seed=0):
+    """Columns, counts, persons and exposures; coefficients (0.5, -0.4), intercept 0.3, deviation 0.6."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(n), rng.integers(1, 9, n))
+    X, exposure = rng.uniform(-1.0, 1.0, (len(person), 2)), np.exp(rng.uniform(np.log(0.2), np.log(4.0), len(person)))
+    mean = exposure * np.exp(0.3 + X @ [0.5, -0.4] + 0.6 * rng.normal(size=n)[person])
+    return X, rng.poisson(mean * rng.gamma(2.0, 0.5, len(mean))), person, exposure
+
+
+def test_rates_are_the_most_probable_and_the_unit_of_exposures_moves_the_intercept_alone():
+    X, y, person, exposure = visits_of_different_lengths(300)
+    days, weeks = (
+        MixedNegativeBinomialRegression(dispersion=2.0, prior=1e-9).fit(X, y, exposure=e, groups=person)
+        for e in (exposure, pd.Series(exposure * 2.0))
+    )
+    np.testing.assert_allclose(weeks.coef_, days.coef_, atol=1e-4)
+    np.testing.assert_allclose(weeks.effects_cov_, days.effects_cov_, rtol=1e-3)
+    assert weeks.intercept_ == pytest.approx(days.intercept_ - np.log(2.0), abs=1e-3)
+    np.testing.assert_allclose(weeks.predict(X[:5], 2.0), days.predict(X[:5]), rtol=1e-3)
+    x, u = days.last_posterior_.frame.design(X)
+    starts = np.flatnonzero(np.diff(person, prepend=-1))
+    rows = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(y)], strict=True)]
+
+    def loss(theta):
+        prior = days._prior_precision(days.last_posterior_.frame)
+        return 0.5 * theta @ prior @ theta - sum(
+            log_likelihood_of(theta, x[r], u[r], y[r], 2.0, exposure[r]) for r in rows
+        )
+
+    best = minimize(loss, days.last_posterior_.parameters + 0.05, method="BFGS", options={"gtol": 1e-3}).x
+    distance = (days.last_posterior_.parameters - best) / np.sqrt(np.diagonal(days.last_posterior_.parameters_cov))
+    assert np.abs(distance).max() < 0.02
+
+
+def test_private_rates_with_plans_of_every_kind(tmp_path):
+    X, y, person, exposure = visits_of_different_lengths(3_000)
+    settings = {"dispersion": 2.0, "max_count": 60, "max_norm": 1.5, "exposure_bounds": (0.2, 4.0)}
+    for privacy in (
+        BUDGET,
+        PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=40),
+        PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=20, noise="discrete"),
+    ):
+        model = MixedNegativeBinomialRegression(**settings, privacy=privacy)
+        model.fit(X, y, exposure=exposure, groups=person)
+        assert np.abs(model.coef_ - [0.5, -0.4]).max() < 0.25
+        assert model.intercept_ == pytest.approx(0.3, abs=0.3)
+    assert "exposures between (0.2, 4.0)" in str(model.privacy_)
+    model.save(tmp_path / "rates")
+    np.testing.assert_array_equal(vips.load(tmp_path / "rates").predict(X[:3], 2.0), 2.0 * model.predict(X[:3]))
+    table = pd.DataFrame(X, columns=["age", "dose"])
+    pipeline = make_private_pipeline(
+        TableEncoder({"age": (-1, 1), "dose": (-1, 1)}),
+        MixedNegativeBinomialRegression(dispersion=2.0, max_count=60, exposure_bounds=(0.2, 4.0)),
+        privacy=BUDGET,
+    ).fit(table, y, exposure=exposure, groups=person)
+    assert pipeline.summary()["mean"]["age"] == pytest.approx(0.5, abs=0.2)
+    source = regroup(X, y, by=person, to=tmp_path / "persons")
+    for arguments, says in (
+        ((source,), "no place for it"),
+        ((X, y), "`exposure_bounds` are required"),
+    ):
+        bounds = settings if says == "no place for it" else settings | {"exposure_bounds": None}
+        with pytest.raises((TypeError, ValueError), match=says):
+            MixedNegativeBinomialRegression(**bounds, privacy=BUDGET).fit(*arguments, exposure=exposure)
+    with pytest.raises(ValueError, match="pass fit"):
+        MixedNegativeBinomialRegression(**settings, privacy=BUDGET).fit(X, y, groups=person)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MixedLogisticRegression(max_norm=1.0, random_effects=("intercept", 1)),
+        MixedNegativeBinomialRegression(max_norm=1.0, max_count=20),
+        make_private_pipeline(
+            TableEncoder({"age": (20, 90), "sex": ["f", "m"]}),
+            MixedLogisticRegression(random_effects=("intercept", "age")),
+            privacy=PrivacyBudget(8.0, 1e-6),
+        ),
+    ],
+    ids=["slopes", "counts", "pipeline"],
+)
+def test_plans_and_rehearsals_draw_persons(model):
+    settings = {} if hasattr(model, "steps") else {"n_features": 2}
+    advice = vips.plan_for(model, n_records=20_000, privacy=PrivacyBudget(8.0, 1e-6), **settings)
+    assert np.isfinite(advice.widths["width"]).all()
+    private = model if hasattr(model, "steps") else clone(model).set_params(privacy=PrivacyBudget(8.0, 1e-6))
+    rehearsal = vips.rehearse(private, n_records=3_000, random_state=0, **settings)
+    assert "all rows of one" in rehearsal.report.unit
+    assert rehearsal.fitted.summary_of_effects()["median"].iloc[0] > 0.5
+
+
 def test_a_pipeline_of_a_table():
     X, y, person = visits(10_000)
     rng = np.random.default_rng(0)
@@ -447,6 +552,12 @@ def test_other_plans_and_sources(tmp_path):
         model = MixedLogisticRegression(privacy=plan, max_norm=1.5).fit(X, y, groups=person)
         assert np.abs(model.coef_ - [1.0, 0.5]).max() < 0.8
     source = regroup(X, y, by=person, to=tmp_path / "persons")
+    number = next(with_numbers_of_persons(source).chunks(10**6)).rows.y[:, 1]
+    assert len(np.unique(number)) == 1500 == 1 + np.count_nonzero(np.diff(number))
+    assert 0.0 <= number.min() < number.max() <= 1.0
+    assert with_numbers_of_persons(InMemoryData(X, y)) is None
+    model = MixedLogisticRegression(privacy=FULL, max_norm=1.5).fit(source)
+    assert np.abs(model.coef_ - [1.0, 0.5]).max() < 0.8
     of_source = MixedLogisticRegression().fit(source)
     np.testing.assert_allclose(of_source.coef_, MixedLogisticRegression().fit(X, y, groups=person).coef_, rtol=1e-6)
 

@@ -5,9 +5,10 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from vips import PrivacyPlan, SpatialCounts
-from vips.models.spatial import smoothing
+from vips.models.spatial import fields, smoothing
 from vips.models.spatial.areas import Areas
-from vips.models.spatial.smoothing import STDS, NoisySums
+from vips.models.spatial.fields import SMOOTHNESS, STDS
+from vips.models.spatial.smoothing import NoisySums
 
 ROW = {place: [other for other in (place - 1, place + 1) if 0 <= other < 12] for place in range(12)}
 
@@ -20,22 +21,38 @@ def counted(n, seed=0, areas=12):
     return area, exposure, rng.poisson(exposure * np.exp(truth[area]) * rng.gamma(2.0, 0.5, n)), truth
 
 
-def test_fields_are_those_of_dense_gaussian_algebra():
-    rng, correlation = np.random.default_rng(0), Areas.of(ROW).correlation(0.9)
-    slope, residual = rng.uniform(0.0, 30.0, 12), rng.normal(0.0, 10.0, 12)
-    varies = np.diag(slope + 1.0) + 0.3 * correlation
-    field = smoothing._Field.given(correlation, slope, varies, residual)
-    evidence = []
-    for i, std in enumerate(STDS):
-        prior = std**2 * correlation + smoothing._INTERCEPT_STD**2
-        seen = slope[:, None] * prior * slope + varies
+@pytest.mark.parametrize("noise", [0.0, 0.7, 30.0])
+@pytest.mark.parametrize(("n_areas", "kind"), [(12, "row"), (90, "row"), (90, "places"), (90, "apart")])
+def test_fields_are_those_of_dense_gaussian_algebra(n_areas, kind, noise):
+    """Several blocks of areas, and one."""
+    rng = np.random.default_rng(0)
+    row = {a: [b for b in (a - 1, a + 1) if 0 <= b < n_areas] for a in range(n_areas)}
+    places = rng.uniform(size=(n_areas, 2)) if kind == "places" else None
+    areas = Areas.of(row if kind == "row" else range(n_areas), places)
+    slope, residual = rng.uniform(0.0, 30.0, n_areas), rng.normal(0.0, 10.0, n_areas)
+    slope[3], varies = 0.0, slope + 1.0
+    cells = np.array([[0, 2], [2, 4], [2, 9], [5, 1], [5, 8]])
+    over_map = fields.Fields(areas.borders)
+    fits = over_map.fits(cells, slope, varies, noise, residual)
+    assert kind == "apart" or (over_map.centred_variances < 1.0).all()
+    of_noise = noise**2 * np.linalg.inv(areas.mixing @ areas.mixing.T)
+    np.testing.assert_allclose(noise**2 * over_map.noise, np.diagonal(of_noise), rtol=1e-9)
+    assert noise**2 * over_map.noise_of_sum == pytest.approx(of_noise.sum(), rel=1e-9)
+    evidence, covs = [], list(over_map.covariances(fits, slope, varies, noise))
+    for i, (place, std) in enumerate(cells):
+        correlation = areas.correlation(SMOOTHNESS[place])
+        centred = correlation - correlation.mean(axis=0) - correlation.mean(axis=1)[:, None] + correlation.mean()
+        np.testing.assert_allclose(over_map.centred_variances[place], np.diagonal(centred), atol=1e-9)
+        prior = STDS[std] ** 2 * correlation + 9.0
+        seen = slope[:, None] * prior * slope + np.diag(varies) + of_noise
         gain = prior * slope @ np.linalg.inv(seen)
-        np.testing.assert_allclose(field.means[i], gain @ residual, atol=1e-9)
-        cov, one = prior - gain @ (slope[:, None] * prior), np.eye(len(STDS))[i]
-        np.testing.assert_allclose(field.cov(one), cov, atol=1e-8)
-        np.testing.assert_allclose(field.var_about(field.means[i] - 2.0, one), np.diagonal(cov) + 4.0, atol=1e-8)
+        np.testing.assert_allclose(fits.means[i], gain @ residual, atol=1e-8)
+        cov = prior - gain @ (slope[:, None] * prior)
+        np.testing.assert_allclose(covs[i], cov, atol=1e-8)
+        variances = fits.variances[i] + fits.level[i] ** 2 / fits.precision[i]
+        np.testing.assert_allclose(variances, np.diagonal(cov), atol=1e-8)
         evidence.append(multivariate_normal(cov=seen).logpdf(residual))
-    np.testing.assert_allclose(np.diff(field.evidence), np.diff(evidence), atol=1e-9)
+    np.testing.assert_allclose(np.diff(fits.evidence), np.diff(evidence), atol=1e-8)
 
 
 def test_large_counts_give_the_ratios_their_errors_and_the_dispersion():
@@ -91,19 +108,16 @@ def test_areas_of_which_noise_tells_little_are_no_average_areas():
     """60 fixed tables of 40 areas: mean errors of log rates, in posterior deviations, and coverage. A line through the rate at
     the mean of log rates, without their variances, is 0.4 of a deviation too high, and holds 0.89."""
     areas = Areas.of({place: [other for other in (place - 1, place + 1) if 0 <= other < 40] for place in range(40)})
-    correlations, errors, held = [areas.correlation(rho) for rho in smoothing.SMOOTHNESS], [], []
+    over_row, errors, held = fields.Fields(areas.borders), [], []
     for seed in range(60):
         rng = np.random.default_rng(seed)
         truth = 0.7 * np.linalg.cholesky(areas.correlation(0.9)) @ rng.standard_normal(40)
         counts, noise = rng.poisson(50.0 * np.exp(truth)), (40.0, 4.0, np.array([100.0, 10.0]))
         squares = np.array([counts.sum() + 50.0 * np.exp(2.0 * truth).sum(), 2_000.0])
         seen = areas.mixing.T @ counts, np.full(40, 50.0), squares
-        sums = NoisySums(
-            *(value + std * rng.standard_normal(len(value)) for value, std in zip(seen, noise, strict=True)),
-            noise,
-            areas.mixing,
-        )
-        posterior = smoothing.smoothed(sums, correlations, (1.0, 1.0), None, 1.0)
+        noisy, *others = (value + std * rng.standard_normal(len(value)) for value, std in zip(seen, noise, strict=True))
+        sums = NoisySums(np.linalg.solve(areas.mixing.T, noisy), *others, noise)
+        posterior = smoothing.smoothed(sums, over_row, (1.0, 1.0), None, 1.0)
         errors.append(np.mean((posterior.mean - truth) / posterior.std))
         held.append(np.abs(posterior.mean - truth) < 1.96 * posterior.std)
     assert abs(np.mean(errors)) < 0.25

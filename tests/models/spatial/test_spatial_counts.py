@@ -11,7 +11,17 @@ from sklearn.base import clone
 from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices
-from vips import CheckpointError, PrivacyBudget, PrivacyPlan, PrivacyWarning, SpatialCounts, StreamPlan, load, plan_for
+from vips import (
+    CheckpointError,
+    PrivacyBudget,
+    PrivacyPlan,
+    PrivacyWarning,
+    SpatialCounts,
+    StreamPlan,
+    audit,
+    load,
+    plan_for,
+)
 from vips.execution.partitions import Task
 from vips.models.spatial.areas import Areas
 from vips.persistence.archive import read_archive, write_archive
@@ -67,7 +77,6 @@ def test_the_largest_record_reaches_the_clip_norm():
         lambda ids: ids.astype(str),
         lambda ids: ids.astype(object),
         lambda ids: ids.astype("S"),
-        lambda ids: list(map(str, ids)),
         lambda ids: pd.Series(ids, dtype="category"),
         lambda ids: pd.Series(ids.astype(str), dtype="string"),
         lambda ids: pd.DataFrame({"district": ids}),
@@ -84,6 +93,19 @@ def test_ids_of_every_type_are_the_same(column, names):
     np.testing.assert_array_equal(model.predict(column(ids)), expected.predict(ids))
     private = SpatialCounts(areas=names, max_count=9, privacy=ALMOST_NONE).fit(column(ids), counts)
     np.testing.assert_allclose(sums(private)["exposures"], [(ids == name).sum() for name in (7, 9, 70, 8)], atol=1e-4)
+
+
+def test_lists_are_read_where_records_may_be_and_refused_by_private_fits():
+    area, counts = visits()
+    expected = SpatialCounts(areas=RING).fit(area, counts)
+    for X in (area.tolist(), area[:, None].tolist(), tuple((name,) for name in area)):
+        model = SpatialCounts(areas=RING).fit(X, counts.tolist())
+        np.testing.assert_array_equal(model.posterior_.mean, expected.posterior_.mean)
+        np.testing.assert_array_equal(model.predict(X), expected.predict(area))
+        with pytest.raises(TypeError, match=r"numpy.asarray\(X, dtype=object\)"):
+            SpatialCounts(**PRIVATE).fit(X, counts)
+    with pytest.raises(ValueError, match="one area for each record"):
+        expected.predict([["north", 1], ["east", 2]])
 
 
 def test_names_with_zeros_in_front_are_others():
@@ -107,7 +129,7 @@ def test_one_value_does_not_change_what_others_are():
     ids, counts = [7.0, 9, "70", 8], np.array([1, 2, 3, 4])
     for other in (["x"], [None], [2.5]):
         model = SpatialCounts(areas=[7, 9, 70, 8], max_count=9, privacy=ALMOST_NONE).fit(
-            ids + other, np.append(counts, 5)
+            np.array(ids + other, dtype=object), np.append(counts, 5)
         )
         np.testing.assert_allclose(sums(model)["exposures"], 1.0, atol=1e-6)
 
@@ -170,7 +192,7 @@ def test_neighbours_that_do_not_agree_and_other_declarations_are_refused():
 def test_what_holds_no_areas_and_exposures_that_are_none_are_refused():
     model = SpatialCounts(areas=RING).fit(*visits())
     for X in (None, "north", 7, {"north": 1}):
-        with pytest.raises(TypeError, match="X must hold the area of each record"):
+        with pytest.raises(TypeError, match="X must be a data frame or a NumPy array"):
             model.predict(X)
     for exposure in (np.nan, -1.0, [1.0], [[1.0], [2.0]], [1.0, 0.0]):
         with pytest.raises(ValueError, match="or one for each row"):
@@ -331,3 +353,21 @@ def undeclared_areas_count_for_the_last_one(patch):
 )
 def test_mutant_is_noticed(mutant, law, monkeypatch):
     check_notices(lambda: law(CASE), mutant, monkeypatch)
+
+
+@pytest.mark.parametrize("form", ["array", "column", "series", "frame", "list"])
+def test_audits_take_areas_as_fits_do(form):
+    area, counts = visits(60)
+    forms = {
+        "array": area,
+        "column": area[:, None],
+        "series": pd.Series(area),
+        "frame": pd.DataFrame({"area": area, "day": 1.0}),
+        "list": area.tolist(),
+    }
+    model = SpatialCounts(
+        **PRIVATE | {"area": "area", "privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)}
+    )
+    report = audit(model, forms[form], counts, n_runs=0, random_state=0)
+    assert report.passed
+    assert len(report.findings) > 3

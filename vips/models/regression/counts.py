@@ -15,7 +15,7 @@ from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
-from vips.models._exposures import check_exposure_bounds, times_exposure, with_exposures
+from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
 from vips.models.regression.maximum import most_probable
@@ -99,7 +99,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         return (f"n_trials = {self.n_trials}",)
 
 
-class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
+class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, TakesExposures):
     """Overdispersed counts, fitted by (private) variational Bayes.
 
     Parameters
@@ -128,11 +128,9 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     """
 
     settings_of_meaning = ("fit_intercept", "dispersion")
-    _unlisted = ("with_exposure",)
+    _unlisted = ("exposed", "exposed_records", "with_exposure")
     name_of_ratio = "rate ratio"
-    # During a fit: exposures until records are read, whether there are any, what is read, and where an ordinary fit starts.
-    _exposure: object = None
-    _has_exposures = False
+    # During a fit: what is read, and where an ordinary fit starts.
     _read: InMemoryData | None = None
     _begins: CoefficientPosterior | None = None
 
@@ -202,20 +200,15 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         """
         if exposure is not None and public_X is not None:
             raise ValueError("Public records have no exposures here: pass `exposure` or `public_X`.")
-        self.with_exposure(exposure)
         try:
-            return super().fit(
-                X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups,
-                public_X=public_X, public_y=public_y,
-            )  # fmt: skip
+            with self.exposed(exposure):
+                return super().fit(
+                    X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor,
+                    groups=groups, public_X=public_X, public_y=public_y,
+                )  # fmt: skip
         finally:
-            for name in ("_exposure", "_has_exposures", "_read", "_begins"):
+            for name in ("_read", "_begins"):
                 vars(self).pop(name, None)
-
-    def with_exposure(self, exposure) -> Self:
-        """The model, whose next records have these exposures; for what fits models in its place."""
-        self._exposure = exposure
-        return self
 
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
@@ -223,17 +216,11 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
         return times_exposure(exposure, self.dispersion * np.exp(mean + 0.5 * variance)[:, 0])
 
     def records_of(self, X, y) -> DataSource:
-        """Labels are counts, with exposures beside them if there are any."""
-        records = with_exposures(self, self._exposure, super().records_of(X, y))
-        self._exposure, self._has_exposures = None, self._exposure is not None
+        """Counts, with exposures beside them if there are any, which an ordinary fit reads first."""
+        records = self.exposed_records(super().records_of, X, y)
         if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
             self._read = records
         return records
-
-    @property
-    def takes_one_label(self) -> bool:
-        """False where an exposure stands beside each count."""
-        return not self._has_exposures
 
     def check_features(self) -> None:
         super().check_features()

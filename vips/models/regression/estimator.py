@@ -360,9 +360,8 @@ class PolyaGammaRegression(AugmentedRegression):
             raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
 
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
-        X = typical.rows(self.max_norm, n_records, typical.n_columns(self, n_features), rng)
-        predictor = X @ rng.standard_normal(X.shape[1])
-        return X, self.typical_labels(predictor / max(float(predictor.std()), 1e-12), rng)
+        X, predictor = typical.rows(self.max_norm, n_records, typical.n_columns(self, n_features), rng)
+        return X, self.typical_labels(predictor, rng)
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Root mean squared error, and R²."""

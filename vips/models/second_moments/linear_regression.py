@@ -313,9 +313,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return coefficient_parts(self, posterior)
 
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
-        X = typical.rows(self.max_norm, n_records, typical.n_columns(self, n_features), rng)
-        predictor = X @ rng.standard_normal(X.shape[1])
-        return X, self.typical_labels(predictor / max(float(predictor.std()), 1e-12), rng)
+        X, predictor = typical.rows(self.max_norm, n_records, typical.n_columns(self, n_features), rng)
+        return X, self.typical_labels(predictor, rng)
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         low, high = (-3.0, 3.0) if self.target_range is None else self.target_range

@@ -8,14 +8,17 @@ from functools import cached_property
 from numbers import Real
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
+from vips._compute.blas import cholesky, inverse_from_factor
 from vips.data._groups import canonical_id, ids_and_numbers
+from vips.models.spatial.fields import conditional
 
 __all__ = ["Areas"]
 
 # More areas than this make a posterior of several gigabytes.
-_MOST_AREAS = 3_000
+_MOST_AREAS = 5_000
 # Neighbours of an area that has coordinates alone.
 _N_NEAREST = 6
 _FARTHEST = 1e100  # coordinate: distances are finite
@@ -46,14 +49,12 @@ class Areas:
 
     @cached_property
     def mixing(self) -> np.ndarray:
-        """M, symmetric, with rows of norm 1: what counts are summed by.
+        """M, lower triangular, with rows of norm 1: what counts are summed by.
 
-        A sum by area would spend as much noise on each area as on the whole map. With M² = (I + C)/2 for a field of middling
+        A sum by area would spend as much noise on each area as on the whole map. With M Mᵀ = (I + C)/2 for a field of middling
         smoothness, averages of neighbours get less noise, and differences between neighbours at most √2 times as much.
         """
-        correlation = (1.0 - _SHARE) * np.eye(len(self.names)) + _SHARE * self.correlation(_SMOOTHNESS)
-        values, vectors = np.linalg.eigh(correlation)
-        return (vectors * np.sqrt(values)) @ vectors.T
+        return cholesky((1.0 - _SHARE) * np.eye(len(self.names)) + _SHARE * self.correlation(_SMOOTHNESS))
 
     @classmethod
     def of(cls, declared, coordinates=None) -> Areas:
@@ -96,10 +97,8 @@ class Areas:
         return np.where(self.codes[place] == codes, place, -1)
 
     def correlation(self, smoothness: float) -> np.ndarray:
-        """Of a conditional autoregressive field, C ∝ (D - ρW)⁻¹, scaled to variances of 1: each area's value has mean ρ times
-        the average of its neighbours' given these. With ρ = 0 areas are independent, as are areas without neighbours."""
-        degrees = np.maximum(self.borders.sum(axis=1), 1.0)
-        cov = np.linalg.inv(np.diag(degrees) - smoothness * self.borders)
+        """Of a conditional autoregressive field, C ∝ (D - ρW)⁻¹, scaled to variances of 1."""
+        cov = inverse_from_factor(cholesky(conditional(sp.csr_array(self.borders), smoothness).toarray()))
         std = np.sqrt(np.diagonal(cov))
         return cov / np.outer(std, std)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -17,14 +18,16 @@ from vips._compute.blas import threads_for
 from vips._extras import imported
 from vips._validation import check_integer, check_level, check_number, levels_to_user
 from vips.data import DataSource, InMemoryData, Records, as_source
+from vips.data._columns import as_table
 from vips.data._tables import from_arrow
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
-from vips.models._exposures import check_exposure_bounds, times_exposure, with_exposures
+from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
 from vips.models.spatial.areas import Areas
+from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields
 from vips.models.spatial.map import map_of
-from vips.models.spatial.smoothing import SMOOTHNESS, STDS, FieldPosterior, NoisySums, smoothed
+from vips.models.spatial.smoothing import FieldPosterior, NoisySums, smoothed
 from vips.parts import Part, Score
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -52,7 +55,7 @@ class _Sums(DenseStatistics):
         self.arrays["squares"] = self.arrays["squares"] * sample_weights[:, None]
 
 
-class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
+class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     """Rates of declared areas from counts of their people, smoothed over the map.
 
     A count of a person in area a is negative binomial with mean exposure · exp(c + f_a); f is a Gaussian field over the areas,
@@ -108,15 +111,14 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     unit = "one row of X with its count"
     needs_labels = True
+    takes_one_label = True
     planned_steps = 1  # every step would release the same sums
     adds_up = True
     exact_rows = True
     reads_tables = True
     settings_of_meaning = ("areas",)
-    # During a fit: exposures until records are read, whether there are any, and the areas.
-    _exposure: object = None
-    _has_exposures = False
-    _read: Areas | None = None
+    _unlisted = ("exposed", "exposed_records")
+    _read: Areas | None = None  # during a fit
 
     def __init__(
         self,
@@ -159,8 +161,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         ----------
         X : array or series of shape (n_records,), or a table with the column ``area``
             The area of each record: a name, of any type: 7, 7.0 and "7" are one. A private fit leaves out records of no
-            declared area; an ordinary one refuses them. A data source has one column of numbers: the areas' names where all
-            are whole numbers, else their places, from 0.
+            declared area; an ordinary one refuses them, and reads lists, too. A data source has one column of numbers: the
+            areas' names where all are whole numbers, else their places, from 0.
         y : array of shape (n_records,)
             Counts: 0 or 1 for one event.
         exposure : array or series of shape (n_records,), optional
@@ -173,8 +175,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         -------
         self
         """
-        self.with_exposure(exposure)
-        try:
+        with self.exposed(exposure):
             return super().fit(
                 X,
                 y,
@@ -184,14 +185,6 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
                 executor=executor,
                 groups=groups,
             )
-        finally:
-            for name in ("_exposure", "_has_exposures"):
-                vars(self).pop(name, None)
-
-    def with_exposure(self, exposure) -> Self:
-        """The model, whose next records have these exposures: for a batch of a stream, say."""
-        self._exposure = exposure
-        return self
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -240,9 +233,11 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         areas, (most, longest) = self._map(), self._largest
         places, (counts, exposures) = self._places(records.X), self._labels(records.y)
         squares = (counts / most) ** 2, (exposures / longest) ** 2, exposures / longest
+        at_place = np.zeros((len(places), len(areas.names)))
+        at_place[np.arange(len(places)), places] = exposures
         return _Sums({
             "counts": counts[:, None] * areas.mixing[places],
-            "exposures": exposures[:, None] * np.eye(len(areas.names))[places],
+            "exposures": at_place,
             "squares": np.column_stack(squares[: self._n_squares]),
         })  # fmt: skip
 
@@ -254,13 +249,13 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
         (most, longest), plan = self._largest, self.plan_of_fit()
         units = np.array([most**2, longest**2, longest])[: self._n_squares]
         noise = noise_std["counts"], noise_std["exposures"], noise_std["squares"] * units
-        sums = NoisySums(average["counts"], average["exposures"], average["squares"] * units, noise, areas.mixing)
-        correlations = [areas.correlation(smoothness) for smoothness in SMOOTHNESS]
+        counts = solve_triangular(areas.mixing, average["counts"], trans="T", lower=True)
+        sums = NoisySums(counts, average["exposures"], average["squares"] * units, noise)
         unbounded = self.exposure_bounds is None and not self.is_private
         bounds = (1e-300, 1e300) if unbounded else self.exposure_bounds or (1.0, 1.0)
         like_one = (plan.max_rows_per_group or 1) * (1.0 + (1.0 / plan.sampling_rate - 1.0) / plan.n_steps)
         with threads_for(areas.borders):
-            return smoothed(sums, correlations, bounds, self.dispersion, like_one)
+            return smoothed(sums, Fields(areas.borders), bounds, self.dispersion, like_one)
 
     def to_noise_aware_posterior(self) -> FieldPosterior:
         return self.last_posterior_
@@ -285,15 +280,10 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
 
     def records_of(self, X, y) -> DataSource:
         """Codes of areas, and counts with exposures beside them if there are any."""
-        exposure, self._exposure, self._has_exposures = self._exposure, None, False
-        records = with_exposures(self, exposure, super().records_of(self._codes(X, not self.is_private), y))
-        self._has_exposures = exposure is not None
-        return records
+        return self.exposed_records(super().records_of, self._codes(X, not self.is_private), y)
 
-    @property
-    def takes_one_label(self) -> bool:
-        """False where an exposure stands beside each count."""
-        return not self._has_exposures
+    def as_numbers(self, X) -> object:
+        return self._codes(X, True)
 
     def read_rows(self, X, *y, **settings):
         return super().read_rows(self._codes(X, True), *y, **settings)
@@ -393,9 +383,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     def findings(self) -> dict[str, float]:
         """Posterior means of what holds for the whole map: standard deviation of the areas' log rates; smoothness ρ, from 0 of
         independent areas to 1; dispersion of counts."""
-        posterior, n_areas = self.posterior_, len(self.areas_)
-        correlations = (self._map().correlation(smoothness) for smoothness in SMOOTHNESS)
-        spreads = np.array([np.sqrt(max(np.trace(matrix) / n_areas - matrix.mean(), 0.0)) for matrix in correlations])
+        posterior, spreads = self.posterior_, np.sqrt(Fields(self._map().borders).centred_variances.mean(axis=1))
         return super().findings() | {
             "spread of log rates": float(spreads @ posterior.grid @ STDS),
             "smoothness of the map": float(SMOOTHNESS @ posterior.grid.sum(axis=1)),
@@ -464,12 +452,11 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
             if self.area is not None and self.area not in X.columns:
                 raise ValueError(f"X has no column {self.area!r}, which is to hold the areas.")
             X = X[self.area] if self.area is not None else X.iloc[:, 0]
-        if isinstance(X, str | bytes | Mapping | Set) or not hasattr(X, "__len__"):
-            raise TypeError(
-                f"X must hold the area of each record, in an array, a series, a list or a table, got {type(X).__name__}."
-            )
-        # values of a list are read one by one: as an array, one of text would make text of all
-        shape = X.shape if hasattr(X, "shape") else (len(X),)
+        if isinstance(X, list | tuple) and refuses:
+            X = np.array(X, dtype=object)  # of text would make text of all
+        if not hasattr(X, "shape"):  # whether the items of a list are areas, or rows of a table, depends on records
+            X = as_table(X)
+        shape = X.shape
         if len(shape) == 2 and shape[1] == 1:
             X, shape = X[:, 0], shape[:1]
         if len(shape) != 1:

@@ -26,22 +26,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.stats import norm
 
-from vips._compute.blas import cholesky, eigh
+from vips._compute.blas import cholesky, inverse_from_factor
 from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
+from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields
 
-__all__ = ["SMOOTHNESS", "STDS", "FieldPosterior", "NoisySums", "smoothed"]
+__all__ = ["FieldPosterior", "NoisySums", "smoothed"]
 
-# Grid of ρ and s. Areas differ by a factor of about e^(2s).
-SMOOTHNESS = np.array([0.0, 0.7, 0.9, 0.97, 0.99, 0.999])
-STDS = np.linspace(0.1, 1.9, 10)
 # Most rounds of scoring under one ρ, whose place this is, and as many under all; and where they end before.
 _FIRST, _ROUNDS, _TOLERANCE = 3, 15, 1e-3
-_INTERCEPT_STD = 3.0
 _PRIOR = np.array([5.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # of ρ: half of its weight for areas that do not know of each other
+_LEAST_WEIGHT = 1e-18  # of a cell of the grid that is looked at again in the next round
 _FARTHEST, _MOST_SPREAD = 5.0, 2.0  # of log rates from the common one, and of their variances, during the rounds
 _MOST_KAPPA, _MOST_DISPERSION = 100.0, 1e6
 _LEAST_VARIANCE = 1e-9  # of a count
@@ -97,38 +94,30 @@ class NoisySums:
     Parameters
     ----------
     counts : ndarray of shape (n_areas,)
-        Mᵀ Y.
+        Y, and noise in it.
     exposures : ndarray of shape (n_areas,)
+        E.
     squares : ndarray of shape (2,) or (3,)
-        Σ w²y², Σ w²e², and Σ w²e in a fit with weights.
+        Σ w²y², Σ w²e², and Σ w²e with weights.
     noise : (float, float, ndarray)
-        Deviations of the noise in them.
-    mixing : ndarray of shape (n_areas, n_areas)
-        M.
+        n₁, n₂, and of squares.
     """
 
     counts: np.ndarray
     exposures: np.ndarray
     squares: np.ndarray
     noise: tuple[float, float, np.ndarray]
-    mixing: np.ndarray
-
-    @property
-    def noise_of_counts(self) -> np.ndarray:
-        """n₁² (M Mᵀ)⁻¹."""
-        return self.noise[0] ** 2 * np.linalg.inv(self.mixing @ self.mixing.T)
 
 
 def smoothed(
-    sums: NoisySums, correlations: list[np.ndarray], bounds: tuple[float, float], dispersion: float | None, rows: float
+    sums: NoisySums, fields: Fields, bounds: tuple[float, float], dispersion: float | None, rows: float
 ) -> FieldPosterior:
     """The posterior of the areas' log rates.
 
     Parameters
     ----------
     sums : NoisySums
-    correlations : list of ndarray of shape (n_areas, n_areas)
-        C(ρ) for each of ``SMOOTHNESS``.
+    fields : Fields
     bounds : (float, float)
         Between which exposures of records lie.
     dispersion : float or None
@@ -136,113 +125,51 @@ def smoothed(
     rows : float
         k; of samples, how many times their variance is that of all records, too.
     """
-    counts, noise = np.linalg.solve(sums.mixing.T, sums.counts), sums.noise_of_counts
+    counts, noise = sums.counts, sums.noise[0]
     exposures, unsure = _denoised(sums.exposures, sums.noise[1])
     whole = max(exposures.sum(), 1e-300)
     weighs = len(sums.squares) > 2
     h = np.clip(sums.squares[1] / whole, 1e-3 * bounds[0] if weighs else bounds[0], bounds[1])
     g = np.clip(sums.squares[2] / whole, 1e-3, 1.0) if weighs else 1.0
-    common = np.log(max(counts.sum(), np.sqrt(noise.sum()), 0.5) / whole)
-    log_rates, spread, places = np.full(len(counts), common), np.zeros(len(counts)), [_FIRST]
+    common = np.log(max(counts.sum(), noise * np.sqrt(fields.noise_of_sum), 0.5) / whole)
+    log_rates, spread = np.full(len(counts), common), np.zeros(len(counts))
+    everywhere = np.argwhere(np.ones((len(SMOOTHNESS), len(STDS)), bool))
+    cells, is_last = everywhere[everywhere[:, 0] == _FIRST], False
     for t in range(2 * _ROUNDS):
         rates = np.exp(log_rates + 0.5 * spread)
         slope, squared_rates = rates * exposures, rates**2 * np.exp(spread)
         kappa = _kappa(sums, exposures, rates, squared_rates, g, h) if dispersion is None else 1.0 / dispersion
-        of_noise = np.diagonal(noise) + squared_rates * unsure
+        of_noise = noise**2 * fields.noise + squared_rates * unsure
         sampling = rows * exposures * (g * rates + kappa * h * squared_rates) + _LEAST_VARIANCE
-        off_line = slope**2 * (np.expm1(spread) - spread)
-        varies = noise + np.diag(sampling + of_noise + off_line - np.diagonal(noise))
-        residual = counts - slope * (1.0 + common - log_rates)
-        fields = [_Field.given(correlations[place], slope, varies, residual) for place in places]
-        evidence = np.array([field.evidence for field in fields])
-        grid = np.exp(evidence - evidence.max()) * _PRIOR[list(places), None]
-        grid /= grid.sum()
-        mean = sum(weights @ field.means for weights, field in zip(grid, fields, strict=True))
-        var = sum(field.var_about(mean, weights) for weights, field in zip(grid, fields, strict=True))
-        spread = 0.5 * (spread + np.clip(var, 0.0, _MOST_SPREAD))
+        varies = sampling + squared_rates * unsure + slope**2 * (np.expm1(spread) - spread)
+        seen = slope, varies, noise
+        fits = fields.fits(cells, *seen, counts - slope * (1.0 + common - log_rates))
+        weights = _PRIOR[cells[:, 0]] * np.exp(fits.evidence - fits.evidence.max())
+        weights /= weights.sum()
+        mean = weights @ fits.means
+        of_means = fits.level**2 / fits.precision[:, None] + (fits.means - mean) ** 2
+        spread = 0.5 * (spread + np.clip(weights @ (fits.variances + of_means), 0.0, _MOST_SPREAD))
         last, log_rates = log_rates, common + np.clip(mean, -_FARTHEST, _FARTHEST)
         if np.abs(log_rates - last).max() < _TOLERANCE or t == _ROUNDS - 1:
-            if len(places) > 1:
+            if is_last:
                 break
-            places = range(len(correlations))
-    cov, prior = _moments(grid, fields, mean)
+            cells, is_last = everywhere, True
+        else:
+            cells = cells[weights > _LEAST_WEIGHT]
+    covs = fields.covariances(fits, *seen)
+    cov = sum(weight * cov for weight, cov in zip(weights, covs, strict=True))
+    cov += ((fits.means - mean).T * weights) @ (fits.means - mean)
+    prior = (weights * STDS[fits.cells[:, 1]] ** 2) @ fields.centred_variances[fits.cells[:, 0]]
+    grid = np.zeros((len(SMOOTHNESS), len(STDS)))
+    grid[tuple(fits.cells.T)] = weights
     return FieldPosterior(
         common + mean,
-        np.linalg.inv(positive_definite(cov)),
+        inverse_from_factor(cholesky(positive_definite(cov))),
         grid,
         np.clip(np.diagonal(_centred(cov)) / prior, 0.0, 1.0),
         of_noise / (of_noise + sampling),
         1.0 / max(kappa, 1.0 / _MOST_DISPERSION),
     )
-
-
-@dataclass(frozen=True)
-class _Field:
-    """c - c₀ + f for one ρ and all s, given residuals: in the basis U of A C Aᵀ = U diag(D) Uᵀ with A = V^-½ H.
-
-    Parameters
-    ----------
-    correlation : ndarray of shape (n_areas, n_areas)
-        C.
-    gain : ndarray of shape (n_areas, n_areas)
-        C Aᵀ U.
-    scale : ndarray of shape (n_stds, n_areas)
-        1 + s² D.
-    level : ndarray of shape (n_stds, n_areas)
-        How f + c follows c: 1 - s² G (1 + s² D)⁻¹ Uᵀ A 1.
-    precision : ndarray of shape (n_stds,)
-        Of c.
-    means : ndarray of shape (n_stds, n_areas)
-    evidence : ndarray of shape (n_stds,)
-        Logarithms, up to a constant that is the same for all ρ.
-    """
-
-    correlation: np.ndarray
-    gain: np.ndarray
-    scale: np.ndarray
-    level: np.ndarray
-    precision: np.ndarray
-    means: np.ndarray
-    evidence: np.ndarray
-
-    @classmethod
-    def given(cls, correlation: np.ndarray, slope: np.ndarray, varies: np.ndarray, residual: np.ndarray) -> _Field:
-        factor = cholesky(varies)
-        white = solve_triangular(factor, np.column_stack([np.diag(slope), residual]), lower=True)
-        design, seen = white[:, :-1], white[:, -1]
-        values, basis = eigh(design @ correlation @ design.T)
-        gain, seen, ones = correlation @ design.T @ basis, seen @ basis, design.sum(axis=1) @ basis
-        squares = STDS[:, None] ** 2
-        scale = 1.0 + squares * np.maximum(values, 0.0)
-        precision = (ones**2 / scale).sum(axis=1) + _INTERCEPT_STD**-2.0
-        intercept = (ones * seen / scale).sum(axis=1) / precision
-        means = intercept[:, None] + squares * ((seen - intercept[:, None] * ones) / scale) @ gain.T
-        square = (seen**2 / scale).sum(axis=1) - intercept**2 * precision
-        evidence = -0.5 * (np.log(scale).sum(axis=1) + np.log(precision) + square)
-        level = 1.0 - squares * (ones / scale) @ gain.T
-        return cls(correlation, gain, scale, level, precision, means, evidence)
-
-    def var_about(self, mean: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Σ_s w_s (diagonal of Cov_s + (m_s - m)²)."""
-        shrunk = (weights[:, None] * STDS[:, None] ** 4 / self.scale).sum(axis=0)
-        of_means = weights @ (self.level**2 / self.precision[:, None] + (self.means - mean) ** 2)
-        return (weights @ STDS**2) * np.diagonal(self.correlation) - self.gain**2 @ shrunk + of_means
-
-    def cov(self, weights: np.ndarray) -> np.ndarray:
-        """Σ_s w_s Cov_s."""
-        shrunk = (weights[:, None] * STDS[:, None] ** 4 / self.scale).sum(axis=0)
-        of_level = (self.level * (weights / self.precision)[:, None]).T @ self.level
-        return (weights @ STDS**2) * self.correlation - (self.gain * shrunk) @ self.gain.T + of_level
-
-
-def _moments(grid: np.ndarray, fields: list[_Field], mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance of the mixture, and prior variances of the centred field."""
-    cov, prior = np.zeros((len(mean), len(mean))), np.zeros(len(mean))
-    for weights, field in zip(grid, fields, strict=True):
-        off = field.means - mean
-        cov += field.cov(weights) + (off * weights[:, None]).T @ off
-        prior += (weights @ STDS**2) * np.diagonal(_centred(field.correlation))
-    return cov, prior
 
 
 def _centred(cov: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from vips._compute.threads import run_ranges
 from vips._validation import check_max_norm, check_number
 from vips.data import DataSource, InMemoryData, Records, Runs
+from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
 from vips.models.regression.contract import check_indicators, unseen_directions
@@ -70,6 +71,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     unit = "one row of X with its label"
     needs_labels = True
+    takes_one_label = True  # False where a number of the person's id stands beside each
     reads_persons = True
     exact_rows = True
     exact_noise = ("information",)
@@ -85,7 +87,7 @@ class MixedRegression(ConjugateExponentialModel):
         "likelihood",
         "places_of_effects",
     )
-    # Ids of persons until records are read in a private fit, and whether numbers of them stand beside the labels.
+    # During a private fit: ids of persons until records are read, and whether numbers of them stand in the second column of y.
     _ids: object = None
     _has_words = False
     # Dispersion and largest count of labels that are counts, for draws of labels.
@@ -138,19 +140,16 @@ class MixedRegression(ConjugateExponentialModel):
                 f'("intercept", "age"), say. Got {effects!r}.'
             )
 
-    @property
-    def takes_one_label(self) -> bool:
-        """False where a number of the person's id stands beside each."""
-        return not self._has_words
-
     def records_of(self, X, y) -> DataSource:
-        """As in the base class; in a private fit with numbers of the persons' ids beside the labels."""
-        records = super().records_of(X, y)
-        if self._ids is None or not self.is_private or not isinstance(records, InMemoryData) or records.has_groups:
-            return records
-        X, y = records.arrays
-        words, self._ids, self._has_words = words_of_ids(self._ids, records.n_records), None, True
-        return InMemoryData(X, np.column_stack([y, words])).divided_like(records)
+        """As in the base class; in a private fit with numbers of the persons' ids beside the labels, where persons have ids."""
+        records, ids, self._ids = super().records_of(X, y), self._ids, None
+        numbered = with_numbers_of_persons(records) if self.is_private else None
+        if self.is_private and ids is not None and isinstance(records, InMemoryData):
+            X, y = records.arrays
+            numbers = words_of_ids(ids, records.n_records)
+            numbered = InMemoryData(X, np.column_stack([y, numbers])).divided_like(records)
+        self._has_words, self.takes_one_label = numbered is not None, numbered is None
+        return numbered or records
 
     def check_features(self) -> None:
         if not 1 <= self.n_features_in_ <= _MOST_FEATURES:
@@ -230,7 +229,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
         records = persons_of(records)
-        y, words = labels_apart(records.rows.y)
+        y, words = self._labels_apart(records.rows.y)
         shape, linear = self.likelihood.terms(y)
         offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
         x, own = posterior.frame.design(self._rows(records.rows.X))
@@ -259,7 +258,7 @@ class MixedRegression(ConjugateExponentialModel):
         """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of each person, in the coordinates of the start."""
         records = persons_of(records)
         x, _ = posterior.frame.design(self._rows(records.rows.X))
-        linear = np.ascontiguousarray(self.likelihood.terms(labels_apart(records.rows.y)[0])[1][:, 0])
+        linear = np.ascontiguousarray(self.likelihood.terms(self._labels_apart(records.rows.y)[0])[1][:, 0])
         n, d, limit = len(records.starts) - 1, x.shape[1], _SCALES["curvature"] * self._clip_norm() ** 2
         total, outcome = np.zeros((n, d, d)), np.zeros(n)
         add_curvature(x, linear, records.starts, limit, _ROWS_OF_OUTCOME, total, outcome)
@@ -358,7 +357,7 @@ class MixedRegression(ConjugateExponentialModel):
         return int(np.clip(2**23 // n_parameters(self.n_columns + 1, len(self.random_effects)) ** 2, 256, 8192))
 
     def valid_records(self, records: Records) -> np.ndarray:
-        shape, linear = self.likelihood.terms(labels_apart(records.y)[0])
+        shape, linear = self.likelihood.terms(self._labels_apart(records.y)[0])
         valid = super().valid_records(Records(records.X, np.zeros(len(records.y))))
         return valid & np.isfinite(shape).all(axis=1) & np.isfinite(linear).all(axis=1)
 
@@ -376,6 +375,12 @@ class MixedRegression(ConjugateExponentialModel):
         }
 
     # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _labels_apart(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Labels, with exposures beside them if there are any; and numbers of the persons' ids, 0 where there are none."""
+        if not self._has_words:
+            return y, np.zeros(len(y))
+        return y[:, 0] if y.shape[1] == 2 else y[:, ::2], np.ascontiguousarray(y[:, 1], np.float64)
 
     def _declared(self) -> tuple[str, ...]:
         return ()
@@ -433,11 +438,6 @@ def _near(s: int) -> dict[str, float]:
     """ρ of steps far from each other: the last score alone, and an average of the others."""
     recent = max(PolynomialAveraging(power=1.0)(s), _LEAST_RECENT)
     return {"score": 1.0, "information": recent, "squares": recent}
-
-
-def labels_apart(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Labels, and the numbers of the persons' ids beside them; 0 where there are none."""
-    return (y, np.zeros(len(y))) if y.ndim == 1 else (y[:, 0], np.ascontiguousarray(y[:, 1], np.float64))
 
 
 def words_of_ids(groups, n_rows: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.special import logit
@@ -13,15 +13,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._validation import check_level
+from vips.data import DataSource
+from vips.data._columns import column
 from vips.expfam.gaussian import posterior_probabilities
+from vips.models import _typical as typical
 from vips.models._coefficient_tables import coefficient_table, forest_plot
-from vips.models._coefficients import coefficient_parts, count_scores
-from vips.models.regression.counts import check_counts
-from vips.models.regression.likelihoods import NegativeBinomial
+from vips.models._coefficients import coefficient_parts
+from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
+from vips.models.regression.counts import BayesianNegativeBinomialRegression, check_counts
 from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
 from vips.models.regression.mixed.contract import MixedRegression
 from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
-from vips.parts import Part, Score, indexed
+from vips.parts import Part, indexed
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -35,6 +38,7 @@ __all__ = ["MixedLogisticRegression", "MixedNegativeBinomialRegression"]
 _LOGISTIC_VARIANCE = np.pi**2 / 3.0
 _TO_PROBIT = (16.0 * np.sqrt(3.0) / (15.0 * np.pi)) ** 2
 _LEAST_SHARE = 0.01  # of yes, or mean, at which a fit starts
+_TYPICAL_SLOPE = 0.5  # deviation among persons, for a column with a deviation of 1
 
 
 class MixedEffects(MixedRegression):
@@ -73,7 +77,7 @@ class MixedEffects(MixedRegression):
         try:
             return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         finally:
-            for name in ("_ids", "_has_words"):
+            for name in ("_ids", "_has_words", "takes_one_label"):
                 vars(self).pop(name, None)
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
@@ -185,6 +189,19 @@ class MixedEffects(MixedRegression):
     def check_restored(self) -> None:
         self.posterior_parts(self.posterior_)
 
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, ...]:
+        persons = typical.persons(n_records, rng)
+        X, predictor = typical.rows(self.max_norm, len(persons), typical.n_columns(self, n_features), rng)
+        return X, self.typical_labels(predictor + self.typical_effects(X, persons, rng), rng), persons
+
+    def typical_effects(self, X, persons: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        effects = np.zeros(len(persons))
+        for name in self.random_effects:
+            values = 1.0 if name == "intercept" else np.asarray(column(X, name), dtype=np.float64)
+            scale = 1.0 if name == "intercept" else _TYPICAL_SLOPE / max(float(np.nanstd(values)), 1e-12)
+            effects += rng.standard_normal(persons.max(initial=0) + 1)[persons] * scale * np.nan_to_num(values)
+        return effects
+
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _predictors(self, X) -> tuple[np.ndarray, np.ndarray]:
@@ -286,18 +303,11 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
         yes = posterior_probabilities(*self._predictors(X))
         return np.hstack([1.0 - yes, yes])
 
-    def predict_log_proba(self, X) -> np.ndarray:
-        """Logarithm of :meth:`predict_proba`."""
-        return np.log(self.predict_proba(X))
-
     def decision_function(self, X) -> np.ndarray:
         """Log odds of :meth:`predict_proba`, shape (n_rows,)."""
         return logit(self.predict_proba(X)[:, 1])
 
-    def predict(self, X) -> np.ndarray:
-        """The more probable class of each row."""
-        is_last = self.decision_function(X) > 0.0
-        return self.classes_[is_last.astype(int)]
+    predict_log_proba, predict = BayesianLogisticRegression.predict_log_proba, BayesianLogisticRegression.predict
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -345,7 +355,7 @@ def _check_two(classes: np.ndarray) -> None:
         )
 
 
-class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
+class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposures):
     """Counts whose rates differ among persons, fitted by (private) variational Bayes.
 
         E y_ij = exp(x_ijᵀβ + u_ijᵀz_i),   z_i ~ N(0, Ω),   with variance m + m²/r around a mean of m
@@ -356,6 +366,8 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         r: a large one gives Poisson counts. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
+    exposure_bounds : (float, float) or None
+        Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
     random_effects, privacy, max_norm, indicators, prior, on_invalid, random_state
         See :class:`MixedLogisticRegression`.
 
@@ -366,10 +378,12 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
 
     Privacy
     -------
-    As :class:`MixedLogisticRegression`; ``dispersion`` and ``max_count`` are public, too.
+    As :class:`MixedLogisticRegression`; ``dispersion``, ``max_count`` and ``exposure_bounds`` are public, too. An exposure is
+    part of its person's record, and moves nothing beyond the record's clip.
     """
 
     settings_of_meaning = ("random_effects", "dispersion")
+    _unlisted = ("exposed", "exposed_records", "with_exposure")
     _information_scale = 1.6
     name_of_ratio = "rate ratio"
 
@@ -379,6 +393,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         random_effects: Sequence[str | int] = ("intercept",),
         dispersion: float = 1.0,
         max_count: int | None = None,
+        exposure_bounds: tuple[float, float] | None = None,
         privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         indicators: Sequence[tuple[int, int, float]] | None = None,
@@ -392,40 +407,64 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
         )  # fmt: skip
         self.dispersion = dispersion
         self.max_count = max_count
+        self.exposure_bounds = exposure_bounds
 
-    def predict(self, X) -> np.ndarray:
-        """Expected count of a row of a new person, exp(x'μ + half the variance of ψ); shape (n_rows,)."""
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        exposure=None,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Fit to a table.
+
+        Parameters
+        ----------
+        X, y, ledger, checkpoint, executor, groups
+            See :meth:`MixedLogisticRegression.fit`.
+        exposure : array or series of shape (n_rows,), optional
+            See :meth:`BayesianNegativeBinomialRegression.fit`: E y_ij is the exposure times exp(x_ijᵀβ + u_ijᵀz_i).
+
+        Returns
+        -------
+        self
+        """
+        with self.exposed(exposure):
+            return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+
+    def predict(self, X, exposure=1.0) -> np.ndarray:
+        """Expected count of a row of a new person, exposure · exp(x'μ + half the variance of ψ); shape (n_rows,)."""
         mean, variance = self._predictors(X)
-        return np.exp(mean + 0.5 * variance)[:, 0]
+        return times_exposure(exposure, np.exp(mean + 0.5 * variance)[:, 0])
 
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         super().check_parameters()
+        check_exposure_bounds(self.exposure_bounds)
         check_counts(self)
 
-    @property
-    def likelihood(self) -> NegativeBinomial:
-        return NegativeBinomial(self.dispersion, self.max_count)
+    def records_of(self, X, y) -> DataSource:
+        return self.exposed_records(super().records_of, X, y)
+
+    likelihood, _declared = BayesianNegativeBinomialRegression.likelihood, BayesianNegativeBinomialRegression._declared
+    typical_labels = BayesianNegativeBinomialRegression.typical_labels
+    held_out_scores = BayesianNegativeBinomialRegression.held_out_scores
+    predictions = BayesianNegativeBinomialRegression.predictions
 
     @property
     def _drawn_as(self) -> tuple[float, float]:
         return float(self.dispersion), float(self.likelihood.largest)
 
-    def held_out_scores(self, X, y=None) -> list[Score]:
-        """Root mean squared error, and R²."""
-        return count_scores(self, X, y)
-
-    def predictions(self, X) -> np.ndarray:
-        """Expected counts."""
-        return self.predict(X)
-
     def _intercept_at(self, linear: float) -> float:
+        """For the middle one of the declared exposures."""
         most = 1e6 if self.max_count is None else self.max_count
-        return float(np.log(np.clip(2.0 * linear + self.dispersion, _LEAST_SHARE, most)))
-
-    def _declared(self) -> tuple[str, ...]:
-        return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}")
+        middle = 1.0 if self.exposure_bounds is None else np.mean(self.exposure_bounds)
+        return float(np.log(np.clip(2.0 * linear + self.dispersion, _LEAST_SHARE, most) / middle))
 
     def _averaged(self, coefficients: np.ndarray) -> np.ndarray:
         """Logarithms of averages: the intercept alone moves, where effects are those of the intercept."""

@@ -1,0 +1,236 @@
+"""Gaussian fields over areas, whose precision is sparse: matrices of blocks along the map.
+
+    f ~ N(0, s² C(ρ)),   C(ρ)⁻¹ = Q ∝ D - ρW: of neighbours W and their numbers D, scaled so that C has variances of 1
+    y = H (c + f) + e,   c ~ N(0, 3²),   Cov e = V = B - 2n² (I + Q₀)⁻¹,   Q₀ = C(0.9)⁻¹,   B and H diagonal
+
+B - 2n² is the variance of counts, and 2n² (I - (I + Q₀)⁻¹) that of noise in them (``areas.py``). With K = (I + Q₀)/2 - n² B⁻¹,
+Woodbury's identity says that V⁻¹ = B⁻¹ + n² B⁻¹ K⁻¹ B⁻¹; and f given c and y has the precision Λ = Q/s² + H V⁻¹ H, which is
+what is left of
+
+    J = | Q/s² + H²/B   n H/B |
+        | n H/B           -K  |
+
+without its second half. In an order in which neighbours are near, J has blocks along the diagonal and beside it only: its
+determinant, solutions, and the diagonal of its inverse take n b² multiplications for blocks of b areas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from vips._compute.blas import cholesky, inverse_from_factor
+
+__all__ = ["SMOOTHNESS", "STDS", "Fields", "Fits", "conditional"]
+
+# Grid of ρ and s. Areas differ by a factor of about e^(2s).
+SMOOTHNESS = np.array([0.0, 0.7, 0.9, 0.97, 0.99, 0.999])
+STDS = np.linspace(0.1, 1.9, 10)
+_OF_NOISE = 2  # place of Q₀
+_INTERCEPT_STD = 3.0
+_LEAST_BLOCK, _BYTES = 32, 2**26  # areas of a block; of the blocks that are factorised at a time
+
+
+class _Blocks:
+    """Symmetric matrices with blocks on the diagonal and beside it, factorised.
+
+    Parameters
+    ----------
+    diagonal, below : list of ndarray of shape (..., m, m)
+        ``below[k]`` is left of ``diagonal[k + 1]``.
+    """
+
+    def __init__(self, diagonal: list[np.ndarray], below: list[np.ndarray]) -> None:
+        self.inverses, self.factors, self.log_det = [], [], 0.0
+        for k, block in enumerate(diagonal):
+            rest = block - self.factors[-1] @ below[k - 1].mT if k else block
+            self.log_det = self.log_det + np.linalg.slogdet(rest)[1]
+            self.inverses.append(np.linalg.inv(rest))
+            self.factors += [side @ self.inverses[-1] for side in below[k : k + 1]]
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """Shape (..., n_blocks, m, n_right), as ``right`` is."""
+        x = right.copy()
+        for k, factor in enumerate(self.factors):
+            x[..., k + 1, :, :] -= factor @ x[..., k, :, :]
+        for k in reversed(range(len(self.inverses))):
+            x[..., k, :, :] = self.inverses[k] @ x[..., k, :, :]
+            if k < len(self.factors):
+                x[..., k, :, :] -= self.factors[k].mT @ x[..., k + 1, :, :]
+        return x
+
+    def diagonal_of_inverse(self) -> np.ndarray:
+        """Shape (..., n_blocks, m)."""
+        inverse, parts = self.inverses[-1], []
+        for k in reversed(range(len(self.inverses))):
+            if k < len(self.factors):
+                inverse = self.inverses[k] + self.factors[k].mT @ inverse @ self.factors[k]
+            parts.append(np.diagonal(inverse, axis1=-2, axis2=-1))
+        return np.stack(parts[::-1], axis=-2)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """c + f given y, in some cells of the grid.
+
+    Parameters
+    ----------
+    cells : ndarray of int, shape (n_cells, 2)
+        Places of ρ and s.
+    means, level : ndarray of shape (n_cells, n_areas)
+        Means, and how f + c follows c: 1 - Λ⁻¹ H V⁻¹ H 1.
+    variances : ndarray of shape (n_cells, n_areas)
+        Diagonal of Λ⁻¹.
+    precision, evidence : ndarray of shape (n_cells,)
+        Of c; and logarithms, up to a constant that is the same for all.
+    """
+
+    cells: np.ndarray
+    means: np.ndarray
+    level: np.ndarray
+    variances: np.ndarray
+    precision: np.ndarray
+    evidence: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: list[Fits]) -> Fits:
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+
+class Fields:
+    """All fields of the grid over a map.
+
+    Parameters
+    ----------
+    borders : ndarray of shape (n_areas, n_areas)
+        1 where two areas are neighbours.
+
+    Attributes
+    ----------
+    centred_variances : ndarray of shape (n_smoothness, n_areas)
+        Of an area's distance from the average, for s = 1.
+    noise : ndarray of shape (n_areas,)
+        Variances of noise in counts for n = 1.
+    noise_of_sum : float
+        The same of the sum of all counts.
+    """
+
+    def __init__(self, borders: np.ndarray) -> None:
+        borders = sp.csr_array(borders)
+        self.n = borders.shape[0]
+        self._order = np.asarray(reverse_cuthill_mckee(borders, symmetric_mode=True))
+        near = borders[self._order][:, self._order].tocoo()
+        self._width = min(self.n, max(_LEAST_BLOCK, int(np.abs(near.coords[0] - near.coords[1]).max(initial=0))))
+        self._n_blocks = -(-self.n // self._width)
+        matrices = [conditional(borders, smoothness) for smoothness in SMOOTHNESS]
+        plain = _Blocks(*self._cut(matrices))
+        stds = np.sqrt(self._joined(plain.diagonal_of_inverse()))
+        row_sums = self._joined(plain.solve(self._blocks_of(1.0 / stds)[..., None])[..., 0]) / stds
+        self.centred_variances = 1.0 - 2.0 * row_sums / self.n + row_sums.sum(axis=1, keepdims=True) / self.n**2
+        self._log_dets = plain.log_det + 2.0 * np.log(stds).sum(axis=1)
+        self._precisions = [
+            sp.csr_array(sp.diags_array(std) @ matrix @ sp.diags_array(std))
+            for matrix, std in zip(matrices, stds, strict=True)
+        ]
+        self._diagonal, self._below = self._cut(self._precisions)
+        unit = np.eye(self._width)
+        self._half = [0.5 * (unit + block[_OF_NOISE]) for block in self._diagonal]
+        self._half_below = [0.5 * block[_OF_NOISE] for block in self._below]
+        half = _Blocks(self._half, self._half_below)
+        self.noise = 2.0 - self._joined(half.diagonal_of_inverse())
+        self.noise_of_sum = (
+            2.0 * self.n - self._joined(half.solve(self._blocks_of(np.ones(self.n))[..., None])[..., 0]).sum()
+        )
+
+    def fits(self, cells: np.ndarray, slope, varies, noise: float, residual) -> Fits:
+        """Of y = ``residual`` in the given cells.
+
+        Parameters
+        ----------
+        cells : ndarray of int, shape (n_cells, 2)
+        slope, varies, residual : ndarray of shape (n_areas,)
+            H; variances of counts; y.
+        noise : float
+            n.
+        """
+        b = varies + 2.0 * noise**2
+        white, cross = self._blocks_of(slope**2 / b), self._blocks_of(noise * slope / b)
+        shrunk = self._blocks_of(noise**2 / b)
+        minus_k = [shrunk[k] * np.eye(self._width) - block for k, block in enumerate(self._half)]
+        seen = np.stack([residual, slope], axis=1) / b[:, None]
+        right = self._blocks_of(seen.T)
+        through = _Blocks(minus_k, [-block for block in self._half_below]).solve(np.moveaxis(right, 0, -1))
+        seen = slope * (seen.T - noise**2 / b * self._joined(np.moveaxis(through, -1, 0)))  # H V⁻¹ (y, H 1)
+        size = max(1, _BYTES // (128 * self._n_blocks * self._width**2))
+        some = [cells[first : first + size] for first in range(0, len(cells), size)]
+        return Fits.joined([self._fits(part, white, cross, minus_k, seen) for part in some])
+
+    def _fits(self, cells, white, cross, minus_k, seen) -> Fits:
+        places, squares, w = cells[:, 0], STDS[cells[:, 1]] ** 2, self._width
+        diagonal = [np.zeros((len(cells), 2 * w, 2 * w)) for _ in minus_k]
+        below = [np.zeros((len(cells), 2 * w, 2 * w)) for _ in self._below]
+        for k, block in enumerate(diagonal):
+            block[:, :w, :w] = self._diagonal[k][places] / squares[:, None, None] + np.diag(white[k])
+            block[:, :w, w:] = block[:, w:, :w] = np.diag(cross[k])
+            block[:, w:, w:] = minus_k[k]
+        for k, block in enumerate(below):
+            block[:, :w, :w] = self._below[k][places] / squares[:, None, None]
+            block[:, w:, w:] = -self._half_below[k]
+        joint = _Blocks(diagonal, below)
+        right = np.zeros((len(cells), self._n_blocks, 2 * w, 2))
+        right[:, :, :w] = np.moveaxis(self._blocks_of(seen), 0, -1)
+        solved = self._joined(np.moveaxis(joint.solve(right)[:, :, :w], -1, 0))
+        (of_residual, of_slope), (by_residual, by_slope) = solved, seen
+        precision = by_slope.sum() - of_slope @ by_slope + _INTERCEPT_STD**-2.0
+        intercept = (by_residual.sum() - of_residual @ by_slope) / precision
+        log_dets = self._n_blocks * w * np.log(squares) - self._log_dets[places] + joint.log_det
+        evidence = -0.5 * (log_dets + np.log(precision) - of_residual @ by_residual - intercept**2 * precision)
+        level = 1.0 - of_slope
+        variances = self._joined(joint.diagonal_of_inverse()[..., :w])
+        return Fits(cells, of_residual + intercept[:, None] * level, level, variances, precision, evidence)
+
+    def covariances(self, fits: Fits, slope, varies, noise: float):
+        """Of c + f in each cell, one after the other; shape (n_areas, n_areas)."""
+        half = 0.5 * (np.eye(self.n) + self._precisions[_OF_NOISE].toarray())
+        of_counts = np.diag(varies + 2.0 * noise**2) - noise**2 * inverse_from_factor(cholesky(half))
+        given = slope[:, None] * inverse_from_factor(cholesky(of_counts)) * slope
+        for i, (place, std) in enumerate(fits.cells):
+            precision = self._precisions[place].toarray() / STDS[std] ** 2 + given
+            yield inverse_from_factor(cholesky(precision)) + np.outer(fits.level[i], fits.level[i] / fits.precision[i])
+
+    # -- blocks -------------------------------------------------------------------------------------------------
+
+    def _blocks_of(self, values: np.ndarray) -> np.ndarray:
+        """Values of areas, shape (..., n_areas), as blocks, shape (..., n_blocks, width), and zeros beyond."""
+        padded = np.zeros((*values.shape[:-1], self._n_blocks * self._width))
+        padded[..., : self.n] = values[..., self._order]
+        return padded.reshape(*values.shape[:-1], self._n_blocks, self._width)
+
+    def _joined(self, blocks: np.ndarray) -> np.ndarray:
+        """Inverse of :meth:`_blocks_of`."""
+        values = np.empty((*blocks.shape[:-2], self.n))
+        values[..., self._order] = blocks.reshape(*blocks.shape[:-2], -1)[..., : self.n]
+        return values
+
+    def _cut(self, matrices: Sequence[sp.csr_array]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Blocks of matrices over areas, each of shape (n_matrices, width, width): on the diagonal, and below it. Beyond the
+        last area is a unit matrix."""
+        w, size = self._width, self._n_blocks * self._width
+        beyond = sp.eye_array(size - self.n)
+        padded = [sp.block_diag([matrix[self._order][:, self._order], beyond], format="csr") for matrix in matrices]
+
+        def block(i: int, k: int) -> np.ndarray:
+            return np.stack([matrix[i * w : (i + 1) * w, k * w : (k + 1) * w].toarray() for matrix in padded])
+
+        return [block(k, k) for k in range(self._n_blocks)], [block(k + 1, k) for k in range(self._n_blocks - 1)]
+
+
+def conditional(borders: sp.csr_array, smoothness: float) -> sp.csr_array:
+    """D - ρW: each area's value has mean ρ times the average of its neighbours' given these. With ρ = 0 areas are independent,
+    as are areas without neighbours."""
+    return sp.csr_array(sp.diags_array(np.maximum(borders.sum(axis=1), 1.0)) - smoothness * borders)
