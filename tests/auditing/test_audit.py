@@ -20,6 +20,15 @@ from vips.auditing.report import Finding
 pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
 AUDITED = {"beta-bernoulli", "logistic"}  # on every change, and one of topics below; the others before a release
+# Elsewhere some record reaches 0.99 of the clip norm. The bound of three classes is the largest over labels; that of persons
+# is a sum over their rows; the symmetrised array of second moments has a smaller norm than the array itself.
+LEAST_TIGHTNESS = {
+    "second moments": 0.0,
+    "logistic sparse, three classes": 0.98,
+    "logistic sparse, three classes, moved": 0.98,
+    "mixed effects": 0.7,
+    "mixed effects of counts": 0.7,
+}
 
 
 @pytest.mark.parametrize(
@@ -38,8 +47,7 @@ def test_the_models_of_the_laws_pass(case, noise):
     report = audited(case, replace(SAMPLED, noise=noise))
     assert report.passed, str(report)
     assert "sums on the lattice" in str(report)
-    if case.name != "second moments":  # there the symmetrised array has a smaller norm than the array itself
-        assert report["sensitivity"].values["tightness"] > 0.99
+    assert report["sensitivity"].values["tightness"] > LEAST_TIGHTNESS.get(case.name, 0.99)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,8 @@ def test_the_models_of_the_laws_pass_at_full_size(case, noise):
         return
     assert report["canary, one step"].values["ratio"] > 0.9
     if case.name != "lda float32, long documents, sparse topics":  # many coordinates, few draws
-        assert report["one step of the model"].values["ratio"] > 0.7
+        least = 0.6 * LEAST_TIGHTNESS[case.name] if case.name.startswith("mixed effects") else 0.7
+        assert report["one step of the model"].values["ratio"] > least
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8, bool])

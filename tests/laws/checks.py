@@ -300,6 +300,7 @@ def replay(case, records, n_steps=4):
     learnt = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in learnt.items()}
     posterior = learnt.pop("last_posterior_")
     arrays = posterior if isinstance(posterior, dict) else posterior.to_arrays()
+    learnt["computed for the E-step"] = sorted(getattr(posterior, "__dict__", {}))
     report, noisy = learnt.pop("privacy_").to_dict(), learnt.pop("noisy_totals_")
     learnt["noisy_totals_"] = {k: v.tobytes() for k, v in noisy.average.items()}, as_lists(noisy.noise_std)
     return path, {k: v.tobytes() for k, v in arrays.items()}, report, learnt, [str(w.message) for w in caught]

@@ -143,6 +143,9 @@ class FactorialChainModel(SequenceModel):
         """Full-batch steps until the chains have settled, at most 300 after the one that finds coordinates."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=301)
 
+    def prepare(self, posterior: FactorialPosterior) -> None:
+        _ = posterior.chain, posterior.tables
+
     def default_chunk_size(self) -> int:
         """Steps of a chunk: about 160 MB of statistics of sequences of one step."""
         M, K, d = self.n_chains, self.n_components, self.n_columns
