@@ -69,3 +69,14 @@ def test_interval_holds_its_level():
 def test_bad_concentrations_are_refused(bad):
     with pytest.raises(ValueError, match="concentration"):
         Dirichlet(bad)
+
+
+def test_nobody_can_change_a_distribution_from_outside():
+    owned, base = np.ones(3), np.ones(3)
+    owned.flags.writeable = False
+    view = base[:]
+    view.flags.writeable = False
+    assert Dirichlet(owned).concentration is owned
+    family = Dirichlet(view)
+    base[:] = 2.0
+    np.testing.assert_array_equal(family.concentration, 1.0)

@@ -32,7 +32,7 @@ class Dirichlet(Headline):
     Parameters
     ----------
     concentration : array of shape (..., n_categories)
-        Positive and finite. Copied, unless it is read-only.
+        Positive and finite. Copied, unless it is read-only and no view of another array.
 
     Raises
     ------
@@ -42,7 +42,7 @@ class Dirichlet(Headline):
 
     def __init__(self, concentration: np.ndarray) -> None:
         concentration = np.asarray(concentration, dtype=np.float64)
-        if concentration.flags.writeable:
+        if concentration.flags.writeable or concentration.base is not None:
             concentration = concentration.copy()
         if concentration.size and not 0.0 < concentration.min() <= concentration.max() < np.inf:  # false for NaN
             raise ValueError("`concentration` must be positive and finite.")
