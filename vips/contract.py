@@ -52,8 +52,8 @@ class Contract(ABC):
     takes_one_label = False
     # Whether it reads a table of declared columns itself, so that an encoder before it has nothing to learn.
     reads_tables = False
-    # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit: see
-    # `expected_statistics`.
+    # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit, and of E-steps
+    # in other threads: see `expected_statistics`.
     exact_rows = False
     # Whether `expected_statistics` takes persons, as `vips.data.Runs` where they have several rows: statistics are no sums over
     # these. A private fit reads at most `MOST_ROWS` of a person.
@@ -119,6 +119,9 @@ class Contract(ABC):
         in the last bit can grow large, for all records at once. Set :attr:`exact_rows` if this method prevents that (with
         ``vips.rowwise_product``, say). Otherwise a private fit passes the same number of records in every call: it fills chunks
         up with copies of a record, which get weight 0, and gives BLAS one thread.
+
+        With ``exact_rows`` threads call it for several chunks at a time: it must not keep arrays in which it works, nor may its
+        statistics. Other models are called for one chunk at a time, in the thread of the fit.
         """
 
     @abstractmethod

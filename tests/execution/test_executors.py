@@ -423,7 +423,7 @@ def test_workers_of_joblib_have_an_equal_part_each(monkeypatch):
 class Shared(BetaBernoulli):
     """Each of three partitions is twenty pieces of work for a kernel."""
 
-    lock, running, most, helped, prepared = threading.Lock(), 0, 0, False, 0
+    lock, running, most, helped, prepared, exact_rows = threading.Lock(), 0, 0, False, 0, True
 
     def prepare(self, posterior):
         type(self).prepared += 1

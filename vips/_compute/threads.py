@@ -96,9 +96,10 @@ def run_ranges(
 def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Iterator[T]:
     """Results of ``calls``, in order, computed by ``n`` threads in the context of the caller.
 
-    A thread without a call helps with the kernels that other calls share (:func:`run_ranges`). At most ``2 n`` results are
+    A thread without a call helps with the kernels that other calls share (:func:`run_ranges`). At most ``n + 1`` results are
     kept or being computed. A single call is made by the caller, and so are calls inside a call: else results would be kept for
-    ``n`` callers, and all threads could wait for calls that no thread is left to make.
+    ``n`` callers, and all threads could wait for calls that no thread is left to make. A call must not wait for a thread that
+    makes calls of its own.
     """
     calls, begun, context = iter(calls), deque(), copy_context()
     first = list(itertools.islice(calls, 2 if n > 1 and not _is_inside.get() else 0))
@@ -112,7 +113,7 @@ def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Iterator[T]:
                 continue
             begun.append(Future())
             _pool.tasks.put((begun[-1], context.copy(), call))
-            if len(begun) == 2 * n:
+            if len(begun) > n:
                 yield begun[0].result()
                 begun.popleft()
         while begun:
