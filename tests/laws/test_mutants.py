@@ -79,7 +79,7 @@ def noise_only_on_empty_totals(patch):
 
 def one_draw_for_all_rows_of_a_block(patch):
     def mutant(shape, symmetric, std, rng):
-        return np.broadcast_to(rng.normal(0.0, std, shape[-1:]), shape)
+        return np.broadcast_to(rng.normal(0.0, std, shape[-1:]), shape).copy()
 
     patch.setattr(noise, "gaussian_noise", mutant)
 

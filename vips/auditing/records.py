@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from vips.auditing.hostile_sequences import hostile_sequences
 from vips.data import InMemoryData, Sequences
 from vips.data._groups import group_numbers
+from vips.parts import SelfDescription
 
 __all__ = ["Table", "hostile_records", "mutated"]
 
@@ -58,9 +59,11 @@ class Table:
 
     def fit(self, model) -> object:
         """Fit ``model`` to these records."""
+        records = (self.X,) if self.y is None else (self.X, self.y)
+        if type(model).as_numbers is not SelfDescription.as_numbers:  # X holds numbers of what the model takes
+            records = (InMemoryData(*records),)
         others = {"groups": self.ids, "sample_weight": self.weights}
-        given = {name: values for name, values in others.items() if values is not None}
-        return model.fit(InMemoryData(self.X, self.y), **given)
+        return model.fit(*records, **{name: values for name, values in others.items() if values is not None})
 
     def valid(self, model) -> np.ndarray:
         """Places of the rows that the model takes, and whose weight counts."""

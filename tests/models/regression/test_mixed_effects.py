@@ -552,7 +552,7 @@ def test_other_plans_and_sources(tmp_path):
         model = MixedLogisticRegression(privacy=plan, max_norm=1.5).fit(X, y, groups=person)
         assert np.abs(model.coef_ - [1.0, 0.5]).max() < 0.8
     source = regroup(X, y, by=person, to=tmp_path / "persons")
-    number = next(with_numbers_of_persons(source).chunks(10**6)).rows.y[:, 1]
+    number = next(with_numbers_of_persons(source).chunks(10**6)).y[:, 1]
     assert len(np.unique(number)) == 1500 == 1 + np.count_nonzero(np.diff(number))
     assert 0.0 <= number.min() < number.max() <= 1.0
     assert with_numbers_of_persons(InMemoryData(X, y)) is None
