@@ -345,5 +345,8 @@ def _usable_rows(X) -> np.ndarray:
         return rows_without(bad | ~np.isfinite(X.data), X.indptr)
     if X.dtype.kind not in "fc":
         return np.ones(X.shape[0], dtype=bool)
-    is_finite = np.isfinite(X).reshape(X.shape[0], int(np.prod(X.shape[1:])))
-    return np.ones(X.shape[0], dtype=bool) if is_finite.all() else is_finite.all(axis=1)  # the first costs a fifth
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = X.sum()  # costs a third of the rest
+    if np.isfinite(total):
+        return np.ones(X.shape[0], dtype=bool)
+    return np.isfinite(X).reshape(X.shape[0], int(np.prod(X.shape[1:]))).all(axis=1)
