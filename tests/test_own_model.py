@@ -105,3 +105,7 @@ def test_a_dict_of_distributions_is_compared():
     assert {mover.name for mover in comparison.movers(6)} == {
         f"{part}: x{i}" for part in ("mean", "share") for i in range(3)
     }
+
+
+def test_its_statement_names_its_arguments(fitted):
+    assert "all constructor arguments" in fitted[0].privacy_.declared_public

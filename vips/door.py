@@ -14,7 +14,7 @@ from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, SequenceSource, as_source, check_data, whole_csr
 from vips.data._checks import refuse_dates
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
-from vips.data._labels import one_for_each_row
+from vips.data._labels import one_for_each_row, refuse_blanks
 from vips.data._tables import from_arrow, without_mask
 from vips.data._texts import TextSource
 
@@ -73,6 +73,7 @@ def table_of(model: Contract, X, y) -> InMemoryData:
     if y is None:
         X = validated(model, X)
     elif model.takes_one_label:
+        refuse_blanks(y)
         X, y = validated(model, X, y, y_numeric=is_regressor(model))
         y = column_or_1d(y)
     else:

@@ -183,7 +183,9 @@ def _topics(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger
     texts, groups, _ = read_texts(options.data, reading, options.text, options.unit)
     topics = PrivateTopics(privacy=PrivacyBudget(options.epsilon, options.delta))
     topics.fit(texts, ledger=ledger, groups=groups)
-    lines = [printable(f"topic {k}: {' '.join(words)}") for k, words in enumerate(topics.top_words(10))]
+    evidence, top = topics.evidence(), topics.top_words(10)
+    labels = [""] * len(top) if evidence is None else [f" ({label})" for label in evidence.labels]
+    lines = [printable(f"topic {k}{label}: {' '.join(top[k])}") for k, label in enumerate(labels)]
     return topics, lines, {"text": options.text, "unit": options.unit}
 
 
