@@ -122,7 +122,8 @@ def test_pathways(folder, capsys):
     (folder / "catalogue.txt").write_text("\n".join(made.event_names))
     command = ["fit", "events.csv", "--model", "pathways", "--unit", "who", "--event", "what", "--order", "day"]
     assert main([*command, "--catalogue", "catalogue.txt", *SPENDS, "--save", "h.vips"]) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert err.index("--date-format says") < err.index("No interval knows")  # before the fit
     assert "physiotherapy (" in out
     assert "line breaks in a cell" in out  # a CSV file
     assert main(["predict", "h.vips", "events.csv", "--out", "states.csv"]) == 0

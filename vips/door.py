@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import is_regressor
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from vips.contract import Contract
@@ -91,6 +92,7 @@ def validated(model: Contract, X, *y, **settings):
         )
     X, *y = (without_mask(from_arrow(values)) for values in (X, *y))
     refuse_dates(X)
+    settings = {"ensure_all_finite": "allow-nan" if get_tags(model).input_tags.allow_nan else True} | settings
     return validate_data(model, whole_csr(X), *y, accept_sparse="csr", dtype=_NUMBERS, **settings)
 
 
