@@ -134,7 +134,7 @@ def test_the_statement_is_that_of_the_fit(pages):
         assert all(item in page for item in facts["statement"][heading])
     assert facts["unit"] in page
     assert "add or remove one" in page
-    assert "1e-05 (1 in 100,000)" in page
+    assert "1e-05 (1 in 100,000 chances to learn more)" in page
     assert "none: no noise was added" in page  # the baseline
     assert "none: no ledger counts this together" in page
     assert "The headings sort" not in page  # only the script adds this

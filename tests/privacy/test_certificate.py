@@ -67,7 +67,7 @@ def test_every_reason_for_no_guarantee_is_told(tmp_path):
 
 def test_epsilon_is_said_in_words_and_numbers(tmp_path):
     page = written(CALIBRATED, tmp_path).text
-    assert "ε = 1 at δ = 1e-05 (1 in 100,000)" in page
+    assert "ε = 1 at δ = 1e-05 (1 in 100,000 chances to learn more)" in page
     assert "right more often than 73.2 % of the time" in page
     assert "What is protected is each letter" in page
     assert "A person with several of these is protected less" in page

@@ -53,10 +53,10 @@ def loss(epsilon: float, delta: float) -> str:
 
 
 def at_delta(delta: float | None) -> str:
-    """δ also as "1 in so many"."""
+    """δ also in words: such a mechanism can be simulated by one that reveals all with probability δ (``meaning.py``)."""
     if delta is None:
         return "not chosen; see ε at other δ"
-    return f"{delta:g} (1 in {1.0 / delta:,.0f})" if delta > 1e-15 else f"{delta:g}"
+    return f"{delta:g} (1 in {1.0 / delta:,.0f} chances to learn more)" if delta > 1e-15 else f"{delta:g}"
 
 
 def relation(report: PrivacyReport) -> str:

@@ -119,7 +119,7 @@ def test_guarantees_come_first(tmp_path):
     private, plain = fitted(), fitted(private=False)
     both = page_of(private, tmp_path)
     assert "All numbers on this page were computed from released values." in both
-    assert '<strong class="whole">ε = 2</strong> at δ = 1e-05 (1 in 100,000)' in both
+    assert '<strong class="whole">ε = 2</strong> at δ = 1e-05 (1 in 100,000 chances to learn more)' in both
     assert "each document" in both
     assert "This page holds private data" not in both
     for page in (page_of(plain, tmp_path), page_of(private, tmp_path, baseline=plain)):

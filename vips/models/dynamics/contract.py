@@ -21,7 +21,7 @@ from vips.models.dynamics.start import system_of
 from vips.models.dynamics.statistics import MomentStatistics, moment_blocks, state_blocks, state_statistics
 from vips.models.dynamics.update import next_dynamics
 from vips.models.dynamics.variational import SystemPrior, divergence, expected_states, next_system, started
-from vips.phases import FitPhase, plain_average
+from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
@@ -102,7 +102,8 @@ class DynamicsModel(SequenceModel):
             n_first,
             blocks=moment_blocks(self.n_features_in_, lags, self._ball() ** 2),
             statistics="_moment_statistics",
-            update=self._system_of_moments,
+            update=unchanged,  # moments do not depend on it
+            end=self._system_of_moments,
             step_size=plain_average,
             released=f"noisy moments of the columns, at lags of up to {lags} steps and in the first {lags + 1}, and noisy "
             "numbers of steps and of sequences",

@@ -29,7 +29,7 @@ from vips.models.dynamics.switching_posterior import (
     switching_statistics,
 )
 from vips.parts import Part
-from vips.phases import FitPhase, unchanged
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 
@@ -150,7 +150,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         """Moments, in a sixth of the steps of a private fit and in one of others: regimes begin around their system. Then come
         steps of EM."""
         (moments, *_), n_first = super().phases(n_steps), max(1, n_steps // 6) if self.is_private else 1
-        moments = replace(moments, n_steps=n_first, update=unchanged, end=self._regimes_of_moments)
+        moments = replace(moments, n_steps=n_first, end=self._regimes_of_moments)
         blocks = {name: block for name, block in self.blocks().items() if name not in moments.blocks}
         released = "noisy totals of states, regimes and columns"
         return [

@@ -218,8 +218,8 @@ class PoissonHMM(HiddenMarkovModel):
                 check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         if self.max_count is None:
             raise ValueError(
-                "`max_count` is required: the largest count of the records would reveal a record. Pass a public number, or one "
-                "for each column, e.g. PoissonHMM(max_count=50, ...)."
+                "`max_count` is required: bins of counts end there, and the largest count of private records would "
+                "reveal one. Pass a public number, or one for each column, e.g. PoissonHMM(max_count=50, ...)."
             )
         largest = list(self.max_count) if isinstance(self.max_count, Sequence | np.ndarray) else [self.max_count]
         for of_column in largest:
