@@ -1,11 +1,13 @@
 """Arguments and results are named alike in all models: the table of docs/models.md."""
 
+import ast
 import inspect
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from tests.test_layers import sources
 from vips import ConjugateExponentialModel, PrivacyPlan, models
 from vips.data import Sequences
 
@@ -100,3 +102,11 @@ def test_few_classes_stand_above_a_model(cls):
     """One reads a model, its family, and what all models share."""
     above = [base for base in cls.__mro__[1:] if base.__module__.startswith("vips.")]
     assert above.index(ConjugateExponentialModel) <= 2
+
+
+def test_variables_say_what_they_hold():
+    """In the package no variable or argument has a name that is no noun."""
+    for module, tree in sources().items():
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
+        names = {getattr(node, "id", None) or node.arg for node in nodes}
+        assert names.isdisjoint({"found", "each", "own", "some", "rest"}), module

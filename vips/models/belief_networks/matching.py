@@ -312,7 +312,7 @@ def _step(
 
 def _of_pairs(curvature: np.ndarray, s: np.ndarray, u: np.ndarray, V: np.ndarray, N: float) -> np.ndarray:
     """The curvature, a sum over pairs of records, without those of a record with itself: they are the simulation's error."""
-    own = np.einsum("jdm,jdm->jm", s, np.linalg.solve(V, s))
-    curvature = curvature - (N / s.shape[2]) ** 2 * (u * own[:, None]) @ np.swapaxes(u, 1, 2)
+    with_itself = np.einsum("jdm,jdm->jm", s, np.linalg.solve(V, s))
+    curvature = curvature - (N / s.shape[2]) ** 2 * (u * with_itself[:, None]) @ np.swapaxes(u, 1, 2)
     values, vectors = np.linalg.eigh(curvature)
     return (vectors * np.maximum(values, 0.0)[:, None]) @ np.swapaxes(vectors, 1, 2)

@@ -232,15 +232,15 @@ class MixedRegression(ConjugateExponentialModel):
         y, words = self._labels_apart(records.rows.y)
         shape, linear = self.likelihood.terms(y)
         offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
-        x, own = posterior.frame.design(self._rows(records.rows.X))
+        x, u = posterior.frame.design(self._rows(records.rows.X))
         n, p, clip = len(records.starts) - 1, self._n_parameters(), self._clip_norm()
         scores, information, squares = np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p))
         scales = (1.0, *(self._scales()[name] * clip for name in ("information", "squares")))
         limits = tuple(part * scale * clip for part, scale in zip(_PARTS, scales, strict=True))
-        settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(own.shape[1]), *self._drawn_as)
+        settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(u.shape[1]), *self._drawn_as)
         rows = (
             x,
-            own,
+            u,
             np.column_stack([x, words]).view(np.uint64),
             *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)),
         )

@@ -208,10 +208,10 @@ class MixedEffects(MixedRegression):
         """Mean and variance of ψ of a row of a new person, each of shape (n, 1)."""
         check_is_fitted(self, "last_posterior_")
         posterior = self.posterior_
-        x, own = posterior.frame.design(self._rows(self.read_rows(X, reset=False)))
+        x, u = posterior.frame.design(self._rows(self.read_rows(X, reset=False)))
         d, factor = x.shape[1], posterior.factor
         cov = posterior.parameters_cov[:d, :d]
-        variance = np.einsum("nk,km,nm->n", x, cov, x) + np.square(own @ factor).sum(axis=1)
+        variance = np.einsum("nk,km,nm->n", x, cov, x) + np.square(u @ factor).sum(axis=1)
         return (x @ posterior.parameters[:d])[:, None], variance[:, None]
 
     def _variance_of_average_row(self) -> float:

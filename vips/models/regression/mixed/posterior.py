@@ -58,8 +58,8 @@ class Frame:
         """x, shape (n, n_features + 1), and u, shape (n, q), of rows of norm at most 1."""
         shift, scale = self._own
         x = np.column_stack([(rows - self.shift) * self.scale, np.full(len(rows), CONSTANT)])
-        own = np.where(self.columns == INTERCEPT, 1.0, (rows[:, self.columns] - shift) * scale)
-        return x, np.ascontiguousarray(own)
+        u = np.where(self.columns == INTERCEPT, 1.0, (rows[:, self.columns] - shift) * scale)
+        return x, np.ascontiguousarray(u)
 
     def to_natural(self) -> np.ndarray:
         """The matrix that takes b to coefficients of columns as they come, and the intercept; shape (d, d)."""
