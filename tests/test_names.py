@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -110,3 +111,11 @@ def test_variables_say_what_they_hold():
         nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
         names = {getattr(node, "id", None) or node.arg for node in nodes}
         assert names.isdisjoint({"found", "each", "own", "some", "rest"}), module
+
+
+def test_no_sentence_begins_with_of():
+    """The subject comes first."""
+    kinds = ast.FunctionDef | ast.ClassDef | ast.Module
+    for module, tree in sources().items():
+        texts = (ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds))
+        assert not [text for text in texts if re.search(r"(^|[.!?]\s+|\n\n\s*)Of ", text)], module

@@ -54,7 +54,7 @@ class NormalGamma:
 
     @property
     def means(self) -> DiagonalGaussian:
-        """Of μ at the mean of τ."""
+        """Posterior of μ at the mean of τ."""
         return DiagonalGaussian(self.mean, self.mean_precision * self.precision.mean)
 
     @property

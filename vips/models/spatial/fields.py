@@ -148,7 +148,7 @@ class Fields:
         )
 
     def fits(self, cells: np.ndarray, slope, varies, noise: float, residual) -> Fits:
-        """Of y = ``residual`` in the given cells.
+        """Fits of y = ``residual`` in the given cells.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Fields:
         return Fits(cells, of_residual + intercept[:, None] * level, level, variances, precision, evidence)
 
     def covariances(self, fits: Fits, slope, varies, noise: float):
-        """Of c + f in each cell, one after the other; shape (n_areas, n_areas)."""
+        """Covariances of c + f in each cell, one after the other; shape (n_areas, n_areas)."""
         half = 0.5 * (np.eye(self.n) + self._precisions[_OF_NOISE].toarray())
         of_counts = np.diag(varies + 2.0 * noise**2) - noise**2 * inverse_from_factor(cholesky(half))
         given = slope[:, None] * inverse_from_factor(cholesky(of_counts)) * slope

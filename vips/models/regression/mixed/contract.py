@@ -265,7 +265,7 @@ class MixedRegression(ConjugateExponentialModel):
         return DenseStatistics({"curvature": total, "outcome": outcome})
 
     def _largest_outcome(self) -> float:
-        """Of a person in the first phase, or what hardly any has."""
+        """Outcome of a person in the first phase, or what hardly any has."""
         largest = self.likelihood.largest_linear
         return _ROWS_OF_OUTCOME * (largest if np.isfinite(largest) else 1.0)
 
@@ -315,7 +315,7 @@ class MixedRegression(ConjugateExponentialModel):
         return average | {"score": score}, noise_std | {"score": np.sqrt(np.square(noise_std["score"]) + spread)}
 
     def to_noise_aware_posterior(self) -> MixedPosterior:
-        """Of the same mean, with the covariance of noisy scores: A⁻¹ (V + N) A⁻¹, V from squares of scores, N the noise."""
+        """The same mean, with the covariance of noisy scores: A⁻¹ (V + N) A⁻¹, V from squares of scores, N the noise."""
         posterior, totals, plan = self.last_posterior_, self.noisy_totals_, self.privacy_.plan
         (_, information), noise = self._seen(totals.average, posterior.frame), totals.noise_std
         prior = self._prior_precision(posterior.frame)

@@ -19,7 +19,7 @@ _TOO_LARGE, _ROUNDING = 1e100, 1e-9  # of files; of a covariance, relative to it
 
 
 def n_parameters(d: int, q: int) -> int:
-    """Of b and η: d coefficients, and the lower triangle of L."""
+    """Number of entries of b and η: d coefficients, and the lower triangle of L."""
     return d + q * (q + 1) // 2
 
 
@@ -134,7 +134,7 @@ class MixedPosterior:
     std = property(lambda self: self.coefficients.std)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Of the coefficients: (lower, upper) arrays."""
+        """Interval of the coefficients: (lower, upper) arrays."""
         return self.coefficients.interval(level)
 
     def sample(self, size: int, rng: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
