@@ -29,6 +29,11 @@ def test_full_batch_without_noise_is_the_exact_posterior():
     np.testing.assert_allclose(model.last_posterior_["b"], 1 + (1 - X).sum(axis=0))
 
 
+def test_one_private_step_counts_every_record():
+    plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=1)
+    assert BetaBernoulli(privacy=plan).fit(np.ones((500, 1))).last_posterior_["a"] == pytest.approx(501.0, rel=1e-2)
+
+
 def test_private_posterior_is_near_the_exact_one_when_there_is_little_noise():
     X = np.random.default_rng(0).integers(0, 2, (4000, 4)).astype(float)
     plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=30)

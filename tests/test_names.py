@@ -94,6 +94,7 @@ def test_a_user_sees_few_names(cls):
     listed = {name for name in dir(model) if not name.startswith(("_", "set_"))}
     assert len(listed - of_sklearn - set(model.get_params())) <= 15
     assert listed.isdisjoint({"blocks", "start", "phases", "expected_statistics", "to_posterior", "posterior_parts"})
+    assert listed.isdisjoint({"block_of_squares", "with_squares"})
     assert set(model.get_params()) <= listed
     assert callable(model.blocks)
 

@@ -105,3 +105,33 @@ def test_a_dict_of_distributions_is_compared():
     assert {mover.name for mover in comparison.movers(6)} == {
         f"{part}: x{i}" for part in ("mean", "share") for i in range(3)
     }
+
+
+def test_its_statement_names_its_arguments(fitted):
+    assert "all constructor arguments" in fitted[0].privacy_.declared_public
+
+
+class MeanOfSeen(GaussianMean):
+    """NaN: not seen; such a row adds what it has."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def valid_records(self, records):
+        return ~np.isinf(records).any(axis=1)
+
+    def expected_statistics(self, records, posterior):
+        return super().expected_statistics(np.nan_to_num(records), posterior)
+
+
+@pytest.mark.parametrize("privacy", [None, PLAN])
+def test_it_can_use_rows_with_nan(privacy):
+    X = rows()
+    X[::2, 1] = np.nan
+    assert MeanOfSeen(privacy=privacy).fit(X).last_posterior_.precision[0] == pytest.approx(4001, rel=0.1)
+    if privacy is None:
+        X[3, 0] = np.inf
+        with pytest.raises(ValueError, match="infinity"):
+            MeanOfSeen().fit(X)

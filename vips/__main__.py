@@ -12,6 +12,7 @@ from vips._commands.fit import add_commands
 from vips._commands.inspect import add_inspect
 from vips._commands.plan import add_plan
 from vips._printable import printable
+from vips.exceptions import PrivacyBudgetError
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -19,7 +20,8 @@ _DEAR = 1.1  # times its own ε: an entry of which `ledger show` says why it cos
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns 0, 1 if `certificate check` found a difference, or 2 after a line on the error stream."""
+    """Run one command; returns 0, 1 if `certificate check` found a difference, or after a line on the error stream 3 if a
+    budget has no room, else 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what is paid for is shown on a terminal of any encoding
             stream.reconfigure(errors="backslashreplace")
@@ -30,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
             status = options.run(options)
     except (ImportError, KeyError, TypeError, ValueError, OSError) as error:
         print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, PrivacyBudgetError) else 2
     return status or 0
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["fitted_attributes", "forget_fit"]
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+__all__ = ["all_or_nothing", "fitted_attributes", "forget_fit"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def fitted_attributes(estimator) -> dict[str, object]:
@@ -11,6 +17,25 @@ def fitted_attributes(estimator) -> dict[str, object]:
 
 
 def forget_fit(estimator) -> None:
-    """Remove them, so that an estimator whose next fit fails does not look fitted."""
+    """Remove them, so that the next fit sees nothing of the last one."""
     for name in fitted_attributes(estimator):
         delattr(estimator, name)
+
+
+def all_or_nothing(fit: Method) -> Method:
+    """A ``fit`` that leaves the estimator as it was if it raises, Ctrl-C included.
+
+    So it is never half fitted, and what an earlier fit has paid for is not lost.
+    """
+
+    @wraps(fit)
+    def fit_or_restore(estimator, *arguments, **settings):
+        before = dict(vars(estimator))
+        try:
+            return fit(estimator, *arguments, **settings)
+        except BaseException:
+            vars(estimator).clear()
+            vars(estimator).update(before)
+            raise
+
+    return fit_or_restore

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import is_regressor
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, SequenceSource, as_source, check_data, whole_csr
 from vips.data._checks import refuse_dates
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
-from vips.data._labels import one_for_each_row
+from vips.data._labels import one_for_each_row, refuse_blanks
 from vips.data._tables import from_arrow, without_mask
 from vips.data._texts import TextSource
 
@@ -73,6 +74,7 @@ def table_of(model: Contract, X, y) -> InMemoryData:
     if y is None:
         X = validated(model, X)
     elif model.takes_one_label:
+        refuse_blanks(y)
         X, y = validated(model, X, y, y_numeric=is_regressor(model))
         y = column_or_1d(y)
     else:
@@ -90,6 +92,7 @@ def validated(model: Contract, X, *y, **settings):
         )
     X, *y = (without_mask(from_arrow(values)) for values in (X, *y))
     refuse_dates(X)
+    settings = {"ensure_all_finite": "allow-nan" if get_tags(model).input_tags.allow_nan else True} | settings
     return validate_data(model, whole_csr(X), *y, accept_sparse="csr", dtype=_NUMBERS, **settings)
 
 

@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vips import engine
-from vips._fitted import forget_fit
+from vips._fitted import all_or_nothing, forget_fit
 from vips._validation import levels_to_user
 from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, Records
@@ -136,6 +136,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def chunk_size(self, value: int) -> None:
         self._chunk_size = value
 
+    @all_or_nothing
     def fit(
         self,
         X,
@@ -186,6 +187,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             If the rest of the budget is too small, or ledger or checkpoint belong to another fit. Nothing is changed then.
         SourceError, PartitionError
             If a part of a source cannot be read or is not as declared, or workers fail. No noise is drawn for that step.
+
+        After any error the model is as it was: what an earlier fit has paid for is not lost.
         """
         self.check_arguments()
         if isinstance(self.privacy, StreamPlan):
@@ -237,8 +240,6 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 error.add_note(
                     f"The ledger could not be written, and the run stays charged until it is closed: {failed}"
                 )
-            finally:
-                self._forget()  # a half-fitted model must not look fitted
             raise
         finally:
             self.use_plan(None)

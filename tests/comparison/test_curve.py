@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vips import BayesianLogisticRegression, PrivacyLedger, PrivacyPlan, privacy_utility_curve
+from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyLedger, PrivacyPlan, privacy_utility_curve
 from vips.comparison.curve import NO_GUARANTEE
 from vips.comparison.report.numbers import utility_view
 from vips.comparison.report.page import _MEANS, render
+from vips.preprocessing import TableEncoder, make_private_pipeline
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
 
@@ -73,6 +74,14 @@ def test_every_fit_is_charged_to_an_open_ledger(data, tmp_path):
         with pytest.raises(ValueError, match="no budget can pay"):
             privacy_utility_curve(model(), X, [0.5], y, delta=1e-6, scores_are_private=True)
     assert len(ledger.runs()) == 4
+
+
+def test_pipelines_are_refused_in_words(data):
+    X, y = data[:2]
+    encoder, budget = TableEncoder([(-1, 1)] * 3), PrivacyBudget(1.0, 1e-6)
+    pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=budget)
+    with pytest.raises(TypeError, match=r"PrivatePipeline.*set_params"):
+        privacy_utility_curve(pipeline, X, [1.0], y, delta=1e-6, scores_are_private=True)
 
 
 def test_plans_without_noise_are_refused(data):

@@ -257,6 +257,11 @@ def test_objects_of_polars_are_read_one_by_one_or_refused():
         from_arrow(ids)
 
 
+def test_lazy_frames_are_refused_in_words():
+    with pytest.raises(TypeError, match="collect"):
+        from_arrow(polars.LazyFrame({"x": [1.0]}))
+
+
 def test_frames_of_polars_themselves():
     rng = np.random.default_rng(0)
     columns = {"age": rng.integers(18, 90, 300), "town": rng.choice(["A", "B"], 300), "x": rng.normal(size=300)}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import vips
+from vips.data import Sequences
 from vips.preprocessing import TableEncoder
 
 CRP = ["3.5", "<5", " 12 ", None, "1,000", "nan", "7e2", "-1"]
@@ -134,6 +135,28 @@ def test_any_cell_can_be_shown(cell):
     (reading,) = vips.inspect(pd.DataFrame({"x": cells}), {"x": (0, 4)}).columns
     assert (reading.n_read, sum(reading.unread.values())) == (1, 1)
     assert len(str(reading).splitlines()[0]) < 200
+
+
+def test_sequences_that_a_model_takes_for_missing_ones_are_counted():
+    lists = [
+        [1, 2, None],
+        [1, "x"],
+        None,
+        {"a": 1},
+        {"a": 2},
+        "text",
+        [[1, 2]],
+        [],
+        np.ma.masked_array([1.0, 2.0], [0, 1]),
+    ]
+    sequences, steps = vips.inspect(lists).columns
+    assert (sequences.n_read, sequences.n_missing) == (4, 1)
+    assert sequences.unread == {"a dict": 2, "a str": 1, "2 columns": 1}
+    assert (steps.n_read, steps.n_missing, steps.unread) == (4, 2, {"x": 1})
+    read = Sequences.from_list(lists, n_features=1)
+    assert np.isfinite(read.values).sum() == steps.n_read
+    with pytest.raises(TypeError, match="got list"):
+        vips.inspect(lists, ["A"])
 
 
 def test_a_word_that_is_no_kind_is_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import os
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from vips._extras import imported
 from vips._printable import lines_of_table, printable
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object
+from vips.exceptions import PrivacyWarning
 from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -183,7 +185,9 @@ def _topics(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger
     texts, groups, _ = read_texts(options.data, reading, options.text, options.unit)
     topics = PrivateTopics(privacy=PrivacyBudget(options.epsilon, options.delta))
     topics.fit(texts, ledger=ledger, groups=groups)
-    lines = [printable(f"topic {k}: {' '.join(words)}") for k, words in enumerate(topics.top_words(10))]
+    evidence, top = topics.evidence(), topics.top_words(10)
+    labels = [""] * len(top) if evidence is None else [f" ({label})" for label in evidence.labels]
+    lines = [printable(f"topic {k}{label}: {' '.join(top[k])}") for k, label in enumerate(labels)]
     return topics, lines, {"text": options.text, "unit": options.unit}
 
 
@@ -197,17 +201,18 @@ def _pathways(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     needs = {name: getattr(options, name) for name in ("unit", "event", "order")} | {"catalogue": catalogue}
     table = read_table(options.data, reading)
     pathways, _ = _sequences(table, needs, reading)
+    if is_text_or_object(table[options.order].dtype) and not reading.date_formats:
+        warnings.warn(
+            f"{options.order}: texts are numbers, or dates like 2026-01-31; rows with neither come last. --date-format says "
+            "how other dates are written, and `inspect` how many cells cannot be read.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
     budget = PrivacyBudget(options.epsilon, options.delta)
     persons = pd.Series(np.arange(len(pathways)), name=options.unit)  # one pathway each: the report says whose
     model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=budget)
     model.fit(pathways, ledger=ledger, groups=persons)
-    lines = lines_of_table(model.summary(names=catalogue))
-    if is_text_or_object(table[options.order].dtype) and not reading.date_formats:
-        lines.append(
-            printable(f"{options.order}: texts are numbers, or dates like 2026-01-31; rows with neither come last.")
-            + " --date-format says how other dates are written, and `inspect` how many cells cannot be read."
-        )
-    return model, lines, needs
+    return model, lines_of_table(model.summary(names=catalogue)), needs
 
 
 def _predict(options: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips._fitted import forget_fit
+from vips._fitted import all_or_nothing, forget_fit
 from vips._printable import listed
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import log_odds_of_tables, scale_of_rows
@@ -75,6 +75,7 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
 
     # -- fit ------------------------------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X, y, *, ledger: PrivacyLedger | None = None, groups: object = None) -> Self:
         """Release the tables; arguments and errors as in :meth:`PrivateClassifier.fit`."""
         forget_fit(self)

@@ -139,10 +139,15 @@ def privacy_utility_curve(
 
     Raises
     ------
-    ValueError
-        Before any fit: if there are no public test data and ``scores_are_private`` is False; if it is True and a ledger is
-        open; if the model's plan is not private.
+    TypeError, ValueError
+        Before any fit: if the model is a pipeline, or its plan not private; if there are no public test data and
+        ``scores_are_private`` is False; if it is True and a ledger is open.
     """
+    if not isinstance(model, ConjugateExponentialModel):
+        raise TypeError(
+            f"`model` must be a model with a private plan, got {type(model).__name__}. Fit what learns an encoding, too, once "
+            "for each budget: clone(pipeline).set_params(privacy=PrivacyBudget(epsilon, delta)).fit(X, y)."
+        )
     if model.privacy is None or not model.is_private:
         raise ValueError(
             "`model` needs a private plan, e.g. privacy=PrivacyPlan(noise_multiplier=1.0, ...); each ε replaces its noise."

@@ -1,4 +1,4 @@
-"""Labels of a private fit: one for each row, as numbers, by public facts alone."""
+"""Labels: of a private fit, one for each row, as numbers, by public facts alone; of an ordinary one, none missing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
 from vips._validation import levels_to_user
-from vips.data._cell_values import each_cell, kind_of
+from vips.data._cell_values import each_cell, is_missing, kind_of
 from vips.data._checks import check_container
 
-__all__ = ["label_codes", "one_for_each_row"]
+__all__ = ["label_codes", "one_for_each_row", "refuse_blanks"]
 
 
 def one_for_each_row(y, what: str):
@@ -46,6 +46,17 @@ def one_for_each_row(y, what: str):
     elif sp.issparse(y):
         raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
     return y
+
+
+def refuse_blanks(y) -> None:
+    """Raise ValueError if a label of text or of an object is missing; of numbers scikit-learn says so."""
+    is_column = isinstance(y, list | tuple) or getattr(y, "ndim", 0) == 1
+    if (
+        is_column
+        and kind_of(getattr(y, "dtype", np.dtype(object))) == "category"
+        and any(map(is_missing, each_cell(y)))
+    ):
+        raise ValueError("Labels in y are missing: leave these rows out of X and y.")
 
 
 def label_codes(y, classes: Sequence[str]) -> np.ndarray:

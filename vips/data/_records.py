@@ -80,17 +80,22 @@ class OpenPartition:
         """The same records, with at most so many steps of each sequence: no more are read. For other rows the same."""
         return replace(self, X=self.X.first(n_steps)) if isinstance(self.X, Ragged) else self
 
-    def chunks(self, records: np.ndarray, chunk_size: int) -> Iterator:
+    def chunks(self, records: np.ndarray, chunk_size: int, are_even: bool = False) -> Iterator:
         """Those ``records`` (ascending), in order: rows of X, or ``Records``; or ``Runs`` of these.
 
         A chunk has at most ``chunk_size`` rows, or the rows of one record; of sequences, steps in place of rows. Sequences are
-        read when their values are asked for.
+        read when their values are asked for. Chunks that ``are_even`` are about as large as each other, so that threads end at
+        the same time.
         """
         if self.starts is None and step_counts(self.X) is None:
+            chunk_size = _even_size(len(records), chunk_size) if are_even else chunk_size
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
             return
-        for first, last in ranges_of_size(self._sizes(records), chunk_size):
+        sizes = self._sizes(records)
+        if are_even:
+            chunk_size = min(chunk_size, _even_size(sizes.sum(), chunk_size) + sizes.max())
+        for first, last in ranges_of_size(sizes, chunk_size):
             chosen = records[first:last]
             yield self._select(chosen) if self.starts is None else self._select_runs(chosen)
 
@@ -129,6 +134,13 @@ def _in_order_of_c(rows):
 def step_counts(rows) -> np.ndarray | None:
     """How much of a chunk each sequence takes: its steps, and at least one. None for rows that are no sequences."""
     return np.maximum(rows.lengths, 1) if isinstance(rows, Ragged) else None
+
+
+def _even_size(n_rows: int, most: int) -> int:
+    """Rows of equal chunks, of which there are one, two, or a multiple of four."""
+    n_chunks = max(-(-n_rows // most), 1)
+    n_chunks += -n_chunks % 4 if n_chunks > 2 else 0
+    return max(-(-n_rows // n_chunks), 1)
 
 
 def ranges_of_size(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:

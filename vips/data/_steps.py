@@ -7,7 +7,7 @@ hides are missing; everything else is unreadable, and missing, too.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from vips.data._cell_values import as_numbers, is_missing
 from vips.data._tables import from_arrow, without_mask
 
-__all__ = ["check_readable", "numbers_of"]
+__all__ = ["check_readable", "numbers_of", "unread_cells"]
 
 
 def numbers_of(values: object) -> np.ndarray | None:
@@ -50,15 +50,23 @@ def check_readable(sequences: Sequence[object]) -> None:
                 f"Sequence {i} of X is no table of numbers with a row for each step: pass arrays of shape (n_steps,) or "
                 "(n_steps, n_features)."
             )
-        if not np.isnan(numbers).any() or (isinstance(values, np.ndarray) and values.dtype.kind in "biuf"):
-            continue
-        cells = np.asarray(_array(from_arrow(values)), dtype=object)
-        for place in np.argwhere(np.isnan(numbers)):
-            if not is_missing(cells[tuple(place)]) and cells[tuple(place)] not in (np.inf, -np.inf):
-                raise ValueError(
-                    f"Sequence {i} of X holds {cells[tuple(place)]!r}, which is no number: encode it, or write None or NaN for "
-                    "a missing step."
-                )
+        for cell in unread_cells(values, numbers):
+            raise ValueError(
+                f"Sequence {i} of X holds {cell!r}, which is no number: encode it, or write None or NaN for a missing step."
+            )
+
+
+def unread_cells(values: object, numbers: np.ndarray) -> Iterator[object]:
+    """Yield the cells of a sequence that are neither missing nor among its numbers, those of :func:`numbers_of`."""
+    if not np.isnan(numbers).any() or (isinstance(values, np.ndarray) and values.dtype.kind in "biuf"):
+        return
+    cells = np.asarray(_array(from_arrow(values)), dtype=object)
+    for place in np.argwhere(np.isnan(numbers)):
+        cell, is_infinite = cells[tuple(place)], False
+        with suppress(Exception):  # a cell can be anything
+            is_infinite = cell in (np.inf, -np.inf)
+        if not is_missing(cell) and not is_infinite:
+            yield cell
 
 
 def _array(values: object) -> np.ndarray:

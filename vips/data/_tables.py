@@ -28,6 +28,8 @@ def from_arrow(values):
     TypeError
         If the table cannot be read.
     """
+    if type(values).__name__ == "LazyFrame":
+        raise TypeError("A LazyFrame holds no rows yet: pass X.collect().")
     exports = hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__")
     if not exports or hasattr(values, "iloc"):
         return values

@@ -219,7 +219,8 @@ def calls_of_chunks(
     """For ``records`` of a partition, ascending; ``size`` and ``most`` as in :func:`weighted`. No records add zeros."""
     if not len(records):
         return iter([task.zeros])
-    return (partial(chunk_sum, task, chunk, size, most) for chunk in opened.chunks(records, most))
+    chunks = opened.chunks(records, most, are_even=size is None)
+    return (partial(chunk_sum, task, chunk, size, most) for chunk in chunks)
 
 
 def chunk_sum(task: Task, chunk, size: int | None, most: int) -> Totals:

@@ -10,7 +10,18 @@ import numpy as np
 
 # numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
 from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, if_negative, load, multiply_add_once, spread, store, zeros
+from vips._compute.lanes import (
+    WIDTH,
+    if_negative,
+    load,
+    load_rows,
+    multiply_add_once,
+    narrow,
+    spread,
+    store,
+    store_transposed,
+    zeros,
+)
 from vips._compute.threads import run_ranges
 
 __all__ = ["inferred"]
@@ -68,7 +79,7 @@ def inferred(
     ends = np.append(np.arange(0, len(lengths), WIDTH), len(lengths))
     work = np.concatenate([[0], np.cumsum(lengths[order])])[ends]
 
-    tiny = dtype(_TINY[dtype])
+    tiny, above = dtype(_TINY[dtype]), np.nextafter(dtype(least), dtype(-1.0))
 
     def infer_range(first: int, last: int) -> None:
         _forward_backward(
@@ -81,7 +92,7 @@ def inferred(
             likely,
             floor,
             log_scale,
-            least,
+            above,
             tiny,
             shares,
             pairs,
@@ -94,9 +105,9 @@ def inferred(
 
 @_jit
 def _forward_backward(
-    order, offsets, first, last, start, moves, likely, floor, log_scale, least, tiny, shares, pairs, log_likelihood
+    order, offsets, first, last, start, moves, likely, floor, log_scale, above, tiny, shares, pairs, log_likelihood
 ):
-    """For groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is below ``least``;
+    """For groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is not ``above``;
     Σ_t P(states at t - 1 and t), shape (n, K, K); and log likelihoods, shape (n,).
 
     ``likely[t, k]`` is in proportion to the probability of what is seen at step t in state k, with the logarithm of that factor
@@ -109,31 +120,48 @@ def _forward_backward(
         n = order[min((g + 1) * WIDTH, len(order)) - 1]
         size = max(size, offsets[n + 1] - offsets[n])
     dtype = start.dtype
-    seen, filtered = np.empty((size, K * WIDTH), dtype), np.empty((size, K * WIDTH), dtype)
+    # kernels read and write eight rows at a time, some of which may lie behind the last one
+    seen, filtered = np.empty((size + WIDTH, K * WIDTH), dtype), np.empty((size + WIDTH, K * WIDTH), dtype)
+    places, tile = np.empty(WIDTH, np.int64), np.empty(-(-K // WIDTH) * WIDTH * WIDTH, dtype)
     totals, ended = np.empty((size, WIDTH), dtype), np.empty((size, WIDTH), dtype)
     ahead, behind, pair = np.empty(K * WIDTH, dtype), np.empty(K * WIDTH, dtype), np.empty((K, K * WIDTH), dtype)
     for g in range(first, last):
         members = order[g * WIDTH : (g + 1) * WIDTH]
         longest = offsets[members[-1] + 1] - offsets[members[-1]]
-        _gather(members, offsets, likely, floor, longest, seen, ended)
+        _gather(members, offsets, likely, floor, longest, places, seen, ended)
         _forward(start, moves, longest, seen, filtered, totals)
         _add_logs(members, offsets, totals, log_scale, log_likelihood)
         _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair)
-        _write(members, offsets, moves, filtered, pair, least, shares, pairs)
+        _write(members, offsets, moves, longest, filtered, pair, above, tile, shares, pairs)
 
 
 @_inner
-def _gather(members, offsets, likely, floor, longest, seen, ended):
+def _gather(members, offsets, likely, floor, longest, places, seen, ended):
     """``seen[t, k, lane]``; 1 behind the end of a sequence, where ``ended`` is 1."""
     K = likely.shape[1]
+    n_padded = -(-K // WIDTH) * WIDTH
+    nothing, one, wide = zeros(seen, 1), spread(1.0, zeros(seen, 1)), zeros(likely, 1)
     for t in range(longest):
+        last, n_ended = 0, 0
         for lane in range(WIDTH):
             step = offsets[members[lane]] + t if lane < len(members) else 0
             is_over = lane >= len(members) or step >= offsets[members[lane] + 1]
             ended[t, lane] = 1.0 if is_over else 0.0
-            for k in range(K):
-                value = 1.0 if is_over else likely[step, k]
-                seen[t, k * WIDTH + lane] = floor if 0.0 < value < floor else value
+            places[lane] = 0 if is_over else step * K
+            last, n_ended = max(last, places[lane]), n_ended + is_over
+        if last + n_padded <= likely.size:  # eight entries may be some of the next row, too, which overwrites them
+            for k in range(0, K, WIDTH):
+                rows = narrow(load_rows(likely, places, 0, k, wide), nothing)
+                store_transposed(seen, (t * K + k) * WIDTH, WIDTH, rows)
+        else:
+            for lane in range(WIDTH):
+                for k in range(K):
+                    seen[t, k * WIDTH + lane] = likely[places[lane] // K, k]
+        if n_ended > 0 or floor > 0.0:
+            running = load(ended, t * WIDTH, nothing) * -1.0
+            for place in range(t * K * WIDTH, (t + 1) * K * WIDTH, WIDTH):
+                value = load(seen, place, nothing)
+                store(seen, place, if_negative(running, one, if_negative(value * -1.0, max(value, floor), value)))
 
 
 @_inner
@@ -212,15 +240,24 @@ def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind
 
 
 @_inner
-def _write(members, offsets, moves, filtered, pair, least, shares, pairs):
-    K = len(moves)
+def _write(members, offsets, moves, longest, filtered, pair, above, tile, shares, pairs):
+    K, nothing, eight = len(moves), zeros(filtered, 1), zeros(filtered, 8)
+    n_padded = -(-K // WIDTH) * WIDTH
+    for t in range(longest):
+        for k in range(0, K, WIDTH):
+            rows = load(filtered, (t * K + k) * WIDTH, eight)
+            store_transposed(tile, k, n_padded, if_negative(spread(above, eight) - rows, rows, eight))
+        for lane in range(len(members)):
+            step, end = offsets[members[lane]] + t, offsets[members[lane] + 1]
+            if step * K + n_padded <= end * K:  # what is behind the row belongs to later steps of the sequence
+                for k in range(0, K, WIDTH):
+                    store(shares, step * K + k, load(tile, lane * n_padded + k, nothing))
+            elif step < end:
+                for k in range(K):
+                    shares[step, k] = tile[lane * n_padded + k]
     for lane in range(len(members)):
         n = members[lane]
-        a, b = offsets[n], offsets[n + 1]
-        for t in range(b - a):
-            for k in range(K):
-                share = filtered[t, k * WIDTH + lane]
-                shares[a + t, k] = share if share >= least else 0.0
         for i in range(K):
             for k in range(K):
-                pairs[n, i, k] = pair[i, k * WIDTH + lane] * moves[i, k] if b > a else 0.0
+                is_empty = offsets[n + 1] == offsets[n]
+                pairs[n, i, k] = 0.0 if is_empty else pair[i, k * WIDTH + lane] * moves[i, k]

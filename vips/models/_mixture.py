@@ -25,6 +25,7 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
+    _unlisted = ("block_of_squares", "with_squares")
 
     @abstractmethod
     def _inferred(self, X):

@@ -6,7 +6,7 @@ import numpy as np
 
 from vips.models.components.matching.simulator import levels_at
 
-__all__ = ["members", "n_columns", "path", "persons", "rows", "vectors", "within"]
+__all__ = ["members", "moves", "n_columns", "persons", "rows", "vectors", "within"]
 
 _STAYS, _STD, _REACH = 0.8, 0.15, 0.7  # probability, and parts of the largest norm
 
@@ -55,15 +55,7 @@ def within(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return levels_at(rng.random(len(p)), p)
 
 
-def path(n: int, n_states: int, length: int, most: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """States of n sequences, which mostly stay, and where each sequence begins."""
-    lengths = np.clip(rng.poisson(length, n), 1, most)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    moves = np.full((n_states, n_states), (1.0 - _STAYS) / max(n_states - 1, 1))
-    np.fill_diagonal(moves, _STAYS if n_states > 1 else 1.0)
-    states, at = np.empty(offsets[-1], np.int64), rng.integers(0, n_states, n)
-    for step in range(lengths.max(initial=0)):
-        going = np.flatnonzero(lengths > step)
-        at[going] = within(moves[at[going]], rng) if step else at[going]
-        states[offsets[going] + step] = at[going]
-    return states, offsets
+def moves(n_states: int) -> np.ndarray:
+    """Probabilities of the next state, of states that mostly stay, shape (n_states, n_states)."""
+    stays = np.eye(n_states)
+    return _STAYS * stays + (1.0 - _STAYS) * (1.0 - stays) / (n_states - 1) if n_states > 1 else stays

@@ -21,6 +21,8 @@ from vips.data._cell_values import (
     kind_of,
 )
 from vips.data._columns import as_table, column, columns_of
+from vips.data._sequences import Sequences
+from vips.data._steps import numbers_of, unread_cells
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
 from vips.preprocessing._encoder_settings import column_kind
 
@@ -99,9 +101,10 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
 
     Parameters
     ----------
-    X : data frame, Arrow table or ndarray of shape (n_rows, n_columns)
+    X : data frame, Arrow table or ndarray of shape (n_rows, n_columns); or a list of sequences
+        A list is read as models of sequences read it.
     columns : mapping or list, optional
-        Declarations, as of ``TableEncoder``. None takes every column by its dtype.
+        Declarations, as of ``TableEncoder``. None takes every column by its dtype. A list of sequences has none.
 
     Returns
     -------
@@ -124,6 +127,8 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
     ward (str), one of 2 categories: 3 read; 0 missing; 1 not read: 'b' (1)
     What you declare because of this page is not covered by ε.
     """
+    if isinstance(X, list | tuple) and columns is None:
+        return Inspection(_of_sequences(X))
     X = as_table(X)
     named = columns if isinstance(columns, Mapping) else columns and dict(enumerate(columns))
     keys = columns_of(X, columns) if columns else columns_of(X, [None] * X.shape[1])
@@ -190,6 +195,28 @@ def _of_categories(name, values, kind: Categories | None, is_stated: bool = Fals
         says = f"{sum(others.values()):,} count as {OTHER}: {_examples(others)}"
     n_read, n_named = len(categories) - missing - sum(unread.values()), len(position.keys() - {OTHER, MISSING})
     return ColumnReading(name, dtype, f"one of {n_named} categories", n_read, missing, unread, 0, says)
+
+
+def _of_sequences(sequences: Sequence) -> tuple[ColumnReading, ColumnReading]:
+    """Sequences of a list, of which one that is no table of steps, or of another width, is a single missing step; and cells."""
+    width = Sequences.from_list(sequences).shape[1]
+    unread, cells, n_read, n_numbers, n_cells = Counter(), Counter(), 0, 0, 0
+    for values in sequences:
+        steps = numbers_of(values)
+        if steps is None and not is_missing(values):
+            unread[f"a {type(values).__name__}"] += 1
+        elif steps is not None and len(steps) and (steps.shape[1] if steps.ndim == 2 else 1) != width:
+            unread[f"{steps.shape[1] if steps.ndim == 2 else 1} columns"] += 1
+        elif steps is not None:
+            n_read, n_numbers, n_cells = n_read + 1, n_numbers + int(np.isfinite(steps).sum()), n_cells + steps.size
+            cells.update(map(_shown, unread_cells(values, steps)))
+    what = f"{width} column{'s' * (width > 1)}, as most have"
+    says = "Each that is not read counts as one missing step." if unread else ""
+    n_missing = len(sequences) - n_read - unread.total(), n_cells - n_numbers - cells.total()
+    return (
+        ColumnReading("sequences", "list", what, n_read, n_missing[0], dict(unread), 0, says),
+        ColumnReading("their steps", "cells", "numbers", n_numbers, n_missing[1], dict(cells), 0, ""),
+    )
 
 
 def _examples(cells: dict[str, int]) -> str:

@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vips._fitted import forget_fit
+from vips._fitted import all_or_nothing, forget_fit
 from vips._validation import check_integer, check_number
 from vips.data import TextSource
 from vips.data._columns import as_table, columns_of
@@ -128,6 +128,7 @@ class PrivatePipeline(Pipeline):
         self.encoder_share = encoder_share
         self.max_weight = max_weight
 
+    @all_or_nothing
     def fit(
         self,
         X,

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._fitted import forget_fit
+from vips._fitted import all_or_nothing, forget_fit
 from vips._no_warnings import without_warnings
 from vips._validation import check_integer, check_number
 from vips.data import InMemoryTexts, TextSource
@@ -134,6 +134,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         self.preprocessor = preprocessor
         self.tokenizer = tokenizer
 
+    @all_or_nothing
     def fit(
         self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None, executor: object = None
     ) -> Self:

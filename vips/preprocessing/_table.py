@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips._fitted import forget_fit
+from vips._fitted import all_or_nothing, forget_fit
 from vips._printable import listed
 from vips.data import as_source
 from vips.data._columns import as_table, column, columns_of, is_frame
@@ -164,6 +164,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
 
     # -- fit ------------------------------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None) -> Self:
         """Compare the declaration with public facts about ``X``; learn the columns that are not declared, in one release.
 

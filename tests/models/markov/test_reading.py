@@ -29,6 +29,7 @@ def test_summary_says_what_states_are(symbols, vectors):
     assert sorted(", ".join(sorted(w.split(" (")[0] for w in row.split(", "))) for row in table["typical symbols"]) == [
         "bath, meal, nap", "scan, surgery, visit",
     ]  # fmt: skip
+    assert "(0 %)" not in "".join(symbols.summary()["typical symbols"])  # more are asked for than a state has
     np.testing.assert_allclose(table["share"], [np.mean(k == WARDS) for k in _order(symbols)], atol=0.02)
     np.testing.assert_allclose(table["steps of a stay"], 10.0, rtol=0.15)
     table = vectors.summary(names=["pulse"])

@@ -27,6 +27,16 @@ def words(y):
     return np.where(y, "yes", "no")
 
 
+@pytest.mark.parametrize("blank", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("dtype", [object, "str", "string", "category"])
+def test_an_ordinary_fit_names_labels_that_are_missing(blank, dtype):
+    X, y = table(20)
+    labels = pd.Series(words(y), dtype=dtype)
+    labels[3] = blank
+    with pytest.raises(ValueError, match="Labels in y are missing"):
+        model(privacy=None).fit(X, labels)
+
+
 @pytest.mark.parametrize(
     "container",
     [

@@ -215,3 +215,7 @@ def test_no_labels_without_noise_or_with_one_topic(truth):
         assert model.evidence() is None
         assert "label" not in model.top_words(2, as_frame=True)
         assert "number of real topics" not in model.findings()
+    assert list(exact.summary(2)) == ["share", "top words"]
+    assert "(" not in exact.summary(2)["top words"][0]
+    assert list(one.summary()) == ["share", "top words"]
+    assert " to " in one.summary()["top words"][0]

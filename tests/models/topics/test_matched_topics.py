@@ -230,6 +230,17 @@ def test_what_people_read_and_files(model, tmp_path):
     np.testing.assert_array_equal(again.rate_var, model.posterior_.rate_var)
 
 
+def test_summary_has_the_limits_of_the_match(model):
+    table = model.summary(3, level=0.9)
+    assert table["share"].is_monotonic_decreasing
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert list(table["label"]) == [model.evidence().labels[k] for k in table.index]
+    mean, (lower, upper), names = model.posterior_.mean, model.posterior_.interval(0.9), model.column_names()
+    for k, words in table["top words"].items():
+        for text, v in zip(words.split(", "), np.argsort(-mean[k])[:3], strict=True):
+            assert text == f"{names[v]} {mean[k, v]:.2g} ({lower[k, v]:.2g} to {upper[k, v]:.2g})"
+
+
 def test_groups_of_steps_that_contradict_each_other_are_refused():
     refused = fitted(corpus(2000).counts, 1.0)
     steps = [

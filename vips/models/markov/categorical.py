@@ -40,6 +40,7 @@ _FEW_SYMBOLS, _MATCHED_SYMBOLS = 128, 22  # up to which the start counts pairs o
 _SHARE, _SHARE_IF_MATCHED = 0.15, 0.4  # of the budget, of pairs of symbols: docs/sequences.md
 _MIXED = 0.05  # share of the frequencies of all symbols in the first emissions of a state
 _NOTHING, _NO_PRIOR = 1e-12, 1e-12
+_RARE = 0.005  # times the most probable symbol: the least that is typical
 
 
 class CategoricalHMM(HiddenMarkovModel):
@@ -393,10 +394,11 @@ class CategoricalHMM(HiddenMarkovModel):
         """Symbols that are most typical of each state: probability times how much more probable than on average."""
         symbols, emissions = names_of(names, self.n_symbols, "symbol"), self.emissionprob_
         lift = emissions * np.log(np.maximum(emissions, _NOTHING) / np.maximum(self.shares_ @ emissions, _NOTHING))
-        typical = [np.argsort(-row, kind="stable")[:n_typical] for row in lift]
+        lift[emissions < _RARE * emissions.max(axis=1, keepdims=True)] = -np.inf
+        typical = [[v for v in np.argsort(-row, kind="stable")[:n_typical] if np.isfinite(row[v])] for row in lift]
         return {
             "typical symbols": [
-                ", ".join(f"{symbols[v]} ({100.0 * row[v]:.0f} %)" for v in codes)
+                ", ".join(f"{symbols[v]} ({100.0 * row[v]:.{'0f' if row[v] >= 0.01 else '1g'}} %)" for v in codes)
                 for codes, row in zip(typical, emissions, strict=True)
             ]
         }

@@ -41,7 +41,7 @@ _AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
 _SHARES = 0.05, 0.35  # of the budget, of moments and of pairs
 _MOST_COLUMNS = 12  # of which pairs are counted
 _LEAST_STD = 1e-4  # of a private state, in units of `max_norm`
-_CHUNK = 2_000_000  # numbers
+_CHUNK = 2**22  # numbers in the work arrays of a chunk
 _RELEASED = "noisy counts of first states and of moves, and noisy moments of the steps in each state"
 
 

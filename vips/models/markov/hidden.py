@@ -14,6 +14,7 @@ from vips._printable import printable
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import Sequences
+from vips.data._ragged import offsets_of
 from vips.data._step_index import step_frame
 from vips.models import _typical as typical
 from vips.models._chains import inferred
@@ -164,7 +165,9 @@ class HiddenMarkovModel(SequenceModel):
         return posterior.in_order(order)
 
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
-        states, offsets = typical.path(n_records, self.n_components, self.typical_length, self.max_length, rng)
+        K, lengths = self.n_components, rng.poisson(self.typical_length, n_records)
+        offsets = offsets_of(np.clip(lengths, 1, self.max_length))
+        states = drawn_states(np.full(K, 1.0 / K), typical.moves(K), offsets, rng.random(offsets[-1]))
         return Sequences(self.typical_steps(states, n_features, rng), offsets), None
 
     def predictions(self, X) -> np.ndarray:

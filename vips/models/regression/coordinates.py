@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips._compute.rowwise import row_norms
+from vips.models.regression.kernels import move_rows
 from vips.models.regression.matching import weighted_law
 
 __all__ = ["Coordinates"]
@@ -72,8 +73,9 @@ class Coordinates:
 
     def rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """x̃ of an array of rows, and ‖x̃‖: a row's are a function of that row alone, to the last bit."""
-        rows = (rows - self.shift) * self.scale
-        return rows, row_norms(rows)
+        moved = np.empty_like(rows)
+        move_rows(rows, self.shift, self.scale, moved)
+        return moved, row_norms(moved)
 
     def coefficients(self, coefficients: np.ndarray, constant: float) -> np.ndarray:
         """b̃ of coefficients b, shape (..., d)."""

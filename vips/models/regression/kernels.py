@@ -1,4 +1,5 @@
-"""Kernels of the regression models for CSR rows: quadratic forms and weighted outer products over stored entries only.
+"""Kernels of the regression models: copies of rows, and for CSR rows quadratic forms and weighted outer products over stored
+entries only.
 
 A row's results are a function of that row alone, to the last bit. BLAS does not promise this.
 """
@@ -9,7 +10,17 @@ import numpy as np
 
 from vips._compute.compiled import compiled
 
-__all__ = ["add_outer", "copy_rows", "count_stored", "fill_rows", "finish_rows", "quadratic_forms", "row_sums"]
+__all__ = [
+    "add_outer",
+    "copy_beside",
+    "copy_rows",
+    "count_stored",
+    "fill_rows",
+    "finish_rows",
+    "move_rows",
+    "quadratic_forms",
+    "row_sums",
+]
 
 _jit = compiled(nogil=True, error_model="numpy")
 
@@ -80,6 +91,25 @@ def row_sums(indptr, values, sums):
         for k in range(indptr[n], indptr[n + 1]):
             total += values[k]
         sums[n] = total
+
+
+@_jit
+def copy_beside(X, intercept, rows):
+    """Rows of ``X``, and the constant in the columns that ``rows`` has beyond them."""
+    n_features = X.shape[1]
+    for n in range(len(X)):
+        for i in range(n_features):
+            rows[n, i] = X[n, i]
+        for i in range(n_features, rows.shape[1]):
+            rows[n, i] = intercept
+
+
+@_jit
+def move_rows(rows, shift, scale, moved):
+    """(x - m) S of each row."""
+    for n in range(len(rows)):
+        for i in range(len(shift)):
+            moved[n, i] = (rows[n, i] - shift[i]) * scale[i]
 
 
 @_jit

@@ -42,6 +42,11 @@ class Scores:
     rows: np.ndarray | sp.csr_array
     residual: np.ndarray
 
+    def only(self, present: np.ndarray) -> Scores:
+        """Without the rows of the chunk that are not ``present``."""
+        here = present[self.places]
+        return self if here.all() else Scores(self.places[here], self.rows[here], self.residual[here])
+
 
 class ScoredStatistics(RecordStatistics):
     """Statistics with a block "variance", if ``clip_norm`` is given.
@@ -103,7 +108,19 @@ class ScoredStatistics(RecordStatistics):
         if self.sample_weights is not None:  # the scores have them
             factors[record] /= self.sample_weights[: starts[-1]][present]
         factors[record] *= np.minimum(1.0, self._clip_norm / bounds[record])
+        if self._starts is None and rounded is None:
+            return self._squares_of_rows(factors, present)
         return _squares((self._sums_of_runs(j, present, starts) for j in range(self._n_outputs())), factors, rounded)
+
+    def _squares_of_rows(self, factors: np.ndarray, present: np.ndarray) -> dict[str, np.ndarray]:
+        """Block "variance" of records of one row each: Σ_n f_n r_nj² x_n²."""
+        if self.sample_weights is not None:
+            factors = factors * np.square(self.sample_weights)
+        total = 0.0
+        for part in (scores.only(present) for scores in self._scores()):
+            weights = (factors[part.places, None] * np.square(part.residual)).T
+            total += weights @ part.rows.power(2) if sp.issparse(part.rows) else np.dot(weights, np.square(part.rows))
+        return {"variance": total[0] if len(total) == 1 else total}
 
     def _sums_of_runs(self, output: int, present: np.ndarray, starts: np.ndarray):
         """Scores of the records, Σ r x over their present rows, by the rows' weights; shape (n_records, d)."""

@@ -63,10 +63,9 @@ def design_rows(X, max_norm: float, intercept: float, n_stored: np.ndarray | Non
     if sp.issparse(X) or n_stored is not None:
         return _sparse_design(X, n_stored, max_norm, intercept)
     n_records, n_features = X.shape
-    rows = np.empty((n_records, n_features + (intercept != 0.0)))
-    rows[:, :n_features] = X
-    rows[:, n_features:] = intercept
-    norms = row_norms(rows[:, :n_features])
+    rows, X = np.empty((n_records, n_features + (intercept != 0.0))), np.ascontiguousarray(X, np.float64)
+    kernels.copy_beside(X, intercept, rows)
+    norms = row_norms(X)
     long = np.flatnonzero(~(norms <= max_norm))
     if len(long):
         finite = np.isfinite(norms[long])

@@ -104,6 +104,51 @@ class ReadableTopics:
             }
         )
 
+    def summary(self, n_words: int = 5, level: float = 0.95) -> pd.DataFrame:
+        """A table of the topics, the largest first.
+
+        Parameters
+        ----------
+        n_words : int
+            Number of words that are named for each topic.
+        level : float
+            Of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each topic, by its row in ``components_``. "share" of all words; of a private fit of several topics its
+            "label" (:meth:`evidence`); "top words", each with its probability in ``posterior_`` and, where intervals know the
+            noise, their limits in brackets.
+
+        Raises
+        ------
+        ValueError
+            If ``n_words`` is not a positive integer.
+
+        Warns
+        -----
+        PrivacyWarning
+            If there are no limits in a private fit: it says why.
+        """
+        pd = imported("pandas", "summary()")
+        check_integer("n_words", n_words)
+        check_is_fitted(self, "last_posterior_")
+        self.warn_of_no_intervals()
+        words, posterior, evidence = TopicWords.of_model(self), self.posterior_, self.evidence()
+        means, has_limits = np.atleast_2d(posterior.mean), self.is_private and not self.why_no_intervals()
+        lower, upper = map(np.atleast_2d, posterior.interval(level)) if has_limits else (means, means)
+
+        def told(k: int, v: int) -> str:
+            limits = f" ({lower[k, v]:.2g} to {upper[k, v]:.2g})" if has_limits else ""
+            return f"{words.names[v]} {means[k, v]:.2g}{limits}"
+
+        top = np.argsort(-means, axis=1, kind="stable")[:, :n_words]
+        columns = {"share": words.shares} | ({} if evidence is None else {"label": evidence.labels})
+        columns["top words"] = strings_for_pandas([", ".join(told(k, v) for v in row) for k, row in enumerate(top)])
+        table = pd.DataFrame(columns, index=pd.Index(range(len(means)), name="topic"))
+        return table.sort_values("share", ascending=False, kind="stable")
+
     def to_html(
         self,
         path: str | os.PathLike,
