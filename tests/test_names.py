@@ -1,11 +1,14 @@
 """Arguments and results are named alike in all models: the table of docs/models.md."""
 
+import ast
 import inspect
+import re
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from tests.test_layers import sources
 from vips import ConjugateExponentialModel, PrivacyPlan, models
 from vips.data import Sequences
 
@@ -101,3 +104,19 @@ def test_few_classes_stand_above_a_model(cls):
     """One reads a model, its family, and what all models share."""
     above = [base for base in cls.__mro__[1:] if base.__module__.startswith("vips.")]
     assert above.index(ConjugateExponentialModel) <= 2
+
+
+def test_variables_say_what_they_hold():
+    """In the package no variable or argument has a name that is no noun."""
+    for module, tree in sources().items():
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
+        names = {getattr(node, "id", None) or node.arg for node in nodes}
+        assert names.isdisjoint({"found", "each", "own", "some", "rest"}), module
+
+
+def test_no_sentence_begins_with_of():
+    """The subject comes first."""
+    kinds = ast.FunctionDef | ast.ClassDef | ast.Module
+    for module, tree in sources().items():
+        texts = (ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds))
+        assert not [text for text in texts if re.search(r"(^|[.!?]\s+|\n\n\s*)Of ", text)], module

@@ -106,15 +106,15 @@ def _show(options: argparse.Namespace) -> None:
 
 def _cost(run: Run, delta: float) -> str:
     """What an entry costs beside others, and alone, in words."""
-    cost, own = run.cost(), run.own_epsilon(delta)
+    cost, epsilon = run.cost(), run.own_epsilon(delta)
     outright = f", δ = {cost.delta_0:.2g}" if cost.delta_0 else ""
-    alone = "" if own is None else f" (alone {own:.4g})"
+    alone = "" if epsilon is None else f" (alone {epsilon:.4g})"
     if "epsilon" in run.statement and cost.mu2:
         alone = f" (pure {run.statement['epsilon']:g}, charged as Gaussian: too little was set aside as `pure`)"
-    elif own is not None and run.whole.epsilon(delta) > _DEAR * own:
+    elif epsilon is not None and run.whole.epsilon(delta) > _DEAR * epsilon:
         alone = (
-            f" (alone {own:.4g}: beside others, few samples cost as much as a Gaussian mechanism that covers their rare large "
-            "losses; more steps, larger samples or full batches are cheaper)"
+            f" (alone {epsilon:.4g}: beside others, few samples cost as much as a Gaussian mechanism that covers their rare "
+            "large losses; more steps, larger samples or full batches are cheaper)"
         )
     return f"ε = {cost.epsilon(delta):.4g}{outright}{alone}"
 

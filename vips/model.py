@@ -415,7 +415,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         return value
 
     def _noise_aware_posterior(self) -> Any:
-        """Of fits with noise, computed once; raises NotImplementedError where there is none."""
+        """The posterior that knows the noise, computed once; raises NotImplementedError where there is none."""
         return self.once("posterior", self.to_noise_aware_posterior) if self._has_noise() else self.last_posterior_
 
     def _has_noise(self) -> bool:

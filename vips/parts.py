@@ -239,7 +239,7 @@ class SelfDescription:
     def clip_biases(self) -> bool:
         """Whether clipping may have biased the parameters of this fit: its clip norm is below the largest norm of a record.
 
-        Of public numbers only. A model whose clip keeps estimates unbiased overrides this.
+        It depends on public numbers only. A model whose clip keeps estimates unbiased overrides this.
         """
         plan, n_rows = self.privacy_.plan, 1
         if is_group(self.privacy_.unit):

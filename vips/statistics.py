@@ -152,7 +152,7 @@ class DenseStatistics(RecordStatistics):
         return norms * (1.0 + 1e-9)
 
     def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
-        """Exact for runs of at most 240 rows, which no chunk divides. Of rows that cancel a sixteenth of their norms is left:
+        """Exact for runs of at most 240 rows, which no chunk divides. Where rows cancel, a sixteenth of their norms is left:
         the sum over records adds them one by one, and its rounding grows with them."""
         bound, lengths = super().run_norms(norms, blocks, starts), np.diff(starts)
         filled = np.flatnonzero(lengths)  # `reduceat` gives an empty run the entry behind it

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from randomgen import AESCounter
+from sklearn.linear_model import LogisticRegression
 
 import vips
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS
@@ -34,6 +35,7 @@ BUDGET = PrivacyBudget(4.0, 1e-5)
 STEPS = 3
 COINS = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
 TEXTS = ["red green blue", "green blue", "red red blue"] * 10
+RISKS = LogisticRegression().fit(COINS, np.arange(30) % 2)
 COUNTS = np.eye(3, dtype=int)[np.arange(30) % 3]
 TABLE = pd.DataFrame({"age": np.arange(20.0, 50.0), "ward": ["A", "B", "C"] * 10})
 
@@ -73,6 +75,7 @@ def test_a_model_draws_once_in_each_step_that_is_on_record(case, noise_kind, dra
 
 ENTRIES = {
     "count_records": (1, lambda: vips.count_records(COINS, privacy=BUDGET)),
+    "evaluate": (1, lambda: vips.evaluate(RISKS, COINS, np.arange(30) % 2, privacy=BUDGET)),
     "table encoder": (2, lambda: TableEncoder(privacy=BUDGET).fit(TABLE)),  # one for each column
     "words": (2, lambda: PrivateCountVectorizer(privacy=BUDGET).fit(TEXTS)),  # two rounds
     "pipeline": (2 + STEPS, lambda: of_table().fit(TABLE)),

@@ -271,7 +271,7 @@ def store_transposed(_, target, start, stride, rows):
 
 
 class _Arithmetic(AbstractTemplate):
-    """Of registers; numbers beside them are spread."""
+    """Arithmetic of registers; numbers beside them are spread."""
 
     def generic(self, args, kws):
         lanes = next((one for one in args if isinstance(one, Lanes)), None)

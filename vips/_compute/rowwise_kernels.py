@@ -40,11 +40,11 @@ def _multiply(a, panels, out, nothing):
 
 @_jit
 def multiply_single(a, panels, out):
-    """Of float32, panels of 16 columns."""
+    """Product of float32, panels of 16 columns."""
     _multiply(a, panels, out, zeros(panels, 2))
 
 
 @_jit
 def multiply_double(a, panels, out):
-    """Of float64, panels of 8 columns."""
+    """Product of float64, panels of 8 columns."""
     _multiply(a, panels, out, zeros(panels, 1))

@@ -78,7 +78,7 @@ class ClippedSum:
             self.model.chunk_size = usual
 
     def statistics(self, table: Table):
-        """Of the rows, as the engine asks for them."""
+        """Statistics of the rows, as the engine asks for them."""
         statistics = self.phase.statistics_of(self.model, table.as_chunk(), self.posterior)
         if table.weights is not None:
             statistics.weigh(self.plan.shares_of(table.weights))

@@ -275,13 +275,13 @@ class Shard(Partition):
     def open(self) -> OpenPartition:
         """The sequences, whose offsets are in order: nothing is read beyond the files."""
         steps, offsets = _steps(self.values, self.n_features), _offsets(self.offsets)
-        own = np.array(offsets[self.first : self.last + 1], np.int64)
-        is_whole = len(own) == self.last + 1 - self.first and divides(own - own[0], own[-1] - own[0])
-        if not is_whole or own[0] < 0 or own[-1] > len(steps) or offsets[0] != 0 or offsets[-1] != len(steps):
+        bounds = np.array(offsets[self.first : self.last + 1], np.int64)
+        is_whole = len(bounds) == self.last + 1 - self.first and divides(bounds - bounds[0], bounds[-1] - bounds[0])
+        if not is_whole or bounds[0] < 0 or bounds[-1] > len(steps) or offsets[0] != 0 or offsets[-1] != len(steps):
             raise SourceError(
                 f"{self.name}: the offsets do not divide the steps; they must ascend from 0 to the number of steps."
             )
-        return OpenPartition(Sequences.of_rows(steps, own[:-1], np.diff(own)))
+        return OpenPartition(Sequences.of_rows(steps, bounds[:-1], np.diff(bounds)))
 
 
 def _offsets(file: FileStamp) -> np.ndarray:

@@ -47,11 +47,11 @@ class StepIndex:
     distance: float | None
 
     def __getitem__(self, chosen: np.ndarray) -> StepIndex:
-        """Of some of the sequences."""
+        """The index of the chosen sequences."""
         return replace(self, ids=self.ids[chosen], times=self.times[chosen])
 
     def first(self, n_steps: int | None) -> StepIndex:
-        """Of the first steps of each sequence."""
+        """The index of the first steps of each sequence."""
         return replace(self, times=self.times.first(n_steps))
 
     def of_steps(self) -> pd.MultiIndex:

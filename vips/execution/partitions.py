@@ -267,7 +267,7 @@ def rehearse(task: Task, opened: OpenPartition) -> None:
 
 @lru_cache(maxsize=4096)
 def rehearsals(step: tuple) -> list[bool]:
-    """Of such a step in this process: empty before the first one."""
+    """Rehearsals of such a step in this process: empty before the first one."""
     return []
 
 

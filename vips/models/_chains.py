@@ -107,7 +107,7 @@ def inferred(
 def _forward_backward(
     order, offsets, first, last, start, moves, likely, floor, log_scale, above, tiny, shares, pairs, log_likelihood
 ):
-    """Of groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is not ``above``;
+    """For groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is not ``above``;
     Σ_t P(states at t - 1 and t), shape (n, K, K); and log likelihoods, shape (n,).
 
     ``likely[t, k]`` is in proportion to the probability of what is seen at step t in state k, with the logarithm of that factor

@@ -86,7 +86,7 @@ def posterior_mean(noisy, noise_std, prior_mean, own_shares=False, shares=None, 
 
 
 def components(noisy, noise_std, prior_mean) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of cells, of shape (n_cells,): see ``fill_components``, shapes (n_cells,), (3, n_cells or more) twice."""
+    """Components of cells, of shape (n_cells,): see ``fill_components``, shapes (n_cells,), (3, n_cells or more) twice."""
     bound, (excess, likelihood) = np.empty((1, len(noisy))), _empty_components(1, len(noisy))
     cells = noisy[None], noise_std[None], np.ones(1), prior_mean[None]
     fill_components(*cells, 0, len(noisy), bound, excess, likelihood)

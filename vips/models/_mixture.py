@@ -32,7 +32,7 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         """Statistics of new records at the posterior, with ``shares`` and ``log_likelihood``."""
 
     def block_of_squares(self) -> dict[str, Block]:
-        """Of a private fit with weights: counts of the components by squared weights."""
+        """A block of a private fit with weights: counts of the components by squared weights."""
         return {SQUARES: Block((self.n_components,), scale=SQUARES_SCALE)} if self.weighs_records else {}
 
     def with_squares(self, statistics: RecordStatistics) -> RecordStatistics:

@@ -41,7 +41,7 @@ def plot_sequences(model, X, lengths, names: Sequence[str], ax=None):
 
 
 def colour(k: int) -> tuple[float, float, float]:
-    """Of state ``k``: pale, so that black text can be read on it."""
+    """Colour of state ``k``: pale, so that black text can be read on it."""
     import matplotlib
 
     return tuple(0.25 + 0.75 * value for value in matplotlib.colormaps["tab20"](k % 20)[:3])

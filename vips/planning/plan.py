@@ -146,7 +146,7 @@ def plan_for(
     Parameters
     ----------
     model : model or PrivatePipeline
-        Not fitted. Of topics, ``vocabulary`` must be given.
+        Not fitted. Topics need a ``vocabulary``.
     n_records : int or NoisyCount
         About how many records there are, or persons. Declare it, or buy it with :func:`vips.count_records`: an exact count of
         the records is private. From a noisy count the plan takes ``at_least()``, which most probably is not too large.

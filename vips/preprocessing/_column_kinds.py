@@ -118,8 +118,8 @@ class Categories:
         position = {category_of(category): i for i, category in enumerate(self.categories)}
         position |= dict.fromkeys(self.empty, -1)
         other, missing = position.pop(OTHER, -1), position.pop(MISSING, -1)
-        found = (missing if value is None else position.get(value, other) for value in as_categories(values))
-        return np.fromiter(found, np.int64, len(values))
+        positions = (missing if value is None else position.get(value, other) for value in as_categories(values))
+        return np.fromiter(positions, np.int64, len(values))
 
     def features(self, values) -> np.ndarray:
         """Shape (n_rows, n_categories)."""

@@ -36,7 +36,7 @@ def saved_facts(
     values: object, plan: PrivacyPlan, threshold_delta: float, of_budget: bool
 ) -> tuple[float, str, dict | None]:
     """δ of the threshold, unit and ledger's entry of a saved report; ValueError unless its plan and threshold are those of the
-    settings. Of a budget, a ledger may have had less for the threshold."""
+    settings. For a budget, a ledger may have had less for the threshold."""
     report = PrivacyReport.from_json(values)
     delta = report.releases[0].threshold_delta
     is_stated = len(report.releases) == 1 and len(report.unit) <= _LONGEST_UNIT

@@ -79,7 +79,7 @@ class ColumnReading:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Of a table, for its holder alone: see :func:`vips.inspect`."""
+    """What a table holds, for its holder alone: see :func:`vips.inspect`."""
 
     columns: tuple[ColumnReading, ...]
 

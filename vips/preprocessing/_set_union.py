@@ -47,7 +47,7 @@ __all__ = [
 # From a plan and totals to the totals with fresh noise.
 Release = Callable[[PrivacyPlan, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
-# Of 1/σ², for the first round.
+# Share of 1/σ² for the first round.
 FIRST_SHARE = 0.2
 # M, by default.
 MOST_WORDS = 300

@@ -302,7 +302,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         return features
 
     def _scale(self) -> float:
-        """Of all features."""
+        """Scale of all features."""
         return _unit_scale(len(self._resolved())) if self.unit_norm else 1.0
 
     def _resolved(self) -> dict[object, Number | Categories]:

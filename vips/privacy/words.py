@@ -105,35 +105,38 @@ def sections(report: PrivacyReport) -> list[Section]:
             ("Guarantee", ("none: no noise was added", "the fitted posterior can reveal the records it was fitted on"))
         ]
     releases, plans = report.releases, [release.plan for release in report.releases]
-    found: list[Section] = [] if report.has_guarantee else [("NO GUARANTEE", (why_none(report),))]
-    found.append(("Unit", (f"{report.unit}. Relation: {relation(report)}", *who_counts(report))))
+    listed: list[Section] = [] if report.has_guarantee else [("NO GUARANTEE", (why_none(report),))]
+    listed.append(("Unit", (f"{report.unit}. Relation: {relation(report)}", *who_counts(report))))
     if report.has_guarantee:
-        found.append(("Guarantee", (_guarantee(report),)))
+        listed.append(("Guarantee", (_guarantee(report),)))
     for release in releases:
         heading = "Mechanism" if len(releases) == 1 else f"{release.what[:1].upper()}{release.what[1:]}"
-        found.append((heading, (release.mechanism or steps(release.plan),)))
+        listed.append((heading, (release.mechanism or steps(release.plan),)))
     released = [item for release in releases for item in release.released]
-    found += [
+    listed += [
         ("Assumed", _assumptions(report)),
         ("Randomness", (_randomness(plans),)),
         ("Arithmetic", tuple(dict.fromkeys(map(_arithmetic, plans)))),
         ("Released", (*released, "and everything computed from these alone")),
         *([("Signal", (NO_SIGNAL,))] if report.only_noise else []),
         ("Public by declaration", report.declared_public),
-        ("Unusable records", tuple(dict.fromkeys(_INVALID.get(each.on_invalid, each.on_invalid) for each in releases))),
+        (
+            "Unusable records",
+            tuple(_INVALID[kind] for kind in dict.fromkeys(release.on_invalid for release in releases)),
+        ),
         ("Preprocessing", (report.preprocessing,)),
         ("Tuning", (report.tuning,)),
         ("Ledger", _charges(report)),
     ]
     repeated = sum(release.repeated_steps for release in releases)
     if repeated:
-        found.append(("Interrupted", (
+        listed.append(("Interrupted", (
             f"{repeated:g} steps were released twice, because the fit ended while their checkpoint was written; ε counts both",
         )))  # fmt: skip
-    found.append(("Not covered", report.not_covered))
-    found += [("Fingerprint", lines)] if (lines := _fingerprints(report)) else []
-    found.append(("Versions", tuple(f"{name} {version}" for name, version in report.versions.items())))
-    return found
+    listed.append(("Not covered", report.not_covered))
+    listed += [("Fingerprint", lines)] if (lines := _fingerprints(report)) else []
+    listed.append(("Versions", tuple(f"{name} {version}" for name, version in report.versions.items())))
+    return listed
 
 
 def _guarantee(report: PrivacyReport) -> str:

@@ -299,7 +299,7 @@ class _Stream:
             raise StreamError(f"{error} It was not touched.") from error
 
     def _first_posterior(self):
-        """Of no batch."""
+        """The posterior after no batch."""
         return self.model.start(Randomness.for_fit(self.model.random_state, False).initial)[1]
 
     def _show(self) -> None:

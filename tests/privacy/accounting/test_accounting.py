@@ -115,6 +115,15 @@ def test_refusals_say_what_to_write():
             plan.epsilon(1e-5, name, orders=orders)
 
 
+def test_a_delta_below_what_losses_resolve_is_said_to_be_that():
+    """Rényi divergences serve there, which samples under replace-one do not have."""
+    tiny = {"epsilon": 1.0, "delta": 1e-14, "n_steps": 20}
+    assert PrivacyPlan.from_epsilon(**tiny, sampling_rate=0.5).noise_multiplier < 100.0
+    assert PrivacyPlan.from_epsilon(**tiny, sampling="full", relation="replace_one").noise_multiplier < 100.0
+    with pytest.raises(ValueError, match=r"samples under .replace_one. cannot be computed .* sampling=.full."):
+        PrivacyPlan.from_epsilon(**tiny, sampling_rate=0.5, relation="replace_one")
+
+
 @pytest.mark.parametrize("name", ACCOUNTANTS)
 def test_extreme_noise_is_answered_quickly_and_soundly(name):
     little = PrivacyPlan(noise_multiplier=0.02, sampling_rate=0.01, n_steps=3).epsilon(1e-5, name)

@@ -113,7 +113,7 @@ class MixturePosterior:
 
     @property
     def means(self) -> Gaussian | DiagonalGaussian:
-        """Of the means, given the expected precisions."""
+        """Posterior of the means, given the expected precisions."""
         inverses, certainty = self.inverse_factors, np.maximum(self.mean_precision, 1e-300)
         if inverses.shape[1] == self.mean.shape[1]:
             precision = np.swapaxes(inverses, 1, 2) @ inverses * certainty[:, None, None]

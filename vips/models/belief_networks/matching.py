@@ -227,7 +227,7 @@ def _shortened(moves: np.ndarray) -> np.ndarray:
 
 
 def _correlations(sights: Sequence[_Sight], z: np.ndarray) -> np.ndarray:
-    """Of z̄ with z, by hidden unit."""
+    """Correlations of z̄ with z, by hidden unit."""
     inferred = np.concatenate([sight.statistics.centred for sight in sights])
     known = np.concatenate([z[sight.rows] for sight in sights])
     return np.nan_to_num([np.corrcoef(*pair)[0, 1] for pair in zip(inferred.T, known.T, strict=True)])
@@ -275,7 +275,7 @@ class _Step(NamedTuple):
 def _step(
     s: np.ndarray, u: np.ndarray, totals: _Totals, size: tuple[float, float], values: np.ndarray, prior: np.ndarray
 ) -> _Step:
-    """Of Gauss and Newton.
+    """A step of Gauss and Newton.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def _step(
 
 def _of_pairs(curvature: np.ndarray, s: np.ndarray, u: np.ndarray, V: np.ndarray, N: float) -> np.ndarray:
     """The curvature, a sum over pairs of records, without those of a record with itself: they are the simulation's error."""
-    own = np.einsum("jdm,jdm->jm", s, np.linalg.solve(V, s))
-    curvature = curvature - (N / s.shape[2]) ** 2 * (u * own[:, None]) @ np.swapaxes(u, 1, 2)
+    with_itself = np.einsum("jdm,jdm->jm", s, np.linalg.solve(V, s))
+    curvature = curvature - (N / s.shape[2]) ** 2 * (u * with_itself[:, None]) @ np.swapaxes(u, 1, 2)
     values, vectors = np.linalg.eigh(curvature)
     return (vectors * np.maximum(values, 0.0)[:, None]) @ np.swapaxes(vectors, 1, 2)

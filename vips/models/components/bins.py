@@ -90,7 +90,7 @@ class Bins:
         return Bins(tuple(edges), self.step)
 
     def middles(self, j: int) -> np.ndarray:
-        """Of the bins of column j."""
+        """Middles of the bins of column j."""
         return 0.5 * (self.edges[j][:-1] + self.edges[j][1:] - self.step[j])
 
 
@@ -111,7 +111,7 @@ def bins_of_levels(levels: Sequence[int]) -> Bins:
 
 
 def joined(parts: Sequence[Bins]) -> Bins:
-    """Of the columns of all parts."""
+    """Bins of the columns of all parts."""
     return Bins(sum((part.edges for part in parts), ()), sum((part.step for part in parts), ()))
 
 

@@ -146,7 +146,7 @@ class Columns(Component):
         return values
 
     def scores(self, charts: Sequence[Chart], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """Of values in the order of the table."""
+        """Scores of values in the order of the table."""
         parts = zip(self.parts, self._charts_of_parts(charts), self.columns, strict=True)
         return np.hstack([part.scores(of_part, _taken(values, at), shares) for part, of_part, at in parts])
 

@@ -103,7 +103,7 @@ class Component(ABC):
 
     @abstractmethod
     def posterior(self, totals: np.ndarray) -> Any:
-        """Of the parameters: prior and totals, shape (K, 1 + width), which noise has not touched, or which are ``denoised``."""
+        """Posterior of the parameters: prior and totals, shape (K, 1 + width), without noise or ``denoised``."""
 
     @abstractmethod
     def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ class NormalGamma:
 
     @property
     def means(self) -> DiagonalGaussian:
-        """Of μ at the mean of τ."""
+        """Posterior of μ at the mean of τ."""
         return DiagonalGaussian(self.mean, self.mean_precision * self.precision.mean)
 
     @property
@@ -75,13 +75,13 @@ class NormalGamma:
         ValueError
             If the arrays do not fit together, or a number is not of a posterior.
         """
-        found = cls(arrays["mean"], arrays["mean_precision"], Gamma.from_arrays(arrays))
-        if not found.mean.shape == found.mean_precision.shape == found.precision.shape.shape:
+        law = cls(arrays["mean"], arrays["mean_precision"], Gamma.from_arrays(arrays))
+        if not law.mean.shape == law.mean_precision.shape == law.precision.shape.shape:
             raise ValueError("the posterior's means and precisions do not fit together")
-        if not (np.abs(found.mean) < 1e50).all():
+        if not (np.abs(law.mean) < 1e50).all():
             raise ValueError("the posterior's means are no moderate numbers")
-        _ = found.means  # checks its numbers
-        return found
+        _ = law.means  # checks its numbers
+        return law
 
 
 @dataclass(frozen=True)

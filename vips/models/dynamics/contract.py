@@ -145,7 +145,7 @@ class DynamicsModel(SequenceModel):
         return _TYPICAL * self.typical_length if self.is_private else np.inf
 
     def max_record_norm(self) -> float:
-        """Of ``max_length`` equal steps of norm ``max_norm``; ``inf`` without one."""
+        """Norm of ``max_length`` equal steps of norm ``max_norm``; ``inf`` without one."""
         if self.max_norm is None or not self.is_private:
             return np.inf
         w = self._n_lags() + 1

@@ -219,7 +219,7 @@ def known_gains(n_steps, A, Q, C, R, P0, gains, variances, ahead_cov, cov):
 
 @_jit
 def known_smoother(A, ahead_cov, cov, backs, last, total, lagged):
-    """Of sequences of ``len(cov)`` steps in which nothing is missing: ``cov`` given the whole sequence at the first and at the
+    """For sequences of ``len(cov)`` steps in which nothing is missing: ``cov`` given the whole sequence at the first and at the
     last step goes to ``last[0]`` and ``last[1]``; sums over steps to ``total`` and ``lagged``."""
     n_steps, K = len(cov), len(A)
     now, product, factor = cov[n_steps - 1].copy(), np.empty((K, K)), np.empty((K, K))

@@ -54,11 +54,11 @@ class Systems(Chart):
 
     @cached_property
     def units(self) -> np.ndarray:
-        """Of the columns, shape (p,)."""
+        """Units of the columns, shape (p,)."""
         return np.sqrt(self.of.noise_variance + np.square(self.of.loadings).sum(axis=1))
 
     def scores(self, sums: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Of sequences with these statistics of EM at the system, by block: see ``statistics.py``."""
+        """Scores of sequences with these statistics of EM at the system, by block: see ``statistics.py``."""
         of, K, n = self.of, self.of.loadings.shape[1], len(sums["start"])
         whole = np.column_stack([of.loadings, of.offset])
         moved = np.linalg.inv(of.moves_cov) @ (sums["cross"] - of.moves @ (sums["states"] - sums["end"]))
@@ -84,7 +84,7 @@ class Systems(Chart):
         return steps
 
     def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
-        """Of the parameters in canonical coordinates, their signs as those of the match."""
+        """Draws of the parameters in canonical coordinates, their signs as those of the match."""
         match, systems = self.of.canonical(), [self.system(step).canonical() for step in draws]
         signs = np.sign([np.einsum("pk,pk->k", of.loadings, match.loadings) for of in systems])
         moves, loadings = np.array([of.moves for of in systems]), np.array([of.loadings for of in systems])
@@ -139,7 +139,7 @@ class SystemSimulator(SequenceSimulator):
 
     @classmethod
     def of(cls, model) -> Self:
-        """Of a private fit.
+        """The simulator of a private fit.
 
         Raises
         ------

@@ -65,7 +65,7 @@ class Dynamics:
         return positive_definite(solve_discrete_lyapunov(A, self.moves_cov))
 
     def explained(self) -> np.ndarray:
-        """Of each column in the long run: the deviation of what the state does not explain, the share of the variance that it
+        """For each column in the long run: the deviation of what the state does not explain, the share of the variance that it
         does, and the correlation of the explained part with itself one step later; shape (3, p)."""
         cov = self.stationary()
         signal, later = (np.einsum("pi,ij,pj->p", self.loadings, of, self.loadings) for of in (cov, self.moves @ cov))

@@ -16,7 +16,7 @@ _jit = compiled(nogil=True, error_model="numpy")
 
 @_jit
 def add_states(values, offsets, first, last, mean, begin, end, states, cross, seen, loadings, squares):
-    """Of sequences ``first`` to ``last``, the part of the statistics that the means of the states give (``statistics.py``)."""
+    """For sequences ``first`` to ``last``, the part of the statistics that the states' means give (``statistics.py``)."""
     K, p = mean.shape[1], values.shape[1]
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
@@ -69,7 +69,7 @@ def add_covariances(values, offsets, chosen, first, last, cov, lagged, begin, en
 
 @_jit
 def add_lagged(rows, offsets, first, last, second, lagged):
-    """Of sequences ``first`` to ``last``: Σ_t z_t z_tᵀ, and Σ_t z_{t+k} z_tᵀ for k = 1, 2, …; shape (n, n_lags, D, D)."""
+    """Sums of sequences ``first`` to ``last``: Σ_t z_t z_tᵀ, and Σ_t z_{t+k} z_tᵀ for k = 1, 2, …; shape (n, n_lags, D, D)."""
     D, n_lags = rows.shape[1], lagged.shape[1]
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
@@ -89,7 +89,7 @@ def add_lagged(rows, offsets, first, last, second, lagged):
 
 @_jit
 def add_regimes(offsets, first, last, shares, mean, cov, lagged, before, after, cross, regimes, begin):
-    """Of sequences ``first`` to ``last``, for each regime: sums of its share at t times the second moments of the states at
+    """For sequences ``first`` to ``last`` and each regime: sums of its share at t times the second moments of the states at
     t - 1, at t, and of both; its share in the steps but the first, and in the first one."""
     K, M = mean.shape[1], shares.shape[1]
     for n in range(first, last):

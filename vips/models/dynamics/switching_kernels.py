@@ -167,7 +167,7 @@ def infer(
     values, offsets, first, last, C, d, R, m0, inverse_P0, log_det_P0, A, inverse_Q, log_det_Q, start, moves, max_iter,
     shares, pairs, mean, cov, lagged, bound,
 ):  # fmt: skip
-    """Of sequences ``first`` to ``last``: shares of the regimes, their pairs, states, and the evidence lower bound."""
+    """For sequences ``first`` to ``last``: shares of the regimes, their pairs, states, and the evidence lower bound."""
     p, K = C.shape
     M = len(A)
     across, before = np.empty((M, K, K)), np.empty((M, K, K))

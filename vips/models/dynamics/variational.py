@@ -33,7 +33,7 @@ _LOG_TWO_PI = float(np.log(2.0 * np.pi))
 
 @dataclass(frozen=True, repr=False)
 class SystemPrior:
-    """Of a linear dynamical system.
+    """Prior of a linear dynamical system.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def _posterior(of: Dynamics, w: int) -> Posterior:
 
 
 def expected(of: Dynamics, second: np.ndarray, mean: np.ndarray, known: Posterior | None = None) -> Expected:
-    """Of windows whose columns, less the offset, have these second moments, shape (wp, wp), and means, shape (wp,).
+    """What windows show whose columns, less the offset, have these second moments, shape (wp, wp), and means, shape (wp,).
 
     ``known`` is ``_posterior(of, w)``, where it was computed before.
     """

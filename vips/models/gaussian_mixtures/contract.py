@@ -161,7 +161,7 @@ class GaussianMixtureModel(Mixture):
         return match_of(self.simulator(), priors.concentration, (priors.mean_precision, priors.dof))
 
     def simulator(self) -> MixtureSimulator:
-        """Of records like those of a private fit."""
+        """Simulator of records like those of a private fit."""
         return MixtureSimulator(self)
 
     def to_noise_aware_posterior(self) -> MixturePosterior:

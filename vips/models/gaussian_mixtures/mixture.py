@@ -221,8 +221,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
 
     @property
     def covariances_(self) -> np.ndarray:
-        """Of shape (n_components, n_features, n_features), (n_features, n_features) if tied, (n_components, n_features) if
-        diagonal, (n_components,) if spherical."""
+        """Their shape is (n_components, n_features, n_features), (n_features, n_features) if tied, (n_components, n_features)
+        if diagonal, (n_components,) if spherical."""
         return self.posterior_.covariances
 
     @property

@@ -322,7 +322,7 @@ class CategoricalHMM(HiddenMarkovModel):
         return self._posterior(start, moves, emissions, previous.noise)
 
     def max_record_norm(self) -> float:
-        """Of ``max_length`` equal symbols in one state."""
+        """Norm of ``max_length`` equal symbols in one state."""
         n, scale = float(self.max_length), self.chain_blocks()["moves"].scale
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))
 
@@ -447,5 +447,5 @@ def _added(prior: np.ndarray, totals: np.ndarray) -> np.ndarray:
 
 
 def _restarts(posterior: SymbolPosterior) -> np.random.Generator:
-    """Of computations with released numbers."""
+    """Generator of computations with released numbers."""
     return np.random.default_rng(np.abs(posterior.noise).view(np.uint64).sum())

@@ -16,7 +16,7 @@ _jit = compiled(nogil=True, error_model="numpy")
 
 @_jit
 def fill_steps(X, is_missing, centre, whitening, gains, precision, first, last, z, scores, squares):
-    """Of rows ``first`` to ``last``: z = T (x - m), its scores Gᵀ z, and zᵀ E[Λ] z; 0 where a row is missing."""
+    """For rows ``first`` to ``last``: z = T (x - m), its scores Gᵀ z, and zᵀ E[Λ] z; 0 where a row is missing."""
     d = X.shape[1]
     for t in range(first, last):
         squares[t] = 0.0
@@ -60,7 +60,7 @@ def fill_evidence(scores, is_missing, overlap, shares, m, K, first, last, log_li
 def fill_expected_log(
     offsets, is_missing, scores, squares, overlap, shares, constant, log_likely, n_states, first, last, out
 ):
-    """Of sequences ``first`` to ``last``: Σ_t E log p(y_t | s_t) less what the chains' normalisers have of it already."""
+    """For sequences ``first`` to ``last``: Σ_t E log p(y_t | s_t) less what the chains' normalisers have of it already."""
     R, K = shares.shape[1], n_states
     for n in range(first, last):
         out[n] = 0.0
@@ -80,7 +80,7 @@ def fill_expected_log(
 
 @_jit
 def add_sums(offsets, is_missing, z, shares, n_states, first, last, both, linear, second):
-    """Of sequences ``first`` to ``last``: Σ_t of E[s sᵀ], of s zᵀ and of z zᵀ, over steps that are not missing."""
+    """Sums of sequences ``first`` to ``last``: Σ_t of E[s sᵀ], of s zᵀ and of z zᵀ, over steps that are not missing."""
     R, d, K = shares.shape[1], z.shape[1], n_states
     for n in range(first, last):
         both[n] = 0.0

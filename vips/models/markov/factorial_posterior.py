@@ -26,7 +26,7 @@ _LOG_TWO_PI = float(np.log(2.0 * np.pi))
 
 @dataclass(frozen=True)
 class Prior:
-    """Of the emissions.
+    """Prior of the emissions.
 
     Parameters
     ----------

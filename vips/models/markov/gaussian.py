@@ -392,7 +392,7 @@ class GaussianHMM(HiddenMarkovModel):
         return 1.0
 
     def max_record_norm(self) -> float:
-        """Of ``max_length`` steps that are all as long as a step may be, in one direction."""
+        """Norm of ``max_length`` steps that are all as long as a step may be, in one direction."""
         blocks, n = self.blocks(), float(self.max_length)
         centre = np.sqrt(self.n_features_in_) / blocks["second"].scale
         of_states = n * (self._largest_step() + centre + 1.0 / blocks["moves"].scale) + 1.0 / blocks["start"].scale

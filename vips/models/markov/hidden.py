@@ -94,7 +94,7 @@ class HiddenMarkovModel(SequenceModel):
 
     @abstractmethod
     def simulator(self) -> ChainSimulator:
-        """Of sequences like those of a private fit."""
+        """Simulator of sequences like those of a private fit."""
 
     # -- the contract -----------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class HiddenMarkovModel(SequenceModel):
         self._allowed()
 
     def chain_blocks(self) -> dict[str, Block]:
-        """Of first states and moves."""
+        """Blocks of first states and moves."""
         K = self.n_components
         return {
             "start": Block((K,), scale=2.0),

@@ -176,7 +176,7 @@ def count_pairs(codes, offsets, n_codes, places, first, last, pairs, counts, sum
 
 @_jit
 def neighbours(codes, offsets, first, last, classes, shift, shares, pairs, start):
-    """Of sequences ``first`` to ``last``, with ``classes`` of shape (n_symbols, K): those of the symbol at t + ``shift``, 0
+    """For sequences ``first`` to ``last``, with ``classes`` of shape (n_symbols, K): those of the symbol at t + ``shift``, 0
     where there is none; Σ_t of the products of those at t - 1 and t; and those of the first symbol."""
     n_symbols, K = classes.shape
     for n in range(first, last):

@@ -53,7 +53,7 @@ class ChainSimulator(SequenceSimulator):
 
     @classmethod
     def of(cls, model, prior) -> Self:
-        """Of a private fit.
+        """The simulator of a private fit.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class ChainSimulator(SequenceSimulator):
 
     @abstractmethod
     def scores_of_seen(self, chart: Chart, records: Sequences, shares: np.ndarray) -> np.ndarray:
-        """Of sequences whose steps have these shares of the states, shape (n_sequences, size)."""
+        """Scores of sequences whose steps have these shares of the states, shape (n_sequences, size)."""
 
     @abstractmethod
     def posterior(self, chart: Chart, fitted: ChainPosterior, steps: np.ndarray) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def drawn_states(start: np.ndarray, moves: np.ndarray, offsets: np.ndarray, draw
 
 
 def _expected_steps(start: np.ndarray, moves: np.ndarray, survival: np.ndarray) -> np.ndarray:
-    """Of a sequence in each state, shape (..., K), given that of the probabilities that it lasts so long."""
+    """Steps of a sequence in each state, shape (..., K), given the probabilities that it lasts so long."""
     at, steps = start, np.zeros_like(start)
     for alive in survival:
         steps = steps + alive * at

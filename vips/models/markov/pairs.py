@@ -149,12 +149,12 @@ class NormalsInBins:
         return np.stack([means, np.full_like(means, 0.5)], axis=2)
 
     def _places(self, normals: np.ndarray) -> np.ndarray:
-        """Of the edges, in deviations of each state; shape (K, n_columns, n_bins + 1)."""
+        """Places of the edges, in deviations of each state; shape (K, n_columns, n_bins + 1)."""
         return (self.bins.edges[0] - normals[:, :, :1]) / normals[:, :, 1:]
 
 
 def _inside(below: np.ndarray) -> np.ndarray:
-    """Of each bin, from what is below its edges."""
+    """Share of each bin, from what is below its edges."""
     return below[:, :, 1:] - below[:, :, :-1]
 
 

@@ -338,7 +338,7 @@ class PoissonHMM(HiddenMarkovModel):
         return int(np.clip(2**22 // max(self.n_components**2, 32 * d**2), 1_024, 65_536))
 
     def max_record_norm(self) -> float:
-        """Of ``max_length`` steps as large as a step may be, in one state."""
+        """Norm of ``max_length`` steps as large as a step may be, in one state."""
         n, d, blocks = float(self.max_length), self.n_features_in_, self.blocks()
         of_steps = n * (
             np.sqrt(1.0 + d) / blocks["count"].scale

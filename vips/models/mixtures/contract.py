@@ -139,8 +139,8 @@ class LatentClasses(Mixture):
         return imported("pandas", "records of named columns").DataFrame(dict(zip(declared, cells, strict=True))), None
 
     def max_record_norm(self) -> float:
-        """Of a record that is surely in one class and has no missing cell, with numbers and counts as far from the mean as is
-        counted."""
+        """Norm of a record that is surely in one class and has no missing cell, with numbers and counts as far from the mean as
+        is counted."""
         return self._norm(np.square(LIMIT) + 0.5 * np.square(np.square(LIMIT) - 1.0), np.square(LIMIT))
 
     def default_clip(self) -> float:
@@ -186,7 +186,7 @@ class LatentClasses(Mixture):
         return match_of(self.simulator(), self._class_prior())
 
     def simulator(self) -> ClassSimulator:
-        """Of records like those of a private fit."""
+        """Simulator of records like those of a private fit."""
         return ClassSimulator(self, self._columns(self.last_posterior_.frame, limit=np.inf))
 
     def to_noise_aware_posterior(self) -> ClassPosterior:
@@ -277,12 +277,11 @@ class LatentClasses(Mixture):
         -------
         pandas.DataFrame
             A row for each class, by its number. "share", and where intervals know the noise its "lower" and "upper"
-            limit. Of other fits with noise, "noise": the standard deviation of the share by the noise alone, which says nothing
-            of who is in which class, nor of the clip. Where ``evidence()`` tells, "label": whether the class is real. "mean"
-            and "std" of each number, and "mean" of each count, in the columns' units, means with their limits where shares have
-            some. "typical answers": those that tell the
-            class from everybody, ranked by p log(p / overall), each with its probability p in the class and, in brackets, over
-            all classes.
+            limit. Other fits with noise have "noise": the standard deviation of the share by the noise alone, which says
+            nothing of who is in which class, nor of the clip. Where ``evidence()`` tells, "label": whether the class is real.
+            "mean" and "std" of each number, and "mean" of each count, in the columns' units, means with their limits where
+            shares have some. "typical answers": those that tell the class from everybody, ranked by p log(p / overall), each
+            with its probability p in the class and, in brackets, over all classes.
 
         Raises
         ------
@@ -427,7 +426,7 @@ class LatentClasses(Mixture):
         return {"count": Block((self.n_components,)), "cells": cells} | self.block_of_squares()
 
     def _norm(self, of_number: float, of_count: float) -> float:
-        """Of a record that is surely in one class, given the squared statistics of a number and of a count."""
+        """Norm of a record that is surely in one class, given the squared statistics of a number and of a count."""
         squares = {Numbers: of_number, Counts: of_count, Categories: 1.0}
         of_shares = WITH_SQUARES**2 if self.weighs_records else 1.0
         return float(np.sqrt(of_shares + sum(squares[column.kind] for column in self._declared())))

@@ -179,7 +179,7 @@ class LatentClassAnalysis(LatentClasses):
         return [marginals, classes]
 
     def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
-        """Of a single class."""
+        """Statistics of a single class."""
         columns = self._columns()
         places = columns.places(dense_rows(records))
         everybody, no_rows = np.ones((len(places), 1)), np.empty((len(places), 0))

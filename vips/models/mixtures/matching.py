@@ -61,7 +61,7 @@ class ClassSimulator(StepSimulator):
         return [replace(shares, p=p[None]), missing, *(chart.merged(weights) for chart in of_columns)]
 
     def _shares_at(self, records: np.ndarray, charts: Sequence[Chart]) -> np.ndarray:
-        """Of the classes given each record, at the parameters."""
+        """Shares of the classes given each record, at the parameters."""
         shares, _, *of_columns = charts
         natural = self.columns.natural(self.columns.at(of_columns), plug_in=True)
         logs = (

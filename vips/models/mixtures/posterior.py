@@ -75,7 +75,7 @@ class ClassPosterior:
 
     @property
     def concentration(self) -> np.ndarray:
-        """Of the answers, column after column, shape (K, n_levels)."""
+        """Concentration of the answers, column after column, shape (K, n_levels)."""
         return self._side_by_side([column.concentration for column in self.answers])
 
     @property

@@ -133,7 +133,7 @@ def check_order_of(source, declared: object, argument: str) -> None:
 
 
 def names_and_dtypes(X) -> tuple[list, list[str]]:
-    """Of the columns of a frame, as a fitted model keeps them."""
+    """Names and dtypes of the columns of a frame, as a fitted model keeps them."""
     return [name if isinstance(name, str | int) else str(name) for name in X.columns], [
         str(dtype) for dtype in X.dtypes
     ]
@@ -221,7 +221,7 @@ def values_of(X, names: Sequence, columns: Sequence[Column]) -> np.ndarray:
 
 
 def check_cells(X, names: Sequence, columns: Sequence[Column], values: np.ndarray) -> None:
-    """Of an ordinary fit, in which a number that cannot be read, or a column without any of its categories, is a mistake.
+    """In an ordinary fit a number that cannot be read, or a column without any of its categories, is a mistake.
 
     Parameters
     ----------

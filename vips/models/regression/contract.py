@@ -99,7 +99,7 @@ WEIGHTS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
 _LEAST_GAIN = 5.0
 # A weight that falls by more than this factor makes α start anew.
 _MOST_CHANGE = 5.0
-# Of an ordinary fit that does not settle before.
+# Steps of an ordinary fit that does not settle before.
 _MOST_STEPS = {"full": 1000, "diagonal": 4000}
 # Least step size of the residuals: about the last five totals are averaged.
 _LEAST_STEP = 0.2
@@ -267,7 +267,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return self.likelihood.terms(labels)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
-        """Of noisy steps with residuals, a full covariance and few columns, those that match all released gradients: see
+        """After noisy steps with residuals, a full covariance and few columns: what matches all released gradients, see
         ``matching.py``. Otherwise Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite:
         ``denoising.py``."""
         kept = self._kept(average, previous)
@@ -304,7 +304,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _matches(self) -> bool:
         """Whether the next coefficients are those that match the released gradients.
 
-        Of more columns predictions are better after steps with momentum, whose raised precisions shrink what noise hides;
+        With more columns predictions are better after steps with momentum, whose raised precisions shrink what noise hides;
         intervals are those of the matched gradients there, too. With a known prior, what noise hides stays at its mean.
         """
         knows = self._is_given or self._knows_public
@@ -414,7 +414,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return averages if self.n_outputs == 1 else {name: value[j] for name, value in averages.items()}
 
     def _row_law(self, average, noise, j: int, coordinates: Coordinates) -> tuple[RowLaw, np.ndarray]:
-        """Of the rows of one output. Where public records are known, private ones are taken to be like them unless it shows."""
+        """Law of one output's rows. Where public records are known, private ones are taken to be like them unless it shows."""
         constant = self._intercept_constant() / self._ball()
         if self._knows_public and self.covariance == "full":
             natural = solve_triangular(self._to_rows(coordinates), np.eye(self._n_coefficients()), lower=True)
@@ -438,7 +438,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return clip_weights(laws, points, centre, norms)
 
     def _prior_of(self, to_rows: np.ndarray, j: int, alpha: float, public: float) -> Prior:
-        """Of one output, in the coordinates of :meth:`_to_rows`."""
+        """Prior of one output, in the coordinates of :meth:`_to_rows`."""
         linear, precision = self._coefficient_prior().natural(j, alpha, public)
         precision = np.diag(precision) if precision.ndim == 1 else precision
         natural = solve_triangular(to_rows, np.eye(len(to_rows)), lower=True)
@@ -526,7 +526,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return _CLIP_NORM[self.influence]
 
     def clip_for(self, max_rows: int | None) -> float:
-        """Of persons whose rows are to weigh alike, a norm that never binds: it would bind for those with many rows."""
+        """For persons whose rows are to weigh alike, a norm that never binds: it would bind for those with many rows."""
         return super().clip_for(None) if max_rows is None else max_rows * self.max_record_norm()
 
     def max_record_norm(self) -> float:

@@ -49,7 +49,7 @@ class Coordinates:
 
     @classmethod
     def as_they_come(cls, d: int) -> Coordinates:
-        """Of rows of d columns that are neither centred nor scaled."""
+        """Coordinates of rows of d columns that are neither centred nor scaled."""
         return cls(np.zeros(d), np.ones(d))
 
     @classmethod

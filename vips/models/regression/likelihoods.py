@@ -26,7 +26,7 @@ _DEVIATIONS = np.array([0.15, 0.03])
 
 
 class Likelihood(ABC):
-    """Of a label given ψ.
+    """Likelihood of a label given ψ.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class NegativeBinomial(_Counts):
         return -np.log(self.dispersion) if y.ndim == 1 else self.log_exposures(y)[:, None] - np.log(self.dispersion)
 
     def laws_of_offset(self) -> list[tuple[float, float]]:
-        """Of exposures whose logarithms are nearly equal, or differ by as much as bounds leave them."""
+        """Laws of exposures whose logarithms are nearly equal, or differ by as much as bounds leave them."""
         if self.exposure_bounds is None:
             return super().laws_of_offset()
         low, high = np.log(self.exposure_bounds)

@@ -86,7 +86,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     ----------
     posterior_ : CoefficientPosterior
         Gaussian posterior of the coefficients, and the intercept in the last place: ``mean`` of shape (d,) or
-        (n_classes - 1, d), ``cov``, ``std``, ``sample``, ``interval``. Of a private fit that learns the prior's precision:
+        (n_classes - 1, d), ``cov``, ``std``, ``sample``, ``interval``. In a private fit that learns the prior's precision:
         under a flat prior, given that totals are noisy.
     last_posterior_ : CoefficientPosterior
         Under the learnt precision, which predictions use; the same without noise.
@@ -245,7 +245,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return Classes(np.array([0, 1]) if self.classes is None else np.unique(self.classes))
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Of two classes the last one with the probability σ of the predictor; more are about equally frequent."""
+        """For two classes the last one with the probability σ of the predictor; more are about equally frequent."""
         classes = np.sort(np.arange(2) if self.classes is None else np.asarray(self.classes))
         later = np.arange(len(classes) - 1, 0, -1.0)  # classes after each
         p = expit((-1.0 if len(classes) == 2 else 1.0) * predictor[:, None] - np.log(later))

@@ -1,10 +1,10 @@
 """Draws of factor models given one noisy release: a parametric bootstrap.
 
 Records from the estimated model are simulated by their moments (a Wishart matrix and a Gaussian mean), noise is added as the
-release had it, and the model is estimated again. The estimate's errors there stand for its errors here. Of principal components
-a draw is the estimate minus the error, and for noise variances the estimate over the ratio. Of factor analysis, whose noise
-variances are bounded from below, it is the other estimate itself, with what its loadings leave of the variances for the
-noise variances (percentiles; intervals of the first kind held too few of the truths). Nothing is read but released numbers.
+release had it, and the model is estimated again. The estimate's errors there stand for its errors here. For principal
+components a draw is the estimate minus the error, and for noise variances the estimate over the ratio. For factor analysis,
+whose noise variances are bounded from below, it is the other estimate itself, with what its loadings leave of the variances for
+the noise variances (percentiles; intervals of the first kind held too few of the truths). Nothing is read but released numbers.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Areas:
         return np.where(self.codes[place] == codes, place, -1)
 
     def correlation(self, smoothness: float) -> np.ndarray:
-        """Of a conditional autoregressive field, C ∝ (D - ρW)⁻¹, scaled to variances of 1."""
+        """Correlation of a conditional autoregressive field, C ∝ (D - ρW)⁻¹, scaled to variances of 1."""
         cov = inverse_from_factor(cholesky(conditional(sp.csr_array(self.borders), smoothness).toarray()))
         std = np.sqrt(np.diagonal(cov))
         return cov / np.outer(std, std)

@@ -242,7 +242,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         })  # fmt: skip
 
     def to_posterior(self, average, noise_std, previous) -> FieldPosterior:
-        """Of the log rates given the noisy sums: ``smoothing.py``."""
+        """Posterior of the log rates given the noisy sums: ``smoothing.py``."""
         areas = self._map()
         if not average["exposures"].any():
             return FieldPosterior.of_nothing(len(areas.names))
@@ -265,7 +265,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         return 1.0 / t
 
     def max_record_norm(self) -> float:
-        """Of the largest count with the longest exposure; ``inf`` without a ``max_count``."""
+        """Norm of the largest count with the longest exposure; ``inf`` without a ``max_count``."""
         if self.max_count is None:
             return np.inf
         return float(np.sqrt(1.0 + _EXPOSURE_NORM**2 + self._n_squares * _SQUARE_NORM**2)) * (1.0 + 1e-8)

@@ -47,9 +47,9 @@ class _Blocks:
     def __init__(self, diagonal: list[np.ndarray], below: list[np.ndarray]) -> None:
         self.inverses, self.factors, self.log_det = [], [], 0.0
         for k, block in enumerate(diagonal):
-            rest = block - self.factors[-1] @ below[k - 1].mT if k else block
-            self.log_det = self.log_det + np.linalg.slogdet(rest)[1]
-            self.inverses.append(np.linalg.inv(rest))
+            complement = block - self.factors[-1] @ below[k - 1].mT if k else block
+            self.log_det = self.log_det + np.linalg.slogdet(complement)[1]
+            self.inverses.append(np.linalg.inv(complement))
             self.factors += [side @ self.inverses[-1] for side in below[k : k + 1]]
 
     def solve(self, right: np.ndarray) -> np.ndarray:
@@ -148,7 +148,7 @@ class Fields:
         )
 
     def fits(self, cells: np.ndarray, slope, varies, noise: float, residual) -> Fits:
-        """Of y = ``residual`` in the given cells.
+        """Fits of y = ``residual`` in the given cells.
 
         Parameters
         ----------
@@ -167,8 +167,8 @@ class Fields:
         through = _Blocks(minus_k, [-block for block in self._half_below]).solve(np.moveaxis(right, 0, -1))
         seen = slope * (seen.T - noise**2 / b * self._joined(np.moveaxis(through, -1, 0)))  # H V⁻¹ (y, H 1)
         size = max(1, _BYTES // (128 * self._n_blocks * self._width**2))
-        some = [cells[first : first + size] for first in range(0, len(cells), size)]
-        return Fits.joined([self._fits(part, white, cross, minus_k, seen) for part in some])
+        pieces = [cells[first : first + size] for first in range(0, len(cells), size)]
+        return Fits.joined([self._fits(part, white, cross, minus_k, seen) for part in pieces])
 
     def _fits(self, cells, white, cross, minus_k, seen) -> Fits:
         places, squares, w = cells[:, 0], STDS[cells[:, 1]] ** 2, self._width
@@ -195,7 +195,7 @@ class Fields:
         return Fits(cells, of_residual + intercept[:, None] * level, level, variances, precision, evidence)
 
     def covariances(self, fits: Fits, slope, varies, noise: float):
-        """Of c + f in each cell, one after the other; shape (n_areas, n_areas)."""
+        """Covariances of c + f in each cell, one after the other; shape (n_areas, n_areas)."""
         half = 0.5 * (np.eye(self.n) + self._precisions[_OF_NOISE].toarray())
         of_counts = np.diag(varies + 2.0 * noise**2) - noise**2 * inverse_from_factor(cholesky(half))
         given = slope[:, None] * inverse_from_factor(cholesky(of_counts)) * slope

@@ -181,7 +181,7 @@ def _short_stream(model) -> StreamPlan | None:
 
 
 def _lengths(n_words: float, length: int | None, rng: np.random.Generator, most: int) -> np.ndarray:
-    """Of documents to draw: so many that the fit, which resizes them to ``length`` words, sees about ``n_words`` at most."""
+    """Lengths of documents to draw: so many that the fit, which resizes them to ``length``, sees about ``n_words`` at most."""
     lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), most)).astype(np.int64)
     seen = np.cumsum(lengths if length is None else np.full(len(lengths), length))
     return lengths[: max(_FEWEST_DOCUMENTS, int(np.searchsorted(seen, n_words)))]

@@ -37,7 +37,7 @@ from vips.models.topics.slopes import Law, Sight, Slopes, slopes_of
 __all__ = ["MOST_PRODUCTS", "TopicMatch", "match_of", "matched_topics"]
 
 MOST_PRODUCTS = 3_200_000  # n_words n_topics²
-# Of each sweep: documents, tokens that a word has at least, and draws of x.
+# For each sweep: documents, tokens that a word has at least, and draws of x.
 _SWEEPS = ((4_000, 15, 100), *((8_000, 25, 100),) * 3, (30_000, 60, 500))
 _LENGTH = 70.0  # between 8 and 600
 _SURENESS = Law(

@@ -23,7 +23,7 @@ _ROOT_HALF, _LOG_ROOT_2_PI = math.sqrt(0.5), 0.5 * math.log(2.0 * math.pi)
 
 @inline
 def _log_cdf(t):
-    """Of the standard normal."""
+    """Log Φ(t) of the standard normal."""
     if t > -10.0:
         return math.log(0.5 * math.erfc(-t * _ROOT_HALF))
     i = 1.0 / (t * t)

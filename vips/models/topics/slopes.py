@@ -38,7 +38,7 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True)
 class Law:
-    """Of documents: concentration of their shares, summed over topics, and length."""
+    """Law of documents: concentration of their shares, summed over topics, and length."""
 
     concentration: float
     length: float

@@ -234,7 +234,7 @@ class DocumentStatistics(RecordStatistics):
         return norms * (_ROUNDING / blocks[self._block].scale)
 
     def factors(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of weighted statistics, besides c_kv B_kv: one for each stored count that is not 0, and (n_documents, n_topics)."""
+        """What multiplies c_kv B_kv, with weights: one for each stored count that is not 0, and (n_documents, n_topics)."""
         return self._ratios * np.repeat(weights, np.diff(self._indptr)), self._topic_weights[
             :, : self.doc_topic.shape[1]
         ]

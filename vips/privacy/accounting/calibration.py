@@ -65,6 +65,11 @@ def _least_noise(cost_of: Callable, most: float, plan, log_mu: float, target: st
             too_little = log_sigma
         else:
             enough = log_sigma
+        if too_little == largest and math.isinf(gap):
+            raise ValueError(
+                f"The losses of {plan.n_steps} samples under {plan.relation!r} cannot be computed down to {target}, whatever "
+                'the noise: write sampling="full", fewer steps, or a larger δ.'
+            )
         if too_little == largest:
             raise ValueError(f"No noise multiplier below {LARGEST_NOISE:g} gives {target}.")
         if enough == least:

@@ -116,7 +116,7 @@ def mu_of_pure(epsilon: float) -> float:
 def mu_of_zcdp(rho: float) -> float:
     """The μ that dominates every ``rho``-zCDP mechanism, rounded up.
 
-    Of an event with probability p under one neighbour and q under the other, the Rényi divergences of all orders α are at most
+    For an event with probability p under one neighbour and q under the other, the Rényi divergences of all orders α are at most
     α ρ, and a Gaussian mechanism allows Φ⁻¹(p) - Φ⁻¹(q) ≤ μ. Most is needed by the symmetric event, q = 1 - p, where the limit
     α → 1 binds: with ε = log(p/q), ε tanh(ε/2) = ρ. That no other event needs 1 % more is checked on cells that cover all of
     them (tests/privacy/accounting/test_domination.py), hence the factor.

@@ -193,8 +193,8 @@ def _of_model(page: PrivacyReport, model: PrivacyReport) -> Iterator[Finding]:
         same = model.releases[place] if place < len(model.releases) else None
         yield _fingerprint(release, "" if same is None else same.sha256)
     differing = [*_differing(page, model)]
-    rest = "the same" if not differing else f"page and model differ in {', '.join(differing)}"
-    yield Finding(not differing, "rest of the statement", rest)
+    says = "the same" if not differing else f"page and model differ in {', '.join(differing)}"
+    yield Finding(not differing, "rest of the statement", says)
     missing = [item for item in model.also_not_covered if item not in page.also_not_covered]
     if missing:
         yield Finding(False, "not covered", f"the page lacks {'; '.join(missing)}")

@@ -110,7 +110,7 @@ class Book:
     def left(self) -> PrivacyBudget:
         """What is left of the three limits, rounded down; a rest of a billionth of a limit counts as nothing."""
         unspent = (
-            rest if (rest := Fraction(limit) - spent) > Fraction(limit) / 10**9 else Fraction(0)
+            surplus if (surplus := Fraction(limit) - spent) > Fraction(limit) / 10**9 else Fraction(0)
             for limit, spent in zip(self.terms["limits"], self._spent(), strict=True)
         )
         return PrivacyBudget.of_parts(

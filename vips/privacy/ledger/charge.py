@@ -66,7 +66,7 @@ def charged(
     Parameters
     ----------
     ledger : PrivacyLedger, LedgerRun or None
-        None charges nothing. Of a run that is charged already, this is the first step.
+        None charges nothing. For a run that is charged already, this is its first step.
     what, unit, relation, **statement
         Arguments of :meth:`PrivacyLedger.begin_event`.
     """

@@ -111,7 +111,7 @@ class Simplexes(Chart):
         return self.p.size
 
     def scores(self, counts: np.ndarray) -> np.ndarray:
-        """Of counts of shape (n_records, n_rows, n_levels); shape (n_records, size)."""
+        """Scores of counts of shape (n_records, n_rows, n_levels); shape (n_records, size)."""
         return (counts - counts.sum(axis=-1, keepdims=True) * self.p).reshape(len(counts), -1)
 
     def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
@@ -158,7 +158,7 @@ class Simplexes(Chart):
         return self.p > 0.0
 
     def _changes(self, steps: np.ndarray) -> np.ndarray:
-        """Of p, by one move or several."""
+        """Changes of p, by one move or several."""
         steps = steps.reshape(*steps.shape[:-1], *self.p.shape)
         return self.p * (steps - (self.p * steps).sum(axis=-1, keepdims=True))
 
@@ -219,7 +219,7 @@ class Gaussians(Chart):
         return -np.log(diagonals).sum(axis=1) - 0.5 * np.square(images).sum(axis=-1)
 
     def scores(self, shares: np.ndarray, images: np.ndarray) -> np.ndarray:
-        """Of records with these shares of the components, shape (n_records, K)."""
+        """Scores of records with these shares of the components, shape (n_records, K)."""
         i, j = self._entries()
         second = np.where(i == j, 0.5, 1.0) * (images[..., i] * images[..., j] - (i == j))
         return (shares[:, :, None] * np.concatenate([images, second], axis=-1)).reshape(len(shares), -1)
@@ -319,7 +319,7 @@ class Rates(Chart):
         return self.rates.size
 
     def scores(self, counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Of sums of counts over so many cells, both of shape (n_records, K, d)."""
+        """Scores of sums of counts over so many cells, both of shape (n_records, K, d)."""
         return (counts - cells * self.rates).reshape(len(counts), -1)
 
     def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
@@ -390,7 +390,7 @@ class Tilts(Chart):
         return self._tilted(self.tilts)
 
     def scores(self, levels: np.ndarray) -> np.ndarray:
-        """Of records at these levels."""
+        """Scores of records at these levels."""
         return self.features[levels] - self.p @ self.features
 
     def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:

@@ -68,5 +68,5 @@ class SequenceSimulator(StepSimulator):
         return Tilts(base, features @ (directions[:, used] / np.sqrt(sizes[used])), np.zeros(used.sum()), _STD_OF_TILTS)
 
     def drawn_lengths(self, law: Tilts, n_records: int, rng: np.random.Generator) -> np.ndarray:
-        """Of simulated sequences, stratified."""
+        """Lengths of simulated sequences, stratified."""
         return self.lengths[levels_at((np.arange(n_records) + rng.random()) / n_records, law.p[None])]

@@ -331,7 +331,7 @@ def _fitting_size(totals: Totals, moments: Moments) -> float:
 
 
 def _prior(charts: Sequence[Chart]) -> tuple[np.ndarray, np.ndarray]:
-    """Of all charts, and of log N."""
+    """Prior of all charts, and of log N."""
     size = sum(chart.size for chart in charts) + 1
     gradient, precision = np.zeros(size), np.zeros((size, size))
     for chart, of in _places(charts):

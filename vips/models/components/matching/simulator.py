@@ -68,7 +68,7 @@ class Simulator(ABC):
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the statistics of one record.
+    """Moments of the statistics of one record.
 
     Parameters
     ----------

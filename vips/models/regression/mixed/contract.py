@@ -232,15 +232,15 @@ class MixedRegression(ConjugateExponentialModel):
         y, words = self._labels_apart(records.rows.y)
         shape, linear = self.likelihood.terms(y)
         offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
-        x, own = posterior.frame.design(self._rows(records.rows.X))
+        x, u = posterior.frame.design(self._rows(records.rows.X))
         n, p, clip = len(records.starts) - 1, self._n_parameters(), self._clip_norm()
         scores, information, squares = np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p))
         scales = (1.0, *(self._scales()[name] * clip for name in ("information", "squares")))
         limits = tuple(part * scale * clip for part, scale in zip(_PARTS, scales, strict=True))
-        settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(own.shape[1]), *self._drawn_as)
+        settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(u.shape[1]), *self._drawn_as)
         rows = (
             x,
-            own,
+            u,
             np.column_stack([x, words]).view(np.uint64),
             *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)),
         )
@@ -265,7 +265,7 @@ class MixedRegression(ConjugateExponentialModel):
         return DenseStatistics({"curvature": total, "outcome": outcome})
 
     def _largest_outcome(self) -> float:
-        """Of a person in the first phase, or what hardly any has."""
+        """Outcome of a person in the first phase, or what hardly any has."""
         largest = self.likelihood.largest_linear
         return _ROWS_OF_OUTCOME * (largest if np.isfinite(largest) else 1.0)
 
@@ -315,7 +315,7 @@ class MixedRegression(ConjugateExponentialModel):
         return average | {"score": score}, noise_std | {"score": np.sqrt(np.square(noise_std["score"]) + spread)}
 
     def to_noise_aware_posterior(self) -> MixedPosterior:
-        """Of the same mean, with the covariance of noisy scores: A⁻¹ (V + N) A⁻¹, V from squares of scores, N the noise."""
+        """The same mean, with the covariance of noisy scores: A⁻¹ (V + N) A⁻¹, V from squares of scores, N the noise."""
         posterior, totals, plan = self.last_posterior_, self.noisy_totals_, self.privacy_.plan
         (_, information), noise = self._seen(totals.average, posterior.frame), totals.noise_std
         prior = self._prior_precision(posterior.frame)

@@ -208,10 +208,10 @@ class MixedEffects(MixedRegression):
         """Mean and variance of ψ of a row of a new person, each of shape (n, 1)."""
         check_is_fitted(self, "last_posterior_")
         posterior = self.posterior_
-        x, own = posterior.frame.design(self._rows(self.read_rows(X, reset=False)))
+        x, u = posterior.frame.design(self._rows(self.read_rows(X, reset=False)))
         d, factor = x.shape[1], posterior.factor
         cov = posterior.parameters_cov[:d, :d]
-        variance = np.einsum("nk,km,nm->n", x, cov, x) + np.square(own @ factor).sum(axis=1)
+        variance = np.einsum("nk,km,nm->n", x, cov, x) + np.square(u @ factor).sum(axis=1)
         return (x @ posterior.parameters[:d])[:, None], variance[:, None]
 
     def _variance_of_average_row(self) -> float:
@@ -249,8 +249,8 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     Attributes
     ----------
     posterior_ : MixedPosterior
-        ``coefficients``, a Gaussian with the intercept in the last place, and ``effects``, draws of Ω; ``sample``. Of a private
-        fit it knows the noise.
+        ``coefficients``, a Gaussian with the intercept in the last place, and ``effects``, draws of Ω; ``sample``. After a
+        private fit it knows the noise.
     coef_ : ndarray of shape (n_features,)
     intercept_ : float
     effects_cov_ : ndarray of shape (q, q)
@@ -471,7 +471,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
         return coefficients + np.append(np.zeros(len(coefficients) - 1), 0.5 * self._variance_of_average_row())
 
     def _row_variance(self) -> float:
-        """Of the logarithm of a mean, by its reciprocal average and dispersion (Nakagawa and Schielzeth 2010)."""
+        """Variance of the logarithm of a mean, by its reciprocal average and dispersion (Nakagawa and Schielzeth 2010)."""
         posterior = self.posterior_
         row = np.append(posterior.frame.ball * posterior.frame.shift, 1.0)
         log_mean = row @ posterior.coefficients.mean + 0.5 * self._variance_of_average_row()

@@ -69,7 +69,7 @@ def person_moments(
     p, longest = scores.shape[1], 0
     for i in range(n_persons):
         longest = max(longest, starts[i + 1] - starts[i])
-    base, own, labels = np.empty(longest), np.empty((longest, q)), np.empty((2, longest))
+    base, v_design, labels = np.empty(longest), np.empty((longest, q)), np.empty((2, longest))
     first, second, by_node = np.empty((n_nodes, longest)), np.empty((n_nodes, longest)), np.empty((n_nodes, p))
     score, hessian, drawn, none = np.empty(p), np.empty((p, p)), np.empty(p), np.empty((0, 0))
     for i in range(n_persons):
@@ -84,14 +84,14 @@ def person_moments(
                 total = 0.0
                 for k in range(c, q):
                     total += effects[a + j, k] * factor[k, c]
-                own[j, c] = total
+                v_design[j, c] = total
         x, u = rows[a:b], effects[a:b]
         _moments(
-            x, u, own, base, shape[a:b], linear[a:b], factor, nodes, log_weights, first, second, by_node, score, hessian
-        )
+            x, u, v_design, base, shape[a:b], linear[a:b], factor, nodes, log_weights, first, second, by_node, score, hessian
+        )  # fmt: skip
         weight = 1.0
         if limits[0] < np.inf:
-            weight = min(1.0, limits[0] / np.sqrt(_typical_square(x, own, base, dispersion, size)))
+            weight = min(1.0, limits[0] / np.sqrt(_typical_square(x, v_design, base, dispersion, size)))
         clip = min(1.0, limits[0] / _norm(score, weight))
         for k in range(p):
             scores[i, k] = weight * clip * score[k]
@@ -101,9 +101,9 @@ def person_moments(
                 for k in range(bits.shape[1]):
                     state = _mixed(state ^ bits[j, k])
             for _ in range(n_simulated):
-                state = _draw_labels(own, base, n, dispersion, largest, state, labels)
+                state = _draw_labels(v_design, base, n, dispersion, largest, state, labels)
                 _moments(
-                    x, u, own, base, labels[0], labels[1], factor, nodes, log_weights, first, second, by_node, drawn, none
+                    x, u, v_design, base, labels[0], labels[1], factor, nodes, log_weights, first, second, by_node, drawn, none
                 )  # fmt: skip
                 cut = 1.0 - min(1.0, limits[0] / _norm(drawn, weight))
                 for k in range(p):
@@ -130,11 +130,11 @@ def _norm(values, weight):
 
 
 @_jit
-def _moments(x, u, own, base, shape, linear, factor, nodes, log_weights, first, second, by_node, score, hessian):
+def _moments(x, u, v_design, base, shape, linear, factor, nodes, log_weights, first, second, by_node, score, hessian):
     """Score of one person, and the negative Hessian where ``hessian`` has a place for it."""
     n, q, n_nodes = len(x), u.shape[1], len(log_weights)
     mode, spread, places = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q))
-    _find_mode(own, base, shape, linear, n, mode, spread)
+    _find_mode(v_design, base, shape, linear, n, mode, spread)
     top = -np.inf
     weights = np.empty(n_nodes)
     for m in range(n_nodes):
@@ -148,7 +148,7 @@ def _moments(x, u, own, base, shape, linear, factor, nodes, log_weights, first, 
         for j in range(n):
             psi = base[j]
             for k in range(q):
-                psi += own[j, k] * places[m, k]
+                psi += v_design[j, k] * places[m, k]
             e = np.exp(-abs(psi))
             density += linear[j] * psi - shape[j] * (0.5 * abs(psi) + np.log1p(e))
             half = 0.5 * (1.0 - e) / (1.0 + e)
@@ -173,7 +173,7 @@ def _moments(x, u, own, base, shape, linear, factor, nodes, log_weights, first, 
 
 
 @_jit
-def _find_mode(own, base, shape, linear, n, mode, spread):
+def _find_mode(v_design, base, shape, linear, n, mode, spread):
     """Mode of v given the labels, and the inverse of the transposed Cholesky factor of its negative Hessian there.
 
     Newton steps, each halved until it rises. Pólya-Gamma sweeps never overshoot, but take thousands of steps for counts that
@@ -181,15 +181,15 @@ def _find_mode(own, base, shape, linear, n, mode, spread):
     """
     q = len(mode)
     precision, step, place = np.empty((q, q)), np.empty(q), np.empty(q)
-    height = _log_density(own, base, shape, linear, n, mode)
+    height = _log_density(v_design, base, shape, linear, n, mode)
     for _ in range(_MOST_STEPS):
-        _fill_equations(own, base, shape, linear, n, mode, precision, step)
+        _fill_equations(v_design, base, shape, linear, n, mode, precision, step)
         _factorise(precision)
         largest = _solve(precision, step)
         for _ in range(_MOST_HALVED):
             for k in range(q):
                 place[k] = mode[k] + step[k]
-            reached = _log_density(own, base, shape, linear, n, place)
+            reached = _log_density(v_design, base, shape, linear, n, place)
             if reached >= height or largest < _SETTLED:
                 break
             for k in range(q):
@@ -198,7 +198,7 @@ def _find_mode(own, base, shape, linear, n, mode, spread):
         mode[:] = place
         if largest < _SETTLED:
             break
-    _fill_equations(own, base, shape, linear, n, mode, precision, step)
+    _fill_equations(v_design, base, shape, linear, n, mode, precision, step)
     _factorise(precision)
     for c in range(q):  # columns of the inverse of the factor, transposed
         for k in range(c, q):
@@ -209,7 +209,7 @@ def _find_mode(own, base, shape, linear, n, mode, spread):
 
 
 @_jit
-def _log_density(own, base, shape, linear, n, place):
+def _log_density(v_design, base, shape, linear, n, place):
     """log p(y, v) at one place of v, up to a constant."""
     density = 0.0
     for value in place:
@@ -217,14 +217,14 @@ def _log_density(own, base, shape, linear, n, place):
     for j in range(n):
         psi = base[j]
         for k in range(len(place)):
-            psi += own[j, k] * place[k]
+            psi += v_design[j, k] * place[k]
         size = abs(psi)
         density += linear[j] * psi - shape[j] * (0.5 * size + np.log1p(np.exp(-size)))
     return density
 
 
 @_jit
-def _fill_equations(own, base, shape, linear, n, mode, precision, gradient):
+def _fill_equations(v_design, base, shape, linear, n, mode, precision, gradient):
     """I + Σ_j h_j a_j a_jᵀ, its lower triangle, and Σ_j r_j a_j - v."""
     q = len(mode)
     for k in range(q):
@@ -234,15 +234,15 @@ def _fill_equations(own, base, shape, linear, n, mode, precision, gradient):
     for j in range(n):
         psi = base[j]
         for k in range(q):
-            psi += own[j, k] * mode[k]
+            psi += v_design[j, k] * mode[k]
         e = np.exp(-abs(psi))
         half = 0.5 * (1.0 - e) / (1.0 + e)
         residual = linear[j] - shape[j] * (half if psi > 0.0 else -half)
         h = shape[j] * e / ((1.0 + e) * (1.0 + e))
         for k in range(q):
-            gradient[k] += own[j, k] * residual
+            gradient[k] += v_design[j, k] * residual
             for c in range(k + 1):
-                precision[k, c] += h * own[j, k] * own[j, c]
+                precision[k, c] += h * v_design[j, k] * v_design[j, c]
 
 
 @_jit
@@ -340,9 +340,9 @@ def _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian
 
 
 @_jit
-def _typical_square(x, own, base, dispersion, size):
+def _typical_square(x, v_design, base, dispersion, size):
     """f₁ E‖s‖² + f₂ max_j ‖a_j‖², about, from the rows alone: of the person's labels nothing is used."""
-    n, d, q = len(x), x.shape[1], own.shape[1]
+    n, d, q = len(x), x.shape[1], v_design.shape[1]
     cross, precision, column = np.zeros((d, q)), np.zeros((q, q)), np.empty(q)
     expected, largest = 0.0, 0.0
     for j in range(n):
@@ -351,12 +351,12 @@ def _typical_square(x, own, base, dispersion, size):
         for k in range(d):
             length += x[j, k] * x[j, k]
             for c in range(q):
-                cross[k, c] += h * x[j, k] * own[j, c]
+                cross[k, c] += h * x[j, k] * v_design[j, c]
         expected += h * length
         for k in range(q):
-            length += own[j, k] * own[j, k]
+            length += v_design[j, k] * v_design[j, k]
             for c in range(q):
-                precision[k, c] += h * own[j, k] * own[j, c]
+                precision[k, c] += h * v_design[j, k] * v_design[j, c]
         largest = max(largest, length)
     trace = np.empty(q)
     for k in range(q):
@@ -391,9 +391,9 @@ def _uniform(word):
 
 
 @_jit
-def _draw_labels(own, base, n, dispersion, largest, state, labels):
+def _draw_labels(v_design, base, n, dispersion, largest, state, labels):
     """b and κ of labels that the model draws for a person's rows; returns the next state."""
-    q = own.shape[1]
+    q = v_design.shape[1]
     effects = np.empty(q)
     for k in range(q):
         state = _mixed(state)
@@ -403,7 +403,7 @@ def _draw_labels(own, base, n, dispersion, largest, state, labels):
     for j in range(n):
         psi = base[j]
         for k in range(q):
-            psi += own[j, k] * effects[k]
+            psi += v_design[j, k] * effects[k]
         state = _mixed(state)
         u = _uniform(state)
         if dispersion == 0.0:

@@ -19,7 +19,7 @@ _TOO_LARGE, _ROUNDING = 1e100, 1e-9  # of files; of a covariance, relative to it
 
 
 def n_parameters(d: int, q: int) -> int:
-    """Of b and η: d coefficients, and the lower triangle of L."""
+    """Number of entries of b and η: d coefficients, and the lower triangle of L."""
     return d + q * (q + 1) // 2
 
 
@@ -58,8 +58,8 @@ class Frame:
         """x, shape (n, n_features + 1), and u, shape (n, q), of rows of norm at most 1."""
         shift, scale = self._own
         x = np.column_stack([(rows - self.shift) * self.scale, np.full(len(rows), CONSTANT)])
-        own = np.where(self.columns == INTERCEPT, 1.0, (rows[:, self.columns] - shift) * scale)
-        return x, np.ascontiguousarray(own)
+        u = np.where(self.columns == INTERCEPT, 1.0, (rows[:, self.columns] - shift) * scale)
+        return x, np.ascontiguousarray(u)
 
     def to_natural(self) -> np.ndarray:
         """The matrix that takes b to coefficients of columns as they come, and the intercept; shape (d, d)."""
@@ -134,7 +134,7 @@ class MixedPosterior:
     std = property(lambda self: self.coefficients.std)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Of the coefficients: (lower, upper) arrays."""
+        """Interval of the coefficients: (lower, upper) arrays."""
         return self.coefficients.interval(level)
 
     def sample(self, size: int, rng: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
