@@ -89,7 +89,7 @@ class RecordStatistics(ABC):
         return sums * (1.0 + 1e-9)  # which exceeds the rounding in the sum
 
     def carry(self, carried: object, used: np.ndarray, weight: float, is_last: bool) -> object:
-        """What the next piece of a record needs that has more rows than a chunk; None by default.
+        """What the next piece of a record needs that has more rows than a chunk. By default nothing.
 
         Called once for each piece, in order, before its sum. Only statistics that are not sums over rows need it.
 

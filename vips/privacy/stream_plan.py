@@ -64,8 +64,8 @@ class StreamPlan(open_ledger.KeepsItsScope):
     n_batches : int
         Public. The stream ends after so many.
     participation : int
-        Batches in which one record, or one person, may be; any ones. A person's rows in one batch are one share, if
-        ``groups`` are given; the model then counts batches by person and leaves out later ones. Without ``groups`` it is a
+        Number of batches in which one record, or one person, may be, whichever they are. A person's rows in one batch are one
+        share, if ``groups`` are given; the model then counts batches by person and leaves out later ones. Without ``groups`` it is a
         promise of the caller.
     decay : float
         γ in (0, 1]: weight of a batch against the one after it. 1 weighs all alike; 0.99 forgets about as if 100 batches

@@ -103,8 +103,8 @@ class LatentDirichletAllocation(
         Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     public_documents : CSR matrix or array of shape (n_public, n_words) or None
         Counts of documents of the same kind that are public. The fit starts from their topics, adds their counts, and denoises
-        private counts towards theirs, as far as these agree. That costs no budget. Where noise hides the private documents,
-        the model of the public ones is what remains. Such fits have no ``evidence()`` and no intervals yet.
+        private counts towards theirs, in proportion to their agreement. That costs no budget. Where noise hides the private
+        documents, the model of the public ones is what remains. Such fits have no ``evidence()`` and no intervals yet.
     document_length : int or None
         If given, every training document is resized to this many words. None leaves documents unchanged.
     length_method : {"resample", "scale"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -71,4 +72,10 @@ def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
 
 @lru_cache(maxsize=64)
 def _step_divergences(step, relation: str, orders: tuple[float, ...]) -> np.ndarray:
-    return np.maximum(library().rdp.RdpAccountant(orders, neighbours(relation)).compose(step)._rdp, 0.0) + ROUNDING
+    accountant, messages = library().rdp.RdpAccountant(orders, neighbours(relation)), logging.getLogger("absl")
+    level = messages.level
+    messages.setLevel(logging.ERROR)  # it warns of orders whose series do not converge, and leaves them out
+    try:
+        return np.maximum(accountant.compose(step)._rdp, 0.0) + ROUNDING
+    finally:
+        messages.setLevel(level)
