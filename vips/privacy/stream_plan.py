@@ -65,8 +65,8 @@ class StreamPlan(open_ledger.KeepsItsScope):
         Public. The stream ends after so many.
     participation : int
         Number of batches in which one record, or one person, may be, whichever they are. A person's rows in one batch are one
-        share, if ``groups`` are given; the model then counts batches by person and leaves out later ones. Without ``groups`` it is a
-        promise of the caller.
+        share, if ``groups`` are given; the model then counts batches by person and leaves out later ones. Without ``groups``
+        it is a promise of the caller.
     decay : float
         γ in (0, 1]: weight of a batch against the one after it. 1 weighs all alike; 0.99 forgets about as if 100 batches
         counted.
