@@ -179,7 +179,8 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         n_steps : int, optional
             None: 20 steps of full batches, which cost no more than one.
         sampling_rate : float, optional
-            None: full batches. Samples spend all of δ₀, too; in a ledger, a twentieth of what is left there is taken.
+            None: full batches. Samples spend all of δ₀, too. A ledger takes a twentieth of what is left there: plan
+            ``ledger.remaining()``, or pass the budget itself, which is planned when it is charged.
         **settings
             Further fields of :class:`PrivacyPlan`: ``clip_norm``, ``noise``, ``max_rows_per_group``, ``max_weight``.
 
