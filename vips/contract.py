@@ -88,7 +88,7 @@ class Contract(ABC):
         average = {name: np.array(value, dtype=np.float64) for name, value in self.initial(rng).items()}
         return average, self.to_posterior(average, dict.fromkeys(average, 0.0), None)
 
-    def like(self, step: int) -> Any:
+    def shaped_after(self, step: int) -> Any:
         """A posterior of the type and the shapes of that after so many steps of a fit; by default the first one."""
         return self.start(np.random.default_rng(0))[1]
 

@@ -69,7 +69,7 @@ def run(model, data, plan, journal, executor=None, settling=None):
     first, steps, kept = 1, [], set(model.kept_steps(plan.n_steps))
     if journal.start is not None:
         first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
-        steps, posterior = journal.restored_steps(model, plan), journal.restored(model.like(first - 1))
+        steps, posterior = journal.restored_steps(model, plan), journal.restored(model.shaped_after(first - 1))
     mechanism = plan.mechanism(blocks, randomness, noise_std)
     with (executor or Threads()).over(data) as workers:
         for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):

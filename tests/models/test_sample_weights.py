@@ -123,7 +123,7 @@ def totals(model, X, y, weights, groups=None, n_steps=6):
     model.use_plan(plan)
     vectors = []
     for phase, step in zip((phases_of(model, n_steps)[0], phases_of(model, n_steps)[-1]), (1, n_steps), strict=True):
-        posterior = model.like(step - 1)
+        posterior = model.shaped_after(step - 1)
         randomness = plan.randomness(None)
         total = clipped_sum(model, phase, data, posterior, plan, randomness, step)
         if lattice := plan.lattice(phase.blocks):
@@ -275,7 +275,7 @@ def test_variances_of_scores_are_those_of_weighted_sums_over_a_persons_rows(chun
 def test_counts_of_components_by_squared_weights_are_summed(model):
     model = vips_clone(model, {"privacy": plan_with(clip_norm=1e6)})
     X, weights = np.asarray(records_of(model)[0], float), np.random.default_rng(0).uniform(0.0, 5.0, 300)
-    task = Task.of_step(with_columns(model, X), phases_of(model, 6)[-1], model.like(0), model.privacy, False)
+    task = Task.of_step(with_columns(model, X), phases_of(model, 6)[-1], model.shaped_after(0), model.privacy, False)
     statistics = task.statistics_of(Records(X, weights[:, None]))
     shares = model.privacy.shares_of(weights)
     sums = statistics.weighted_sum(shares)

@@ -83,7 +83,7 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     model.check_features()
     report = None if header["report"] is None else PrivacyReport.from_json(header["report"])
     n_steps = 1 if report is None else report.plan.n_steps
-    model.last_posterior_ = restore_posterior(model.like(n_steps), arrays)
+    model.last_posterior_ = restore_posterior(model.shaped_after(n_steps), arrays)
     if header.get("noise_std") is not None:
         model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
         if steps:

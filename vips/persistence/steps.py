@@ -46,7 +46,7 @@ def restore_steps(model, n_steps: int, last: int, arrays: Mapping[str, np.ndarra
         blocks = step_of(phases, number)[0].blocks
         check_totals(totals, blocks, f"totals of step {number}")
         totals = {name: totals[name] for name in blocks}
-        posterior = restore_posterior(model.like(number - 1), under(of_step, "posterior"))
+        posterior = restore_posterior(model.shaped_after(number - 1), under(of_step, "posterior"))
         steps.append(ReleasedStep(number, totals, posterior))
     if step_arrays(steps).keys() != arrays.keys():
         raise ValueError("it holds steps that the model does not keep")

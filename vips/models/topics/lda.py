@@ -349,7 +349,7 @@ class LatentDirichletAllocation(
             return average, posterior
         return average, single_topic(self._to_many(average, {_MANY: 0.0}, None).concentration)
 
-    def like(self, step: int) -> TopicPosterior:
+    def shaped_after(self, step: int) -> TopicPosterior:
         rng, plan = np.random.default_rng(0), self.plan_of_fit()
         return self.start(rng)[1] if step < self._n_first(plan.n_steps) else super().start(rng)[1]
 
