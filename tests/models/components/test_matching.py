@@ -4,13 +4,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from scipy.stats import chi2, norm
 
 from tests.mutants import check_notices
 from vips.models.components.matching import match as matching
 from vips.models.components.matching import simulator as simulation
 from vips.models.components.matching import steps
 from vips.models.components.matching.charts import Simplexes
-from vips.models.components.matching.match import Totals, best_match
+from vips.models.components.matching.match import Match, Totals, best_match
 from vips.models.components.matching.simulator import Simulator, moments_of
 from vips.phases import FitPhase
 from vips.statistics import Block, ReleasedStep
@@ -145,6 +146,12 @@ def test_too_many_totals_are_refused_in_words():
         match.check()
     same = replace(totals, values=np.concatenate([y, y + 5.0]))
     best_match(Twice(), same, start()).check()
+
+
+@pytest.mark.parametrize("degrees", [1, 8, 40, 400])
+def test_one_fit_of_right_models_in_740_is_refused_whatever_the_number_of_totals(degrees):
+    limit = Match(n_records=1e4, chi2=chi2.isf(norm.sf(3.0), degrees), degrees=degrees, move=0.0)
+    np.testing.assert_allclose(limit.misfit, 3.0, atol=0.05)
 
 
 def test_a_prior_is_that_of_a_dirichlet():

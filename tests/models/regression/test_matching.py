@@ -411,6 +411,17 @@ def test_several_outputs_and_counts_have_a_noise_aware_posterior():
     assert (three.posterior_.std > three.last_posterior_.std).mean() > 0.5
 
 
+def test_without_an_intercept_gradients_tell_how_long_rows_are():
+    """Of the number of rows and their length, precisions without a constant tell a product."""
+    rng = np.random.default_rng(8)
+    X = rng.uniform(-1.0, 1.0, (20_000, 3))
+    y = rng.random(20_000) < expit(X @ [1.0, -1.0, 0.5])
+    plan = PrivacyPlan(noise_multiplier=20.0, sampling_rate=1.0, n_steps=20)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.8, fit_intercept=False).fit(X, y)
+    assert model.misfit() > 1e-6  # 1e-13 if rows are taken for as long as they may be
+    assert (np.abs(model.posterior_.mean - [1.0, -1.0, 0.5]) < 6.0 * model.posterior_.std).all()
+
+
 def test_models_and_fits_without_a_noise_aware_posterior_say_so():
     X, y, _ = table(200, 3, np.random.default_rng(5))
     plain = BayesianLogisticRegression().fit(X, y)

@@ -55,7 +55,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     n_components : int
         K, the number of hidden units.
     privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit. The first step moves biases only, so a plan needs at least two steps.
+        None is 60 steps without noise, on samples of about a tenth of the records, at least 2,000: more from
+        ``PrivacyPlan.non_private(n_steps=)``. The first step moves biases only, so a plan needs at least two steps.
     covariance : {"diagonal", "full"}
         Of the posterior of a visible unit's weights. "full", as in the paper, sums J K (K + 1)/2 numbers on top of 2 J K.
     penalty : {"tpbn", "normal"}

@@ -89,6 +89,8 @@ _UNSEEN = 10.0
 _MOST_MATCHED = 40
 # Steps of a fit for each one in which it learns coordinates, and the fewest steps of a fit that does.
 _STEPS_PER_LEARNING, _FEWEST_STEPS = 10, 5
+# Mean squares of the rows' norms that are possible without an intercept, whose column says how many rows there are.
+_SQUARES = (1.0, 0.5, 0.25, 0.125, 0.0625)
 # Hardly any moved row is so many times longer than one as it comes.
 _LONGER = 100.0
 # Rounds of Gauss-Newton after a step.
@@ -361,8 +363,11 @@ class AugmentedRegression(ConjugateExponentialModel):
         self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps, coordinates: Coordinates
     ) -> list[ReleasedGradients]:
         """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only: of
-        several laws of the offset, the one under which gradients fit together best."""
-        laws, arguments = self.likelihood.laws_of_offset(), (plan, average, noise_std, kept, coordinates)
+        several laws of the offset, and of lengths that nothing tells, the one under which gradients fit together best."""
+        knows_number = self.fit_intercept or self.covariance == "diagonal"
+        squares = (1.0,) if knows_number else _SQUARES
+        laws = [(*law, square) for law in self.likelihood.laws_of_offset() for square in squares]
+        arguments = plan, average, noise_std, kept, coordinates
         first = self._gradients_under(*laws[0], *arguments)
         if len(laws) == 1 or len(first[0].counts) < 2:
             return first
@@ -373,6 +378,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         self,
         offset: float,
         spread: float,
+        square: float,
         plan: PrivacyPlan,
         average,
         noise_std,
@@ -384,7 +390,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         averages = [self._average_of(average, j) for j in range(self.n_outputs)]
         laws_of_rows = (self._row_law(average, noise, j, coordinates) for j, average in enumerate(averages))
         weighted, left = zip(*laws_of_rows, strict=True)
-        weighted = [replace(law, offset=offset, spread=spread) for law in weighted]
+        weighted = [
+            replace(law, count=law.count / square, cov=law.cov * square, offset=offset, spread=spread)
+            for law in weighted
+        ]
         # the first points are far from the root, unless a phase before ended near it
         used = kept.used(0 if coordinates.move else 2 if self._matches() else len(kept.counts))
         points, centre = kept.points[:, used] * ball, kept.centre * ball

@@ -102,8 +102,11 @@ class Match:
 
     @property
     def misfit(self) -> float:
-        """How far χ² is above its mean, in its standard deviations."""
-        return float((self.chi2 - self.degrees) / np.sqrt(2.0 * max(self.degrees, 1.0)))
+        """How far χ² is above that of records of the parameters, in standard deviations: about a draw of N(0, 1) if it is
+        theirs, also where degrees of freedom are few and χ² is skewed (Wilson and Hilferty)."""
+        degrees = max(self.degrees, 1.0)
+        variance = 2.0 / (9.0 * degrees)
+        return float((np.cbrt(self.chi2 / degrees) - 1.0 + variance) / np.sqrt(variance))
 
     def check(self) -> None:
         """Raise NotImplementedError if the totals are not those of the parameters, or moves have not settled."""
