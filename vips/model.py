@@ -305,9 +305,11 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def findings(self) -> dict[str, float]:
         """Numbers about the fit that a comparison shows, by name: how far the released totals are from those of the match, if
-        there is one."""
+        there is one, and if another start of the match repaired the fit, how far they are from where it ended."""
         with suppress(NotImplementedError):
-            return {"misfit of the released totals (standard deviations)": self.once("match", self.to_match).misfit}
+            match = self.once("match", self.to_match)
+            where_it_ended = {} if match.astray is None else {"misfit where the fit went astray": match.astray}
+            return {"misfit of the released totals (standard deviations)": match.misfit} | where_it_ended
         return {}
 
     def _declared_of_weights(self, plan: PrivacyPlan) -> tuple[str, ...]:

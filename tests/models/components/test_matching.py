@@ -130,6 +130,20 @@ def test_simulated_means_are_closer_than_their_number_allows():
     assert np.abs(moments.unexplained).max() < 1e-4
 
 
+def test_a_start_that_repairs_the_fit_is_said(monkeypatch):
+    moved, calls = matching._moved, []
+
+    def stuck_at_first(simulator, totals, charts, n_records, sizes, more):
+        calls.append(charts)
+        return moved(simulator, totals, charts, n_records, *((sizes, more) if len(calls) > 1 else (sizes[:1], 0)))
+
+    totals = totals_at(0.6 * N * P)
+    assert best_match(Categories(), totals, start(), lambda rng: start()).astray is None
+    monkeypatch.setattr(matching, "_moved", stuck_at_first)
+    match = best_match(Categories(), totals, start(), lambda rng: start())
+    assert match.misfit < 3.0 < match.astray
+
+
 def test_too_many_totals_are_refused_in_words():
     """Both groups see the same records, in totals that contradict each other."""
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -93,12 +93,15 @@ class Match:
         Distance of the totals from those of the parameters, and its mean if they are from such records.
     move : float
         Size of the last move.
+    astray : float or None
+        Where another start gives the totals better: ``misfit`` of the match that begins where the fit ended.
     """
 
     n_records: float
     chi2: float
     degrees: float
     move: float
+    astray: float | None = None
 
     @property
     def misfit(self) -> float:
@@ -241,7 +244,8 @@ def best_match(
         with suppress(np.linalg.LinAlgError):
             again = _moved(simulator, totals, place.charts, place.n_records, [many] * _LAST, _MORE)
             matches.append(_matched(*again))
-    return min(matches, key=lambda match: match.misfit)
+    nearest = min(matches, key=lambda match: match.misfit)
+    return nearest if nearest is match else replace(nearest, astray=match.misfit)
 
 
 @np.errstate(all="ignore")
