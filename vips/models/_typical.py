@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from vips.models.components.matching.simulator import levels_at
 
 __all__ = ["members", "moves", "n_columns", "persons", "rows", "vectors", "within"]
 
 _STAYS, _STD, _REACH = 0.8, 0.15, 0.7  # probability, and parts of the largest norm
+_PLACES = 8  # to choose the mean of a component from
 
 
 def n_columns(model, n_features: int | None) -> int:
@@ -45,8 +47,11 @@ def members(n: int, n_components: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def vectors(norm: float | None, of: np.ndarray, n_components: int, d: int, rng: np.random.Generator) -> np.ndarray:
-    """Vectors around the means of these components, shape (len(of), d)."""
-    means = rng.uniform(-_REACH, _REACH, (n_components, d))
+    """Vectors around the means of these components, which are apart, shape (len(of), d)."""
+    places = rng.uniform(-_REACH, _REACH, (_PLACES * n_components, d))
+    means = places[:1]
+    for _ in range(n_components - 1):  # the place that is farthest from all others
+        means = np.vstack([means, places[np.argmax(cdist(places, means).min(axis=1))]])
     return (1.0 if norm is None else norm) / np.sqrt(d) * (means[of] + _STD * rng.standard_normal((len(of), d)))
 
 
