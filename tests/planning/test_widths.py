@@ -13,6 +13,7 @@ from vips import (
     CategoricalHMM,
     DirichletMultinomial,
     FactorAnalysis,
+    FactorialHMM,
     GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
@@ -162,6 +163,15 @@ def test_without_records_there_is_a_plan_and_the_word_that_helps():
         plan.plot()
 
 
+def test_models_without_intervals_are_named_before_records_are_asked_for():
+    model = FactorialHMM(2, 2, n_features=2, max_norm=1.0)
+    plan = plan_for(model, n_records=1_000, privacy=BUDGET, like=[np.zeros((3, 2))])
+    assert "at face value" in str(plan)
+    assert "like=" not in str(plan)
+    with pytest.raises(ValueError, match="at face value"):
+        plan_for(model, n_records=1_000, width={"moves": 0.1})
+
+
 def test_topics_plan_at_once():
     plan = plan_for(LatentDirichletAllocation(vocabulary=500), n_records=10_000, privacy=BUDGET)
     assert plan.widths is None
@@ -188,7 +198,7 @@ def test_where_no_budget_helps_it_is_seen_at_once(monkeypatch):
     model, X, n_fits = LatentClassAnalysis(4, categories=[2] * 4, random_state=0), np.zeros((6_000, 4), int), []
     fitted = Trials._fitted
     monkeypatch.setattr(Trials, "_fitted", lambda *arguments: n_fits.append(1) or fitted(*arguments))
-    with pytest.raises(ValueError, match="no intervals came out"):
+    with pytest.raises(ValueError, match=r"no intervals came out\. Not even"):
         plan_for(model, n_records=6_000, width={"weights": 0.1}, like=X)
     assert len(n_fits) <= 2
 

@@ -243,15 +243,16 @@ def _of_stream(model, plan: StreamPlan, n_records: int, says: list[str], documen
 
 def _like(model, like, n_features: int | None, needed: bool) -> Like | str:
     """Records of trials, or why there are none."""
-    if isinstance(like, tuple):
-        return Like(*like)
-    if like is not None:
-        return Like(like)
+    last = model[-1] if isinstance(model, PrivatePipeline) else model
     try:
+        if type(last).to_noise_aware_posterior is ConjugateExponentialModel.to_noise_aware_posterior:
+            last.to_noise_aware_posterior()  # says that such fits have no intervals
+        if like is not None:
+            return Like(*like) if isinstance(like, tuple) else Like(like)
         return generated(model, _GENERATED, n_features, np.random.default_rng(0))
-    except ValueError as missing:
+    except (NotImplementedError, ValueError) as missing:
         if needed:
-            raise
+            raise ValueError(str(missing)) from None
         return str(missing)
 
 

@@ -159,7 +159,7 @@ class Trials:
             try:
                 self._without_noise = widths_of(self._fitted(privacy, plan, _LESS_NOISE * less))
             except NotImplementedError as missing:
-                self._without_noise = NotImplementedError(f"Nor with next to no noise. {missing}")
+                self._without_noise = NotImplementedError(f"Not even with next to no noise: {missing}")
         if isinstance(self._without_noise, NotImplementedError):
             raise self._without_noise
         return self._without_noise
