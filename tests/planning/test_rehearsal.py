@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vips import BayesianLogisticRegression, CategoricalHMM, PrivacyBudget, PrivacyLedger, rehearse
+from vips import BayesianLogisticRegression, CategoricalHMM, PrivacyBudget, PrivacyLedger, PrivateClassifier, rehearse
 from vips.datasets import make_table
-from vips.preprocessing import TableEncoder, make_private_pipeline
+from vips.preprocessing import PrivateTopics, TableEncoder, make_private_pipeline
 
 BUDGET = PrivacyBudget(2.0, 1e-6)
 COLUMNS = {"age": (18, 100), "ward": ["A", "B", "C"], "admitted": "date"}
@@ -57,6 +57,15 @@ def test_sequences_are_rehearsed_and_plans_have_room():
     assert rehearsal.epsilon > 1.5
 
 
+def test_a_classifier_whose_columns_have_names_is_rehearsed():
+    model = PrivateClassifier({"age": (18, 100), "ward": ["A", "B"]}, classes=["no", "yes"], privacy=BUDGET)
+    rehearsal = rehearse(model, n_records=3_000, effects={"age": 0.1}, random_state=0)
+    assert rehearsal.fitted.classes_.tolist() == ["no", "yes"]
+    table = make_table(model.columns, 3_000, effects={"age": 0.1}, random_state=1)
+    older = rehearsal.fitted.predict_proba(table.data)[table.data["age"] > 70, 1].mean()
+    assert older > rehearsal.fitted.predict_proba(table.data)[table.data["age"] < 45, 1].mean() + 0.3
+
+
 @pytest.mark.parametrize(
     ("model", "settings", "says"),
     [
@@ -66,6 +75,9 @@ def test_sequences_are_rehearsed_and_plans_have_room():
         (visits(), {"effects": {"weight": 1.0}}, "not declared: weight"),
         (visits(), {"effects": {"age": 1.0}, "like": (np.zeros((3, 1)), np.zeros(3))}, "not both"),
         (visits(), {"n_records": 0}, "n_records"),
+        (visits().set_params(max_weight=4.0), {}, "leave `max_weight` out"),
+        (BayesianLogisticRegression(max_norm=1.0, privacy=BUDGET.plan(max_weight=4.0)), {}, "leave `max_weight` out"),
+        (PrivateTopics(privacy=BUDGET), {}, "or it takes texts"),
         ("visits", {}, "model or a pipeline"),
     ],
 )

@@ -13,6 +13,7 @@ from vips import (
     CategoricalHMM,
     DirichletMultinomial,
     FactorAnalysis,
+    FactorialHMM,
     GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
@@ -26,7 +27,7 @@ from vips import (
     plan_study,
 )
 from vips.datasets import make_table
-from vips.planning.trial import Law, Like, widths_of
+from vips.planning.trial import Law, Like, Trials, widths_of
 from vips.preprocessing import PrivateTopics, TableEncoder, make_private_pipeline
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
@@ -66,7 +67,7 @@ def test_predicted_widths_are_those_of_the_fit():
     assert plan.realised(fitted).loc["age", "planned"] == plan.widths.loc["age", "width"]
     for name in ("age", "ward: B against A", "ward: C against A"):
         assert plan.widths.loc[name, "width"] == pytest.approx(realised[name], rel=0.25)
-        assert plan.widths.loc[name, "without noise"] < plan.widths.loc[name, "width"]
+        assert plan.widths.loc[name, "without noise"] <= plan.widths.loc[name, "width"]
     assert "ε = 0.2" in str(plan)
 
 
@@ -140,6 +141,8 @@ def test_a_width_below_that_of_sampling_is_refused_with_the_number_of_records():
     [
         (visits(), {}, "Give a budget"),
         (visits(), {"width": {"agee": 0.1}}, "`width` names agee; there are: age, crp"),
+        (visits(), {"width": {"agee": 0.1}, "privacy": BUDGET}, "`width` names agee; there are: age, crp"),
+        (visits(), {"width": 0.1}, "must name what it is the width of, width={'age': 0.01}"),
         (visits(), {"width": {"age": 0.0}}, "positive number"),
         (visits(["number", (0, 1)]), {"width": {"age": 0.1}}, "not declared by name"),
         (BayesianLogisticRegression(max_norm=1.0), {"width": {"x0": 0.1}}, "n_features="),
@@ -160,6 +163,15 @@ def test_without_records_there_is_a_plan_and_the_word_that_helps():
         plan.plot()
 
 
+def test_models_without_intervals_are_named_before_records_are_asked_for():
+    model = FactorialHMM(2, 2, n_features=2, max_norm=1.0)
+    plan = plan_for(model, n_records=1_000, privacy=BUDGET, like=[np.zeros((3, 2))])
+    assert "at face value" in str(plan)
+    assert "like=" not in str(plan)
+    with pytest.raises(ValueError, match="at face value"):
+        plan_for(model, n_records=1_000, width={"moves": 0.1})
+
+
 def test_topics_plan_at_once():
     plan = plan_for(LatentDirichletAllocation(vocabulary=500), n_records=10_000, privacy=BUDGET)
     assert plan.widths is None
@@ -171,6 +183,24 @@ def test_hidden_components_are_said_before_the_fit():
     plan = plan_for(model, n_records=1_000, privacy=PrivacyBudget(0.05, 1e-6))
     assert plan.widths is None
     assert "no intervals" in str(plan)
+
+
+def test_records_of_mixtures_have_components_apart():
+    """Drawn at random, two of three components come to lie upon each other, and no ε tells them apart."""
+    plan = plan_for(
+        BayesianGaussianMixture(3, max_norm=5.0), n_records=20_000, privacy=PrivacyBudget(2.0, 1e-6), n_features=2
+    )
+    assert plan.widths.loc["weights", "width"] < 0.03
+
+
+def test_where_no_budget_helps_it_is_seen_at_once(monkeypatch):
+    """Not by trials at one ε after another: with next to no noise there are no intervals, either."""
+    model, X, n_fits = LatentClassAnalysis(4, categories=[2] * 4, random_state=0), np.zeros((6_000, 4), int), []
+    fitted = Trials._fitted
+    monkeypatch.setattr(Trials, "_fitted", lambda *arguments: n_fits.append(1) or fitted(*arguments))
+    with pytest.raises(ValueError, match=r"no intervals came out\. Not even"):
+        plan_for(model, n_records=6_000, width={"weights": 0.1}, like=X)
+    assert len(n_fits) <= 2
 
 
 def test_widths_draw_a_picture():
@@ -220,5 +250,6 @@ def test_shares_of_a_study_are_those_that_widths_need():
     assert factors[0] == pytest.approx(factors[1], rel=0.5)
     assert max(factors) < 1.0
     assert "risk (share" in str(given)
-    with pytest.raises(ValueError, match="for each of the models"):
-        plan_study(models, n_records=20_000, width={"risk": {"age": 0.01}})
+    for width in ({"risk": {"age": 0.01}}, {"risk": {"age": 0.01}, "wards": {}}, 0.01):
+        with pytest.raises(ValueError, match="for each of the models"):
+            plan_study(models, n_records=20_000, width=width)

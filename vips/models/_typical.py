@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from vips.models.components.matching.simulator import levels_at
 
-__all__ = ["members", "moves", "n_columns", "persons", "rows", "vectors", "within"]
+__all__ = ["apart", "members", "moves", "n_columns", "persons", "rows", "vectors", "within"]
 
 _STAYS, _STD, _REACH = 0.8, 0.15, 0.7  # probability, and parts of the largest norm
+_PLACES = 8  # for each point, to choose from
 
 
 def n_columns(model, n_features: int | None) -> int:
@@ -44,9 +46,18 @@ def members(n: int, n_components: int, rng: np.random.Generator) -> np.ndarray:
     return rng.choice(n_components, n, p=rng.dirichlet(np.full(n_components, 8.0)))
 
 
+def apart(low: float, high: float, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Points between these bounds, shape (n, d): each is the farthest of many from those before."""
+    places = rng.uniform(low, high, (_PLACES * n, d))
+    chosen = places[:1]
+    for _ in range(n - 1):
+        chosen = np.vstack([chosen, places[np.argmax(cdist(places, chosen).min(axis=1))]])
+    return chosen
+
+
 def vectors(norm: float | None, of: np.ndarray, n_components: int, d: int, rng: np.random.Generator) -> np.ndarray:
-    """Vectors around the means of these components, shape (len(of), d)."""
-    means = rng.uniform(-_REACH, _REACH, (n_components, d))
+    """Vectors around the means of these components, which are apart, shape (len(of), d)."""
+    means = apart(-_REACH, _REACH, n_components, d, rng)
     return (1.0 if norm is None else norm) / np.sqrt(d) * (means[of] + _STD * rng.standard_normal((len(of), d)))
 
 

@@ -10,7 +10,6 @@ from vips.datasets import make_table
 from vips.models._typical import persons
 from vips.planning.trial import Like
 from vips.preprocessing._private_pipeline import PrivatePipeline
-from vips.preprocessing._table import TableEncoder
 
 __all__ = ["generated"]
 
@@ -47,10 +46,10 @@ def generated(
                 raise NotImplementedError("`effects` and `guess` are for pipelines, whose columns have names.")
             return Like(*model.typical_records(n_records, n_features, rng))
         encoder, last = model[0], model[-1]
-        if not (isinstance(encoder, TableEncoder) and isinstance(encoder.columns, Mapping)):
+        if not isinstance(getattr(encoder, "columns", None), Mapping):
             raise NotImplementedError(
-                "The columns of this pipeline are not declared by name: give records that resemble the private ones, like=, "
-                "generated or public."
+                "The columns of this pipeline are not declared by name, or it takes texts: give records that resemble the "
+                "private ones, like=, generated or public."
             )
         groups = persons(n_records, rng) if last.reads_persons else None
         n_rows = n_records if groups is None else len(groups)

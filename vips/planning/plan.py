@@ -196,41 +196,29 @@ def plan_for(
     >>> plan_for(topics, n_records=3_000, privacy=PrivacyBudget(0.5, 1e-6)).settings
     {'n_components': 1}
     """
+    check_privacy(privacy, PrivacyBudget, StreamPlan, None)
+    if privacy is None and not width:
+        raise ValueError("Give a budget, privacy=PrivacyBudget(ε, δ), or the width that you need, width={name: 0.01}.")
+    if isinstance(privacy, StreamPlan):
+        return _of_stream(model, privacy, *_numbers(model, n_records, document_length), document_length, purpose)
+    planner = Planner(model, n_records, like, n_features, document_length, purpose, needs_widths=bool(width))
+    return planner.at(privacy, width) if privacy is not None else planner.needed(PrivacyBudget(1.0, delta), width)
+
+
+def _numbers(model, n_records: int | NoisyCount, document_length: int) -> tuple[int, list[str]]:
+    """The number of records, and what to say of it; raises TypeError or ValueError for what cannot be planned."""
     is_pipeline = isinstance(model, PrivatePipeline) and not isinstance(model, MadePipeline)
     if not is_pipeline and not isinstance(model, ConjugateExponentialModel):
         raise TypeError(
             f"`model` must be a model of vips, or a pipeline by make_private_pipeline, got {type(model).__name__}."
         )
-    check_privacy(privacy, PrivacyBudget, StreamPlan, None)
-    if privacy is None and not width:
-        raise ValueError("Give a budget, privacy=PrivacyBudget(ε, δ), or the width that you need, width={name: 0.01}.")
     if getattr(model, "max_weight", None) is not None:
         raise ValueError("Fits with weights are not planned: leave `max_weight` out, as if all weights were equal.")
     counted = isinstance(n_records, NoisyCount)
     n_records = n_records.at_least() if counted else n_records
     check_integer("n_records", n_records)
     check_integer("document_length", document_length)
-    says = [f"At least {n_records:,} records."] * counted
-    if isinstance(privacy, StreamPlan):
-        return _of_stream(model, n_records, privacy, document_length, purpose, says)
-    budget = privacy or PrivacyBudget(1.0, delta)
-    planner = _Planner(model, n_records, _like(model, like, n_features, needed=bool(width)))
-    if privacy is None:
-        budget, law = planner.needed(budget, width)
-    else:
-        law = planner.law(budget)
-    plan = None if is_pipeline else _plan_of(model, n_records, budget)
-    says += [] if plan is None else [_in_words(plan)]
-    settings, signal_to_noise = {}, None
-    if hasattr(model, "advice"):
-        advice = _advice(model, plan, n_records, document_length, purpose)
-        settings, signal_to_noise = {"n_components": advice.n_components}, advice.signal_to_noise
-        says.append(str(advice))
-    elif law is None:
-        says.append(planner.reason)
-    if law is not None:
-        says.append(_of_widths(law, n_records, budget, width))
-    return Recommendation(budget, plan, n_records, settings, signal_to_noise, " ".join(filter(None, says)), law)
+    return n_records, [f"At least {n_records:,} records."] * counted
 
 
 def _advice(model, plan: PrivacyPlan | StreamPlan, n_records: int, document_length: int, purpose: str):
@@ -240,7 +228,7 @@ def _advice(model, plan: PrivacyPlan | StreamPlan, n_records: int, document_leng
     return stand_in.advice(clipped, n_records, document_length, purpose)
 
 
-def _of_stream(model, n_records: int, plan: StreamPlan, document_length: int, purpose: str, says: list[str]):
+def _of_stream(model, plan: StreamPlan, n_records: int, says: list[str], document_length: int, purpose: str):
     """What to expect after the last batch of a stream of topics."""
     if not hasattr(model, "advice") or not plan.is_private:
         raise TypeError(
@@ -255,22 +243,17 @@ def _of_stream(model, n_records: int, plan: StreamPlan, document_length: int, pu
 
 def _like(model, like, n_features: int | None, needed: bool) -> Like | str:
     """Records of trials, or why there are none."""
-    if isinstance(like, tuple):
-        return Like(*like)
-    if like is not None:
-        return Like(like)
+    last = model[-1] if isinstance(model, PrivatePipeline) else model
     try:
+        if type(last).to_noise_aware_posterior is ConjugateExponentialModel.to_noise_aware_posterior:
+            last.to_noise_aware_posterior()  # says that such fits have no intervals
+        if like is not None:
+            return Like(*like) if isinstance(like, tuple) else Like(like)
         return generated(model, _GENERATED, n_features, np.random.default_rng(0))
-    except ValueError as missing:
+    except (NotImplementedError, ValueError) as missing:
         if needed:
-            raise
+            raise ValueError(str(missing)) from None
         return str(missing)
-
-
-def _plan_of(model, n_records: int, budget: PrivacyBudget) -> PrivacyPlan:
-    rate = min(1.0, _MOST_RECORDS / n_records)
-    n_steps = model.planned_steps if rate == 1.0 else 40
-    return budget.plan(n_steps=n_steps, sampling_rate=None if rate == 1.0 else rate)
 
 
 def _in_words(plan: PrivacyPlan) -> str:
@@ -282,43 +265,50 @@ def _in_words(plan: PrivacyPlan) -> str:
     return f"{plan.n_steps} step{'s' * (plan.n_steps > 1)} of {batches}."
 
 
-class _Planner:
-    """Trials of one model, the second with more records if the first have no intervals."""
+class Planner:
+    """Plans of one model at one budget after another; arguments are those of :func:`plan_for`."""
 
-    def __init__(self, model, n_records: int, like: Like | str) -> None:
-        self.model, self.n_records = model, n_records
+    def __init__(
+        self,
+        model,
+        n_records: int | NoisyCount,
+        like: Any = None,
+        n_features: int | None = None,
+        document_length: int = 100,
+        purpose: str = "reading",
+        needs_widths: bool = True,
+    ) -> None:
+        self.model, self.document_length, self.purpose = model, document_length, purpose
+        self.n_records, self.says = _numbers(model, n_records, document_length)
         self.is_pipeline = isinstance(model, PrivatePipeline)
         self.reason, self.trials = "", []
-        if isinstance(like, str):
-            self.reason = like
-        else:
+        records = _like(model, like, n_features, needs_widths)
+        if isinstance(records, str):
+            self.reason = records
+        else:  # the second trials have more records, if the first have no intervals
             needs_labels = (model[-1] if self.is_pipeline else model).needs_labels
             *sizes, n_fits = _OF_TRIAL[needs_labels]
-            larger = sizes[1:] if n_records > sizes[0] else []
-            self.trials = [Trials(model, like, n_records, n, n_fits) for n in (sizes[0], *larger)]
+            larger = sizes[1:] if self.n_records > sizes[0] else []
+            self.trials = [Trials(model, records, self.n_records, n, n_fits) for n in (sizes[0], *larger)]
 
-    def law(self, budget: PrivacyBudget) -> Law | None:
-        """None if no trial has intervals; then ``reason`` says why."""
-        plan = None if self.is_pipeline else _plan_of(self.model, self.n_records, budget)
-        for trials in self.trials:
-            try:
-                return trials.law(budget, plan)
-            except NotImplementedError as missing:
-                self.reason = f"In trials with generated records no intervals came out. {missing}"
-            except ImportError as missing:  # pandas
-                self.reason = str(missing)
-        return None
+    def at(self, budget: PrivacyBudget, width: Mapping[str, float] | None = None) -> Recommendation:
+        """What to expect of a budget, of these widths first."""
+        law = self._law(budget)
+        if law is not None and width is not None:
+            check_widths(width, law)
+        return self._recommendation(budget, law, width)
 
-    def needed(self, budget: PrivacyBudget, width: Mapping[str, float]) -> tuple[PrivacyBudget, Law]:
-        """The least budget that gives these widths, and the law there.
+    def needed(self, budget: PrivacyBudget, width: Mapping[str, float]) -> Recommendation:
+        """The plan of the least budget that gives these widths, from where the search begins.
 
         The law near one budget says where to look next, between the largest that is too small and the least that is enough.
         """
         too_small, enough, best = 0.0, np.inf, None
         for _ in range(_ROUNDS):
-            law, mu2, excess = self.law(budget), np.nan, np.inf
+            law, mu2, excess = self._law(budget), np.nan, np.inf
             if law is not None:
-                check_widths(width, law, self.n_records)
+                check_widths(width, law)
+                check_sampling(width, law, self.n_records)
                 mu2, excess = law.mu2_for(width, self.n_records), law.excess(width, self.n_records, budget.mu2)
             if excess > 1.0 + _NEAR:
                 too_small = budget.mu2
@@ -332,15 +322,55 @@ class _Planner:
             budget = budget.scaled(mu2 / budget.mu2)
         if best is None:
             raise ValueError(self.reason or f"No ε up to {budget.epsilon:.3g} gives this width.")
-        return best
+        return self._recommendation(*best, width)
+
+    def _plan(self, budget: PrivacyBudget) -> PrivacyPlan | None:
+        """None for a pipeline, which plans itself."""
+        if self.is_pipeline:
+            return None
+        rate = min(1.0, _MOST_RECORDS / self.n_records)
+        n_steps = self.model.planned_steps if rate == 1.0 else 40
+        return budget.plan(n_steps=n_steps, sampling_rate=None if rate == 1.0 else rate)
+
+    def _law(self, budget: PrivacyBudget) -> Law | None:
+        """None if no trial has intervals; then ``reason`` says why."""
+        for trials in self.trials:
+            try:
+                return trials.law(budget, self._plan(budget))
+            except NotImplementedError as missing:
+                self.reason = f"In trials with generated records no intervals came out. {missing}"
+            except ImportError as missing:  # pandas
+                self.reason = str(missing)
+        return None
+
+    def _recommendation(self, budget: PrivacyBudget, law: Law | None, width: Mapping[str, float] | None):
+        plan, settings, signal_to_noise = self._plan(budget), {}, None
+        says = [*self.says] + ([] if plan is None else [_in_words(plan)])
+        if hasattr(self.model, "advice"):
+            advice = _advice(self.model, plan, self.n_records, self.document_length, self.purpose)
+            settings, signal_to_noise = {"n_components": advice.n_components}, advice.signal_to_noise
+            says.append(str(advice))
+        elif law is None:
+            says.append(self.reason)
+        if law is not None:
+            says.append(_of_widths(law, self.n_records, budget, width))
+        return Recommendation(
+            budget, plan, self.n_records, settings, signal_to_noise, " ".join(filter(None, says)), law
+        )
 
 
-def check_widths(width: Mapping[str, float], law: Law, n_records: int) -> None:
-    """Raise ValueError for widths of nothing, and for those that no ε gives."""
-    if unknown := sorted(set(width) - set(law.names)):
+def check_widths(width: Mapping[str, float], law: Law) -> None:
+    """Raise TypeError or ValueError for widths of nothing."""
+    if not isinstance(width, Mapping):
+        raise TypeError(f"`width` must name what it is the width of, width={{{law.names[0]!r}: 0.01}}; got {width!r}.")
+    if unknown := [str(name) for name in width if name not in law.names]:
         raise ValueError(f"`width` names {', '.join(unknown)}; there are: {', '.join(law.names)}.")
     for name, limit in width.items():
         check_number(f"width[{name!r}]", limit, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
+
+
+def check_sampling(width: Mapping[str, float], law: Law, n_records: int) -> None:
+    """Raise ValueError for widths that no ε gives."""
     if not np.isfinite(law.mu2_for(width, n_records)):
         n = law.records_for({name: 0.8 * limit for name, limit in width.items()})
         raise ValueError(

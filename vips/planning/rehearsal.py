@@ -20,6 +20,7 @@ from vips.model import ConjugateExponentialModel
 from vips.planning.generated import generated
 from vips.planning.trial import Like
 from vips.preprocessing._private_pipeline import PrivatePipeline
+from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyBudget, PrivacyReport
 from vips.privacy.ledger import PrivacyLedger
 
@@ -121,6 +122,8 @@ def rehearse(
         raise TypeError(f"`model` must be a model or a pipeline of vips, got {type(model).__name__}.")
     if model.privacy is None:
         raise ValueError("A rehearsal is that of a private fit: give the model its `privacy`.")
+    if getattr(model, "max_weight", None) is not None or getattr(model.privacy, "max_weight", None) is not None:
+        raise ValueError("Fits with weights are not rehearsed: leave `max_weight` out, as if all weights were equal.")
     check_integer("n_records", n_records)
     if like is not None and (effects or guess):
         raise ValueError(
@@ -138,7 +141,9 @@ def rehearse(
         fitted = records.fit(clone(model), ledger=ledger)
         seconds, spent = time.perf_counter() - started, ledger.spent()
         summary = fitted.summary() if hasattr(fitted, "summary") else None
-    if effects and summary is not None:
+    if (
+        effects and summary is not None and isinstance(model[0], TableEncoder)
+    ):  # whose coefficients are those of columns
         stated = _stated(model[0].columns, effects)
         summary = summary.assign(stated=[stated.get(name, np.nan) for name in summary.index])
     says = tuple(dict.fromkeys(str(warning.message) for warning in caught))

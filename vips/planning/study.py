@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vips.counting import NoisyCount
-from vips.planning.plan import Recommendation, plan_for
+from vips.planning.plan import Planner, Recommendation
 from vips.privacy import PrivacyBudget
 from vips.privacy.budget import check_privacy
 
@@ -89,31 +89,28 @@ def plan_study(
     (['all', 'women'], True)
     """
     check_privacy(privacy, PrivacyBudget, None)
-    if not (models and set(models) == set(width)):
+    if not (models and isinstance(width, Mapping) and set(models) == set(width) and all(width.values())):
         raise ValueError("`width` must say for each of the models which widths are wanted.")
-    like = like or {}
-    given = {"n_records": n_records, "delta": delta if privacy is None else privacy.delta}
-    needed = {name: plan_for(model, width=width[name], like=like.get(name), **given) for name, model in models.items()}
+    like, start = like or {}, PrivacyBudget(1.0, delta if privacy is None else privacy.delta)
+    planners = {name: Planner(model, n_records, like.get(name)) for name, model in models.items()}
+    releases = {name: planner.needed(start, width[name]) for name, planner in planners.items()}
     if privacy is not None:
-        needed = _shared(models, needed, width, privacy, like, n_records)
-    mu2 = float(sum(release.budget.mu2 for release in needed.values()))
-    whole = next(iter(needed.values())).budget
+        releases = _shared(planners, releases, width, privacy)
+    mu2 = float(sum(release.budget.mu2 for release in releases.values()))
+    whole = next(iter(releases.values())).budget
     budget = privacy or whole.scaled(mu2 / whole.mu2)
-    shares = {name: release.budget.mu2 / mu2 for name, release in needed.items()}
-    says = [f"{name} (share {shares[name]:.0%}): {release.says}" for name, release in needed.items()]
-    return Study(budget, needed, "\n".join([f"ε = {budget.epsilon:.2g} for all releases together.", *says]))
+    shares = {name: release.budget.mu2 / mu2 for name, release in releases.items()}
+    says = [f"{name} (share {shares[name]:.0%}): {release.says}" for name, release in releases.items()]
+    return Study(budget, releases, "\n".join([f"ε = {budget.epsilon:.2g} for all releases together.", *says]))
 
 
-def _shared(models, needed: dict, width, privacy: PrivacyBudget, like, n_records) -> dict[str, Recommendation]:
+def _shared(
+    planners: Mapping[str, Planner], releases: dict[str, Recommendation], width, privacy: PrivacyBudget
+) -> dict[str, Recommendation]:
     """Releases at shares of the budget, all of whose widths exceed what is wanted by one factor."""
-    releases = needed
     for _ in range(_ROUNDS):
-        mu2 = _mu2_of_equal_excess(releases, width, privacy.mu2)
-        parts = dict(zip(models, privacy.split(*mu2), strict=True))
-        releases = {
-            name: plan_for(model, n_records=n_records, privacy=parts[name], like=like.get(name))
-            for name, model in models.items()
-        }
+        parts = privacy.split(*_mu2_of_equal_excess(releases, width, privacy.mu2))
+        releases = {name: planner.at(part) for (name, planner), part in zip(planners.items(), parts, strict=True)}
         if missing := [name for name, release in releases.items() if release.law is None]:
             raise ValueError(f"{missing[0]}: {releases[missing[0]].says}")
     return releases

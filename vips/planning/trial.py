@@ -129,7 +129,7 @@ class Trials:
     def __init__(self, model, like: Like, n_records: int, n_trial: int, n_fits: int) -> None:
         self.model, self.n_records, self.n, self.n_fits = model, n_records, min(n_records, n_trial), n_fits
         self.records = like.drawn(self.n, np.random.default_rng(0))
-        self._without_noise: tuple[dict[str, float], float] | None = None
+        self._without_noise: dict[str, float] | NotImplementedError | None = None
 
     def law(self, privacy: PrivacyBudget, plan: PrivacyPlan | None) -> Law:
         """The law near this budget; ``plan`` is that of a model, and None for a pipeline, which plans itself.
@@ -140,19 +140,29 @@ class Trials:
             If such a fit has no intervals; with the reason.
         """
         less = self.n_records / self.n
-        noisy = [widths_of(self._fitted(privacy, plan, less)) for _ in range(self.n_fits)]
-        if self._without_noise is None:
+        exact, noisy = self._exact(privacy, plan, less), []
+        for _ in range(self.n_fits):
             started = time.perf_counter()
-            fitted = self._fitted(privacy, plan, _LESS_NOISE * less)
+            fitted = self._fitted(privacy, plan, less)
             seconds = (time.perf_counter() - started) / self.n
-            self._without_noise = widths_of(fitted), seconds
-        exact, seconds = self._without_noise
+            noisy.append(widths_of(fitted))
         names = [
             name for name in exact if all(name in widths for widths in noisy)
         ]  # columns that are learnt may differ
         with_noise = np.mean([[widths[name] ** 2 for name in names] for widths in noisy], axis=0)
         without = np.minimum(np.square([exact[name] for name in names]), with_noise)
         return Law(names, self.n * without, (with_noise - without) * self.n_records**2 * privacy.mu2, seconds)
+
+    def _exact(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less: float) -> dict[str, float]:
+        """Widths with next to no noise; where there are none, no budget helps, and it is seen once."""
+        if self._without_noise is None:
+            try:
+                self._without_noise = widths_of(self._fitted(privacy, plan, _LESS_NOISE * less))
+            except NotImplementedError as missing:
+                self._without_noise = NotImplementedError(f"Not even with next to no noise: {missing}")
+        if isinstance(self._without_noise, NotImplementedError):
+            raise self._without_noise
+        return self._without_noise
 
     def _fitted(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less_noise: float):
         """A copy, fitted with so many times less noise."""

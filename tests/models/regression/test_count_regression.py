@@ -129,8 +129,9 @@ def test_what_cannot_work_is_refused():
         BayesianBinomialRegression(n_trials=0).fit(X, y)
     with pytest.raises(ValueError, match="from 0 to 5"):
         BayesianBinomialRegression(n_trials=5).fit(X, y)
-    with pytest.raises(ValueError, match="`dispersion`"):
-        BayesianNegativeBinomialRegression(dispersion=0.0).fit(X, y)
+    for dispersion in (0.0, None, "2"):
+        with pytest.raises(ValueError, match=r"`dispersion` must be a number .* not learnt"):
+            BayesianNegativeBinomialRegression(dispersion=dispersion).fit(X, y)
     with pytest.raises(ValueError, match="`max_count` is required"):
         BayesianNegativeBinomialRegression(privacy=plan, max_norm=1.0).fit(X, y)
     with pytest.raises(ValueError, match="whole numbers"):

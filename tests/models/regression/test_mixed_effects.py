@@ -584,10 +584,21 @@ def test_covariances_that_no_fit_gives_are_refused(fitted):
 def test_noise_that_hides_is_said():
     X, y, person = visits(60)
     model = MixedLogisticRegression(privacy=PrivacyBudget(0.1, 1e-6), max_norm=1.5).fit(X, y, groups=person)
-    with pytest.warns(PrivacyWarning, match="A larger ε, more persons"):
+    with pytest.warns(PrivacyWarning, match="A larger ε or more persons"):
         table = model.summary()
     assert table["lower"].isna().all()
     assert np.isfinite(table["mean"]).all()
+
+
+def test_a_category_that_nobody_has_is_named_and_without_it_there_are_intervals():
+    X, y, person = visits(8_000)
+    table = pd.DataFrame({"age": X[:, 0], "ward": np.where(X[:, 1] > 0.0, "A", "B")})
+    for wards, hidden in ((["A", "B", "C"], "about ward_C. A larger"), (["A", "B"], "")):
+        encoder = TableEncoder({"age": (-1, 1), "ward": wards})
+        pipeline = make_private_pipeline(encoder, MixedLogisticRegression(), privacy=PrivacyBudget(4.0, 1e-6))
+        why = pipeline.fit(table, y, groups=person)[-1].why_no_intervals()
+        assert hidden in why
+        assert bool(why) == bool(hidden)
 
 
 @pytest.mark.parametrize(

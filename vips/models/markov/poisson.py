@@ -380,7 +380,7 @@ class PoissonHMM(HiddenMarkovModel):
     def typical_steps(self, states: np.ndarray, n_features: int | None, rng: np.random.Generator) -> np.ndarray:
         d = typical.n_columns(self, self.n_features or n_features)
         largest = np.broadcast_to(10 if self.max_count is None else self.max_count, d)
-        rates = rng.uniform(0.05, 0.5, (self.n_components, d)) * largest
+        rates = typical.apart(0.05, 0.5, self.n_components, d, rng) * largest
         return np.minimum(rng.poisson(rates[states]), largest)
 
     def simulator(self) -> CountSimulator:

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
-from vips._validation import check_integer
+from vips._validation import check_integer, check_number
 from vips.data import DataSource, InMemoryData
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
@@ -286,8 +286,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
 
 def check_counts(model) -> None:
     """Raise ValueError for a dispersion or a largest count that cannot work."""
-    if not 1e-6 <= model.dispersion <= 1e6:
-        raise ValueError(f"`dispersion` must be a number between 1e-6 and 1e6, got {model.dispersion!r}.")
+    check_number("dispersion", model.dispersion, 1e-6, 1e6, "a number between 1e-6 and 1e6, which is not learnt")
     if model.max_count is not None:
         check_integer("max_count", model.max_count, 1, _MOST)
     elif model.is_private:

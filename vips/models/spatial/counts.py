@@ -465,7 +465,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         if refuses and np.isnan(codes).any():
             first = list(X)[int(np.isnan(codes).argmax())]
             raise ValueError(
-                f"{np.isnan(codes).sum():,} records are in no declared area: {first!r}, say. Add it to `areas`."
+                f"{np.isnan(codes).sum():,} records are in no declared area: {str(first)!r}, say. Add it to `areas`."
             )
         return codes[:, None]
 

@@ -319,11 +319,11 @@ class MixedRegression(ConjugateExponentialModel):
         posterior, totals, plan = self.last_posterior_, self.noisy_totals_, self.privacy_.plan
         (_, information), noise = self._seen(totals.average, posterior.frame), totals.noise_std
         prior = self._prior_precision(posterior.frame)
-        precision, is_hidden = _positive(information + prior, noise["information"])
-        if is_hidden:
+        precision, hidden = _positive(information + prior, noise["information"])
+        if hidden.any():
             raise NotImplementedError(
-                "The noise hides how much the totals say about some of the coefficients or deviations. A larger ε, more "
-                "persons, fewer columns or fewer random effects would show it."
+                f"The noise hides how much the totals say about {self._named(hidden)}. A larger ε or more persons would show "
+                "it; fewer columns, categories or random effects would show the others."
             )
         diagonal = np.maximum(np.diagonal(precision), 1e-300)
         ratio = np.sqrt(np.clip(totals.average["squares"] / diagonal, *_RATIOS))
@@ -424,6 +424,13 @@ class MixedRegression(ConjugateExponentialModel):
         seen = np.eye(len(score)) - outer
         return seen @ score, seen @ information @ seen + outer * np.trace(information) / len(score)
 
+    def _named(self, hidden: np.ndarray) -> str:
+        """Names of the parameters that have most of such directions: coefficients, and deviations under one name."""
+        d, names = self.n_features_in_, [*self.column_names(), "the intercept"]
+        share = np.append(hidden[: d + 1], hidden[d + 1 :].sum())
+        most = np.flatnonzero(share >= 0.5 * share.max())
+        return ", ".join([*names, "the deviations"][k] for k in most)
+
     def _prior_precision(self, frame: Frame) -> np.ndarray:
         """Λ, shape (p, p), in coordinates of the fit."""
         d, features = self._n_shared(), self.n_features_in_
@@ -458,11 +465,13 @@ _STANDS_OUT = 2.0
 _RATIOS = (0.25, 10.0)
 
 
-def _positive(matrix: np.ndarray, std: float) -> tuple[np.ndarray, bool]:
-    """The matrix with eigenvalues at least as large as the noise in them, and whether noise may have made one of them."""
+def _positive(matrix: np.ndarray, std: float) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix with eigenvalues at least as large as the noise in them; and how much of each axis lies in directions of
+    eigenvalues that noise may have made, shape (p,)."""
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     least = max(float(np.max(std)) * np.sqrt(len(values)), 1e-9 * np.abs(values).max())
-    return (vectors * np.maximum(np.abs(values), least)) @ vectors.T, bool(values.min() < _STANDS_OUT * least)
+    hidden = np.square(vectors[:, values < _STANDS_OUT * least]).sum(axis=1)
+    return (vectors * np.maximum(np.abs(values), least)) @ vectors.T, hidden
 
 
 @lru_cache(maxsize=8)
