@@ -100,9 +100,9 @@ def test_a_fit_of_pathways_says_how_it_reads_their_order_whatever_is_there(folde
     table.to_csv("e.csv", index=False)
     command = shlex.split("fit e.csv --model pathways --unit who --event what --order day --epsilon 1 --delta 1e-6")
     assert main([*command, "--catalogue", "a,b"]) == 0
-    assert "--date-format says" in capsys.readouterr().out
+    assert "--date-format says" in capsys.readouterr().err
     assert main([*command, "--catalogue", "a,b", "--date-format", "%d.%m.%Y"]) == 0
-    assert "--date-format says" not in capsys.readouterr().out
+    assert "--date-format says" not in capsys.readouterr().err
 
 
 def test_inspect_counts_every_line_and_cell(folder, capsys):

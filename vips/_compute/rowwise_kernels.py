@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numba
 
-# numba looks for changes in this file only, and not in what it inlines of lanes.py: version 7ec6c950
+# numba looks for changes in this file only, and not in what it inlines of lanes.py: version 9af7140d
 from vips._compute.compiled import compiled
 from vips._compute.lanes import load, multiply_add_once, spread, store, zeros
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 9af7140d
 from vips._compute.compiled import compiled
 from vips._compute.lanes import (
     WIDTH,

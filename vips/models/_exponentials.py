@@ -16,7 +16,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 7ec6c950
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 9af7140d
 from vips._compute.compiled import compiled
 from vips._compute.lanes import WIDTH, if_negative, load, spread, store, times_power_of_two, zeros
 

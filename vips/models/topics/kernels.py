@@ -25,7 +25,7 @@ keeps the words of a tile in registers (``vips._compute.lanes``) meanwhile.
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 56d8862e
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 82ba020a
 import numpy as np
 
 from vips._compute.lanes import (
