@@ -257,9 +257,14 @@ class FrozenPlan(PrivacyPlan):
         return {name: self.totals[self.step[0] - 1][name].copy() for name in blocks}
 
 
-def replay(case, records, n_steps=4):
+def _n_steps(case):
+    """Steps of a fit that has all its phases."""
+    return 6 if case.moves else 4
+
+
+def replay(case, records):
     """Everything that a fit shows when its noisy totals are frozen."""
-    n_steps = max(n_steps, 6) if case.moves else n_steps  # of both phases
+    n_steps = _n_steps(case)
     rng = np.random.default_rng(11)
     plan = FrozenPlan(
         noise_multiplier=1.0, sampling_rate=0.5, n_steps=n_steps, clip_norm=case.clip_norm, report_delta=1e-5
@@ -313,7 +318,7 @@ def everything_else_is_public(case):
     reference = replay(case, records)
     for neighbour in (records[:29], records[:1], records[:0], *(stack(records, row) for row in case.hostile.values())):
         assert replay(case, neighbour) == reference, "something besides the noisy totals depends on a record"
-    assert sum(entry[0] == "step" for entry in reference[0][1:]) == 4, "the steps are not the plan's"
+    assert sum(entry[0] == "step" for entry in reference[0][1:]) == _n_steps(case), "the steps are not the plan's"
 
 
 class Recorder:
