@@ -100,6 +100,8 @@ class ScoredStatistics(RecordStatistics):
                 return {"variance": np.zeros(self._blocks["variance"].shape)}
             return _squares(scores, np.array([weight * weight]), rounded)
         bounds = self.norms(self._blocks) if self._bounds is None else self._bounds
+        if self._starts is None and rounded is None:
+            return self._squares_of_rows(weights, bounds)
         starts = np.arange(len(weights) + 1) if self._starts is None else self._starts
         present = weights[: starts[-1]] > 0.0
         record = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[present]
@@ -108,18 +110,19 @@ class ScoredStatistics(RecordStatistics):
         if self.sample_weights is not None:  # the scores have them
             factors[record] /= self.sample_weights[: starts[-1]][present]
         factors[record] *= np.minimum(1.0, self._clip_norm / bounds[record])
-        if self._starts is None and rounded is None:
-            return self._squares_of_rows(factors, present)
         return _squares((self._sums_of_runs(j, present, starts) for j in range(self._n_outputs())), factors, rounded)
 
-    def _squares_of_rows(self, factors: np.ndarray, present: np.ndarray) -> dict[str, np.ndarray]:
-        """Block "variance" of records of one row each: Σ_n f_n r_nj² x_n²."""
-        if self.sample_weights is not None:
-            factors = factors * np.square(self.sample_weights)
-        total = 0.0
+    def _squares_of_rows(self, weights: np.ndarray, bounds: np.ndarray) -> dict[str, np.ndarray]:
+        """The same of records of one row each: Σ_n f_n r_nj² x_n²."""
+        factors = weights * np.minimum(1.0, self._clip_norm / bounds)
+        if self.sample_weights is not None:  # the scores have them, and so have the records' weights
+            factors = factors * self.sample_weights
+        total, present = 0.0, weights > 0.0
         for part in (scores.only(present) for scores in self._scores()):
-            weights = (factors[part.places, None] * np.square(part.residual)).T
-            total += weights @ part.rows.power(2) if sp.issparse(part.rows) else np.dot(weights, np.square(part.rows))
+            of_squares = (factors[part.places, None] * np.square(part.residual)).T
+            total += (
+                of_squares @ part.rows.power(2) if sp.issparse(part.rows) else np.dot(of_squares, np.square(part.rows))
+            )
         return {"variance": total[0] if len(total) == 1 else total}
 
     def _sums_of_runs(self, output: int, present: np.ndarray, starts: np.ndarray):
