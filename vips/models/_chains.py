@@ -122,24 +122,24 @@ def _forward_backward(
     dtype = start.dtype
     # kernels read and write eight rows at a time, some of which may lie behind the last one
     seen, filtered = np.empty((size + WIDTH, K * WIDTH), dtype), np.empty((size + WIDTH, K * WIDTH), dtype)
-    places, tile = np.empty(WIDTH, np.int64), np.empty(-(-K // WIDTH) * WIDTH * WIDTH, dtype)
+    n_padded = -(-K // WIDTH) * WIDTH
+    places, tile = np.empty(WIDTH, np.int64), np.empty(n_padded * WIDTH, dtype)
     totals, ended = np.empty((size, WIDTH), dtype), np.empty((size, WIDTH), dtype)
     ahead, behind, pair = np.empty(K * WIDTH, dtype), np.empty(K * WIDTH, dtype), np.empty((K, K * WIDTH), dtype)
     for g in range(first, last):
         members = order[g * WIDTH : (g + 1) * WIDTH]
         longest = offsets[members[-1] + 1] - offsets[members[-1]]
-        _gather(members, offsets, likely, floor, longest, places, seen, ended)
+        _gather(members, offsets, likely, floor, longest, n_padded, places, seen, ended)
         _forward(start, moves, longest, seen, filtered, totals)
         _add_logs(members, offsets, totals, log_scale, log_likelihood)
         _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair)
-        _write(members, offsets, moves, longest, filtered, pair, above, tile, shares, pairs)
+        _write(members, offsets, moves, longest, n_padded, filtered, pair, above, tile, shares, pairs)
 
 
 @_inner
-def _gather(members, offsets, likely, floor, longest, places, seen, ended):
+def _gather(members, offsets, likely, floor, longest, n_padded, places, seen, ended):
     """``seen[t, k, lane]``; 1 behind the end of a sequence, where ``ended`` is 1."""
     K = likely.shape[1]
-    n_padded = -(-K // WIDTH) * WIDTH
     nothing, one, wide = zeros(seen, 1), spread(1.0, zeros(seen, 1)), zeros(likely, 1)
     for t in range(longest):
         last, n_ended = 0, 0
@@ -240,9 +240,8 @@ def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind
 
 
 @_inner
-def _write(members, offsets, moves, longest, filtered, pair, above, tile, shares, pairs):
+def _write(members, offsets, moves, longest, n_padded, filtered, pair, above, tile, shares, pairs):
     K, nothing, eight = len(moves), zeros(filtered, 1), zeros(filtered, 8)
-    n_padded = -(-K // WIDTH) * WIDTH
     for t in range(longest):
         for k in range(0, K, WIDTH):
             rows = load(filtered, (t * K + k) * WIDTH, eight)
