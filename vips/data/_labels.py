@@ -50,12 +50,12 @@ def one_for_each_row(y, what: str):
 
 def refuse_blanks(y) -> None:
     """Raise ValueError if a label of text or of an object is missing; of numbers scikit-learn says so."""
-    is_column = isinstance(y, list | tuple) or getattr(y, "ndim", 0) == 1
+    is_column, dtype = isinstance(y, list | tuple) or getattr(y, "ndim", 0) == 1, getattr(y, "dtype", np.dtype(object))
     if (
-        is_column
-        and kind_of(getattr(y, "dtype", np.dtype(object))) == "category"
-        and any(map(is_missing, each_cell(y)))
-    ):
+        not is_column or kind_of(dtype) != "category" or getattr(dtype, "kind", "O") in "SU"
+    ):  # which have no missing ones
+        return
+    if any(map(is_missing, each_cell(y))):
         raise ValueError("Labels in y are missing: leave these rows out of X and y.")
 
 
