@@ -141,9 +141,8 @@ def rehearse(
         fitted = records.fit(clone(model), ledger=ledger)
         seconds, spent = time.perf_counter() - started, ledger.spent()
         summary = fitted.summary() if hasattr(fitted, "summary") else None
-    if (
-        effects and summary is not None and isinstance(model[0], TableEncoder)
-    ):  # whose coefficients are those of columns
+    # coefficients behind an encoder of tables are those of its columns
+    if effects and summary is not None and isinstance(model[0], TableEncoder):
         stated = _stated(model[0].columns, effects)
         summary = summary.assign(stated=[stated.get(name, np.nan) for name in summary.index])
     says = tuple(dict.fromkeys(str(warning.message) for warning in caught))

@@ -203,11 +203,13 @@ def _of_sequences(sequences: Sequence) -> tuple[ColumnReading, ColumnReading]:
     unread, cells, n_read, n_numbers, n_cells = Counter(), Counter(), 0, 0, 0
     for values in sequences:
         steps = numbers_of(values)
-        if steps is None and not is_missing(values):
-            unread[f"a {type(values).__name__}"] += 1
-        elif steps is not None and len(steps) and (steps.shape[1] if steps.ndim == 2 else 1) != width:
-            unread[f"{steps.shape[1] if steps.ndim == 2 else 1} columns"] += 1
-        elif steps is not None:
+        if steps is None:
+            unread.update([] if is_missing(values) else [f"a {type(values).__name__}"])
+            continue
+        n_columns = steps.shape[1] if steps.ndim == 2 else 1
+        if len(steps) and n_columns != width:
+            unread[f"{n_columns} columns"] += 1
+        else:
             n_read, n_numbers, n_cells = n_read + 1, n_numbers + int(np.isfinite(steps).sum()), n_cells + steps.size
             cells.update(map(_shown, unread_cells(values, steps)))
     what = f"{width} column{'s' * (width > 1)}, as most have"
