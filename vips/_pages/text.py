@@ -12,7 +12,7 @@ _NO_INTERVAL = (math.nan, math.nan)
 
 def number(value: float) -> str:
     """A number with four digits; a dash if it is missing."""
-    return "–" if math.isnan(value) else f"{value:.4g}"
+    return "–" if math.isnan(value) else f"{value:.4g}".replace("inf", "∞")
 
 
 def at_most(probability: float) -> str:

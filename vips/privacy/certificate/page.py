@@ -19,7 +19,7 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.reader import book_as_of
 from vips.privacy.meaning import belief_after, gaussian_success, hits, success
 from vips.privacy.only_noise import NO_SIGNAL
-from vips.privacy.units import each_of, is_group, noun_of
+from vips.privacy.units import each_of, is_group, is_same_unit, noun_of
 
 if TYPE_CHECKING:
     from vips.privacy.report import PrivacyReport
@@ -124,7 +124,8 @@ def cover_view(
         "choice": _rows(_CHOICE, stated),
         "date": report.date,
         "released": [*(item for release in report.releases for item in release.released),
-                     "and everything computed from these alone", *words.who_counts(report)],
+                     "and everything computed from these alone"],
+        "who_counts": words.who_counts(report),
         "no_signal": NO_SIGNAL if report.only_noise else "",
         "not_covered": report.not_covered,
         "runs": report.runs,
@@ -203,7 +204,9 @@ def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], 
         "total": spent,
         "is_this_alone": bool(is_this_alone and reports[0].has_guarantee and reports[0].delta is not None),
         "dataset": ledger.dataset,
-        "unit": ledger.unit,
+        "unit": f"each {noun_of(reports[0].unit)}"
+        if is_same_unit(reports[0].unit, ledger.unit)
+        else each_of(ledger.unit),
         "budget": ledger.epsilon,
         "delta": f"{ledger.delta:g}",
         "n_runs": len(runs),
