@@ -122,7 +122,7 @@ def test_a_word_shows_the_topics_that_use_it(visit):
     unit = float(page.locator("#map").get_attribute("data-unit"))
     usual = radii(page)
     row = fitted().top_words(N_WORDS, as_frame=True).query("topic == 0").iloc[3]
-    mean = fitted().posterior_.mean[:, WORDS.index(row.word)]
+    mean = fitted().last_posterior_.mean[:, WORDS.index(row.word)]
     shares = (usual / unit) ** 2 * mean
     page.locator("#words tbody tr").nth(3).hover()
     np.testing.assert_allclose(radii(page), unit * np.sqrt(shares / shares.sum()), atol=0.6 * unit / 63)

@@ -4,15 +4,15 @@
     θ_d ~ Dirichlet(α)        topic shares of document d
     each word of d: topic z ~ θ_d, then the word ~ β_z
 
-===================  ==========================================
+===================  ===============================================
 symbol               name
-===================  ==========================================
+===================  ===============================================
 K, V                 ``n_components``, number of words
 α, η                 ``doc_topic_prior``, ``topic_word_prior``
-λ (K, V)             ``posterior_.concentration``, ``components_``
+λ (K, V)             ``last_posterior_.concentration``, ``components_``
 γ (D, K)             ``doc_topic``
 s_d (K, V)           block ``topic_word`` of one document
-===================  ==========================================
+===================  ===============================================
 
 Hoffman, Bach and Blei (2010); private version: section 4 of Park et al. (arXiv:1611.00340). With point estimates of β and θ
 it is probabilistic latent semantic analysis (Hofmann 1999).
