@@ -17,6 +17,8 @@ class Draws(Headline):
     Parameters
     ----------
     draws : array of shape (n_draws, ...)
+    mean : array of shape (...), optional
+        Where it is not the average of the draws: probabilities that may be 0 have draws that are cut off there.
 
     Raises
     ------
@@ -26,22 +28,16 @@ class Draws(Headline):
     Attributes
     ----------
     mean, var, std : ndarray of shape (...)
-        Moments of the draws.
     """
 
-    def __init__(self, draws: np.ndarray) -> None:
+    def __init__(self, draws: np.ndarray, mean: np.ndarray | None = None) -> None:
         draws = np.array(draws, dtype=np.float64)
         if draws.ndim < 1 or len(draws) < 2:
             raise ValueError("`draws` must hold at least two draws, along its first axis.")
         if not np.isfinite(draws).all():
             raise ValueError("`draws` must be finite.")
         draws.flags.writeable = False
-        self.draws = draws
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Average of the draws."""
-        return self.draws.mean(axis=0)
+        self.draws, self.mean = draws, draws.mean(axis=0) if mean is None else np.array(mean, dtype=np.float64)
 
     @property
     def var(self) -> np.ndarray:
@@ -52,6 +48,10 @@ class Draws(Headline):
     def std(self) -> np.ndarray:
         """Standard deviation of the draws."""
         return np.sqrt(self.var)
+
+    def taken(self, places: np.ndarray, axis: int = 0) -> Draws:
+        """The entries at these places of an axis."""
+        return Draws(np.take(self.draws, places, axis + 1), np.take(self.mean, places, axis))
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every entry, by quantiles: (lower, upper) arrays."""
@@ -65,9 +65,9 @@ class Draws(Headline):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        return {"draws": self.draws}
+        return {"draws": self.draws, "mean": self.mean}
 
     @classmethod
     def from_arrays(cls, arrays) -> Draws:
         """Inverse of ``to_arrays``."""
-        return cls(arrays["draws"])
+        return cls(arrays["draws"], arrays["mean"])

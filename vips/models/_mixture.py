@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import DensityMixin
 
-from vips.expfam import Draws
 from vips.model import ConjugateExponentialModel
 from vips.models._variance_ratios import SQUARES, SQUARES_SCALE, CountedSquares
 from vips.parts import Score, average
@@ -67,5 +66,5 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     def in_order(self, posterior, order: np.ndarray):
         """The same components in another order; a dict holds draws."""
         if isinstance(posterior, Mapping):
-            return {name: Draws(part.draws[:, order]) for name, part in posterior.items()}
+            return {name: part.taken(order) for name, part in posterior.items()}
         return posterior.in_order(order)

@@ -10,7 +10,7 @@ from tests.mutants import check_notices
 from vips.models.components.matching import match as matching
 from vips.models.components.matching import simulator as simulation
 from vips.models.components.matching import steps
-from vips.models.components.matching.charts import Simplexes
+from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import Match, Totals, best_match
 from vips.models.components.matching.simulator import Simulator, moments_of
 from vips.phases import FitPhase
@@ -106,7 +106,8 @@ def check_bound():
     p = np.array([0.5, 0.3, 0.2, 0.0])
     match = best_match(Categories(), totals_at(0.6 * N * p - NOISE * np.array([0.0, 0.0, 0.0, 3.0])), start())
     assert match.n_records == pytest.approx(N, rel=5e-3), "another number of records"
-    np.testing.assert_allclose(match.charts[0].p[0], p, atol=2e-3, err_msg="other probabilities")
+    np.testing.assert_allclose(match.best()[0].p[0], p, atol=2e-4, err_msg="other probabilities")
+    np.testing.assert_allclose(match.draws()[0][:, :3].mean(axis=0), p[:3], atol=2e-4, err_msg="another mean of draws")
     assert match.chi2 == pytest.approx(9.0, rel=0.2), "another distance"
     assert match.degrees == pytest.approx(1.0, abs=0.1), "other degrees of freedom"
 
@@ -115,10 +116,22 @@ def test_what_is_at_its_bound_stays_there_and_does_not_move_the_others():
     check_bound()
 
 
-def test_moves_out_of_bounds_are_noticed(monkeypatch):
-    def mutant(patch):
-        patch.setattr(Simplexes, "held", lambda self, step, cov: np.zeros(self.size, bool))
+def probabilities_fall_below_zero(patch):
+    patch.setattr(Simplexes, "bounds", Chart.bounds)
 
+
+def draws_add_up_to_one(patch):
+    draws = Simplexes.draws
+
+    def mutant(chart, steps):
+        p = draws(chart, steps)
+        return p / p.sum(axis=1, keepdims=True)
+
+    patch.setattr(Simplexes, "draws", mutant)
+
+
+@pytest.mark.parametrize("mutant", [probabilities_fall_below_zero, draws_add_up_to_one])
+def test_mutants_at_bounds_are_noticed(mutant, monkeypatch):
     check_notices(check_bound, mutant, monkeypatch, "other|another")
 
 
@@ -187,7 +200,10 @@ def test_moves_stay_among_probabilities():
         moved = chart.moved(step, 0.01 * np.eye(15))
         assert (moved.p > 0.0).all()
         np.testing.assert_allclose(moved.p.sum(axis=1), 1.0)
-        np.testing.assert_allclose(chart.draws(step[None]).reshape(5, 3).sum(axis=1), 1.0)
+        draws = chart.draws(step[None]).reshape(5, 3)
+        assert ((draws >= 0.0) & (draws <= 1.0)).all()
+        is_inside = (draws > 0.0).all(axis=1)
+        np.testing.assert_allclose(draws[is_inside].sum(axis=1), 1.0)
 
 
 def test_steps_are_kept_in_groups_of_bounded_size():

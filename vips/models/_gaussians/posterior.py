@@ -162,7 +162,7 @@ class MixturePosterior:
         reordered["concentration"] = self.concentration[..., order]
         if len(self.factor) > 1 or len(order) == 1:
             reordered["factor"] = self.factor[order]
-        reordered["draws"] = {name: Draws(of.draws[:, order]) for name, of in self.draws.items()}
+        reordered["draws"] = {name: of.taken(order) for name, of in self.draws.items()}
         return replace(self, **reordered)
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -127,5 +127,4 @@ class Categories(Component):
         return tuple(Dirichlet(SURE * chart.p) for chart in charts)
 
     def of_draws(self, charts, draws, order: np.ndarray) -> tuple[Draws, ...]:
-        tables = (of.reshape(len(of), *chart.p.shape) for chart, of in zip(charts, draws, strict=True))
-        return tuple(Draws(table[:, order]) for table in tables)
+        return tuple(chart.named("", of)[""].taken(order) for chart, of in zip(charts, draws, strict=True))

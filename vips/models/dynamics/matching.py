@@ -70,7 +70,7 @@ class Systems(Chart):
         parts = moved, columns[..., :K], columns[..., K], logs
         return np.hstack([part.reshape(n, -1) for part in parts])
 
-    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
+    def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
         return replace(self, of=self.system(step))
 
     def largest(self, step: np.ndarray) -> float:
@@ -232,8 +232,8 @@ def match_of(model) -> ChartMatch:
 def matched_system(match: ChartMatch, fitted: DynamicsPosterior) -> DynamicsPosterior:
     """The system of an accepted match, with draws of its parameters in canonical coordinates."""
     match.check()
-    system, first, *_ = match.charts
-    draws = system.named("", match.draws()[0])
+    system, first, *_ = match.best()
+    draws = match.charts[0].named("", match.draws()[0])
     return DynamicsPosterior(_system_at(system, first), fitted.n_sequences, fitted.n_steps, draws=draws)
 
 

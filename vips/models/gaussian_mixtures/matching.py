@@ -77,8 +77,8 @@ def matched_components(match: ChartMatch, fitted: MixturePosterior) -> MixturePo
     match.check()
     weights, of_components = match.draws()
     check_told(weights, "components")
-    shares, components = match.charts
-    draws = {"weights": Draws(weights)} | components.named("", of_components)
+    shares, components = match.best()
+    draws = {"weights": Draws(weights, shares.p[0])} | components.named("", of_components)
     matched = replace(at_chart(fitted, components, match.n_records * shares.p[0]), draws=draws)
     return matched.in_order(align(fitted.mean, components.mean, "euclidean").order)
 

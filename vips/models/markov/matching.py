@@ -177,24 +177,24 @@ class ChainSimulator(SequenceSimulator):
             If the match is refused, or noise hides a state.
         """
         match.check()
-        (start, moves, *_, seen), K = match.draws(), self.model.n_components
-        moves = moves.reshape(-1, K, K)
-        steps = _expected_steps(start, moves, self._survival(match.charts[2]))
+        (start, moves, *_, seen), best = match.draws(), match.best()
+        moves = moves.reshape(-1, *best[1].p.shape)
+        steps = _expected_steps(start, moves / moves.sum(axis=-1, keepdims=True), self._survival(best[2]))
         shares = steps / steps.sum(axis=1, keepdims=True)
         check_told(shares, "states", _LEAST_SHARE)
-        draws = {"shares": Draws(shares), "start": Draws(start), "moves": Draws(moves)}
-        matched = replace(self._at_match(match, fitted), draws=draws | match.charts[-1].named(self.what_is_seen, seen))
+        draws = {"shares": Draws(shares), "start": Draws(start, best[0].p[0]), "moves": Draws(moves, best[1].p)}
+        matched = replace(self._at_match(match, fitted), draws=draws | best[-1].named(self.what_is_seen, seen))
         return matched.in_order(self._order(matched, fitted, match))
 
     def some_lengths(self, match: Match, n: int, rng: np.random.Generator) -> np.ndarray:
         """Lengths of synthetic sequences."""
-        return rng.choice(self.lengths, n, p=match.charts[2].p)
+        return rng.choice(self.lengths, n, p=match.best()[2].p)
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _at_match(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:
-        start, moves, _, missing, seen = match.charts
-        survival, n = self._survival(match.charts[2]), match.n_records
+        start, moves, lengths, missing, seen = match.best()
+        survival, n = self._survival(lengths), match.n_records
         steps, left = (n * _expected_steps(start.p[0], moves.p, alive) for alive in (survival, survival[1:]))
         return replace(
             fitted,

@@ -61,11 +61,11 @@ class ChainPosterior:
 
     def _chain_in_order(self, order: np.ndarray) -> dict:
         """Fields of the same states in another order."""
-        draws = {name: of.draws[:, order] for name, of in self.draws.items()}
+        draws = {name: of.taken(order) for name, of in self.draws.items()}
         return {
             "start": Dirichlet(self.start.concentration[order]),
             "moves": Dirichlet(self.moves.concentration[np.ix_(order, order)]),
-            "draws": {name: Draws(of[:, :, order] if name == "moves" else of) for name, of in draws.items()},
+            "draws": {name: of.taken(order, 1) if name == "moves" else of for name, of in draws.items()},
         }
 
     def divergence_of_chain(self, start: np.ndarray, moves: np.ndarray) -> float:

@@ -106,12 +106,14 @@ def matched_classes(
         If the match is refused, or noise hides a class.
     """
     match.check()
-    shares, _, *draws = match.draws()
+    (of_classes, _, *of_columns), (shares, _, *draws) = match.best(), match.draws()
     check_told(shares, "classes")
 
     def in_order(order: np.ndarray) -> ClassPosterior:
         return replace(
-            fitted, weights=Draws(shares[:, order]), **of_kinds(columns.of_draws(match.charts[2:], draws, order))
+            fitted,
+            weights=Draws(shares, of_classes.p[0]).taken(order),
+            **of_kinds(columns.of_draws(of_columns, draws, order)),
         )
 
     (theirs, distance), (ours, _) = map(components, (fitted, in_order(np.arange(shares.shape[1]))))

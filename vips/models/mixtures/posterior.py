@@ -183,4 +183,4 @@ def _ordered(part: Dirichlet | Draws | Gamma | NormalGamma, order: np.ndarray):
         return NormalGamma(part.mean[order], part.mean_precision[order], _ordered(part.precision, order))
     if isinstance(part, Gamma):
         return Gamma(part.shape[order], part.rate[order])
-    return Draws(part.draws[:, order]) if isinstance(part, Draws) else Dirichlet(part.concentration[order])
+    return part.taken(order) if isinstance(part, Draws) else Dirichlet(part.concentration[order])

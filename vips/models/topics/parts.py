@@ -25,7 +25,7 @@ def _word_of_topic(words: list[str], index: tuple[int, ...]) -> str:
 def topics_in_order(posterior, order: np.ndarray):
     """The posterior, of either kind, with its topics in another order."""
     if isinstance(posterior, Draws):
-        return Draws(posterior.draws[:, order])
+        return posterior.taken(order)
     if isinstance(posterior, ScaledDirichlet):
         return ScaledDirichlet(posterior.rate_mean[order], posterior.rate_var[order])
     return Dirichlet(posterior.concentration[order])

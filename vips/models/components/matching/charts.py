@@ -34,7 +34,6 @@ _LARGE_CHANGE = 0.3  # of a probability in one move
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
 _LEAST_RATE, _MOST_LEAST_RATE = 1e-6, 1e-2  # the same of rates
 _MOST_AT_FLOORS = 0.02  # of a row
-_AT_FLOOR = 1.5  # times it
 _NO_PRIOR = 1e-12
 _LEAST_AT_START = 1e-4  # of probabilities
 _APART = 0.7  # of logarithms, by which components of another start differ
@@ -46,12 +45,14 @@ class Chart(ABC):
     size: int  # number of coordinates
 
     @abstractmethod
-    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
-        """The parameters after a move, shape (size,), whose covariance is about ``cov``."""
+    def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
+        """The parameters after a move, shape (size,), no nearer to bounds than totals tell where the covariance of coordinates
+        is about ``cov``; without it, hardly off them."""
 
-    def held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
-        """Which coordinates a move would lead out of bounds at which they are already; of bool, shape (size,)."""
-        return np.zeros(self.size, bool)
+    def bounds(self, cov: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes of the parameters that have a floor, shape (n, size), and how far they are above it, shape (n,). The floor is
+        what totals cannot tell from 0 where the covariance is about ``cov``; without it, 0."""
+        return np.zeros((0, self.size)), np.zeros(0)
 
     @abstractmethod
     def largest(self, step: np.ndarray) -> float:
@@ -63,7 +64,7 @@ class Chart(ABC):
 
     @abstractmethod
     def draws(self, steps: np.ndarray) -> np.ndarray:
-        """Parameters after each of these moves, shape (n_draws, size)."""
+        """Parameters after each of these moves, shape (n_draws, size), cut off at bounds."""
 
     @abstractmethod
     def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
@@ -114,12 +115,15 @@ class Simplexes(Chart):
         """Scores of counts of shape (n_records, n_rows, n_levels); shape (n_records, size)."""
         return (counts - counts.sum(axis=-1, keepdims=True) * self.p).reshape(len(counts), -1)
 
-    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
-        p = np.where(self._exists, np.maximum(self.p + self._changes(step), self._floors(cov)), 0.0)
+    def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
+        floors = _LEAST_FLOOR if cov is None else self._floors(cov)
+        p = np.where(self._exists, np.maximum(self.p + self._changes(step), floors), 0.0)
         return replace(self, p=p / p.sum(axis=-1, keepdims=True))
 
-    def held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
-        return _held(self.p, self._changes(step), self._floors(cov))
+    def bounds(self, cov: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        exists = self._exists.ravel()
+        floors = 0.0 if cov is None else self._floors(cov)
+        return block_diag(*self._slopes())[exists], np.maximum(self.p - floors, 0.0).ravel()[exists]
 
     def largest(self, step: np.ndarray) -> float:
         return float(np.abs(self._changes(step)).max(initial=0.0)) / _LARGE_CHANGE
@@ -132,11 +136,12 @@ class Simplexes(Chart):
         return gradient.ravel(), block_diag(*precision) + np.diag(np.where(exists, 0.0, 1.0).ravel())
 
     def draws(self, steps: np.ndarray) -> np.ndarray:
-        p = np.maximum(self.p + self._changes(steps), 0.0)
-        return (p / np.maximum(p.sum(axis=-1, keepdims=True), 1e-300)).reshape(len(steps), -1)
+        """Rows whose probabilities would all add up to 1 if none were cut off: scaled to that, large ones would be too small
+        wherever many others are 0."""
+        return np.clip(self.p + self._changes(steps), 0.0, 1.0).reshape(len(steps), -1)
 
     def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
-        return {name: Draws(draws.reshape(-1, *self.p.shape))}
+        return {name: Draws(draws.reshape(-1, *self.p.shape), self.p)}
 
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         p = shares @ self.p * np.exp(_APART * rng.standard_normal(self.p.shape))
@@ -224,7 +229,7 @@ class Gaussians(Chart):
         second = np.where(i == j, 0.5, 1.0) * (images[..., i] * images[..., j] - (i == j))
         return (shares[:, :, None] * np.concatenate([images, second], axis=-1)).reshape(len(shares), -1)
 
-    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
+    def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
         mean, covariances = (part[0] for part in self._parameters(step[None]))
         factor = np.linalg.cholesky(0.5 * (covariances + np.swapaxes(covariances, 1, 2)))
         return replace(self, mean=mean, factor=factor)
@@ -322,11 +327,13 @@ class Rates(Chart):
         """Scores of sums of counts over so many cells, both of shape (n_records, K, d)."""
         return (counts - cells * self.rates).reshape(len(counts), -1)
 
-    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
-        return replace(self, rates=np.maximum(self.rates + self._changes(step), self._floors(cov)))
+    def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
+        floors = _LEAST_RATE if cov is None else self._floors(cov)
+        return replace(self, rates=np.maximum(self.rates + self._changes(step), floors))
 
-    def held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
-        return _held(self.rates, self._changes(step), self._floors(cov))
+    def bounds(self, cov: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        floors = 0.0 if cov is None else self._floors(cov)
+        return np.diag(self.rates.ravel()), np.maximum(self.rates - floors, 0.0).ravel()
 
     def largest(self, step: np.ndarray) -> float:
         """In units of about the deviation of a count."""
@@ -342,7 +349,7 @@ class Rates(Chart):
         return np.maximum(self.rates + self._changes(steps), 0.0).reshape(len(steps), -1)
 
     def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
-        return {name: Draws(draws.reshape(-1, *self.rates.shape))}
+        return {name: Draws(draws.reshape(-1, *self.rates.shape), self.rates)}
 
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         return replace(self, rates=shares @ self.rates * np.exp(_APART * rng.standard_normal(self.rates.shape)))
@@ -393,7 +400,7 @@ class Tilts(Chart):
         """Scores of records at these levels."""
         return self.features[levels] - self.p @ self.features
 
-    def moved(self, step: np.ndarray, cov: np.ndarray) -> Self:
+    def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
         return replace(self, tilts=self.tilts + step)
 
     def largest(self, step: np.ndarray) -> float:
@@ -416,7 +423,3 @@ class Tilts(Chart):
     def _tilted(self, tilts: np.ndarray) -> np.ndarray:
         logs = np.log(self.base) + tilts @ self.features.T
         return softmax(logs, axis=-1)
-
-
-def _held(values: np.ndarray, changes: np.ndarray, floors: np.ndarray) -> np.ndarray:
-    return ((values <= _AT_FLOOR * floors) & (values + changes < floors)).ravel()

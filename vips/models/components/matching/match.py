@@ -29,7 +29,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.linalg import cho_solve
+from scipy.linalg import block_diag, cho_solve, null_space, solve_triangular
+from scipy.optimize import nnls
 
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import CHUNK, Moments, Simulator, moments_of
@@ -47,7 +48,6 @@ _PER_RECORD, _FEWEST_SIMULATED = 4.0, 2_000  # simulated records: at most for ea
 _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
 _TELL_NOTHING = "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
-_TIMES_HELD = 5  # a move is computed without what it would lead out of bounds
 ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
 _PER_PARAMETER = 2.5  # by which -2 log likelihood must fall; 2 is Akaike's
 _N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
@@ -127,6 +127,9 @@ class ChartMatch(Match):
     Parameters
     ----------
     charts : list of Chart
+        At which records were simulated last.
+    step : ndarray of shape (n_coordinates + 1,)
+        From there to the best parameters.
     cov : ndarray of shape (n_coordinates + 1, n_coordinates + 1)
         Of the coordinates of all charts, and of log N.
     log_det : float
@@ -134,6 +137,7 @@ class ChartMatch(Match):
     """
 
     charts: Sequence[Chart] = field(repr=False)
+    step: np.ndarray = field(repr=False)
     cov: np.ndarray = field(repr=False)
     log_det: float = field(repr=False)
 
@@ -142,6 +146,10 @@ class ChartMatch(Match):
         """-2 log likelihood of the totals, but for a constant, and 2.5 for each parameter: the least one says how many."""
         return self.chi2 + self.log_det + _PER_PARAMETER * sum(chart.n_free for chart in self.charts)
 
+    def best(self) -> list[Chart]:
+        """The best parameters; those that may be 0 are hardly above it."""
+        return [chart.moved(self.step[of]) for chart, of in _places(self.charts)]
+
     def draws(self) -> list[np.ndarray]:
         """Joint draws of each chart's parameters, shape (N_DRAWS, size); the same in every call, and pairs around the match."""
         try:
@@ -149,7 +157,7 @@ class ChartMatch(Match):
         except np.linalg.LinAlgError:
             raise NotImplementedError(_TELL_NOTHING) from None
         normal = np.random.default_rng(0).standard_normal((N_DRAWS // 2, len(factor)))
-        steps = np.concatenate([normal, -normal]) @ factor.T
+        steps = self.step[:-1] + np.concatenate([normal, -normal]) @ factor.T
         return [chart.draws(of) for chart, of in zip(self.charts, _split(steps, self.charts), strict=True)]
 
 
@@ -177,7 +185,8 @@ class _Place:
 
     def move(self, damping: float) -> tuple[np.ndarray, float]:
         """A move, and its size before it is shortened."""
-        step, _ = self._step(damping)
+        H = self.curvature + damping * np.diag(np.diagonal(self.curvature))
+        step, _ = self._within_bounds(H, np.linalg.inv(self.curvature))
         sizes = [chart.largest(of) for chart, of in zip(self.charts, _split(step[:-1], self.charts), strict=True)]
         size = max(*sizes, abs(step[-1]) / _LARGEST_CHANGE)
         return step * min(1.0, _LARGE_MOVE / max(size, 1e-300)), size
@@ -188,29 +197,32 @@ class _Place:
         change = np.clip(step[-1], -_LARGEST_CHANGE, _LARGEST_CHANGE)
         return charts, max(self.n_records * float(np.exp(change)), _FEWEST)
 
-    def degrees(self) -> float:
-        """Totals more than parameters, of which those at bounds do not count, and those that a prior tells count less."""
-        is_free = self._step(0.0)[1]
-        places = np.ix_(is_free, is_free)
-        curvature, precision = self.curvature[places], _prior(self.charts)[1][places]
-        told = np.trace(np.linalg.solve(curvature, curvature - precision))
-        return float(max(len(self.moments.mean) - told, 0.0))
+    def at_best(self) -> tuple[np.ndarray, float, float]:
+        """The next move, to 0 where it leads there; χ² after it, and its degrees of freedom: totals more than parameters, of
+        which those at bounds do not count, and those that a prior tells count less."""
+        step, met = self._within_bounds(self.curvature)
+        gradient, precision = _prior(self.charts)
+        told_of = self.curvature - precision
+        chi2 = self.chi2 - 2.0 * step @ (self.slope - gradient) + step @ told_of @ step
+        free = null_space(met) if len(met) else np.eye(len(step))
+        told = np.trace(np.linalg.solve(free.T @ self.curvature @ free, free.T @ told_of @ free))
+        return step, float(chi2), float(max(len(self.moments.mean) - told, 0.0))
 
-    def _step(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
-        """A move, and which coordinates take part: those that it would lead out of bounds stay where they are."""
-        H, cov = self.curvature + damping * np.diag(np.diagonal(self.curvature)), np.linalg.inv(self.curvature)
-        step, is_free = np.zeros(len(H)), np.ones(len(H), bool)
-        for _ in range(_TIMES_HELD):
-            step[is_free] = np.linalg.solve(H[np.ix_(is_free, is_free)], self.slope[is_free])
-            is_held = self._held(step, cov) & is_free
-            if not is_held.any():
-                break
-            is_free &= ~is_held
-            step[is_held] = 0.0
-        return step, is_free
-
-    def _held(self, step: np.ndarray, cov: np.ndarray) -> np.ndarray:
-        return np.append(np.concatenate([c.held(step[of], cov[of, of]) for c, of in _places(self.charts)]), False)
+    def _within_bounds(self, H: np.ndarray, cov: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The best step δ by slope'δ - δ'Hδ/2 that leads no parameter below its floor (0 without ``cov``), and the slopes of
+        those that it leads there: least distance programming (Lawson and Hanson 1974, chapter 23)."""
+        bounds = [c.bounds(None if cov is None else cov[of, of]) for c, of in _places(self.charts)]
+        slopes = block_diag(*(slopes for slopes, _ in bounds), np.zeros((0, 1)))
+        room = np.concatenate([room for _, room in bounds])
+        factor = np.linalg.cholesky(H)
+        step = cho_solve((factor, True), self.slope)
+        if (slopes @ step >= -room).all():
+            return step, slopes[:0]
+        across = solve_triangular(factor, slopes.T, lower=True)
+        lack = -room - slopes @ step
+        weights, _ = nnls(np.vstack([across, lack]), np.append(np.zeros(len(H)), 1.0))
+        pull = across @ weights / max(1.0 - lack @ weights, 1e-300)
+        return step + solve_triangular(factor.T, pull), slopes[weights > 0.0]
 
 
 @np.errstate(all="ignore")  # as in a fit: posteriors of a file may be any
@@ -264,13 +276,17 @@ def match_near(simulator: Simulator, totals: Totals, starts: Iterable[Sequence[C
 
 
 def _matched(place: _Place, move: float) -> ChartMatch:
+    step, chi2, degrees = place.at_best()
+    if not move < _SETTLED:  # from so far nobody knows what is there
+        step, chi2 = np.zeros_like(step), place.chi2
     return ChartMatch(
         charts=place.charts,
+        step=step,
         cov=np.linalg.inv(place.curvature),
         log_det=place.log_det,
         n_records=place.n_records,
-        chi2=place.chi2,
-        degrees=place.degrees(),
+        chi2=chi2,
+        degrees=degrees,
         move=move,
     )
 

@@ -61,7 +61,7 @@ class MatchedModel(ConjugateExponentialModel):
         """Draws of the parameters, by the names of their charts, in the shapes that they have in the last step's posterior."""
         match, last = self.match(), self.last_posterior_
         match.check()
-        of_charts = zip(self.charts(last), match.charts, match.draws(), strict=True)
+        of_charts = zip(self.charts(last), match.best(), match.draws(), strict=True)
         draws = {key: draws for name, chart, of in of_charts for key, draws in chart.named(name, of).items()}
         means = {name: part.mean for name, part in last.items() if name in draws} if isinstance(last, Mapping) else {}
         return {
