@@ -110,7 +110,7 @@ def as_frame(X):
 def columns_stated(columns: Mapping | Sequence | None, X) -> dict[object, ColumnCells | str]:
     """Cells of the columns that are declared, and "number", "date" or "category" for those that are to be learnt.
 
-    Of the data frame X, only names and dtypes of its columns are read.
+    Only names and dtypes of the columns of the data frame X are read.
     """
     if columns is None:
         stated = dict.fromkeys(X.columns)
