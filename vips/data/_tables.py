@@ -6,14 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 
-__all__ = [
-    "from_arrow",
-    "is_nullable_number",
-    "suggestion_for",
-    "with_numpy_numbers",
-    "without_mask",
-    "without_views",
-]
+__all__ = ["from_arrow", "is_nullable_number", "suggestion_for", "with_numpy_numbers", "without_mask", "without_views"]
 
 
 def from_arrow(values):
