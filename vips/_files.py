@@ -29,6 +29,7 @@ __all__ = [
     "private_file",
     "refuse_endless",
     "sync_folder",
+    "synced_file",
     "text_or_file",
     "whole_file",
     "whole_folder",
@@ -122,6 +123,15 @@ def refuse_endless(path: str | os.PathLike) -> None:
 def private_file(path: str | os.PathLike, mode: str = "xb") -> BinaryIO:
     """Open a file that, if it is new, only its owner may read, whatever the umask."""
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+@contextmanager
+def synced_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Open a new :func:`private_file`, which is on the disk when the block ends."""
+    with private_file(path) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def name_in_partial(name: str) -> str:

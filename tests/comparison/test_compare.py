@@ -348,6 +348,18 @@ def test_a_posterior_that_ignores_the_noise_is_noted(models):
 SHARE = "share of {} in the shift of parameters"
 
 
+def test_effects_of_persons_beside_effects_of_rows_are_noted():
+    X, y = labelled()
+    persons = logistic().fit(X, y, groups=np.arange(len(X)) // 3)
+    rows, baseline = logistic().fit(X, y), logistic(privacy=None).fit(X, y)
+    for other in (rows, baseline):
+        said = [note for note in compare(persons, other).notes if "not of rows" in note]
+        assert len(said) == 1
+        assert said[0].startswith("in the private fit, whoever has many rows counts")
+    assert not any("not of rows" in note for one in (persons, rows) for note in compare(one, one).notes)
+    assert any("in the baseline, whoever" in note for note in compare(rows, persons).notes)
+
+
 def arms(plan, clip_norm):
     X, y = labelled(2000)
     private = BayesianLogisticRegression(privacy=replace(plan, clip_norm=clip_norm), max_norm=1.0).fit(X, y)

@@ -20,11 +20,10 @@ def add_certificate(commands) -> None:
         description="Check a certificate, the fitted model and the ledger against each other. Ends with 0 if they agree, 1 if "
         "they differ, 2 if one cannot be read.",
     )
-    check.add_argument("page", help="what `to_html` or `fit --report` wrote")
-    check.add_argument("--model", metavar="FILE", help="what `save` or `fit --save` wrote")
-    check.add_argument(
-        "--ledger", metavar="FILE", help="alone where there is no such file: counts, models of one's own"
-    )
+    add = check.add_argument
+    add("page", help="what `to_html` or `fit --report` wrote")
+    add("--model", metavar="FILE", help="what `save` or `fit --save` wrote")
+    add("--ledger", metavar="FILE", help="alone where there is no such file: counts, models of one's own")
     check.set_defaults(run=_check)
 
 

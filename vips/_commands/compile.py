@@ -23,9 +23,8 @@ def add_compile(commands) -> None:
         description="Fit every model to a few generated records, so that Numba keeps the compiled kernels: in its cache "
         "(NUMBA_CACHE_DIR), or beside the installed files. Later processes then start at once.",
     )
-    parser.add_argument(
-        "models", nargs="*", metavar="MODEL", help="classes, such as LatentDirichletAllocation; default: all"
-    )
+    known = "classes, such as LatentDirichletAllocation; default: all"
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=known)
     parser.set_defaults(run=lambda options: _compile(options.models))
 
 
@@ -56,10 +55,7 @@ def models_compiled() -> Iterator[tuple[str, tuple[object, list[tuple]]]]:
     rng = np.random.default_rng(0)
     rows, codes = rng.uniform(-0.5, 0.5, (_N, _WIDTH)), rng.integers(0, 2, (_N, _WIDTH))
     counts, labels = rng.poisson(0.5, (_N, _WIDTH)), rng.integers(0, 2, _N)
-    symbols, steps = (
-        [rng.integers(0, _WIDTH, 8) for _ in range(_N)],
-        [rng.uniform(-0.5, 0.5, (8, 2)) for _ in range(_N)],
-    )
+    symbols, steps = list(rng.integers(0, _WIDTH, (_N, 8))), list(rng.uniform(-0.5, 0.5, (_N, 8, 2)))
     tables = [(rows, labels), (sp.csr_array(rows), labels)]
     regression = {"max_norm": 2.0}
     of_steps = {"max_length": 8, "n_features": 2}

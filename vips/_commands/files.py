@@ -19,19 +19,9 @@ from vips.data._order import is_text_or_object, sortable
 from vips.data._texts import text_of
 
 __all__ = [
-    "as_declared",
-    "column_of",
-    "declarations_of",
-    "in_order",
-    "is_of_dates",
-    "meaning_of",
-    "named",
-    "places_of",
-    "read_folder",
-    "read_table",
-    "read_texts",
-    "stated_of",
-]
+    "as_declared", "column_of", "declarations_of", "in_order", "is_of_dates", "meaning_of", "named", "places_of", "read_folder",
+    "read_table", "read_texts", "stated_of",
+]  # fmt: skip
 
 _KINDS = ("number", "category", "date", "drop")
 
@@ -39,14 +29,7 @@ _KINDS = ("number", "category", "date", "drop")
 def read_table(path: str | Path, reading: Reading):
     """A data frame from a Parquet file, whose types its schema says, or from a CSV file, whose cells are texts.
 
-    Raises
-    ------
-    ImportError
-        Without pandas.
-    ValueError
-        If the file has another ending, is damaged, or is a device or a pipe. No cell is quoted.
-    OSError
-        If it cannot be opened.
+    A file that has another ending, is damaged, or is a device or a pipe raises ValueError, which quotes no cell.
     """
     pandas, path = imported("pandas", by="A table"), Path(path)
     if not path.name.endswith((".parquet", ".csv", ".csv.gz")):
@@ -76,8 +59,6 @@ def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit
 
     Parameters
     ----------
-    path : path
-    reading : Reading
     text : str
         Column of texts. A cell that holds none is an empty text.
     unit : str, optional
@@ -89,11 +70,6 @@ def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit
     groups : series of ids, or None
     frame : data frame
         What else is known of each text: other columns, or the name of its file.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, folder or file.
     """
     path = Path(path)
     if not path.is_dir():
@@ -125,13 +101,9 @@ def read_folder(path: Path, reading: Reading, pattern: str) -> tuple:
 
 
 def column_of(frame, name: str | None, option: str):
-    """The column that an option of the command names; None without a name.
+    """The column that an option of the command names; None without a name. That there is none is a public fact.
 
-    Raises
-    ------
-    ValueError
-        If there is none: a public fact. Columns that are there are not quoted: in a file without a line of names these are the
-        cells of a person.
+    The error quotes no columns that are there: in a file without a line of names these are the cells of a person.
     """
     if name is not None and name not in frame.columns:
         raise ValueError(
@@ -144,19 +116,9 @@ def column_of(frame, name: str | None, option: str):
 def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[str, str]:
     """What each column is, as in ``--column NAME=WHAT``, by its name; those to drop are left out.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Its types, which are public, say what is not declared: numbers, dates, and categories for all others.
-    declared : sequence of str
-        ``NAME=number``, ``NAME=date``, ``NAME=category``, ``NAME=LOW:HIGH`` of numbers or ISO dates, perhaps with
-        ``,(missing)`` behind them, ``NAME=A,B,C`` or ``NAME=drop``.
-    reading : Reading
-
-    Raises
-    ------
-    ValueError
-        If a declaration cannot be read, names no column, or is missing for a column of a CSV file, which has no types.
+    The types of the frame, which are public, say what is not declared: numbers, dates, and categories for all others. A CSV
+    file has none: there each column is to be declared. Declarations are ``NAME=number``, ``NAME=date``, ``NAME=category``,
+    ``NAME=LOW:HIGH`` of numbers or ISO dates, perhaps with ``,(missing)`` behind them, ``NAME=A,B,C`` or ``NAME=drop``.
     """
     stated = stated_of(frame, declared, reading)
     columns = {name: stated.get(name) or _kind_of_type(frame[name].dtype) for name in frame.columns}
@@ -239,11 +201,8 @@ def places_of(cells, names: Sequence[str], reading: Reading, *, by_number: bool 
 
     Texts are the names themselves; with ``by_number`` 1.0 is 1, as it always is for cells that are numbers.
     """
-    place, items, is_text = (
-        {name: float(i) for i, name in enumerate(names)},
-        each_cell(cells),
-        is_text_or_object(cells.dtype),
-    )
+    place = {name: float(i) for i, name in enumerate(names)}
+    items, is_text = each_cell(cells), is_text_or_object(cells.dtype)
     places = np.fromiter((place.get(_text(item), np.nan) for item in items), np.float64, len(items))
     if by_number or not is_text:
         numbers = reading.numbers(items) if is_text else as_numbers(cells, "number")

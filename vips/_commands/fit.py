@@ -46,41 +46,36 @@ def add_commands(commands) -> None:
         help="a private fit to a table, a folder of texts, or a table of events",
         description="Fit a model privately. All that is learnt is paid for from ε and δ.",
     )
-    fit.add_argument("data", help="a .parquet, .csv or .csv.gz table, or a folder of .txt files")
-    fit.add_argument("--model", required=True, choices=["logistic", "topics", "pathways"])
-    fit.add_argument("--epsilon", type=float, required=True)
-    fit.add_argument("--delta", type=float, required=True)
-    fit.add_argument(
+    add = fit.add_argument
+    add("data", help="a .parquet, .csv or .csv.gz table, or a folder of .txt files")
+    add("--model", required=True, choices=["logistic", "topics", "pathways"])
+    add("--epsilon", type=float, required=True)
+    add("--delta", type=float, required=True)
+    add(
         "--unit", metavar="COLUMN",
         help="ids of persons: all rows of one are protected together; of a folder: 'folder', where each person has one",
     )  # fmt: skip
-    fit.add_argument("--target", metavar="COLUMN", help="logistic: what is predicted")
-    fit.add_argument(
+    add("--target", metavar="COLUMN", help="logistic: what is predicted")
+    add(
         "--classes", metavar="A,B",
         help="logistic: the two values of the target, the second one counts as yes; 0,1 for a target of numbers",
     )  # fmt: skip
-    fit.add_argument(
+    add(
         "--column", action="append", default=[], metavar="NAME=WHAT",
         help="logistic: number, date, category, LOW:HIGH (of numbers or dates; LOW:HIGH,(missing) adds a feature of missing "
         "cells), A,B,C or drop; may be repeated. What is declared costs nothing",
     )  # fmt: skip
-    fit.add_argument(
-        "--weight", metavar="COLUMN", help="logistic: how much each row counts, as the weights of a survey do"
-    )
-    fit.add_argument(
-        "--max-weight", type=float, help="the largest weight, a public number; larger ones count as this one"
-    )
-    fit.add_argument("--text", metavar="COLUMN", help="topics: texts, in a table")
-    fit.add_argument("--event", metavar="COLUMN", help="pathways: what happened")
-    fit.add_argument("--order", metavar="COLUMN", help="pathways: when")
-    fit.add_argument(
-        "--catalogue", metavar="A,B,C", help="pathways: all possible events, or a file with one in each line"
-    )
-    fit.add_argument("--states", type=int, default=5, help="pathways: number of states")
-    fit.add_argument("--ledger", help="file of a budget, which `python -m vips ledger create` makes")
-    fit.add_argument("--save", metavar="FILE", help="the fitted model")
-    fit.add_argument("--report", metavar="FILE", help="the certificate, as HTML")
-    fit.add_argument("--purpose", default="", help="what the fit is for: in the ledger, and on the certificate")
+    add("--weight", metavar="COLUMN", help="logistic: how much each row counts, as the weights of a survey do")
+    add("--max-weight", type=float, help="the largest weight, a public number; larger ones count as this one")
+    add("--text", metavar="COLUMN", help="topics: texts, in a table")
+    add("--event", metavar="COLUMN", help="pathways: what happened")
+    add("--order", metavar="COLUMN", help="pathways: when")
+    add("--catalogue", metavar="A,B,C", help="pathways: all possible events, or a file with one in each line")
+    add("--states", type=int, default=5, help="pathways: number of states")
+    add("--ledger", help="file of a budget, which `python -m vips ledger create` makes")
+    add("--save", metavar="FILE", help="the fitted model")
+    add("--report", metavar="FILE", help="the certificate, as HTML")
+    add("--purpose", default="", help="what the fit is for: in the ledger, and on the certificate")
     add_options(fit)
     fit.set_defaults(run=_fit)
 
@@ -89,9 +84,10 @@ def add_commands(commands) -> None:
         help="predictions of a saved model for another file",
         description="Predictions read the file that they are made for. They are not covered by the guarantee.",
     )
-    predict.add_argument("model", help="what `fit --save` wrote")
-    predict.add_argument("data")
-    predict.add_argument("--out", required=True, help="a .csv or .parquet table")
+    add = predict.add_argument
+    add("model", help="what `fit --save` wrote")
+    add("data")
+    add("--out", required=True, help="a .csv or .parquet table")
     add_options(predict)
     predict.set_defaults(run=_predict)
 
@@ -112,13 +108,9 @@ def _fit(options: argparse.Namespace) -> None:
 
         save_for_shell(model, options.save, {"model": options.model, "reading": asdict(reading), **needs})
     if options.report is not None:
-        model.privacy_.to_html(
-            options.report,
-            ledger=ledger,
-            dataset=Path(options.data).name if ledger is None else ledger.dataset,
-            purpose=options.purpose,
-            model=options.model,
-        )
+        dataset = Path(options.data).name if ledger is None else ledger.dataset
+        of_page = {"ledger": ledger, "dataset": dataset, "purpose": options.purpose, "model": options.model}
+        model.privacy_.to_html(options.report, **of_page)
     print("\n".join(lines))
     print(model.privacy_)
     if ledger is None:
@@ -264,11 +256,9 @@ def _sequences(table, needs: dict, reading: Reading) -> tuple:
 
     from vips.data import Sequences
 
-    names = [needs[name] for name in ("unit", "event", "order")]
-    unit, event, order = (
-        column_of(table, name, option) for name, option in zip(names, ("--unit", "--event", "--order"), strict=True)
-    )
-    if len(set(names)) < 3:
+    names = ("unit", "event", "order")
+    unit, event, order = (column_of(table, needs[name], f"--{name}") for name in names)
+    if len({needs[name] for name in names}) < 3:
         raise ValueError("--unit, --event and --order name three different columns.")
     rows = in_order(order, reading)
     codes = places_of(event, needs["catalogue"], reading)

@@ -21,8 +21,9 @@ def add_inspect(commands) -> None:
         help="how the cells of a table are read, and which are not: not private, for its holder",
         description="Not private: for those who hold the table. What is declared because of it is not covered by ε.",
     )
-    inspect.add_argument("data", help="a .parquet, .csv or .csv.gz table")
-    inspect.add_argument(
+    add = inspect.add_argument
+    add("data", help="a .parquet, .csv or .csv.gz table")
+    add(
         "--column", action="append", default=[], metavar="NAME=WHAT",
         help="as in fit: number, date, category, LOW:HIGH, LOW:HIGH,(missing), A,B,C or drop; may be repeated",
     )  # fmt: skip

@@ -20,13 +20,7 @@ _SETTINGS = {
 
 
 def checked_needs(needs: object, model: object, path: str) -> tuple[dict, Reading]:
-    """What a file holds, if it fits to its model; and how the fitted table was written.
-
-    Raises
-    ------
-    ValueError
-        If the file was not written by the command, or was forged.
-    """
+    """What a file holds, if it fits to its model; and how the fitted table was written. A forged file raises ValueError."""
     if needs is None:
         raise ValueError(
             f"{path} was saved from Python, without the names of columns that `predict` needs: write one with `fit --save`, or "

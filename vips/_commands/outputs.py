@@ -12,19 +12,9 @@ __all__ = ["check_outputs", "write_table"]
 
 
 def check_outputs(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
-    """Prove every output writable.
+    """Prove every output writable. One that is an input or another output, whatever the names, raises ValueError.
 
-    Parameters
-    ----------
-    outputs, inputs : iterable of path or None
-        Of a folder among the inputs, files of texts and Parquet files are read.
-
-    Raises
-    ------
-    ValueError
-        If an output is an input or another output, whatever the names.
-    OSError
-        If it cannot be written.
+    In a folder among the inputs, files of texts and Parquet files are inputs.
     """
     inputs, earlier = [path for path in inputs if path is not None], []
     for path in outputs:

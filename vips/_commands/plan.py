@@ -19,30 +19,24 @@ def add_plan(commands) -> None:
         description="With --model: how wide intervals of `fit` will be, or with --width the ε that they need; no record is "
         "read. Without: give two of --epsilon, --noise-multiplier and --n-steps; the third is computed.",
     )
-    plan.add_argument("--delta", type=float, required=True)
-    plan.add_argument("--epsilon", type=float)
-    plan.add_argument("--model", choices=["logistic", "topics", "pathways"])
-    plan.add_argument("--records", type=int, help="about how many records or persons there are")
-    plan.add_argument(
-        "--column", action="append", default=[], metavar="NAME=WHAT", help="logistic: as `fit` takes it; all columns"
-    )
-    plan.add_argument("--words", type=int, default=5000, help="topics: about how many words the vocabulary has")
-    plan.add_argument("--events", type=int, help="pathways: number of possible events")
-    plan.add_argument("--states", type=int, default=5, help="pathways: number of states")
-    plan.add_argument(
-        "--width",
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="widest 95 %% interval that answers the question",
-    )
-    plan.add_argument("--noise-multiplier", type=float, help="noise standard deviation ÷ clip norm")
-    plan.add_argument("--n-steps", type=int)
-    plan.add_argument("--sampling-rate", type=float)
-    plan.add_argument("--sampling", choices=["poisson", "full"], default="poisson")
-    plan.add_argument("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
-    plan.add_argument("--noise", choices=["gaussian", "discrete"], default="gaussian")
-    plan.add_argument("--accountant", default="pld", help="default: pld, the tightest")
+    add = plan.add_argument
+    add("--delta", type=float, required=True)
+    add("--epsilon", type=float)
+    add("--model", choices=["logistic", "topics", "pathways"])
+    add("--records", type=int, help="about how many records or persons there are")
+    many = {"action": "append", "default": []}
+    add("--column", **many, metavar="NAME=WHAT", help="logistic: as `fit` takes it; all columns")
+    add("--words", type=int, default=5000, help="topics: about how many words the vocabulary has")
+    add("--events", type=int, help="pathways: number of possible events")
+    add("--states", type=int, default=5, help="pathways: number of states")
+    add("--width", **many, metavar="NAME=NUMBER", help="widest 95 %% interval that answers the question")
+    add("--noise-multiplier", type=float, help="noise standard deviation ÷ clip norm")
+    add("--n-steps", type=int)
+    add("--sampling-rate", type=float)
+    add("--sampling", choices=["poisson", "full"], default="poisson")
+    add("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
+    add("--noise", choices=["gaussian", "discrete"], default="gaussian")
+    add("--accountant", default="pld", help="default: pld, the tightest")
     plan.set_defaults(run=lambda options: (_bare_plan if options.model is None else _plan_of_fit)(options))
 
 
@@ -102,17 +96,15 @@ _MODELS = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}
 
 
 def _bare_plan(options: argparse.Namespace) -> None:
-    names = ("sampling_rate", "sampling", "relation", "noise")
+    names = ("noise_multiplier", "n_steps", "sampling_rate", "sampling", "relation", "noise")
     settings = {name: getattr(options, name) for name in names}
     if [options.epsilon, options.noise_multiplier, options.n_steps].count(None) != 1:
         raise ValueError("Give exactly two of --epsilon, --noise-multiplier and --n-steps; or --model.")
     if options.epsilon is None:
-        plan = PrivacyPlan(noise_multiplier=options.noise_multiplier, n_steps=options.n_steps, **settings)
+        plan = PrivacyPlan(**settings)
     else:
-        plan = PrivacyPlan.from_epsilon(
-            epsilon=options.epsilon, delta=options.delta, noise_multiplier=options.noise_multiplier, n_steps=options.n_steps,
-            accountant=options.accountant, **settings,
-        )  # fmt: skip
+        wanted = {name: getattr(options, name) for name in ("epsilon", "delta", "accountant")}
+        plan = PrivacyPlan.from_epsilon(**wanted, **settings)
     epsilon = plan.epsilon(options.delta, options.accountant)
     print(f"epsilon           {epsilon:.6g}   (at delta {options.delta:g}, by {options.accountant!r})")
     print(f"noise_multiplier  {plan.noise_multiplier:.6g}")

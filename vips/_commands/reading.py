@@ -100,10 +100,7 @@ class Reading:
     def table(self, file: bytes):
         """A data frame of objects, texts or None, with a row for each line of a CSV file after that of names.
 
-        Raises
-        ------
-        ValueError
-            For the encoding and the line of names, which are public.
+        The encoding and the line of names, which are public, may raise ValueError.
         """
         is_wide = "\n".encode(self.encoding) not in (b"\n", codecs.BOM_UTF8 + b"\n")
         if is_wide or file.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -25,6 +25,7 @@ from vips.data._cell_values import as_categories, as_numbers
 from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.preprocessing._column_kinds import MISSING, OTHER, Number, kind_of_column
 from vips.preprocessing._encoder_settings import column_kind
+from vips.preprocessing._grids import cells_of
 
 __all__ = ["ColumnCells", "as_frame", "bounded", "columns_stated", "listed"]
 
@@ -60,17 +61,12 @@ class ColumnCells:
             other, missing = len(places), len(places) + 1
             cells = (missing if category is None else places.get(category, other) for category in as_categories(values))
             return np.fromiter(cells, np.int64, len(values))
-        numbers = as_numbers(values, self.kind)
-        places = np.clip(np.searchsorted(self.edges, numbers, side="right") - 1, 0, self.n_cells - 1)
-        return np.where(np.isnan(numbers), self.n_cells, places)
+        return cells_of(as_numbers(values, self.kind), self.edges)
 
     def positions(self, shares: np.ndarray) -> np.ndarray:
         """Where the cells of numbers are, by value and by rank, less the average: shape (2, n_cells), within [-2, 2].
 
-        Parameters
-        ----------
-        shares : ndarray of shape (n_cells,)
-            Of the records, ≥ 0.
+        ``shares`` are those of the records, ≥ 0.
         """
         edges = np.array(self.edges)
         middles = 0.5 * edges[1:] + 0.5 * edges[:-1]
@@ -98,13 +94,7 @@ def listed(categories: Sequence) -> ColumnCells:
 
 
 def as_frame(X):
-    """A data frame of pandas. The columns of an array are named 0, 1, 2, …
-
-    Raises
-    ------
-    TypeError, ValueError
-        From the container, its dtype and shape.
-    """
+    """A data frame of pandas. The columns of an array are named 0, 1, 2, … Errors are from container, dtype and shape."""
     X = as_table(X)
     if as_source(X) is not None or (is_frame(X) and not hasattr(X, "iloc")):
         raise TypeError(f"PrivateClassifier needs a table in memory, got {type(X).__name__}.")
@@ -120,15 +110,7 @@ def as_frame(X):
 def columns_stated(columns: Mapping | Sequence | None, X) -> dict[object, ColumnCells | str]:
     """Cells of the columns that are declared, and "number", "date" or "category" for those that are to be learnt.
 
-    Parameters
-    ----------
-    columns : mapping, sequence or None
-    X : data frame
-        Only names and dtypes of its columns are read.
-
-    Raises
-    ------
-    TypeError, ValueError
+    Only names and dtypes of the columns of the data frame X are read.
     """
     if columns is None:
         stated = dict.fromkeys(X.columns)

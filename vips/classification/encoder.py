@@ -101,10 +101,8 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         """The plan with its clip norm, and δ of the threshold."""
         if self.privacy is None:
             return None, 0.0
-        learnt = {name: cells for name, cells in stated.items() if cells == "category"}
-        return checked_plan(self.privacy, len(stated) + 1), checked_delta(
-            self.threshold_delta, learnt, self.privacy, ledger
-        )
+        plan = checked_plan(self.privacy, len(stated) + 1)
+        return plan, checked_delta(self.threshold_delta, stated, self.privacy, ledger)
 
     def _places(self, X, y) -> tuple[np.ndarray, int]:
         """Place of each row's class, n_classes for a label that is none. Raises from public facts in a private fit."""
@@ -205,10 +203,10 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         if not is_by_name:
             validate_data(self, X, skip_check_array=True, reset=False)
         columns_of(X, self.tables_)
-        by_column = [
-            self.log_odds_[name][:, table.cells.codes(column(X, name))] for name, table in self.tables_.items()
-        ]
-        by_output = np.stack(by_column, axis=-1)  # (n_outputs, n_rows, n_columns)
+        cells = {name: table.cells.codes(column(X, name)) for name, table in self.tables_.items()}
+        by_output = np.stack(
+            [self.log_odds_[name][:, codes] for name, codes in cells.items()], axis=-1
+        )  # (n_outputs, n_rows, n_columns)
         by_output += by_output.mean(axis=-1, keepdims=True)
         return scale_of_rows(self.tables_, self.log_odds_) * np.hstack(list(by_output))
 

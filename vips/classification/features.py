@@ -33,18 +33,9 @@ def scale_of_rows(tables: Mapping[object, ClassTable], log_odds: Mapping[object,
 
 
 def _centred_log_odds(table: ClassTable, k: int, class_counts: np.ndarray, std: float) -> np.ndarray:
-    """Log odds of class k in each cell, less their average; shape (n_cells,).
+    """Log odds of class k in each cell, less their average; shape (n_cells,). ``std`` is that of the noise in a count.
 
-    Parameters
-    ----------
-    table : ClassTable
-        Noisy counts of classes by values. NaN marks categories below the threshold.
-    k : int
-        Place of the class.
-    class_counts : ndarray of shape (n_classes,)
-        Noisy.
-    std : float
-        Standard deviation of the noise in a count.
+    NaN in the table marks categories below the threshold.
     """
     of_class, of_others = table.counts[k], np.delete(table.counts, k, axis=0).sum(axis=0)
     stds = (std, std * math.sqrt(len(class_counts) - 1))

@@ -15,7 +15,7 @@ import numpy as np
 from vips.classification.columns import ColumnCells
 from vips.data._cell_values import as_categories, as_numbers
 from vips.data._columns import column
-from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
+from vips.preprocessing._grids import bounds_from_counts, grid_of
 from vips.preprocessing._histograms import Persons, cells_that_get_noise
 from vips.preprocessing._learnt_columns import cells_of_categories, is_text
 
@@ -42,14 +42,8 @@ def class_counts(
 ) -> np.ndarray:
     """Sums over records of their weights: exact and private, shape (n_classes, n_cells).
 
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (n_rows,)
-        Cells.
-    place : ndarray of int64, shape (n_rows,)
-        Place of each row's class, ``n_classes`` for a label that is no class: such a row counts nowhere.
-    most : int, optional
-        See :meth:`Persons.totals`.
+    ``codes`` are the rows' cells, ``place`` the places of their classes, ``n_classes`` for a label that is no class: such a row
+    counts nowhere. For ``most`` see :meth:`Persons.totals`.
     """
     sums = persons.totals(place * np.int64(n_cells) + codes, (n_classes + 1) * n_cells, most)
     return sums.reshape(n_classes + 1, n_cells)[:n_classes]
@@ -61,16 +55,8 @@ def release_table(
 ) -> ClassTable:  # fmt: skip
     """Count one column and add noise; what is learnt follows from the noisy counts alone.
 
-    Parameters
-    ----------
-    stated : ColumnCells or str
-        Cells, or what to learn.
-    with_noise : function of an array
-        Noise of standard deviation ``std`` on every count.
-    cut : float
-        A category is released if its noisy counts' sum over the classes, divided by √n_classes, is above it.
-    most : int or None
-        Most cells of one person in a column of categories.
+    Arguments are those of :func:`vips.preprocessing._learnt_columns.learn_column`; ``stated`` are cells, or what to learn. A
+    category is released if its noisy counts' sum over the classes, divided by √n_classes, is above ``cut``.
     """
     values = column(X, name)
     if isinstance(stated, ColumnCells):
@@ -78,11 +64,11 @@ def release_table(
         return ClassTable(stated, with_noise(counts))
     if stated == "category":
         return _learnt_categories(as_categories(values), place, n_classes, persons, with_noise, cut, most)
-    grid = DAYS if stated == "date" else NUMBERS
+    grid = grid_of(stated)
     codes = grid.cells(as_numbers(values, stated))
     noisy = with_noise(class_counts(codes, grid.n_cells + 1, place, n_classes, persons))
     low, high = bounds_from_counts(noisy[:, :-1].sum(axis=0), std * np.sqrt(n_classes), grid, (0.0, 1.0), n_columns)
-    first, last = np.searchsorted(grid.shown, low), np.searchsorted(grid.shown, high, side="right") - 1
+    first, last = grid.between(low, high)
     edges = grid.edges[first : last + 1]
     return ClassTable(ColumnCells(stated, tuple(edges.tolist())), np.hstack([noisy[:, first:last], noisy[:, -1:]]))
 

@@ -24,7 +24,7 @@ from vips.comparison.rows import (
 from vips.expfam.divergences import kl, wasserstein
 from vips.parts import Part
 from vips.privacy.only_noise import NO_SIGNAL
-from vips.privacy.words import loss
+from vips.privacy.words import loss, who_counts
 
 __all__ = ["compare"]
 
@@ -113,7 +113,10 @@ def compare(
     pairs = _pairs(parts_of(private, private.posterior_), parts_of(baseline, baseline.posterior_, order))
     rng, sources = as_generator(random_state), Sources.of(private, baseline)
     names, notes = (_described(reports[0], "private fit"), _described(reports[1], "private baseline")), []
-    for which, model in (("private fit", private), ("baseline", baseline)):
+    counted = [who_counts(report) if report.plan.is_private else () for report in reports]
+    for which, model, whose in (("private fit", private, counted[0]), ("baseline", baseline, counted[1])):
+        if counted[0] != counted[1]:
+            notes += [f"in the {which}, {text[0].lower()}{text[1:]}." for text in whose]
         if model.privacy_.only_noise:
             notes.append(f"the {which} has {NO_SIGNAL}.")
         if reason := model.why_no_intervals():

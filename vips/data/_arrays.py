@@ -22,9 +22,13 @@ PARTITION_SIZE = 16_384
 class RangesOfRecords(DataSource):
     """What rows and texts in memory share: partitions of equally many records, each a row or a run of rows.
 
-    A subclass sets ``_starts``, where each record begins and the last one ends (None: every row is a record), and
-    ``_partition_size``; and it gives ``_n_records``.
+    A subclass sets ``_n_rows``, ``_partition_size``, and ``_starts``, where each record begins and the last one ends (None:
+    every row is a record).
     """
+
+    @property
+    def _n_records(self) -> int:
+        return self._n_rows if self._starts is None else len(self._starts) - 1
 
     @property
     def has_groups(self) -> bool:
@@ -69,11 +73,7 @@ class InMemoryData(RangesOfRecords):
     def __init__(self, X, y: np.ndarray | None = None, partition_size: int = PARTITION_SIZE) -> None:
         self._X = X.without_ids() if isinstance(X, Ragged) else X
         self._y, self._starts, self._partition_size = y, None, partition_size
-        self.n_features, self.has_labels = X.shape[1], y is not None
-
-    @property
-    def _n_records(self) -> int:
-        return self._X.shape[0] if self._starts is None else len(self._starts) - 1
+        (self._n_rows, self.n_features), self.has_labels = X.shape, y is not None
 
     @property
     def arrays(self) -> tuple:
@@ -90,15 +90,10 @@ class InMemoryData(RangesOfRecords):
         return InMemoryData(self._X, labels, self._partition_size)
 
     def grouped(self, numbers: np.ndarray, name: str | None = None) -> InMemoryData:
-        """The rows as records of several rows, for ``fit``, which states the unit.
+        """The rows as records of several rows, for ``fit``, which states the unit. ``name`` is that of the ids.
 
-        Parameters
-        ----------
-        numbers : ndarray of int64, shape (n_rows,)
-            All rows with one number are one record; a row with -1 is left out. Rows of a record that do not stand together are
-            copied.
-        name : str, optional
-            Name of the ids.
+        All rows with one number are one record; a row with -1 is left out. Rows of a record that do not stand together are
+        copied.
         """
         if self.has_groups:
             raise ValueError("The rows have groups already, and another order than they were given in.")

@@ -8,7 +8,7 @@ import numpy as np
 
 from vips.data._ragged import offsets_of
 
-__all__ = ["steps_and_offsets", "width_of"]
+__all__ = ["floats_of", "steps_and_offsets", "width_of"]
 
 
 def width_of(kind) -> int | None:
@@ -24,23 +24,10 @@ def width_of(kind) -> int | None:
 
 
 def steps_and_offsets(columns: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Steps of all lists, and where each list begins.
+    """Steps of all lists, shape (n_steps, n_features), NaN for a null; and where each list begins, shape (n_rows + 1,).
 
-    Parameters
-    ----------
-    columns : sequence of Arrow arrays or chunked arrays of lists
-        Side by side: the lists in one row are columns of one sequence. If they have different lengths, it is empty.
-
-    Returns
-    -------
-    steps : ndarray of float64, shape (n_steps, n_features)
-        NaN for a null.
-    offsets : ndarray of int64, shape (n_rows + 1,)
-
-    Raises
-    ------
-    TypeError
-        For a column of another type: a public fact.
+    The columns, Arrow arrays or chunked arrays of lists, stand side by side: the lists in one row are columns of one sequence.
+    If they have different lengths, it is empty. A column of another type, a public fact, raises TypeError.
     """
     widths = [width_of(column.type) for column in columns]
     if None in widths:
@@ -70,13 +57,11 @@ def _steps_and_lengths(lists) -> tuple[np.ndarray, np.ndarray]:
     steps, width = lists.flatten(), width_of(lists.type)
     if hasattr(steps.type, "list_size"):  # `flatten` would drop vectors that are null
         missing, first = np.asarray(steps.is_null()), steps.offset * width
-        numbers = _floats(steps.values.slice(first, len(steps) * width)).reshape(-1, width)
+        numbers = floats_of(steps.values.slice(first, len(steps) * width)).reshape(-1, width)
         return np.where(missing[:, None], np.nan, numbers) if missing.any() else numbers, lengths
-    return _floats(steps)[:, None], lengths
+    return floats_of(steps)[:, None], lengths
 
 
-def _floats(numbers) -> np.ndarray:
-    """float64, NaN for a null. The conversion depends on the type alone, not on values."""
-    import pyarrow as pa
-
-    return numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+def floats_of(numbers) -> np.ndarray:
+    """An Arrow column as float64, NaN for a null. The conversion depends on the type alone, not on values."""
+    return np.asarray(numbers.cast("float64", safe=False))

@@ -6,14 +6,13 @@ the rows of each person of one bucket together.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from vips._files import private_file
+from vips._files import private_file, synced_file
 from vips.data._ragged import Ragged, gathered, offsets_of
 from vips.exceptions import SourceError
 
@@ -23,14 +22,7 @@ _CHUNK_BYTES = 2**24  # copied at a time
 
 
 class Buckets:
-    """Raw files of rows, for each bucket.
-
-    Parameters
-    ----------
-    folder : path
-        Exists, and is removed by the caller.
-    n_buckets : int
-    n_features : int
+    """Raw files of rows, for each bucket, in a folder that exists, and that the caller removes.
 
     Attributes
     ----------
@@ -57,7 +49,6 @@ class Buckets:
         name : str
             Where the rows come from, for errors. Public.
         X : ndarray or CSR of shape (n_rows, n_features); or Ragged, of n_rows texts or sequences
-        y : ndarray of shape (n_rows, ...), optional
         persons : ndarray of uint64, shape (n_rows, 2)
             Hashes; the second word modulo ``n_buckets`` is the bucket.
         order : ndarray of float64, shape (n_rows, 2), optional
@@ -170,17 +161,11 @@ def _chunks(order: np.ndarray, bytes_of_row: int) -> Iterator[np.ndarray]:
 
 def _write(path: Path, dtype, shape: tuple[int, ...], parts) -> None:
     """An ``.npy`` file of arrays one after the other."""
-    header = {
-        "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
-        "fortran_order": False,
-        "shape": tuple(map(int, shape)),
-    }
-    with private_file(path) as file:
-        np.lib.format.write_array_header_1_0(file, header)
+    kind, shape = np.lib.format.dtype_to_descr(np.dtype(dtype)), tuple(map(int, shape))
+    with synced_file(path) as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
         for part in parts:
             file.write(np.ascontiguousarray(part).data.cast("B") if part.size else b"")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _mapped(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:

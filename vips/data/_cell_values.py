@@ -49,16 +49,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def kind_of(dtype) -> str | None:
     """The kind of a column of that dtype, of NumPy, pandas or Arrow; None if no kind fits."""
-    name = str(dtype)
-    if (
-        is_text(dtype)
-        or (isinstance(dtype, np.dtype) and dtype.kind == "O")
-        or re.split(r"[\[<]", name)[0] in _OF_CELLS
-    ):
+    name, of_numpy = str(dtype), isinstance(dtype, np.dtype)
+    if is_text(dtype) or (of_numpy and dtype.kind == "O") or re.split(r"[\[<]", name)[0] in _OF_CELLS:
         return "category"
     if name.startswith(("date32", "date64")):
         return "date"
-    if not isinstance(dtype, np.dtype) and not is_nullable_number(dtype) and getattr(dtype, "kind", "O") != "M":
+    if not of_numpy and not is_nullable_number(dtype) and getattr(dtype, "kind", "O") != "M":
         return None  # periods, intervals, lists
     return "number" if name.startswith("decimal") else _KINDS.get(getattr(dtype, "kind", None))
 
@@ -83,7 +79,7 @@ def as_categories(values) -> np.ndarray:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _object_array(map(category_of, each_cell(values)), len(values))
+        return np.fromiter(map(category_of, each_cell(values)), object, len(values))
 
 
 def _floats(values) -> np.ndarray:
@@ -103,19 +99,15 @@ def _days(values) -> np.ndarray:
             times = values.to_numpy() if hasattr(values, "to_numpy") else values
             if times.dtype.kind == "M":
                 seconds = times.astype("datetime64[s]")
-                days = seconds.astype(np.int64) / 86400.0
-                return np.where(np.isnat(seconds), np.nan, days)
+                return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 86400.0)
     return np.fromiter(map(day_of, each_cell(values)), np.float64, len(values))
 
 
 def is_missing(value: object) -> bool:
     """Whether a cell says that it holds nothing: None, NA, NaT, NaN."""
     with suppress(Exception):
-        return (
-            value is None
-            or type(value).__name__ in ("NAType", "NaTType")
-            or bool(np.isscalar(value) and value != value)
-        )
+        is_no_value = value is None or type(value).__name__ in ("NAType", "NaTType")
+        return is_no_value or bool(np.isscalar(value) and value != value)
     return False
 
 
@@ -185,10 +177,8 @@ def category_of(value: object) -> str | int | float | None:
         if isinstance(value, str):
             return str.__str__(value)
         if isinstance(value, Integral | np.bool_):
-            is_whole = (
-                not isinstance(value, np.timedelta64) and abs(int(value)) < _LARGEST
-            )  # others do not fit a column
-            return int(value) if is_whole else None
+            fits_a_column = not isinstance(value, np.timedelta64) and abs(int(value)) < _LARGEST
+            return int(value) if fits_a_column else None
         if isinstance(value, Real | Decimal) and math.isfinite(value):
             number = float(value)
             return int(number) if number.is_integer() else number
@@ -207,9 +197,3 @@ def _one(values, i: int):
     with suppress(Exception):
         return getattr(values, "iloc", values)[i]
     return None
-
-
-def _object_array(items: Iterable, length: int) -> np.ndarray:
-    array = np.empty(length, dtype=object)
-    array[:] = list(items)
-    return array

@@ -13,15 +13,7 @@ from vips.data._sequences import Sequences
 from vips.data._tables import from_arrow, is_nullable_number, suggestion_for, with_numpy_numbers, without_mask
 from vips.exceptions import SourceError
 
-__all__ = [
-    "check_container",
-    "check_data",
-    "check_dtype",
-    "checked_csr",
-    "open_checked",
-    "refuse_dates",
-    "whole_csr",
-]
+__all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked", "refuse_dates", "whole_csr"]
 
 
 def check_data(X, y=None) -> InMemoryData:
@@ -41,13 +33,7 @@ def check_data(X, y=None) -> InMemoryData:
 
 
 def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
-    """An opened partition, after the same checks and one of its width.
-
-    Raises
-    ------
-    SourceError
-        If a check fails; it names the partition and the public fact.
-    """
+    """An opened partition, after the same checks and one of its width. A SourceError names it, and the public fact."""
     try:
         if isinstance(X, Sequences):
             check_dtype(X, "the array of steps")
@@ -79,10 +65,7 @@ def _checked(X, y) -> tuple:
 def checked_csr(X):
     """A sparse matrix as CSR whose row pointers are in order. The columns of its entries are not checked.
 
-    Raises
-    ------
-    ValueError
-        If the arrays do not form a matrix of its format. SciPy would not notice, and read and write beyond them.
+    Arrays that do not form a matrix of its format raise ValueError. SciPy would not notice, and read and write beyond them.
     """
     kind = f"a {X.format.upper()} matrix"
     if X.format in ("csr", "csc", "bsr"):
@@ -147,10 +130,8 @@ def _to_array(values, name: str) -> np.ndarray:
 
 
 def _check_column(dtype, title: str, values: str) -> None:
-    """Raise unless a column of a data frame, or a series, holds numbers by its dtype."""
-    if is_nullable_number(dtype):
-        return
-    if isinstance(dtype, np.dtype) and dtype.kind in "biufc":  # checked after conversion
+    """Raise unless a column of a data frame, or a series, holds numbers by its dtype; complex ones are found later."""
+    if is_nullable_number(dtype) or (isinstance(dtype, np.dtype) and dtype.kind in "biufc"):
         return
     raise TypeError(
         f"A private fit needs numbers, but {title} has dtype {dtype}: converting it would let an error depend on a record. "
@@ -173,8 +154,7 @@ def check_dtype(array, name: str) -> None:
     dtype = array.dtype
     if dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {dtype}, and a private fit needs real numbers.")
-    usable = dtype.isnative and (dtype.kind in "biu" or dtype in (np.float32, np.float64))
-    if not usable:
+    if not (dtype.isnative and (dtype.kind in "biu" or dtype in (np.float32, np.float64))):
         raise TypeError(
             f"A private fit needs numbers (booleans, integers, float32 or float64 in native byte order), but {name} has "
             f"dtype {dtype}: converting it would let an error depend on a record. "

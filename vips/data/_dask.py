@@ -164,13 +164,8 @@ def _chunks(collection) -> list:
 
 
 def as_source(X, y=None) -> DataSource | None:
-    """``X`` if it is a data source, a Dask collection as one, and None for anything else.
-
-    Raises
-    ------
-    TypeError
-        If labels are given beside a source, which has its own.
-    """
+    """``X`` if it is a data source, a Dask collection as one, and None for anything else. Labels beside a source, which has its
+    own, raise TypeError."""
     if isinstance(X, DataSource):
         if y is not None:
             raise TypeError(f"{type(X).__name__} holds its own labels: pass them to it, not to `fit`.")
@@ -189,9 +184,8 @@ def _remedy(y) -> str:
 
 def is_dask(collection: object) -> bool:
     """Whether this is a Dask collection."""
-    return type(collection).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(
-        collection, "__dask_graph__"
-    )
+    package = type(collection).__module__.partition(".")[0]
+    return package in ("dask", "dask_expr") and hasattr(collection, "__dask_graph__")
 
 
 def _as_array(collection, name: str) -> tuple:

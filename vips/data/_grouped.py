@@ -42,17 +42,11 @@ __all__ = ["MANIFEST", "Manifest", "regrouped", "with_numbers_of_persons"]
 
 MANIFEST = "manifest.json"
 _FORMAT, _VERSION = "vips rows grouped by person", 1
-_SOURCES = {
-    "rows": PartitionedSource,
-    "sparse rows": PartitionedSource,
-    "texts": TextSource,
-    "sequences": SequenceSource,
-}
-_ARRAYS = {
-    "rows": ("X",),
-    "sparse rows": ("data", "indices", "indptr"),
-    "texts": ("data", "indptr"),
-    "sequences": ("data", "indptr"),
+_KINDS = {  # the class of the source, and the arrays of a partition
+    "rows": (PartitionedSource, ("X",)),
+    "sparse rows": (PartitionedSource, ("data", "indices", "indptr")),
+    "texts": (TextSource, ("data", "indptr")),
+    "sequences": (SequenceSource, ("data", "indptr")),
 }
 
 
@@ -71,7 +65,7 @@ class Manifest:
     @property
     def arrays(self) -> tuple[str, ...]:
         """Names of the arrays of a partition."""
-        return ("persons", "starts", *_ARRAYS[self.kind], *(("y",) if self.has_labels else ()))
+        return ("persons", "starts", *_KINDS[self.kind][1], *(("y",) if self.has_labels else ()))
 
     def folder_of(self, i: int) -> str:
         """Name of the folder of partition ``i``."""
@@ -86,7 +80,7 @@ class Manifest:
             all(type(n) is int and n > 0 for n in numbers)
             and (names is None or len(names) == self.n_features)
             and isinstance(self.grouped_by, str | None)
-            and self.kind in _ARRAYS
+            and self.kind in _KINDS
             and str(self.token).isalnum()
         )
 
@@ -145,7 +139,7 @@ def regrouped(folder: str | os.PathLike) -> PartitionedSource:
         files = {name: FileStamp.of(path / f"{name}.npy") for name in manifest.arrays}
         facts = manifest.n_partitions, manifest.n_features, manifest.kind
         partitions.append(GroupedPartition(str(path), files, i, *facts))
-    source = _SOURCES[manifest.kind](partitions)
+    source = _KINDS[manifest.kind][0](partitions)
     source.n_features, source.folder = manifest.n_features, str(folder)
     source.feature_names, source.has_labels = manifest.feature_names, manifest.has_labels
     source.has_groups, source.group_name = True, manifest.grouped_by

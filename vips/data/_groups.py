@@ -67,15 +67,7 @@ def _is_whole(value: object) -> bool:
 def group_numbers(groups: object, n_rows: int) -> np.ndarray:
     """Numbers of the ids of all rows, counted from 0 in the order of their first rows; -1 for a row of nobody.
 
-    Parameters
-    ----------
-    groups : array, series or sequence of length n_rows
-    n_rows : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        For a container, type or length that cannot hold ids: public facts.
+    A container, type or length that cannot hold ids raises TypeError or ValueError: public facts.
     """
     return ids_and_numbers(groups, n_rows)[1]
 
@@ -97,12 +89,7 @@ def ids_and_numbers(groups: object, n_rows: int) -> tuple[Iterable[bytes], np.nd
 
 
 def runs_of_rows(numbers: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-    """Bring the rows of each person together.
-
-    Parameters
-    ----------
-    numbers : ndarray of int64, shape (n_rows,)
-        As :func:`group_numbers` gives them.
+    """Bring the rows of each person together; numbers are as :func:`group_numbers` gives them.
 
     Returns
     -------
@@ -130,14 +117,8 @@ def name_of(groups: object) -> str | None:
 
 
 def check_groups_of_source(source, groups: object, records: str = "X") -> None:
-    """Raise unless ``groups`` can be passed beside a data source. ``records`` is how the call names the source.
-
-    Raises
-    ------
-    ValueError
-        If the source holds persons already.
-    TypeError
-        If it cannot promise that all rows of a person are in one partition.
+    """Raise ValueError or TypeError if a data source holds persons already, or cannot promise that all rows of a person are in
+    one partition. ``records`` is how the call names the source.
     """
     if source.has_groups:
         raise ValueError(
@@ -179,11 +160,9 @@ def arrow_values(groups: object):
         return without_views(values)
     if "Arrow" in type(values).__name__ and hasattr(values, "__arrow_array__"):
         return without_views(values.__arrow_array__())
-    if (
-        not type(groups).__module__.startswith("polars") or str(groups.dtype) == "Object"
-    ):  # in Arrow, addresses of objects
-        return None
-    return groups.to_arrow()
+    if type(groups).__module__.startswith("polars") and str(groups.dtype) != "Object":  # in Arrow, addresses of objects
+        return groups.to_arrow()
+    return None
 
 
 def _ids_of_arrow(values) -> Iterator[bytes | None]:

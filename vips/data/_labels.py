@@ -19,19 +19,10 @@ __all__ = ["label_codes", "one_for_each_row", "refuse_blanks"]
 
 
 def one_for_each_row(y, what: str):
-    """y of a private fit, of which a single column is taken as an array of one dimension.
+    """y of a private fit, of which a single column is taken as an array of one dimension, with a warning.
 
-    Parameters
-    ----------
-    y : object
-        Anything but an array, a series or a data frame is returned as it is, and refused later, whatever it holds.
-    what : str
-        What a row has one of, for the error.
-
-    Warns
-    -----
-    DataConversionWarning
-        If y is a column.
+    Anything but an array, a series or a data frame is returned as it is, and refused later, whatever it holds. ``what`` is what
+    a row has one of, for the error.
     """
     if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):
         if y.ndim == 2 and y.shape[1] == 1:
@@ -51,33 +42,16 @@ def one_for_each_row(y, what: str):
 def refuse_blanks(y) -> None:
     """Raise ValueError if a label of text or of an object is missing; of numbers scikit-learn says so."""
     is_column, dtype = isinstance(y, list | tuple) or getattr(y, "ndim", 0) == 1, getattr(y, "dtype", np.dtype(object))
-    if (
-        not is_column or kind_of(dtype) != "category" or getattr(dtype, "kind", "O") in "SU"
-    ):  # which have no missing ones
-        return
-    if any(map(is_missing, each_cell(y))):
+    may_lack_some = kind_of(dtype) == "category" and getattr(dtype, "kind", "O") not in "SU"
+    if is_column and may_lack_some and any(map(is_missing, each_cell(y))):
         raise ValueError("Labels in y are missing: leave these rows out of X and y.")
 
 
 def label_codes(y, classes: Sequence[str]) -> np.ndarray:
     """Position of each label among the declared classes; NaN for every other value, whatever it is.
 
-    The conversion of a private label may not depend on other records, or raise.
-
-    Parameters
-    ----------
-    y : array, series or list of shape (n_rows,)
-        Of strings or objects.
-    classes : sequence of str
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), float64
-
-    Raises
-    ------
-    TypeError
-        For a container or a dtype that holds no strings: public facts.
+    The conversion of a private label may not depend on other records, or raise. A container or a dtype that holds no strings
+    raises TypeError: public facts.
     """
     if not isinstance(y, list | tuple):
         check_container(y, "y")

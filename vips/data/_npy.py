@@ -80,8 +80,8 @@ class NpySource(DataSource):
 
     def partition(self, i: int) -> Partition:
         start = i * self._partition_size
-        stop = min(start + self._partition_size, self._n_records)
-        return NpyPartition(f"{self._X.path}, partition {i}", self._X, self._y, start, stop, self.n_features)
+        rows = slice(start, min(start + self._partition_size, self._n_records))
+        return NpyPartition(f"{self._X.path}, partition {i}", self._X, self._y, rows, self.n_features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,14 +91,12 @@ class NpyPartition(Partition):
     name: str
     X: FileStamp
     y: FileStamp | None
-    start: int
-    stop: int
+    rows: slice
     n_features: int
 
     def open(self) -> OpenPartition:
-        rows = slice(self.start, self.stop)
-        y = None if self.y is None else mapped(self.y)[rows]
-        return open_checked(self.name, mapped(self.X)[rows], y, self.n_features)
+        y = None if self.y is None else mapped(self.y)[self.rows]
+        return open_checked(self.name, mapped(self.X)[self.rows], y, self.n_features)
 
 
 def tried_again(read: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
@@ -129,13 +127,6 @@ def mapped(file: FileStamp) -> np.ndarray:
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         except ValueError:  # an array without entries cannot be mapped
             return np.load(path, allow_pickle=False)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        EOFError,
-        MemoryError,
-        OverflowError,
-        SyntaxError,
-    ) as error:  # headers may lie
+    except (OSError, ValueError, TypeError, EOFError, MemoryError, OverflowError, SyntaxError) as error:
+        # a header may lie
         raise SourceError(f"{path} is not a readable .npy array of numbers ({type(error).__name__}).") from None

@@ -29,17 +29,14 @@ _SECONDS_PER_UNIT = {"m": 60, "h": 3600, "D": 86_400, "W": 604_800}
 def sortable(values: object, n_rows: int) -> tuple[np.ndarray, str | None]:
     """Keys that sort as the values do, and what kind of values they are.
 
+    A container or type that has no such order, or another number of rows, raises TypeError or ValueError: public facts.
+
     Returns
     -------
     keys : ndarray of float64, shape (n_rows, 2)
         The first column sorts, the second decides ties. What is missing is NaN, which sorts last.
     kind : {"numbers", "dates", "dates with a time zone", "times"} or None
         Values of two kinds are not to be compared. None if the type holds missing values only.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For a container or type that has no such order, or another number of rows: public facts.
     """
     keys, kind = _keys(values)
     if keys.shape != (n_rows, 2):

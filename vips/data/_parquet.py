@@ -11,11 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._validation import check_integer
+from vips.data._arrow_lists import floats_of
 from vips.data._checks import open_checked
 from vips.data._ragged import offsets_of
 from vips.data._records import OpenPartition
 from vips.data._source import FileStamp, Partition, PartitionedSource, found_files
-from vips.data._texts import TextSource, bytes_of_arrow
+from vips.data._texts import TextSource, bytes_of_arrow, is_text_type
 from vips.exceptions import SourceError
 
 __all__ = ["ParquetDocuments", "ParquetTable", "ParquetTexts", "RowGroup", "row_groups", "type_of"]
@@ -141,15 +142,10 @@ class ParquetTexts(TextSource):
         self.has_labels = target is not None
 
         def check(schema, path: str) -> None:
-            from pyarrow import types
-
             kind = type_of(schema, column, path)
-            if not (
-                types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view" or _is_coded(kind)
-            ):
+            if not is_text_type(kind):
                 raise SourceError(f"{path}: column {column!r} has type {kind}, not strings.")
-            if target is not None and not _is_number(type_of(schema, target, path)):
-                kind = type_of(schema, target, path)
+            if target is not None and not _is_number(kind := type_of(schema, target, path)):
                 raise SourceError(
                     f"{path}: column {target!r} has type {kind}; labels are booleans, integers or floating-point numbers."
                 )
@@ -201,8 +197,6 @@ def row_groups(
 
     Parameters
     ----------
-    path, pattern
-        As in :class:`ParquetTable`.
     check : callable
         Raises SourceError unless a file of this schema and path has the declared columns, in usable types.
     read : callable
@@ -222,8 +216,8 @@ def _rows(group: RowGroup, features: Sequence[str], target: str | None) -> OpenP
     columns = group.columns([*features, *([target] if target else [])])
     X = np.empty((len(columns[0]), len(features)))
     for j in range(len(features)):
-        X[:, j] = _numbers(columns[j])
-    return open_checked(group.name, X, _numbers(columns[-1]) if target else None, len(features))
+        X[:, j] = floats_of(columns[j])
+    return open_checked(group.name, X, floats_of(columns[-1]) if target else None, len(features))
 
 
 def _counts(group: RowGroup, column: str, n_words: int) -> OpenPartition:
@@ -235,7 +229,7 @@ def _counts(group: RowGroup, column: str, n_words: int) -> OpenPartition:
 def _documents(group: RowGroup, column: str, target: str | None) -> OpenPartition:
     texts, *labels = group.columns([column, *([target] if target else [])])
     documents = np.array([*(text for chunk in texts.chunks for text in bytes_of_arrow(chunk)), None], dtype=object)[:-1]
-    return OpenPartition(documents, _numbers(labels[0]) if labels else None)
+    return OpenPartition(documents, floats_of(labels[0]) if labels else None)
 
 
 def counts(lists, n_words: int) -> sp.csr_array:
@@ -258,20 +252,6 @@ def counts(lists, n_words: int) -> sp.csr_array:
     matrix = sp.csr_array((values, columns, indptr), shape=(len(lengths), n_words))
     matrix.sum_duplicates()
     return matrix
-
-
-def _numbers(column) -> np.ndarray:
-    """A column as float64, NaN where it is null. The conversion depends on its declared type alone, not on values."""
-    import pyarrow as pa
-
-    return column.cast(pa.float64(), safe=False).to_numpy()
-
-
-def _is_coded(kind) -> bool:
-    """Whether this is a dictionary of strings."""
-    from pyarrow import types
-
-    return types.is_dictionary(kind) and (types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
 
 
 def _is_number(kind) -> bool:

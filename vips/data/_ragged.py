@@ -129,6 +129,8 @@ class Ragged:
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """The rows of several, one after the other. At least one."""
+        if len(parts) == 1:
+            return parts[0]
         values, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "lengths"))
         return cls.of_rows(values, None, lengths)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from vips._files import private_file, sync_folder, whole_folder
+from vips._files import sync_folder, synced_file, whole_folder
 from vips._printable import class_and_place
 from vips._secret_bits import secret_bytes
 from vips._validation import check_integer
@@ -103,33 +103,30 @@ def regroup(X, y=None, *, by, order=None, to: str | os.PathLike, n_partitions: i
     'all rows of one group'
     """
     source, names, keys = _source(X, y, [by] if order is None else [by, order])
-    by = keys[0]
     if not source.n_features:
         raise ValueError("X has no columns.")
-    name = _name(by)
+    is_key = is_dask(keys[0]) and not hasattr(keys[0], "to_dask_array")  # a Dask array's name is not the user's
+    name = None if is_key else name_of(keys[0])
     if n_partitions is None:
         n_partitions = min(max(source.n_partitions, 1), _MOST_PARTITIONS)
     check_integer("n_partitions", n_partitions)
-    n_partitions = int(n_partitions)
     with whole_folder(to) as folder:
         spilled = folder / "rows"
         spilled.mkdir(0o700)
-        buckets = Buckets(spilled, n_partitions, source.n_features)
+        buckets = Buckets(spilled, int(n_partitions), source.n_features)
         with np.errstate(all="ignore"):
             _fill(buckets, source, keys)
-        manifest = Manifest(
-            name, n_partitions, source.n_features, names, buckets.kind, source.has_labels, uuid.uuid4().hex
-        )
-        for i in range(n_partitions):
-            (folder / manifest.folder_of(i)).mkdir(0o700)
-            write_grouped(buckets.arrays(i), folder / manifest.folder_of(i))
+        facts = source.n_features, names, buckets.kind, source.has_labels
+        manifest = Manifest(name, int(n_partitions), *facts, token=uuid.uuid4().hex)
+        for i in range(manifest.n_partitions):
+            part = folder / manifest.folder_of(i)
+            part.mkdir(0o700)
+            write_grouped(buckets.arrays(i), part)
             buckets.remove(i)
-            sync_folder(folder / manifest.folder_of(i))
+            sync_folder(part)
         shutil.rmtree(spilled)
-        with private_file(folder / MANIFEST) as file:
+        with synced_file(folder / MANIFEST) as file:
             file.write(manifest.to_json().encode())
-            file.flush()
-            os.fsync(file.fileno())
     return regrouped(to)
 
 
@@ -156,11 +153,6 @@ def _source(X, y, keys: list) -> tuple[DataSource, tuple[str, ...] | None, list]
     if source.has_groups:
         raise ValueError("The source holds persons already: regroup the one that it was made from.")
     return source, source.feature_names, keys
-
-
-def _name(by) -> str | None:
-    is_key = is_dask(by) and not hasattr(by, "to_dask_array")  # a Dask array's name is not the user's
-    return None if is_key else name_of(by)
 
 
 def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:

@@ -10,15 +10,14 @@ A folder of shards, which :func:`write_sequences` writes, has pairs of files::
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from vips._files import private_file, sync_folder, whole_folder
+from vips._files import sync_folder, synced_file, whole_folder
 from vips._validation import check_integer
 from vips.data._arrays import PARTITION_SIZE
 from vips.data._arrow_lists import steps_and_offsets, width_of
@@ -189,7 +188,9 @@ class SequenceSource(PartitionedSource):
         parts = list(parts.to_delayed() if hasattr(parts, "to_delayed") else parts)
         if not all(map(is_dask, parts)):
             raise TypeError("SequenceSource.from_dask takes a list of delayed objects, or a Dask bag.")
-        blocks = [_delayed(_computed)(part, int(n_features)) for part in parts]
+        from dask import delayed
+
+        blocks = [delayed(_computed)(part, int(n_features)) for part in parts]
         partitions = (BlockPartition(f"part {i}", block, None, int(n_features)) for i, block in enumerate(blocks))
         return cls(partitions, n_features=n_features)
 
@@ -239,12 +240,6 @@ def _width(schema, name: str, path: str) -> int:
 
 def _lists(group: RowGroup, columns: Sequence[str]) -> OpenPartition:
     return OpenPartition(Sequences(*steps_and_offsets(group.columns(columns))))
-
-
-def _delayed(function: Callable) -> Callable:
-    from dask import delayed
-
-    return delayed(function)
 
 
 def _computed(part, n_features: int):
@@ -360,8 +355,9 @@ def write_sequences(
             width = part.shape[1] if width is None else width
             if part.shape[1] != width:
                 raise ValueError(f"A part has {part.shape[1]} columns, not {width}.")
-            _write(folder / f"{i:05d}{_VALUES}", part.values)
-            _write(folder / f"{i:05d}{_OFFSETS}", part.offsets)
+            for ending, array in ((_VALUES, part.values), (_OFFSETS, part.offsets)):
+                with synced_file(folder / f"{i:05d}{ending}") as file:
+                    np.save(file, array, allow_pickle=False)
         if i < 0:
             raise ValueError("There is no part to write.")
         sync_folder(folder)
@@ -381,16 +377,9 @@ def _gathered(parts, n_features: int | None) -> Iterator[Sequences]:
         is_full = n_sequences + len(part) > PARTITION_SIZE or n_steps + len(part.values) > _MOST_STEPS
         is_other = held and (part.values.dtype != held[0].values.dtype or part.shape[1] != held[0].shape[1])
         if held and (is_full or is_other):
-            yield held[0] if len(held) == 1 else Sequences.joined(held)
+            yield Sequences.joined(held)
             held, n_sequences, n_steps = [], 0, 0
         held.append(part)
         n_sequences, n_steps = n_sequences + len(part), n_steps + len(part.values)
     if held:
-        yield held[0] if len(held) == 1 else Sequences.joined(held)
-
-
-def _write(path: Path, array: np.ndarray) -> None:
-    with private_file(path) as file:
-        np.save(file, array, allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
+        yield Sequences.joined(held)

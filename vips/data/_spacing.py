@@ -7,6 +7,7 @@ the later one. So the slots of a sequence depend on its own steps alone.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from numbers import Real
 
 import numpy as np
@@ -19,25 +20,18 @@ __all__ = ["distance_of", "spaced"]
 def distance_of(every: object, kind: str | None) -> float:
     """The distance of two steps as a number, or in seconds where times have a unit: ``kind`` is that of ``sortable``."""
     is_number = isinstance(every, Real | np.bool_) and not isinstance(every, np.timedelta64)  # which is an integer, too
+    distance = math.inf
     if kind in ("numbers", None):
-        is_usable, example = (
-            is_number and not isinstance(every, bool | np.bool_),
-            "as 1 or 0.5, where `order` holds numbers",
-        )
-        distance = _float(every) if is_usable else math.nan
+        is_usable = is_number and not isinstance(every, bool | np.bool_)
+        example = "as 1 or 0.5, where `order` holds numbers"
+        with suppress(OverflowError):  # of a whole number that no float holds
+            distance = float(every) if is_usable else math.nan
     else:
         distance = math.nan if is_number else _seconds(every)
         example = 'as "7D", "12h" or a timedelta, where `order` holds dates. Months differ in length: number them'
     if not 0.0 < distance < math.inf:
         raise ValueError(f"`every` must be a positive distance, {example}; got {every!r}.")
     return distance
-
-
-def _float(every: Real) -> float:
-    try:
-        return float(every)
-    except OverflowError:
-        return math.inf
 
 
 def _seconds(every: object) -> float:
@@ -56,7 +50,6 @@ def spaced(
 
     Parameters
     ----------
-    values : ndarray of shape (n_steps, n_columns)
     keys : ndarray of float64, shape (n_steps, 2)
         Finite times of the steps, ascending in each sequence; NaN is no time, and comes last.
     offsets : ndarray of int64, shape (n_sequences + 1,)

@@ -85,15 +85,9 @@ def index_of_ids(column: pd.Series, rows: np.ndarray) -> pd.Index:
 
 
 def step_frame(X: object, values: np.ndarray, names: Sequence[str] | None = None):
-    """A value, or a row of values, for each step of X, as a data frame if X is of one.
+    """A value, or a row of values, for each step of X, as a data frame if X is of one; X is what users passed for sequences.
 
-    Parameters
-    ----------
-    X : object
-        What users passed for sequences.
-    values : ndarray of shape (n_steps, ...)
-    names : sequence of str, optional
-        Of the columns of the frame; None: those of the steps.
+    ``names`` are those of the columns of the frame; None: those of the steps.
     """
     index = getattr(X, "index_of_steps", None)
     return values if index is None else _frame(values, index.of_steps(), index.columns if names is None else names)

@@ -6,14 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 
-__all__ = [
-    "from_arrow",
-    "is_nullable_number",
-    "suggestion_for",
-    "with_numpy_numbers",
-    "without_mask",
-    "without_views",
-]
+__all__ = ["from_arrow", "is_nullable_number", "suggestion_for", "with_numpy_numbers", "without_mask", "without_views"]
 
 
 def from_arrow(values):
@@ -122,14 +115,8 @@ def is_nullable_number(dtype) -> bool:
 def suggestion_for(dtype, values: str, in_frame: bool) -> str:
     """What to write instead of a column that holds no numbers; it works for all values that the column can hold.
 
-    Parameters
-    ----------
-    dtype : dtype of NumPy or pandas
-        Of no real number.
-    values : str
-        The expression for these values: "X", "X['day']", or "y" for labels.
-    in_frame : bool
-        Whether they are a column of a data frame, or a series.
+    ``values`` is the expression for them: "X", "X['day']", or "y" for labels; ``in_frame`` whether they are a column of a data
+    frame, or a series.
     """
     kind = getattr(dtype, "kind", "O")
     if kind == "M" and in_frame:

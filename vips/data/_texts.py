@@ -28,6 +28,7 @@ __all__ = [
     "bytes_of_arrow",
     "check_encoding",
     "documents_array",
+    "is_text_type",
     "text_of",
 ]
 
@@ -70,15 +71,12 @@ class InMemoryTexts(RangesOfRecords, TextSource):
         if hasattr(documents, "iloc"):  # else a slice could be one of labels
             documents = documents.to_numpy(dtype=object)
         self._documents, self._starts, self._partition_size = documents, None, int(partition_size)
-
-    @property
-    def _n_records(self) -> int:
-        return len(self._documents) if self._starts is None else len(self._starts) - 1
+        self._n_rows = len(documents)
 
     @property
     def n_rows(self) -> int:
         """Number of documents: private."""
-        return len(self._documents)
+        return self._n_rows
 
     def grouped(self, numbers: np.ndarray, name: str | None = None) -> InMemoryTexts:
         """The documents as records of several: all with one number are one record, and those with -1 are left out."""
@@ -265,6 +263,14 @@ def bytes_of(document: object) -> bytes:
     if isinstance(document, bytes):
         return bytes(memoryview(document))
     return str.encode(document, "utf-8", "replace") if isinstance(document, str) else b""
+
+
+def is_text_type(kind) -> bool:
+    """Whether columns of this Arrow type hold texts, which may be stored as a dictionary."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
 
 
 def bytes_of_arrow(chunk) -> list[bytes | None]:

@@ -47,14 +47,9 @@ class Budget:
 
 
 def split_budget(whole: PrivacyBudget, n_steps: int, share: float, learns_categories: bool) -> Budget:
-    """Split a budget.
+    """Split a budget: the encoder gets this share of μ², below 1; 0 if it learns nothing.
 
-    Parameters
-    ----------
-    share : float
-        Of μ² for the encoder, below 1; 0 for one that learns nothing.
-    learns_categories : bool
-        A public fact. Their threshold takes δ₀; without categories there is none.
+    Whether it learns categories is a public fact. Their threshold takes δ₀; without categories there is none.
     """
     if not share:
         return Budget(None, whole.plan(n_steps=n_steps), None)

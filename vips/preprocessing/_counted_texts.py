@@ -10,10 +10,10 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,15 +30,8 @@ _ARRAYS = ("data", "indices", "indptr")
 
 
 class CountedTexts(DataSource):
-    """Counts of the words of a source of texts, for models.
-
-    Parameters
-    ----------
-    texts : TextSource
-    settings : dict
-        What a word is.
-    vocabulary : dict of str to int
-        Words, and their columns.
+    """Counts of the words of a source of texts, for models. ``settings`` say what a word is; words have the columns of
+    ``vocabulary``.
 
     Guarantees
     ----------
@@ -49,7 +42,8 @@ class CountedTexts(DataSource):
     """
 
     def __init__(self, texts: TextSource, settings: dict, vocabulary: Mapping[str, int]) -> None:
-        self._texts, self._counter = texts, Counter(settings, vocabulary)
+        self._texts = texts
+        self._counted = partial(counts_of_words, settings, vocabulary)  # one object for all partitions
         self.n_features, self.has_labels = len(vocabulary), texts.has_labels
         self.group_name = texts.group_name
         self._folder = None if texts.folder is None else _folder_of_counts(self, texts.folder)
@@ -69,18 +63,7 @@ class CountedTexts(DataSource):
 
     def partition(self, i: int) -> Partition:
         kept = None if self._folder is None else os.path.join(self._folder, f"{i:05d}.npy")
-        return CountedPartition(self._texts.partitions[i], self._counter, kept)
-
-
-@dataclass(frozen=True, repr=False)
-class Counter:
-    """A function of documents. One object for all partitions."""
-
-    settings: dict
-    vocabulary: Mapping[str, int]
-
-    def __call__(self, documents):
-        return counts_of_words(self.settings, self.vocabulary, documents)
+        return CountedPartition(self._texts.partitions[i], self._counted, self.n_features, kept)
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,7 +71,8 @@ class CountedPartition(Partition):
     """A partition of texts, how to count them, and the file where their counts are kept, or None."""
 
     texts: Partition
-    counter: Counter
+    counted: Callable[[Sequence], sp.csr_array]
+    n_words: int
     kept: str | None
 
     @property
@@ -101,9 +85,9 @@ class CountedPartition(Partition):
 
     def open(self) -> OpenPartition:
         opened = self.texts.open()  # which looks whether its files have changed
-        counts = None if self.kept is None else _read(self.kept, len(opened.X), len(self.counter.vocabulary))
+        counts = None if self.kept is None else _read(self.kept, len(opened.X), self.n_words)
         if counts is None:
-            counts = self.counter(opened.X)
+            counts = self.counted(opened.X)
             if self.kept is not None:
                 _write(self.kept, counts)
         return replace(opened, X=counts)

@@ -14,7 +14,7 @@ from vips._no_warnings import without_warnings
 from vips.data import DataSource, TextSource
 from vips.data._dask import is_dask
 from vips.data._groups import arrow_values, runs_of_rows
-from vips.data._texts import bytes_of, bytes_of_arrow
+from vips.data._texts import bytes_of, bytes_of_arrow, is_text_type
 
 __all__ = ["Analyser", "as_documents", "chunks_of_records", "counts_of_words", "text_of"]
 
@@ -26,10 +26,7 @@ _ALTERNATIVE = 'a list of strings, a one-dimensional array, or a series such as 
 def as_documents(X) -> Sequence | TextSource:
     """The documents of a container, one entry each; or ``X`` if it is a source of texts. Reads none.
 
-    Raises
-    ------
-    TypeError, ValueError
-        From the container, its dtype and dimensions: public facts.
+    Errors are from the container, its dtype and dimensions: public facts.
     """
     if isinstance(X, TextSource):
         return X
@@ -64,10 +61,9 @@ class _OfArrow(Sequence):
     def __init__(self, values) -> None:
         import pyarrow as pa
 
-        kind, self._read = values.type, None
-        text = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not (pa.types.is_string(text) or pa.types.is_large_string(text) or str(text) == "string_view"):
-            raise TypeError(f"Documents must be text, got Arrow's type {kind}.")
+        if not is_text_type(values.type):
+            raise TypeError(f"Documents must be text, got Arrow's type {values.type}.")
+        self._read = None
         self._chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
 
     def __len__(self) -> int:
@@ -90,15 +86,7 @@ def text_of(document: object) -> str:
 class Analyser:
     """The words of a document, as scikit-learn's :class:`~sklearn.feature_extraction.text.CountVectorizer` finds them.
 
-    Parameters
-    ----------
-    settings : dict
-        Arguments of ``CountVectorizer`` that decide what a word is.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``CountVectorizer`` does, from the settings alone.
+    ``settings`` are its arguments that decide what a word is; they may raise what they do there.
     """
 
     def __init__(self, settings: dict) -> None:
@@ -131,7 +119,6 @@ def chunks_of_records(
     ----------
     settings : dict
         Of an :class:`Analyser`.
-    documents : sequence of length n_documents
     numbers : ndarray of shape (n_documents,), or None
         Number of each document's person, -1 for nobody; None if every document is a record.
     most : int or None

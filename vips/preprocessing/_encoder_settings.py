@@ -22,7 +22,6 @@ from vips.privacy.units import unit_of_group
 
 __all__ = [
     "LEARNT_KINDS",
-    "check_quantiles",
     "checked_delta",
     "checked_plan",
     "column_kind",
@@ -39,10 +38,7 @@ LEARNT_KINDS = ("number", "date", "category")
 def column_kinds(columns: Mapping | Sequence | None, X) -> dict[object, str]:
     """How each column of the features is treated, by name or place: "declared", "number", "date" or "category". Reads no value.
 
-    Raises
-    ------
-    TypeError, ValueError
-        From ``columns``, the container, and names and dtypes of its columns.
+    Errors are from ``columns``, the container, and names and dtypes of its columns.
     """
     if columns is None:
         columns = dict.fromkeys(X.columns if is_frame(X) else range(X.shape[1]))
@@ -94,13 +90,6 @@ def checked_plan(privacy: object, n_learnt: int) -> PrivacyPlan:
     return plan
 
 
-def check_quantiles(quantiles: tuple[float, float]) -> None:
-    """Raise ValueError unless these are a low and a high share."""
-    low, high = quantiles
-    check_number("quantiles[0]", low, 0.0, 0.5, "in [0, 0.5)", open_high=True)
-    check_number("quantiles[1]", high, 0.5, 1.0, "in (0.5, 1]", open_low=True)
-
-
 def checked_delta(
     threshold_delta: float | None, kinds: Mapping, privacy: PrivacyBudget | PrivacyPlan, ledger: PrivacyLedger | None
 ) -> float:
@@ -132,13 +121,7 @@ def _check_that_rows_are_records(plan: PrivacyPlan | None) -> None:
 
 
 def grouped_texts(source: TextSource, groups: object) -> TextSource:
-    """The same documents, where all of one person are one record.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``groups`` are given, and the source cannot promise that all documents of a person are in one partition.
-    """
+    """The same documents, where all of one person are one record; errors are those of :func:`check_groups_of_source`."""
     if groups is None:
         return source
     check_groups_of_source(source, groups)

@@ -11,11 +11,6 @@ __all__ = ["distinct", "names_of_columns"]
 def distinct(names: Sequence[str], precise: Sequence[str]) -> list[str]:
     """The names, where they differ. A name that occurs several times gives way to its precise form, or else to a number.
 
-    Parameters
-    ----------
-    names, precise : sequences of str
-        Two forms of the same names.
-
     Examples
     --------
     >>> distinct(["job_b_c", "job_b_c", "age"], ["job='b_c'", "job_b='c'", "age"])
@@ -36,10 +31,7 @@ def distinct(names: Sequence[str], precise: Sequence[str]) -> list[str]:
 def names_of_columns(columns: Iterable[tuple[object, object]]) -> list[str]:
     """Names of the features of columns: ``age`` for a number, ``age_missing`` behind it, ``job_nurse`` for a category.
 
-    Parameters
-    ----------
-    columns : pairs
-        Name and kind of each column: see ``_column_kinds.py``.
+    Columns are pairs of name and kind: see ``_column_kinds.py``.
     """
     names, precise = [], []
     for column, kind in columns:

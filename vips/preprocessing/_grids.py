@@ -12,12 +12,13 @@ All of it is computed from noisy counts and public numbers only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
-__all__ = ["DAYS", "NUMBERS", "Grid", "bounds_from_counts"]
+__all__ = ["DAYS", "NUMBERS", "Grid", "bounds_from_counts", "cells_of", "grid_of"]
 
 _PER_OCTAVE, _OCTAVES = 8, 64  # cells per factor of 2; magnitudes from 2^-64 to 2^64
 _FALSE_CORE = 1e-3  # probability that noise alone makes a core in some column
@@ -51,8 +52,18 @@ class Grid:
 
     def cells(self, values: np.ndarray) -> np.ndarray:
         """Cell of each value; ``n_cells`` for NaN."""
-        places = np.clip(np.searchsorted(self.edges, values, side="right") - 1, 0, self.n_cells - 1)
-        return np.where(np.isnan(values), self.n_cells, places)
+        return cells_of(values, self.edges)
+
+    def between(self, low: float, high: float) -> tuple[int, int]:
+        """Places of two shown edges: the cells between these bounds are those from the first one to before the last one."""
+        return np.searchsorted(self.shown, low), np.searchsorted(self.shown, high, side="right") - 1
+
+
+def cells_of(values: np.ndarray, edges: Sequence[float]) -> np.ndarray:
+    """The cell between ascending edges of each value, also of those beyond them; the number of cells for NaN."""
+    n_cells = len(edges) - 1
+    places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_cells - 1)
+    return np.where(np.isnan(values), n_cells, places)
 
 
 def _numbers() -> Grid:
@@ -69,24 +80,18 @@ def _days() -> Grid:
 NUMBERS, DAYS = _numbers(), _days()
 
 
+def grid_of(kind: str) -> Grid:
+    """The grid of a column of this kind, "number" or "date"."""
+    return DAYS if kind == "date" else NUMBERS
+
+
 def bounds_from_counts(
     noisy: np.ndarray, std: float, grid: Grid, quantiles: tuple[float, float], n_columns: int = 1
 ) -> tuple[float, float]:
-    """Bounds of a column.
+    """Bounds of a column, low < high: the grid's fallback if noise alone explains the counts.
 
-    Parameters
-    ----------
-    noisy : ndarray of shape (n_cells,)
-        Counts with independent noise of standard deviation ``std``.
-    quantiles : (float, float)
-        Shares of the counts below the lower and below the upper bound.
-    n_columns : int
-        Number of columns for which this is done.
-
-    Returns
-    -------
-    low, high : float
-        ``low < high``. The grid's fallback if noise alone explains the counts.
+    The counts have independent noise of standard deviation ``std``. ``quantiles`` are their shares below the lower and below
+    the upper bound, and ``n_columns`` is the number of columns for which this is done.
     """
     span = _core(noisy, std, grid.widths, n_columns)
     if span is None or grid.shown[span[0]] == grid.shown[span[1]]:  # noise only, or nothing but zeros

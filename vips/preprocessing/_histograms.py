@@ -30,12 +30,8 @@ MOST_CATEGORIES = 32
 class Persons:
     """The records of a table, and what each of them adds to the counts of a column.
 
-    Parameters
-    ----------
-    numbers : ndarray of int64, shape (n_rows,), or None
-        Number of each row's person, -1 for a row of nobody, which is left out. None: every row is a record.
-    max_rows : int or None
-        Rows of a person beyond the first so many are left out.
+    ``numbers`` are those of the rows' persons, -1 for a row of nobody, which is left out. None: every row is a record. Rows of
+    a person beyond the first ``max_rows`` are left out.
 
     Guarantees
     ----------
@@ -54,19 +50,9 @@ class Persons:
         self._persons = numbers[self._rows]
 
     def totals(self, cells: np.ndarray, n_cells: int, most: int | None = None) -> np.ndarray:
-        """Sum over records of their weights in each cell.
+        """Sum over records of their weights in each of ``n_cells`` cells; ``cells`` are those of the rows in one column.
 
-        Parameters
-        ----------
-        cells : ndarray of int64, shape (n_rows,)
-            Cell of each row in one column.
-        n_cells : int
-        most : int, optional
-            Cells of a person beyond the ``most`` most frequent ones are left out; of equal ones, those that come first stay.
-
-        Returns
-        -------
-        ndarray of shape (n_cells,), float64
+        Cells of a person beyond the ``most`` most frequent ones are left out; of equal ones, those that come first stay.
         """
         if self._rows is None:
             return np.bincount(cells, minlength=n_cells).astype(np.float64)
@@ -86,10 +72,7 @@ class Persons:
 def cells_that_get_noise(totals: np.ndarray) -> np.ndarray:
     """Places, on the last axis, of missing values and of all categories in which a record weighs something.
 
-    Parameters
-    ----------
-    totals : ndarray of shape (..., 1 + n_categories)
-        Exact and private. The first cell holds missing values.
+    The totals, of shape (..., 1 + n_categories), are exact and private. The first cell holds missing values.
 
     Guarantees
     ----------

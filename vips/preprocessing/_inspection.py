@@ -11,15 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips._printable import listed, printable
-from vips.data._cell_values import (
-    are_unread,
-    as_categories,
-    as_numbers,
-    category_of,
-    each_cell,
-    is_missing,
-    kind_of,
-)
+from vips.data._cell_values import are_unread, as_categories, as_numbers, category_of, each_cell, is_missing, kind_of
 from vips.data._columns import as_table, column, columns_of
 from vips.data._sequences import Sequences
 from vips.data._steps import numbers_of, unread_cells
@@ -70,10 +62,7 @@ class ColumnReading:
         if self.unread:
             parts.append(f"{sum(self.unread.values()):,} not read: {_examples(self.unread)}")
         name = str(self.name) if str(self.name) == str(self.name).strip() else repr(self.name)
-        lines = [
-            f"{name} ({self.dtype}), {self.declared}: {'; '.join(parts)}",
-            *([self.says] if self.says else []),
-        ]
+        lines = [f"{name} ({self.dtype}), {self.declared}: {'; '.join(parts)}", *([self.says] if self.says else [])]
         return "\n    ".join(map(printable, lines))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from vips.data._cell_values import are_unread, as_categories, as_numbers
 from vips.parts import STANDS_OUT
 from vips.preprocessing._column_kinds import MISSING, OTHER
-from vips.preprocessing._grids import DAYS, NUMBERS, Grid, bounds_from_counts
+from vips.preprocessing._grids import Grid, bounds_from_counts, grid_of
 from vips.preprocessing._histograms import Persons, cells_that_get_noise
 
 __all__ = ["LearntColumn", "cells_of_categories", "is_text", "learn_column"]
@@ -49,20 +49,15 @@ def learn_column(
 
     Parameters
     ----------
-    values : column of a data frame
-    kind : {"number", "date", "category"}
-    persons : Persons
     with_noise : function of an array
-        Noise of standard deviation ``std`` on every count.
-    cut : float
-        Threshold of categories.
-    most : int or None
-        Most categories of one person.
+        Adds noise of standard deviation ``std`` to every count.
+    cut, most : float, int or None
+        Threshold of categories, and most categories of one person, if records are persons.
     quantiles, n_columns
         See :func:`bounds_from_counts`.
     """
     if kind != "category":
-        grid = _grid(kind)
+        grid = grid_of(kind)
         numbers = as_numbers(values, kind)
         cells = grid.cells(numbers) + are_unread(values, np.isnan(numbers))  # the last cell is theirs
         noisy = with_noise(persons.totals(cells, grid.n_cells + 2))
@@ -83,7 +78,7 @@ def _learnt_numbers(
     bounds = tuple(bounds_from_counts(counts, std, grid, quantiles, n_columns))
     share = None
     if unread > STANDS_OUT * std:
-        first, last = np.searchsorted(grid.shown, bounds[0]), np.searchsorted(grid.shown, bounds[1], side="right") - 1
+        first, last = grid.between(*bounds)
         n_cells = max(counts[first:last].sum() + missing + unread, unread)
         share = float(unread / n_cells)
     is_frequent = missing + unread > STANDS_OUT * std * math.sqrt(2.0)
@@ -113,7 +108,3 @@ def cells_of_categories(values: np.ndarray) -> tuple[list, np.ndarray]:
         (0 if value is None else 1 + places.setdefault(value, len(places)) for value in values), np.int64, len(values)
     )
     return list(places), cells
-
-
-def _grid(kind: str) -> Grid:
-    return DAYS if kind == "date" else NUMBERS

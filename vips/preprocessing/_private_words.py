@@ -22,12 +22,7 @@ from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words
 from vips.preprocessing._encoder_file import SavableEncoder
 from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
-from vips.preprocessing._encoder_settings import (
-    checked_plan,
-    grouped_texts,
-    persons_of,
-    unit_of_source,
-)
+from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, persons_of, unit_of_source
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
@@ -188,7 +183,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         delta, settings = self._delta(ledger), (self.max_words, self.count_records)
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as run:
             if isinstance(documents, TextSource):
-                union = union_of_source(documents, self._settings(), plan, delta, *settings, workers, run.release_once)
+                arguments = documents, self._settings(), plan, delta, *settings, workers, run.release_once
+                union = without_warnings(lambda: union_of_source(*arguments))
                 rounds = union.rounds
             else:
                 index: dict[str, int] = {}
@@ -296,12 +292,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
 
     def _declared(self) -> tuple[str, ...]:
         """Arguments that say what a word is, and are not at their defaults."""
-        default = type(self)().get_params(deep=False)
-        changed = [
-            name
-            for name, value in self._settings().items()
-            if type(value) is not type(default[name]) or value != default[name]
-        ]
+        default, settings = type(self)().get_params(deep=False), self._settings().items()
+        changed = [name for name, value in settings if (type(value), value) != (type(default[name]), default[name])]
         return (f"what a word is ({', '.join(changed)})",) if changed else ()
 
     def _chunks(
@@ -320,11 +312,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         return {word: column for column, word in enumerate(sorted(words))}, tuple(totals)
 
     def learnt_to_json(self) -> dict:
-        return {
-            "words": list(self.vocabulary_),
-            "n_records": encode(self.n_records_),
-            "totals": encode(self.round_totals_),
-        }
+        numbers = {"n_records": encode(self.n_records_), "totals": encode(self.round_totals_)}
+        return {"words": list(self.vocabulary_)} | numbers
 
     def restore_fit(self, values: dict) -> None:
         names = (self.analyzer, self.token_pattern, self.strip_accents)
@@ -332,22 +321,15 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             raise ValueError("what a word is cannot be read from a file here")
         plan = self.checked_settings()
         learnt = values["words"]
-        if (
-            not isinstance(learnt, list)
-            or not all(isinstance(word, str) for word in learnt)
-            or sorted(set(learnt)) != learnt
-        ):
+        are_texts = isinstance(learnt, list) and all(isinstance(word, str) for word in learnt)
+        if not are_texts or sorted(set(learnt)) != learnt:
             raise ValueError("its words are not those that a vocabulary has")
         self.vocabulary_ = {word: column for column, word in enumerate(learnt)}
         self.n_records_ = decode(values["n_records"])
         if (self.n_records_ is not None) != self.count_records or not _are_finite(self.n_records_ or 0.0):
             raise ValueError("its number of records is not a number")
-        self.round_totals_ = decode(values["totals"])
-        if (
-            not isinstance(self.round_totals_, tuple)
-            or len(self.round_totals_) != 2
-            or not _are_finite(*self.round_totals_)
-        ):
+        self.round_totals_ = totals = decode(values["totals"])
+        if not isinstance(totals, tuple) or len(totals) != 2 or not _are_finite(*totals):
             raise ValueError("its totals are not two numbers")
         facts = saved_facts(values["report"], plan, self._delta(None), of_budget=self.threshold_delta is None)
         self.privacy_ = self._statement(plan, *facts)

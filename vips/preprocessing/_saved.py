@@ -17,17 +17,10 @@ from vips.persistence.settings import decode, encode
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyReport
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = [
-    "behind_encoder",
-    "checkpointed",
-    "restored_encoder",
-    "restored_parts",
-    "run_of",
-    "save_pipeline",
-    "without_plans",
-]
+    "behind_encoder", "checkpointed", "restored_encoder", "restored_parts", "run_of", "save_pipeline", "without_plans",
+]  # fmt: skip
 
 _ENCODERS = (TableEncoder, PrivateCountVectorizer)
 
@@ -63,7 +56,9 @@ def restored_parts(
 
 def without_plans(steps: list) -> list:
     """The same steps before a fit, as the arguments of a pipeline."""
-    return [(name, type(step)(**_without_plan(step))) for name, step in steps]
+    parameters = [(name, type(step), step.get_params(deep=False)) for name, step in steps]
+    plans = "privacy", "threshold_delta"
+    return [(name, kind(**given | dict.fromkeys(given.keys() & plans))) for name, kind, given in parameters]
 
 
 def behind_encoder(report: PrivacyReport, encoder) -> PrivacyReport:
@@ -100,7 +95,7 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
         raise CheckpointError(f"{path} is of a fit with other settings or another unit. It was not touched.")
     if report is None:  # nothing was learnt or charged
         return saved
-    if (run is None) != (ledger is None) or (run and not _has_run(ledger, run)):
+    if (run is None) != (ledger is None) or (run and run not in {entry.run for entry in ledger.runs()}):
         raise CheckpointError(f"{path} was begun with another ledger, or without one: go on in the same way.")
     return saved
 
@@ -109,15 +104,6 @@ def run_of(encoder) -> str | None:
     """The run of a ledger that has paid for what an encoder learnt, if any."""
     report = getattr(encoder, "privacy_", None)
     return None if report is None or report.ledger is None else report.ledger["run"]
-
-
-def _has_run(ledger: PrivacyLedger, run: str) -> bool:
-    return any(entry.run == run for entry in ledger.runs())
-
-
-def _without_plan(step) -> dict:
-    parameters = step.get_params(deep=False)
-    return parameters | dict.fromkeys(parameters.keys() & {"privacy", "threshold_delta"})
 
 
 def _from_json(values: dict, encoders: Iterable[type]):

@@ -32,17 +32,9 @@ from vips.privacy import PrivacyPlan
 from vips.privacy.mechanism.release import with_fresh_noise
 
 __all__ = [
-    "FIRST_SHARE",
-    "MOST_WORDS",
-    "Union",
-    "count_weight",
-    "noisy_union",
-    "plans_of_rounds",
-    "released",
-    "std_of_count",
-    "thresholds",
-    "weighted_words",
-]
+    "FIRST_SHARE", "MOST_WORDS", "Union", "count_weight", "noisy_union", "plans_of_rounds", "released", "std_of_count",
+    "thresholds", "weighted_words",
+]  # fmt: skip
 
 # From a plan and totals to the totals with fresh noise.
 Release = Callable[[PrivacyPlan, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -102,15 +94,13 @@ def noisy_union(
         (n_records + 1,).
     plan : PrivacyPlan
         One step, with ``clip_norm`` 1.
-    delta : float
-        Of the thresholds of both rounds together.
-    most : int
-        M.
+    delta, most : float, int
+        δ of the thresholds of both rounds together, and M.
     count_records : bool
         In the first round, a record also adds 0.2 to a total of its own, the number of records, and less to its words: its
         vector has norm 1 all the same.
     release : function
-        From a plan and totals to the totals with fresh noise: of the charge that pays.
+        Adds fresh noise: of the charge that pays.
 
     Guarantees
     ----------
@@ -162,14 +152,10 @@ def released(
 
     Parameters
     ----------
-    plan : PrivacyPlan
-        Of the round.
     blocks : iterable of (sequence of n words, ndarray of shape (n,))
         All words whose total is not 0, each once, some at a time. Each block gets noise of its own.
-    count : float
-        Sum of the records' weights in their number.
-    of_count : float
-        This weight of one record; 0 if records are not counted.
+    count, of_count : float
+        Sum of the records' weights in their number, and this weight of one record; 0 if records are not counted.
     """
     words, above, counted = [], [np.zeros(0)], None
     remaining_blocks = iter(blocks)
@@ -188,12 +174,7 @@ def released(
 
 
 def weighted_words(
-    words: np.ndarray,
-    starts: np.ndarray,
-    known: np.ndarray,
-    most: int,
-    coins: np.random.Generator,
-    of_count: float,
+    words: np.ndarray, starts: np.ndarray, known: np.ndarray, most: int, coins: np.random.Generator, of_count: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The words to which records add, and how much, beside ``of_count`` for each record's being there: together of norm 1."""
     kept, weights = _shares(words, starts, known, most, coins)

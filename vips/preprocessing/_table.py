@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._fitted import all_or_nothing, forget_fit
 from vips._printable import listed
+from vips._validation import check_number
 from vips.data import as_source
 from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.parts import FeatureTotals
@@ -29,14 +30,7 @@ from vips.persistence.settings import decode, encode
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
 from vips.preprocessing._encoder_report import counted_cells, released_texts, report_of_encoder, saved_facts
-from vips.preprocessing._encoder_settings import (
-    LEARNT_KINDS,
-    check_quantiles,
-    checked_delta,
-    checked_plan,
-    column_kinds,
-    persons_of,
-)
+from vips.preprocessing._encoder_settings import LEARNT_KINDS, checked_delta, checked_plan, column_kinds, persons_of
 from vips.preprocessing._feature_names import distinct, names_of_columns
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._learnt_columns import learn_column
@@ -197,7 +191,9 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             plan = checked_plan(self.privacy, len(learnt_kinds))
             ledger = ledger_to_charge(ledger, plan.sent_from, plan=self.privacy)
             delta = checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
-            check_quantiles(self.quantiles)
+            low, high = self.quantiles
+            check_number("quantiles[0]", low, 0.0, 0.5, "in [0, 0.5)", open_high=True)
+            check_number("quantiles[1]", high, 0.5, 1.0, "in (0.5, 1]", open_low=True)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         learnt, statement = {}, None
         if learnt_kinds:
@@ -312,10 +308,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         columns = vars(self).get("columns_", self.columns)
         named = columns if isinstance(columns, Mapping) else dict(enumerate(columns))
         kinds = vars(self).get("_kinds", {})
-        return {
-            key: kind_of_column(declared, repr(key), is_date=kinds.get(key) == "date")
-            for key, declared in named.items()
-        }
+        are_dates = {key: kinds.get(key) == "date" for key in named}
+        return {key: kind_of_column(declared, repr(key), are_dates[key]) for key, declared in named.items()}
 
     @property
     def max_norm(self) -> float:
@@ -349,11 +343,9 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             (Number, "bounds of {} numeric column{}"),
             (Categories, "categories of {} column{}"),
         ):
-            texts_of_kind = [f"{name}: {kind}" for name, kind in kinds.items() if isinstance(kind, kind_of_text)]
-            if texts_of_kind:
-                texts.append(
-                    f"{what.format(len(texts_of_kind), 's' * (len(texts_of_kind) > 1))} ({listed(texts_of_kind)})"
-                )
+            columns = [f"{name}: {kind}" for name, kind in kinds.items() if isinstance(kind, kind_of_text)]
+            if columns:
+                texts.append(f"{what.format(len(columns), 's' * (len(columns) > 1))} ({listed(columns)})")
         return tuple(texts)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
@@ -426,12 +418,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     # -- files ----------------------------------------------------------------------------------------------------
 
     def learnt_to_json(self) -> dict:
-        unread = getattr(self, "unread_", None)
-        known = {
-            "columns": encode(self.columns_),
-            "kinds": encode(list(self._kinds.values())),
-            "unread": encode(unread),
-        }
+        kinds, unread = list(self._kinds.values()), getattr(self, "unread_", None)
+        known = {"columns": encode(self.columns_), "kinds": encode(kinds), "unread": encode(unread)}
         return known | names_to_json(self)
 
     def restore_fit(self, values: dict) -> None:

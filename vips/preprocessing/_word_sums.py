@@ -53,8 +53,6 @@ class WordTask(PartitionTask):
         Of a record with more different words that are unknown, so many are drawn.
     of_count : float
         Weight of a record in the number of records.
-    plan : PrivacyPlan
-        Of the round.
     """
 
     settings: dict
@@ -113,12 +111,7 @@ def union_of_source(
     executor: Executor,
     release: Release,
 ) -> Union:
-    """Words above the threshold of each round; arguments as for :func:`vips.preprocessing._set_union.noisy_union`."""
-    arguments = (source, settings, plan, delta, most, count_records, executor, release)
-    return without_warnings(lambda: _union(*arguments))
-
-
-def _union(source, settings, plan, delta, most, count_records, executor, release) -> Union:
+    """Words above the threshold of each round; arguments as for :func:`vips.preprocessing._set_union.noisy_union`. May warn."""
     plans = plans_of_rounds(plan)
     cuts = thresholds(delta, [round_plan.noise_std() for round_plan in plans], most)
     rounds, n_records = [], None
