@@ -26,8 +26,8 @@ def the_norm_forgets_how_many_columns_there_are(patch):
 def one_cell_has_no_noise(patch):
     original = PrivacyPlan.add_noise
 
-    def add_noise(self, total, *rest):
-        noisy = original(self, total, *rest)
+    def add_noise(self, total, *arguments):
+        noisy = original(self, total, *arguments)
         if "counts" in total:
             noisy["counts"][-1, -1] = total["counts"][-1, -1]
         return noisy
@@ -39,8 +39,8 @@ def columns_share_their_noise(patch):
     original = PrivacyPlan.add_noise
     first = {}
 
-    def add_noise(self, total, *rest):
-        noisy = original(self, total, *rest)
+    def add_noise(self, total, *arguments):
+        noisy = original(self, total, *arguments)
         if "counts" in total and total["counts"].shape[1] > 1:
             kept = first.setdefault(total["counts"].shape, noisy["counts"] - total["counts"])
             noisy["counts"] = total["counts"] + kept
@@ -52,8 +52,8 @@ def columns_share_their_noise(patch):
 def log_odds_are_those_of_exact_tables(patch):
     original = tables.release_table
 
-    def release_table(X, name, stated, place, n_classes, persons, add_noise, *rest):
-        return original(X, name, stated, place, n_classes, persons, np.asarray, *rest)
+    def release_table(X, name, stated, place, n_classes, persons, add_noise, *arguments):
+        return original(X, name, stated, place, n_classes, persons, np.asarray, *arguments)
 
     patch.setattr(encoder, "release_table", release_table)
 
@@ -82,8 +82,8 @@ def the_number_of_rows_is_kept(patch):
 def labels_that_are_no_class_are_counted(patch):
     original = tables.class_counts
 
-    def class_counts(codes, n_cells, place, n_classes, *rest):
-        return original(codes, n_cells, np.minimum(place, n_classes - 1), n_classes, *rest)
+    def class_counts(codes, n_cells, place, n_classes, *arguments):
+        return original(codes, n_cells, np.minimum(place, n_classes - 1), n_classes, *arguments)
 
     for module in (tables, encoder):
         patch.setattr(module, "class_counts", class_counts)
@@ -92,15 +92,15 @@ def labels_that_are_no_class_are_counted(patch):
 def classes_of_a_person_are_counted_one_by_one(patch):
     original = tables.class_counts
 
-    def class_counts(codes, n_cells, place, n_classes, persons, *rest):
+    def class_counts(codes, n_cells, place, n_classes, persons, *arguments):
         if persons._rows is None:
-            return original(codes, n_cells, place, n_classes, persons, *rest)
-        each = []
+            return original(codes, n_cells, place, n_classes, persons, *arguments)
+        counts = []
         for k in range(n_classes):
             part, kept = copy(persons), place[persons._rows] == k
             part._rows, part._persons = persons._rows[kept], persons._persons[kept]
-            each.append(original(codes, n_cells, place, n_classes, part, *rest))
-        return np.sum(each, axis=0)
+            counts.append(original(codes, n_cells, place, n_classes, part, *arguments))
+        return np.sum(counts, axis=0)
 
     for module in (tables, encoder):
         patch.setattr(module, "class_counts", class_counts)

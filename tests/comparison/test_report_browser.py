@@ -48,8 +48,8 @@ def visit(browser, reports):
         return opened[-1]
 
     yield go
-    for each in opened:
-        each.page.close()
+    for window in opened:
+        window.page.close()
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

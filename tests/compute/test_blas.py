@@ -36,9 +36,9 @@ def test_products(n, k, m, dtype):
     a, b = rng.integers(-9, 9, (n, k)).astype(dtype), rng.integers(-9, 9, (k, m)).astype(dtype)  # exact in both dtypes
     for orders in itertools.product("CFS", repeat=2):
         for multiply in (blas.product, rowwise_product, strict_product):
-            found = multiply(in_order(a, orders[0]), in_order(b, orders[1]))
-            assert found.dtype == dtype
-            np.testing.assert_array_equal(found, a @ b)
+            product = multiply(in_order(a, orders[0]), in_order(b, orders[1]))
+            assert product.dtype == dtype
+            np.testing.assert_array_equal(product, a @ b)
 
 
 @pytest.mark.parametrize("order", ["C", "F", "S"])
@@ -77,10 +77,10 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch, n, d):
     rng = np.random.default_rng(0)
     rows, lower = rng.standard_normal((n, d)), np.tril(rng.standard_normal((d, d)))
     monkeypatch.setattr(blas, "_LEAST_WORK", 0)
-    found = []
+    products = []
     for n_threads in (1, 2, 3, 16):
         monkeypatch.setattr(threads, "n_threads", lambda n_threads=n_threads: n_threads)
-        found.append(
+        products.append(
             [
                 blas.product(rows, lower[:, :80]),
                 blas.product(rows, lower[:, :1]),
@@ -89,8 +89,8 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch, n, d):
                 rowwise_squares(lower, rows),
             ]
         )
-    for other in found[1:]:
-        for one, same in zip(found[0], other, strict=True):
+    for other in products[1:]:
+        for one, same in zip(products[0], other, strict=True):
             np.testing.assert_array_equal(one, same)
 
 

@@ -78,8 +78,8 @@ def a_fit(folder: Path):
 
     original = vips.persistence.checkpoint.Journal.commit
 
-    def commit(self, step, *rest):
-        original(self, step, *rest)
+    def commit(self, step, *arguments):
+        original(self, step, *arguments)
         journal.last = step
 
     vips.persistence.checkpoint.Journal.commit = commit

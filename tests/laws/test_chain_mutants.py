@@ -44,9 +44,9 @@ def norm_of_a_step(patch):
     original = CategoricalHMM.expected_statistics
 
     def expected_statistics(self, records, posterior):
-        found, n_steps = original(self, records, posterior), np.maximum(records.lengths, 1)
-        found.norms = lambda blocks: type(found).norms(found, blocks) / n_steps
-        return found
+        expectations, n_steps = original(self, records, posterior), np.maximum(records.lengths, 1)
+        expectations.norms = lambda blocks: type(expectations).norms(expectations, blocks) / n_steps
+        return expectations
 
     patch.setattr(CategoricalHMM, "expected_statistics", expected_statistics)
 
@@ -66,8 +66,8 @@ def shares_in_proportion_to_the_longest(patch):
     original = CategoricalHMM.inferred
 
     def inferred(self, records, posterior):
-        shares, *rest = original(self, records, posterior)
-        return shares / max(records.lengths.max(initial=1), 1), *rest
+        shares, *others = original(self, records, posterior)
+        return shares / max(records.lengths.max(initial=1), 1), *others
 
     patch.setattr(CategoricalHMM, "inferred", inferred)
 

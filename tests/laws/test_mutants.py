@@ -141,8 +141,8 @@ def clip_per_block(patch):
         clip = self._clip
         sums = {}
         for name, array in self.arrays.items():
-            own = np.linalg.norm(array.reshape(len(array), -1), axis=1) / self._blocks[name].scale
-            sums[name] = np.tensordot(np.minimum(1.0, clip / np.maximum(own, 1e-300)), np.nan_to_num(array), axes=1)
+            lengths = np.linalg.norm(array.reshape(len(array), -1), axis=1) / self._blocks[name].scale
+            sums[name] = np.tensordot(np.minimum(1.0, clip / np.maximum(lengths, 1e-300)), np.nan_to_num(array), axes=1)
         return sums
 
     original = PrivacyPlan.clip_weights
@@ -309,11 +309,11 @@ def bad_record_warns(patch):
 def initialised_from_the_data(patch):
     original = engine.run
 
-    def mutant(model, data, *rest):
+    def mutant(model, data, *arguments):
         initial = model.initial
         size = data._X.shape[0]
         model.initial = lambda rng: {name: value + size for name, value in initial(rng).items()}
-        return original(model, data, *rest)
+        return original(model, data, *arguments)
 
     patch.setattr(engine, "run", mutant)
 

@@ -42,7 +42,7 @@ def cross_not_in_the_norm(patch):
     original = regression_norms.Lengths.norms
 
     def mutant(self, residual, precision, scale):
-        return original(self, residual, precision, {name: own for name, own in scale.items() if name != "cross"})
+        return original(self, residual, precision, {name: value for name, value in scale.items() if name != "cross"})
 
     patch.setattr(regression_norms.Lengths, "norms", mutant)
 

@@ -99,10 +99,10 @@ def test_no_counter_is_used_twice(monkeypatch):
     for step in (0, 1, 2**64 - 1):
         for partition in (0, 1, 2**32 - 1):
             for start, stop in ((0, 5), (2**33 - 4, 2**33)):
-                own = counters(monkeypatch, start, stop, step, partition)
-                assert seen.isdisjoint(own)
-                assert 0 <= min(own) <= max(own) < 2**128
-                seen.update(own)
+                used = counters(monkeypatch, start, stop, step, partition)
+                assert seen.isdisjoint(used)
+                assert 0 <= min(used) <= max(used) < 2**128
+                seen.update(used)
 
 
 @pytest.mark.parametrize(("row", "partition", "step"), [(2**33, 0, 1), (0, 2**32, 1), (0, 0, 2**64)])
