@@ -10,11 +10,12 @@ import pytest
 
 from tests.classification import test_private_classifier as tests
 from tests.mutants import check_notices
+from tests.preprocessing.test_private_pipeline import the_fit_takes_the_whole_budget
 from tests.preprocessing.test_private_table_mutants import rows_of_a_person_are_counted_one_by_one
 from vips import PrivacyPlan
 from vips.classification import encoder, tables
 from vips.classification.encoder import ClassTables
-from vips.preprocessing import _budget, _private_pipeline
+from vips.preprocessing import _budget
 from vips.privacy.ledger.run import LedgerRun
 
 
@@ -113,16 +114,6 @@ def the_threshold_forgets_its_delta(patch):
 def the_threshold_forgets_that_a_person_has_several_categories(patch):
     original = encoder.threshold
     patch.setattr(encoder, "threshold", lambda delta, std, n_new: original(delta, std, max(1, n_new // 32)))
-
-
-def the_fit_takes_the_whole_budget(patch):
-    original = _budget.split_budget
-
-    def split_budget(whole, n_steps, share, learns):
-        both, alone = (original(whole, n_steps, part, learns) for part in (share, 1e-9))
-        return replace(both, fit=alone.fit)
-
-    patch.setattr(_private_pipeline, "split_budget", split_budget)
 
 
 def fits_are_charged_at_the_end(patch):

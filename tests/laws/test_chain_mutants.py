@@ -11,7 +11,7 @@ from tests.data import test_sequence_sources as sources
 from tests.laws import checks, reach
 from tests.laws.cases import CASES
 from tests.models.markov import test_categorical
-from tests.mutants import check_notices, of_laws
+from tests.mutants import check_notices, of_laws, sum_then_rounded
 from vips import CategoricalHMM, GaussianHMM
 from vips.data import OpenPartition, Sequences
 from vips.execution import partitions
@@ -78,10 +78,7 @@ def weight_zero_is_little(patch):
 
 
 def rounded_after_the_sum(patch):
-    def rounded_sum(self, weights, blocks, lattice):
-        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
-
-    patch.setattr(SequenceStatistics, "rounded_sum", rounded_sum)
+    patch.setattr(SequenceStatistics, "rounded_sum", sum_then_rounded)
 
 
 def codes_are_checked(patch):

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from tests.mutants import check_notices, of_laws
+from tests.mutants import check_notices, of_laws, sum_then_rounded
 from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
 from vips.execution import partitions
 from vips.models.topics import lda
@@ -102,13 +102,8 @@ def discrete_noise_not_isometric(patch):
 
 
 def sums_rounded_at_the_end(patch):
-    """What the lattice avoids: a floating-point sum, which depends on its order, rounded at the end."""
-
-    def mutant(self, weights, blocks, lattice):
-        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
-
-    patch.setattr(DenseStatistics, "rounded_sum", mutant)
-    patch.setattr(lda_statistics.DocumentStatistics, "rounded_sum", mutant)
+    patch.setattr(DenseStatistics, "rounded_sum", sum_then_rounded)
+    patch.setattr(lda_statistics.DocumentStatistics, "rounded_sum", sum_then_rounded)
 
 
 def lattice_too_coarse(patch):

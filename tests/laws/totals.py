@@ -30,7 +30,7 @@ SAMPLINGS = [
 ]
 
 
-def _coin(key: int, step: int, partition: int, row: int) -> int:
+def coin(key: int, step: int, partition: int, row: int) -> int:
     """The word of a row: its half of AES(key, (step, partition, row // 2))."""
     return int(AESCounter(key=key, counter=(step << 64) + (partition << 32) + row // 2).random_raw(2)[row % 2])
 
@@ -42,7 +42,7 @@ def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
     key = plan.randomness(SEED).sampling_key
     below, rows, start = int(plan.sampling_rate * 2.0**64), [], 0
     for partition, size in enumerate(sizes):
-        rows += [start + row for row in range(size) if _coin(key, step, partition, row) < below]
+        rows += [start + row for row in range(size) if coin(key, step, partition, row) < below]
         start += size
     return rows
 

@@ -6,7 +6,7 @@ Needs Playwright for Python (the extra ``browser``) and a Chromium: the system's
 import numpy as np
 import pytest
 
-from tests.browsing import OUT_OF_SIGHT, Visit, chromium, contrast
+from tests.browsing import OUT_OF_SIGHT, Visit, contrast
 from tests.models.topics.topic_pages import WORDS, fitted
 from vips._alignment import align
 from vips._printable import printable
@@ -15,12 +15,6 @@ pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 N_WORDS = 12
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

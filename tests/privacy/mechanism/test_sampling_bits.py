@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 from randomgen import AESCounter
 
+from tests.laws.totals import coin
 from vips.privacy.mechanism import sampling
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.mechanism.sampling import poisson_sample
@@ -57,11 +58,6 @@ def test_words_do_not_depend_on_how_they_are_asked_for():
 
 
 # Poisson samples ---------------------------------------------------------------------------------------------------------
-
-
-def coin(key: int, step: int, partition: int, row: int) -> int:
-    """By definition: this row's half of AES(key, (step, partition, row // 2))."""
-    return int(AESCounter(key=key, counter=(step << 64) + (partition << 32) + row // 2).random_raw(2)[row % 2])
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 7, 1001, 2**33 - 10, 2**33 - 9])
