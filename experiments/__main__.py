@@ -234,20 +234,20 @@ def main() -> int:
         for number, names in PAPER.items():
             print(f"  {number:16s} {' and '.join(names)}")
         print()
-        for each, (_, what) in EXPERIMENTS.items():
-            print(f"  {each:16s} {what}")
+        for experiment, (_, what) in EXPERIMENTS.items():
+            print(f"  {experiment:16s} {what}")
         print(
             "\n--quick runs the same code on a tiny instance, in seconds, without data files or a network, and writes nothing."
         )
         print("--out FOLDER writes the results there.")
         return 2
     names = PAPER.get(name, (name,))
-    for each in names:
+    for experiment in names:
         if len(names) > 1 and "--out" in arguments[:-1]:  # a folder for each
             place = arguments.index("--out") + 1
-            run(each, [*arguments[:place], f"{arguments[place]}/{each}", *arguments[place + 1 :]])
+            run(experiment, [*arguments[:place], f"{arguments[place]}/{experiment}", *arguments[place + 1 :]])
         else:
-            run(each, arguments)
+            run(experiment, arguments)
     return 0
 
 

@@ -64,5 +64,5 @@ def run_alone(arguments: list[str]) -> dict:
 def run_here(fit: Callable[..., dict], *arguments: object) -> dict:
     """The same in this process; a quick run has no time to start another."""
     with largest_process() as memory:
-        found = fit(*arguments)
-    return found | {"MiB": memory["largest_mib"]}
+        measured = fit(*arguments)
+    return measured | {"MiB": memory["largest_mib"]}

@@ -58,9 +58,9 @@ def main(arguments: list[str]) -> None:
 
 def people(options) -> Iterator[dict]:
     """Logistic regressions of Adult."""
-    found = adult(options.quick)
+    bunch = adult(options.quick)
     n = QUICK_RECORDS if options.quick else None
-    X, y = TableEncoder(found.columns).fit_transform(found.data[:n]), np.asarray(found.target[:n])
+    X, y = TableEncoder(bunch.columns).fit_transform(bunch.data[:n]), np.asarray(bunch.target[:n])
     train, _ = split(len(y), 0)
     methods = [ours(DELTA), *dpvi.methods(options.d3p, X[train], y[train], DELTA)]
     for epsilon in EPSILONS[:1] if options.quick else EPSILONS:

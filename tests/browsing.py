@@ -16,9 +16,9 @@ import pytest
 
 def _path_of_chromium(playwright):
     """Path of a Chromium, or None."""
-    own = playwright.chromium.executable_path
+    path = playwright.chromium.executable_path
     names = ("chromium", "chromium-browser", "google-chrome")
-    return own if os.path.exists(own) else next(filter(None, map(shutil.which, names)), None)
+    return path if os.path.exists(path) else next(filter(None, map(shutil.which, names)), None)
 
 
 @contextmanager
@@ -89,10 +89,10 @@ def findings(page, script):
         "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
     )  # sizes have settled
     page.evaluate(script)
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    violations = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     return [
-        f"{each['id']}: {node['html'][:200]} {node['failureSummary']}"
-        for each in found
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
+        f"{violation['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for violation in violations
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
     ]

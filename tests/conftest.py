@@ -1,4 +1,4 @@
-"""Generated examples, and fixtures for the tests of audits, of blocks of ledgers and of the documentation."""
+"""Generated examples, and fixtures for the tests of audits, of pages, of blocks of ledgers and of the documentation."""
 
 import importlib.util
 import multiprocessing
@@ -13,6 +13,7 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests import ROOT
+from tests.browsing import chromium
 from vips import PrivacyLedger
 
 # `make test` generates the same examples in every run; `make test-all` looks for new ones
@@ -77,6 +78,12 @@ def folder(tmp_path, monkeypatch):
     """An empty folder, which is the working directory of the test."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

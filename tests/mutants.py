@@ -26,6 +26,11 @@ def check_notices(check: Callable[[], None], mutant: Callable, monkeypatch, says
     forget()
 
 
+def sum_then_rounded(self, weights, blocks, lattice):
+    """What ``rounded_sum`` avoids: a floating-point sum, which depends on its order, rounded at the end."""
+    return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
+
+
 def of_laws(rows):
     """A parametrisation over (mutant, law, case, what the law says)."""
     ids = [f"{mutant.__name__}-{case}-{law}" for mutant, law, case, _ in rows]

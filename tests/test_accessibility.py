@@ -51,22 +51,22 @@ def find():
 
         def on(path, screen, **more):
             visit = Visit(browser, path, **SCREENS[screen], **more)
-            found = findings(visit.page, script)
+            violations = findings(visit.page, script)
             visit.page.close()
-            return found
+            return violations
 
         yield on
 
 
 def writers():
     """What writes HTML in vips, as "Class.method"."""
-    found = set()
+    methods = set()
     for path in (ROOT / "vips").rglob("*.py"):
         for kind in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             members = kind.body if isinstance(kind, ast.ClassDef) else ()
             names = {member.name for member in members if isinstance(member, ast.FunctionDef)}
-            found |= {f"{kind.name}.{name}" for name in names & {"to_html", "_repr_html_"}}
-    return found
+            methods |= {f"{kind.name}.{name}" for name in names & {"to_html", "_repr_html_"}}
+    return methods
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +106,8 @@ def written(tmp_path_factory):
     for name, write in pages.items():
         write(paths[name])
     for name, what in shown.items():
-        kind, *rest = name.split(", ")
-        name = ", ".join([f"{kind}._repr_html_", *rest])
+        kind, *details = name.split(", ")
+        name = ", ".join([f"{kind}._repr_html_", *details])
         paths[name] = folder / f"{len(paths)}.html"
         paths[name].write_text(TABLE + what._repr_html_(), encoding="utf-8")
     return paths
@@ -117,15 +117,15 @@ def written(tmp_path_factory):
 def test_the_site(site, find, screen):
     examples = [f"examples/{path.stem}" for path in (site / "examples").glob("*.html")]
     assert examples
-    found = {name: find(site / f"{name}.html", screen) for name in [*OF_THE_SITE, *examples]}
-    assert {name: each for name, each in found.items() if each} == {}
+    violations = {name: find(site / f"{name}.html", screen) for name in [*OF_THE_SITE, *examples]}
+    assert {name: listed for name, listed in violations.items() if listed} == {}
 
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_what_vips_writes(written, find, screen):
     assert {name.partition(",")[0] for name in written} == writers()
-    found = {name: find(path, screen) for name, path in written.items()}
-    assert {name: each for name, each in found.items() if each} == {}
+    violations = {name: find(path, screen) for name, path in written.items()}
+    assert {name: listed for name, listed in violations.items() if listed} == {}
 
 
 @pytest.mark.parametrize(
@@ -140,5 +140,5 @@ def test_faults_are_noticed(written, find, tmp_path, right, wrong, rule):
     page = written["ReadableTopics.to_html"].read_text(encoding="utf-8")
     assert right in page
     (tmp_path / "broken.html").write_text(page.replace(right, wrong), encoding="utf-8")
-    found = find(tmp_path / "broken.html", "light, 1280", bypass_csp=True)  # the page's policy refuses another style
-    assert {each.partition(":")[0] for each in found} == {rule}
+    faults = find(tmp_path / "broken.html", "light, 1280", bypass_csp=True)  # the page's policy refuses another style
+    assert {fault.partition(":")[0] for fault in faults} == {rule}

@@ -52,10 +52,10 @@ def test_a_table_from_budget_to_predictions(visits, folder, capsys):
     spent = PrivacyLedger.open("v.ledger").spent()
     assert 7.0 < spent < 10.0
     assert main(["predict", "m.vips", "visits.csv", "--out", "new.csv"]) == 0
-    found = pd.read_csv("new.csv")
-    assert len(found) == 3_000
-    old, young = found["age"] > 80, found["age"] < 35
-    assert found.loc[old, "P(yes)"].mean() > found.loc[young, "P(yes)"].mean() + 0.2
+    predictions = pd.read_csv("new.csv")
+    assert len(predictions) == 3_000
+    old, young = predictions["age"] > 80, predictions["age"] < 35
+    assert predictions.loc[old, "P(yes)"].mean() > predictions.loc[young, "P(yes)"].mean() + 0.2
     assert main([*visits, *declared, "--ledger", "v.ledger"]) == 3  # a second fit of this size is beyond the budget
     assert "PrivacyBudgetError" in capsys.readouterr().err
     assert PrivacyLedger.open("v.ledger").spent() == spent
@@ -70,8 +70,8 @@ def test_the_second_class_is_yes(visits, folder, capsys, classes):
     assert float(age[1]) * (1 if second == "yes" else -1) > 0.07
     assert f"log odds of again = '{second}' " in out
     assert main(["predict", "m.vips", "visits.csv", "--out", "new.csv"]) == 0
-    found = pd.read_csv("new.csv")
-    mean = found.groupby("again")[f"P({second})"].mean()
+    predictions = pd.read_csv("new.csv")
+    mean = predictions.groupby("again")[f"P({second})"].mean()
     assert mean[second] > mean.drop(second).item() + 0.1
 
 
@@ -127,15 +127,15 @@ def test_pathways(folder, capsys):
     assert "physiotherapy (" in out
     assert "line breaks in a cell" in out  # a CSV file
     assert main(["predict", "h.vips", "events.csv", "--out", "states.csv"]) == 0
-    found = pd.read_csv("states.csv")
-    assert len(found) == len(made.day)
-    assert (found.groupby("who")["day"].diff().dropna() >= 0).all()
+    states = pd.read_csv("states.csv")
+    assert len(states) == len(made.day)
+    assert (states.groupby("who")["day"].diff().dropna() >= 0).all()
     stage = pd.DataFrame({"who": made.patient, "day": made.day, "stage": made.stage}).sort_values(
         ["who", "day"], kind="stable"
     )
-    both = found.sort_values(["who", "day"], kind="stable")
+    both = states.sort_values(["who", "day"], kind="stable")
     table = pd.crosstab(both["state"].to_numpy(), stage["stage"].to_numpy())
-    assert table.max(axis=1).sum() / len(found) > 0.8
+    assert table.max(axis=1).sum() / len(states) > 0.8
 
 
 def test_texts(folder, capsys):
@@ -150,9 +150,9 @@ def test_texts(folder, capsys):
     assert re.search(r"^topic 0 \((real|doubtful|noise)\):", out, re.MULTILINE)
     assert "harbour" in out
     assert main(["predict", "t.vips", "letters", "--out", "shares.csv"]) == 0
-    found = pd.read_csv("shares.csv")
-    assert len(found) == 1_500
-    np.testing.assert_allclose(found.drop(columns="text").sum(axis=1), 1.0, atol=1e-5)
+    shares = pd.read_csv("shares.csv")
+    assert len(shares) == 1_500
+    np.testing.assert_allclose(shares.drop(columns="text").sum(axis=1), 1.0, atol=1e-5)
     new = pd.DataFrame({"letter": ["ship sea"]})
     new.to_parquet("new.parquet")
     assert main(["predict", "t.vips", "new.parquet", "--out", "new.csv"]) == 2
@@ -188,10 +188,10 @@ def test_texts_of_persons(folder, capsys):
         assert "harbour" in out
         assert "line breaks in a cell" not in out
         assert main(["predict", "t.vips", data, "--out", "shares.csv"]) == 0
-        found = pd.read_csv("shares.csv")
-        assert len(found) == 3_000
-        np.testing.assert_allclose(found.filter(like="topic").sum(axis=1), 1.0, atol=1e-5)
-    assert found.columns[0] == "writer"
+        shares = pd.read_csv("shares.csv")
+        assert len(shares) == 3_000
+        np.testing.assert_allclose(shares.filter(like="topic").sum(axis=1), 1.0, atol=1e-5)
+    assert shares.columns[0] == "writer"
     capsys.readouterr()
     for wrong, message in (
         (["letters"], "write --unit folder"),
@@ -286,13 +286,13 @@ def test_an_odd_value_changes_no_other_pathway(folder, ending, column, odd):
     types = table.convert_dtypes()
     changed = types if odd is None else table.astype({column: object})
     changed.loc[n - 1, column] = pd.NA if odd is None else odd
-    found = []
+    pathways = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for each in (types, changed):
-            each.to_csv("e.csv", index=False) if ending == "csv" else each.to_parquet("e.parquet")
-            found.append(_pathways_of(f"e.{ending}", "who", "event", "day"))
-    before, after = ([steps.tobytes() for steps in each] for each in found)
+        for events in (types, changed):
+            events.to_csv("e.csv", index=False) if ending == "csv" else events.to_parquet("e.parquet")
+            pathways.append(_pathways_of(f"e.{ending}", "who", "event", "day"))
+    before, after = ([steps.tobytes() for steps in sequences] for sequences in pathways)
     assert before[: n // 20 - 1] == after[: n // 20 - 1]
 
 
@@ -301,7 +301,7 @@ def test_an_odd_value_changes_no_other_pathway(folder, ending, column, odd):
     [("y", ""), ("y", "maybe"), ("age", "abc"), ("age", ""), ("ward", "Z"), ("ward", ""), ("id", "X9")],
 )
 def test_an_odd_value_changes_no_other_row_of_a_declared_column(folder, column, odd):
-    found, declared = [], ["age=0:110", "ward=1,2,3"]
+    tables, declared = [], ["age=0:110", "ward=1,2,3"]
     table = pd.DataFrame({"id": np.arange(50) // 2, "age": np.arange(50), "ward": np.arange(50) % 3 + 1, "y": 1})
     for value in (None, odd):
         table = table.astype({column: object})
@@ -310,18 +310,18 @@ def test_an_odd_value_changes_no_other_row_of_a_declared_column(folder, column, 
         table.to_csv("t.csv", index=False)
         table = read_table("t.csv", Reading())
         kinds = declarations_of(table, ["id=category", *declared, "y=category"], Reading())
-        found.append(as_declared(table, kinds, Reading()))
-    assert (found[0].dtypes == found[1].dtypes).all()
-    assert found[0][:49].equals(found[1][:49])
+        tables.append(as_declared(table, kinds, Reading()))
+    assert (tables[0].dtypes == tables[1].dtypes).all()
+    assert tables[0][:49].equals(tables[1][:49])
 
 
 def test_a_missing_number_changes_no_dtype_of_parquet(folder):
     types = pd.DataFrame({"id": [2**60, 2**60 + 1], "y": [1, 1]}).convert_dtypes()
     types.loc[1] = [pd.NA, pd.NA]
     types.to_parquet("t.parquet")
-    found = read_table("t.parquet", Reading())
-    assert found["id"][0] == 2**60
-    assert found["y"].astype(str)[0] == "1"
+    table = read_table("t.parquet", Reading())
+    assert table["id"][0] == 2**60
+    assert table["y"].astype(str)[0] == "1"
 
 
 def test_a_plan_says_widths_or_the_epsilon_and_reads_nothing(folder, capsys):

@@ -108,12 +108,12 @@ def test_a_record_moves_the_lattice_by_its_units():
 
 
 def check_noise_is_fresh():
-    found = []
+    counts = []
     for _ in range(12):
         np.random.seed(0)  # noqa: NPY002
         random.seed(0)
-        found.append(count_records([""] * 5, privacy=of_noise(1e3)).value)
-    assert len(set(found)) > 6, "draws are shared"
+        counts.append(count_records([""] * 5, privacy=of_noise(1e3)).value)
+    assert len(set(counts)) > 6, "draws are shared"
 
 
 @pytest.mark.fresh_bits
@@ -148,12 +148,12 @@ def test_every_container_and_source(tmp_path):
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=7)
     for i, text in enumerate(texts):
         (tmp_path / f"{i}.txt").write_text(text)
-    for each in (
+    for records in (
         X, X.tolist(), sp.csr_array(X), pd.DataFrame(X), pa.table({"a": texts}), texts, np.array(texts), pd.Series(texts),
         InMemoryData(X), InMemoryTexts(texts, 7), CSRShards(tmp_path), ParquetTexts(tmp_path, "text"), TextFiles(tmp_path),
         TextPartitions([texts.copy]), da.from_array(X, chunks=(8, 2)),
     ):  # fmt: skip
-        assert exact(each) == 30
+        assert exact(records) == 30
     assert exact(InMemoryTexts(texts, 7), groups=np.arange(30) // 3) == 10
     assert exact(np.zeros((0, 3))) == exact([]) == exact(TextPartitions([])) == 0
 

@@ -77,7 +77,7 @@ def test_the_privacy_of_one_model_is_read_in_fewer_than_300_lines():
         )
         nodes = [n for n in node.body if getattr(n, "name", None) in wanted] if wanted else [node]
         assert nodes
-        total += sum(len(lines_of_code(each)) for each in nodes)
+        total += sum(len(lines_of_code(definition)) for definition in nodes)
     assert 100 < total < 300
 
 

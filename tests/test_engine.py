@@ -250,9 +250,9 @@ def test_a_column_that_does_not_exist_makes_its_record_defective(column, dtype):
     X = sp.csr_array((np.ones(4, dtype), np.array([0, column, 1, 2]), np.arange(5)), shape=(4, 4))
     rows = np.eye(4)[[0, 1, 2]]
     plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=10.0, reproducible_noise=True)
-    found, expected = (SparseSums(plan, 0).fit(data).last_posterior_ for data in (X, sp.csr_array(rows)))
+    posterior, expected = (SparseSums(plan, 0).fit(data).last_posterior_ for data in (X, sp.csr_array(rows)))
     for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, atol=1e-5)
+        np.testing.assert_allclose(posterior[name], value, atol=1e-5)
 
 
 class SplitBySign(RecordStatistics):

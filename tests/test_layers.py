@@ -71,7 +71,7 @@ def imported(tree: ast.Module, modules) -> set[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         if id(node) in ignored:
             continue
@@ -79,10 +79,10 @@ def imported(tree: ast.Module, modules) -> set[str]:
             assert node.level == 0, "imports are absolute"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                found.add(full if full in modules else node.module)
+                names.add(full if full in modules else node.module)
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return {name for name in found if name.split(".")[0] == "vips"}
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.split(".")[0] == "vips"}
 
 
 @cache
@@ -117,12 +117,12 @@ def check_families(imports) -> None:
     families -= SHARED
     assert {"topics", "regression", "belief_networks", "proportions"} <= families
     for module, others in imports.items():
-        own = module.split(".")[2:3] if part_of(module) == "models" else []
+        family = module.split(".")[2:3] if part_of(module) == "models" else []
         concrete = [
             other
             for other in others
             if other.split(".")[1:2] == ["models"]
-            and other.split(".")[2:3] not in ([], own)
+            and other.split(".")[2:3] not in ([], family)
             and set(other.split(".")[2:3]) & families
         ]
         assert not concrete, f"{module} imports a model of another family: {concrete}"

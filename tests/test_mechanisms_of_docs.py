@@ -32,7 +32,7 @@ def page():
 
 
 def lower_bound_on_epsilon(hits, hits_of_neighbour):
-    """Of P(event) ≤ e^ε P'(event), by Clopper and Pearson's limits; false once in 10⁵ tests."""
+    """Least ε of P(event) ≤ e^ε P'(event), by Clopper and Pearson's limits; false once in 10⁵ tests."""
     low = beta.ppf(1e-5, hits, N - hits + 1)
     high = beta.ppf(1 - 1e-5, hits_of_neighbour + 1, N - hits_of_neighbour)
     return math.log(low / high)
@@ -63,15 +63,15 @@ def test_thresholdout_keeps_its_epsilon(page):
     """One record of four is replaced, and one answer may disagree: ε = 1 / (0.25 · 4)."""
 
     def disagrees(held_out):
-        found = 0
+        count = 0
         for _ in range(N):
             holdout = page["Thresholdout"](4, threshold=0.9, tolerance=0.25, budget=1)
             assert holdout.epsilon == 1.0
-            found += holdout.mean(np.zeros(4), held_out) > 0.6
-        return found
+            count += holdout.mean(np.zeros(4), held_out) > 0.6
+        return count
 
-    some, all_of_them = disagrees(np.array([1.0, 1.0, 1.0, 0.0])), disagrees(np.ones(4))
-    assert 0.0 < lower_bound_on_epsilon(all_of_them, some) <= 1.0
+    without_last, all_of_them = disagrees(np.array([1.0, 1.0, 1.0, 0.0])), disagrees(np.ones(4))
+    assert 0.0 < lower_bound_on_epsilon(all_of_them, without_last) <= 1.0
 
 
 def test_a_spent_hold_out_set_answers_nothing(page):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from tests.test_layers import sources
+from tests import ROOT
 from vips import ConjugateExponentialModel, PrivacyPlan, models
 from vips.data import Sequences
 
@@ -106,17 +106,22 @@ def test_few_classes_stand_above_a_model(cls):
     assert above.index(ConjugateExponentialModel) <= 2
 
 
+def nodes_of_files(*kinds):
+    """Each file of the package, tests and experiments, and its nodes of some kinds."""
+    for path in (path for folder in ("vips", "tests", "experiments") for path in (ROOT / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        yield path, [node for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
 def test_variables_say_what_they_hold():
-    """In the package no variable or argument has a name that is no noun."""
-    for module, tree in sources().items():
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
-        names = {getattr(node, "id", None) or node.arg for node in nodes}
-        assert names.isdisjoint({"found", "each", "own", "some", "rest"}), module
+    """No variable, argument or function has a name that is no noun."""
+    for path, nodes in nodes_of_files(ast.Name, ast.arg, ast.FunctionDef):
+        names = {getattr(node, "id", None) or getattr(node, "arg", None) or node.name for node in nodes}
+        assert names.isdisjoint({"found", "each", "own", "some", "rest"}), path
 
 
 def test_no_sentence_begins_with_of():
     """The subject comes first."""
-    kinds = ast.FunctionDef | ast.ClassDef | ast.Module
-    for module, tree in sources().items():
-        texts = (ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds))
-        assert not [text for text in texts if re.search(r"(^|[.!?]\s+|\n\n\s*)Of ", text)], module
+    for path, nodes in nodes_of_files(ast.FunctionDef, ast.ClassDef, ast.Module):
+        texts = [ast.get_docstring(node) or "" for node in nodes]
+        assert not [text for text in texts if re.search(r"(^|[.!?]\s+|\n\n\s*)Of ", text)], path

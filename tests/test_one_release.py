@@ -20,15 +20,15 @@ CALLERS = {
 
 def callers(name):
     """Modules that call a function of this name, or pass it on."""
-    found = set()
+    files = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 function = node.func
                 called = getattr(function, "attr", getattr(function, "id", None))
                 if called == name:
-                    found.add(path.relative_to(PACKAGE).as_posix())
-    return found
+                    files.add(path.relative_to(PACKAGE).as_posix())
+    return files
 
 
 def test_noise_is_drawn_where_totals_are_released_and_nowhere_else():

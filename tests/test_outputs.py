@@ -38,20 +38,20 @@ def folder(tmp_path, monkeypatch):
 
 
 def refused(arguments, capsys, message):
-    before = {each: each.read_bytes() for each in _files(".")}
+    before = {file: file.read_bytes() for file in _files(".")}
     capsys.readouterr()
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    assert {each: each.read_bytes() for each in _files(".")} == before
+    assert {file: file.read_bytes() for file in _files(".")} == before
     assert PrivacyLedger.open("v.ledger").spent() == 0.0
 
 
 def _files(folder):
     from pathlib import Path
 
-    return [each for each in Path(folder).iterdir() if each.is_file()]
+    return [file for file in Path(folder).iterdir() if file.is_file()]
 
 
 @posix
@@ -95,8 +95,8 @@ def test_predictions_replace_neither_model_nor_data(folder, capsys):
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
 def test_predictions_are_for_their_owner_only(folder, ending):
     assert main(["predict", "m.vips", "visits.csv", "--out", f"new.{ending}"]) == 0
-    found = pd.read_parquet("new.parquet") if ending == "parquet" else pd.read_csv(f"new.{ending}")
-    assert len(found) == 300
+    predictions = pd.read_parquet("new.parquet") if ending == "parquet" else pd.read_csv(f"new.{ending}")
+    assert len(predictions) == 300
     assert os.name != "posix" or stat.S_IMODE(os.stat(f"new.{ending}").st_mode) == 0o600
 
 
@@ -135,7 +135,7 @@ def test_a_file_system_that_refuses_is_found_before_anything_is_paid(folder, cap
 def test_long_names_are_written(folder, name):
     assert main([*FIT, "--save", name]) == 0
     assert main(["predict", name, "visits.csv", "--out", "new.csv"]) == 0
-    assert not [each for each in os.listdir() if each.endswith(".partial")]
+    assert not [entry for entry in os.listdir() if entry.endswith(".partial")]
 
 
 def test_a_terminal_of_few_characters_shows_the_statement(folder):
@@ -169,7 +169,7 @@ def test_a_checkpoint_is_proved_writable_before_anything_is_charged(folder, name
 
 @pytest.mark.parametrize("name", ["c" * 250, "c" * 248])
 def test_a_checkpoint_of_a_pipeline_is_proved_writable_before_anything_is_charged(folder, name):
-    """Of the second file, too, whose name is longer: ``.encoder`` follows."""
+    """So is its second file, whose name is longer: ``.encoder`` follows."""
     from vips import BayesianLogisticRegression
     from vips.preprocessing import TableEncoder, make_private_pipeline
 

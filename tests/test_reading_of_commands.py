@@ -167,8 +167,8 @@ def test_no_date_changes_another(zone):
     [b"7,30,\xfc,yes", b"7,30,A", b"7,30,A,yes,x", b'7,30,"A,yes', b'7,30,"A"B",yes', b"", b"\xff" * 10, b'"' * 7],
 )
 def test_a_line_that_cannot_be_parsed_is_a_record_without_cells(defective):
-    found = Reading().table(b"patient,age,ward,again\n1,2,A,no\n" + defective + b"\r\n3,4,B,yes")
-    assert found.to_numpy().tolist() == [["1", "2", "A", "no"], [None] * 4, ["3", "4", "B", "yes"]]
+    table = Reading().table(b"patient,age,ward,again\n1,2,A,no\n" + defective + b"\r\n3,4,B,yes")
+    assert table.to_numpy().tolist() == [["1", "2", "A", "no"], [None] * 4, ["3", "4", "B", "yes"]]
 
 
 HOSTILE = [b"", b'"0000000,30,A,yes', b"0000000,30,\xfc,yes", b"0000000,old,None,maybe", b"a,b,c,d,e,f", b"\x00" * 300]
@@ -264,9 +264,9 @@ def test_all_options_are_saved_with_the_model(table, capsys, dates):
     declared = shlex.split(
         f"--classes no,yes --column age=0:110 --column ward=A,B,S\xfcd --column income=0:10000 --column day={dates}"
     )
-    found = fitted(capsys, *declared, *written_so, "--save", "m.vips", data="g.csv")
-    check_coefficient(found, "day", 1 / 100)
-    check_coefficient(found, "income", 1 / 2_000)
+    lines = fitted(capsys, *declared, *written_so, "--save", "m.vips", data="g.csv")
+    check_coefficient(lines, "day", 1 / 100)
+    check_coefficient(lines, "income", 1 / 2_000)
     assert main(["predict", "m.vips", "g.csv", "--out", "g_out.csv"]) == 0
     plainly = shlex.split(
         '--separator , --decimal . --thousands "\'" --encoding utf-8 --date-format %Y-%m-%d --missing ?'
@@ -287,8 +287,8 @@ def test_a_declared_number_has_an_indicator_of_missing_cells(table, capsys):
     declared = ["--classes", "no,yes", "--column", "age=0:110,(missing)", "--epsilon", "50", "--save", "m.vips"]
     check_coefficient(fitted(capsys, *declared), "age", 0.08)
     assert main(["predict", "m.vips", "t.csv", "--out", "o.csv"]) == 0
-    found = pd.read_csv("o.csv")
-    assert found["P(yes)"][is_missing].mean() == pytest.approx(0.75, abs=0.05)
+    predictions = pd.read_csv("o.csv")
+    assert predictions["P(yes)"][is_missing].mean() == pytest.approx(0.75, abs=0.05)
     assert main(["inspect", "t.csv", "--column", "age=0:110,(missing)"]) == 0
     assert "the middle" not in capsys.readouterr().out
     assert main(["inspect", "t.csv", "--column", "age=0:110"]) == 0
@@ -315,10 +315,10 @@ def test_categories_that_parquet_holds_as_numbers(table, capsys, declared, dtype
     values = (stage if dtype is bool else stage + 1).astype(dtype)
     table[["patient", "again"]].assign(stage=values).to_parquet("t.parquet")
     stated = [] if declared is None else ["--column", f"stage={declared}"]
-    found = fitted(capsys, "--classes", "no,yes", *stated, data="t.parquet")
+    lines = fitted(capsys, "--classes", "no,yes", *stated, data="t.parquet")
     first, second = (declared or "False,True").split(",")
-    check_coefficient(found, f"stage: {second} against {first}", 2 * np.log(0.7 / 0.3))
-    assert any("nothing was learnt from the records" in line for line in found)
+    check_coefficient(lines, f"stage: {second} against {first}", 2 * np.log(0.7 / 0.3))
+    assert any("nothing was learnt from the records" in line for line in lines)
 
 
 def test_events_of_any_name_and_a_catalogue_with_a_mark(table, capsys):
@@ -358,8 +358,8 @@ def test_a_date_is_read_by_the_first_format_that_fits_it():
     expected = [(2026, 2, 1), (2026, 4, 3), (2026, 5, 6), None, (2026, 2, 13), None, None]
     for order in (slice(None), slice(None, None, -1)):
         dates = Reading(date_formats=formats).dates(pd.Series(cells[order], dtype=object))
-        found = [None if date is None else (date.year, date.month, date.day) for date in dates]
-        assert found == expected[order]
+        days = [None if date is None else (date.year, date.month, date.day) for date in dates]
+        assert days == expected[order]
 
 
 def test_rows_in_the_order_of_numbers():
@@ -438,8 +438,8 @@ def test_the_report_says_that_lines_are_records(table, capsys):
 
 
 def test_a_row_with_a_line_break_is_several_records():
-    found = Reading().table(b'id,x,y\n7,1,"hello\n8,x,1\nbye"\n')
-    assert found.to_numpy().tolist() == [[None] * 3, ["8", "x", "1"], [None] * 3]
+    table = Reading().table(b'id,x,y\n7,1,"hello\n8,x,1\nbye"\n')
+    assert table.to_numpy().tolist() == [[None] * 3, ["8", "x", "1"], [None] * 3]
 
 
 def test_gzip_and_plain_are_the_same(table):

@@ -42,11 +42,11 @@ def test_one_file_holds_everything(folder):
     before = set(os.listdir())
     assert main([*FIT, "no,yes", "--save", "m.vips"]) == 0
     assert set(os.listdir()) - before == {"m.vips"}
-    found = predictions("m.vips")
+    predicted = predictions("m.vips")
     os.rename("m.vips", "moved.vips")
-    pd.testing.assert_frame_equal(predictions("moved.vips"), found)
+    pd.testing.assert_frame_equal(predictions("moved.vips"), predicted)
     table = pd.read_csv("visits.csv")[["age"]]
-    np.testing.assert_array_equal(vips.load("moved.vips").predict_proba(table)[:, 1], found["P(yes)"])
+    np.testing.assert_array_equal(vips.load("moved.vips").predict_proba(table)[:, 1], predicted["P(yes)"])
 
 
 def test_a_second_fit_that_is_killed_flips_no_prediction(folder, monkeypatch):

@@ -71,23 +71,23 @@ def moving_once(average, noise_std, previous):
 
 def deviations():
     """Deviation of what was released last over many fits to no record, and the stated one."""
-    found, stated = [], []
+    sums, stated = [], []
     for seed in range(400):
         plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4, clip_norm=5.0, reproducible_noise=True)
         model = CentredMean(privacy=plan, random_state=seed)
         model.to_posterior = moving_once
         totals = model.fit(np.zeros((0, 2))).noisy_totals_
-        found.append(totals.average["sum"])
+        sums.append(totals.average["sum"])
         stated.append(totals.noise_std["sum"])
-    return np.sqrt(np.mean(np.square(found))), np.mean(stated)
+    return np.sqrt(np.mean(np.square(sums))), np.mean(stated)
 
 
 def test_the_noise_is_carried_too(monkeypatch):
-    found, stated = deviations()
-    assert stated == pytest.approx(found, rel=0.1)
+    deviation, stated = deviations()
+    assert stated == pytest.approx(deviation, rel=0.1)
     monkeypatch.setattr(IndependentNoise, "carry", lambda self, noise_std: None)
-    found, stated = deviations()
-    assert stated < 0.8 * found
+    deviation, stated = deviations()
+    assert stated < 0.8 * deviation
 
 
 def test_a_resumed_fit_goes_on_in_the_same_coordinates(tmp_path):

@@ -1,6 +1,6 @@
 """What users write passes their type checkers: mypy and pyright, both strict, read the examples of every page.
 
-Needs both (the extra ``types``), and node for pyright. Of vips itself nothing is checked but what pages use of it.
+Needs both (the extra ``types``), and node for pyright. Nothing of vips itself is checked but what pages use of it.
 """
 
 import doctest
@@ -66,19 +66,19 @@ def write_pages(folder, codes):
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
-def without_allowed(found):
+def without_allowed(messages):
     """Messages, each with its page, but for those of ``ALLOWED``."""
     return [
         f"{page}: {message}"
-        for page, message in found
+        for page, message in messages
         if not any(part in message for part in ALLOWED.get(page.removesuffix("_page"), ()))
     ]
 
 
 def errors_of_mypy(folder):
     """Messages, each with its page."""
-    own = [f"--untyped-calls-exclude={path.stem}" for path in folder.glob("*_page.py")]
-    command = [sys.executable, "-m", "mypy", *OF_MYPY, *own, "--no-error-summary", "--hide-error-context", "."]
+    exclusions = [f"--untyped-calls-exclude={path.stem}" for path in folder.glob("*_page.py")]
+    command = [sys.executable, "-m", "mypy", *OF_MYPY, *exclusions, "--no-error-summary", "--hide-error-context", "."]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     lines = re.findall(r"^(\w+)\.py:(\d+: error: .*)$", done.stdout, flags=re.MULTILINE)
@@ -91,12 +91,12 @@ def errors_of_pyright(folder):
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    found = json.loads(done.stdout)
-    assert found["summary"]["filesAnalyzed"] == len(list(folder.glob("*_page.py")))
+    report = json.loads(done.stdout)
+    assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*_page.py")))
     return without_allowed(
-        (re.split(r"[/\\]", each["file"])[-1].removesuffix(".py"), f"{each['range']['start']['line'] + 1}: {each['message']}")
-        for each in found["generalDiagnostics"]
-        if each["severity"] == "error"
+        (re.split(r"[/\\]", flaw["file"])[-1].removesuffix(".py"), f"{flaw['range']['start']['line'] + 1}: {flaw['message']}")
+        for flaw in report["generalDiagnostics"]
+        if flaw["severity"] == "error"
     )  # fmt: skip
 
 

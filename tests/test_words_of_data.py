@@ -54,7 +54,7 @@ def test_what_the_shell_prints(tmp_path, monkeypatch, capsys, model):
     command = shlex.split(f"fit t.parquet --model {model} --epsilon 1 --delta 1e-6")
     if model == "logistic":
         declared = [f"ward={','.join(NAMES)}", *(f"{name}=0:1" for name in NAMES)]
-        command += ["--target", "y", *(word for each in declared for word in ("--column", each))]
+        command += ["--target", "y", *(word for column in declared for word in ("--column", column))]
     else:
         table.assign(who=range(n), day=1).to_parquet("t.parquet")
         command += [*shlex.split("--unit who --event ward --order day"), "--catalogue", ",".join(NAMES)]

@@ -29,11 +29,11 @@ def plot_figure7(rows: list[dict], path) -> None:
     titles = {"hidden": "hidden pixels", "observed": "observed pixels (the paper's measure; needs no learning)"}
     for axes, (key, title) in zip(panels, titles.items(), strict=True):
         for method, style in zip(methods, ("ko:", "C0o-", "C2o-", "C3s--", "C4s--"), strict=False):
-            own = [row for row in rows if row["method"] == method]
-            mean = np.array([np.mean(row[key]) for row in own])
-            spread = np.array([np.std(row[key], ddof=1) if len(row[key]) > 1 else 0.0 for row in own])
-            label = method + (" (no guarantee)" if "claimed" in own[0] else "")
-            axes.errorbar([row["batch_size"] for row in own], mean, spread, fmt=style, capsize=3, label=label)
+            of_method = [row for row in rows if row["method"] == method]
+            mean = np.array([np.mean(row[key]) for row in of_method])
+            spread = np.array([np.std(row[key], ddof=1) if len(row[key]) > 1 else 0.0 for row in of_method])
+            label = method + (" (no guarantee)" if "claimed" in of_method[0] else "")
+            axes.errorbar([row["batch_size"] for row in of_method], mean, spread, fmt=style, capsize=3, label=label)
         for row, color in zip(known, ("silver", "gray"), strict=False):
             axes.axhline(row[key][0], color=color, linewidth=1.0, label=row["method"])
         axes.set(xscale="log", xlabel="S, expected batch size", title=title)

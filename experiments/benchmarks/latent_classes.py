@@ -99,15 +99,15 @@ def main(arguments: list[str] | None = None) -> None:
     written = folder_of("benchmarks", options)
     table, categories = people(options.quick)
     train, _ = divided(table, options.quick)
-    listed = [each if isinstance(each, list) else list(range(each)) for each in categories.values()]
-    codes = np.column_stack([codes_of(train[name], each) for name, each in zip(categories, listed, strict=True)])
+    listed = [values if isinstance(values, list) else list(range(values)) for values in categories.values()]
+    codes = np.column_stack([codes_of(train[name], values) for name, values in zip(categories, listed, strict=True)])
     names = [name for name in RUNS if name != "StepMix" or find_spec("stepmix")]
     if "StepMix" not in names:
         print("StepMix is left out: it is not installed (pip install 'vips[bench]').")
     rows: dict[str, list] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.npz"
-        np.savez(file, codes=codes, levels=[len(each) for each in listed])
+        np.savez(file, codes=codes, levels=[len(values) for values in listed])
         run, n, repeats = (run_one, N_QUICK, 1) if options.quick else (run_alone, N_ITERATIONS, options.repeats)
         for seed in range(repeats):
             for name in names:

@@ -31,7 +31,7 @@ PASSES, MOST_STEPS, N_TEST = 4, 30, 500
 
 
 class Size(NamedTuple):
-    """Of a corpus."""
+    """Size of a corpus."""
 
     documents: int
     length: int

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.benchmarks.lda import peak_mib
+from experiments.benchmarks.lda import peak_mib, seconds
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import adult, diabetes
@@ -44,12 +44,6 @@ class Size(NamedTuple):
 
 
 FULL, QUICK = Size(None, None, None, 7, False), Size(1000, 200, 50, 1, True)
-
-
-def seconds(function) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def run_vips(data, size: Size) -> dict:

@@ -72,7 +72,7 @@ def of_steps(quick: bool, repeats: int) -> dict[str, list[float]]:
     with at_most(1):
         seconds = [{name: fit.take() for name, fit in fits.items()} for _ in range(repeats + 1)]
     return {
-        name: np.median([each[name] for each in seconds[1:]], axis=0).tolist() for name in fits
+        name: np.median([times[name] for times in seconds[1:]], axis=0).tolist() for name in fits
     }  # the first compiles
 
 
@@ -94,10 +94,10 @@ def of_plans(quick: bool) -> list[dict]:
         if not 0.0 < epsilon < math.inf:
             continue
         target = {"epsilon": 1.02 * epsilon, "delta": delta, "sampling_rate": rate, "n_steps": n_steps}
-        found, of_noise = cpu_seconds(lambda target=target: PrivacyPlan.from_epsilon(**target).noise_multiplier)
+        multiplier, of_noise = cpu_seconds(lambda target=target: PrivacyPlan.from_epsilon(**target).noise_multiplier)
         rows.append(
             {"noise": sigma, "rate": rate, "steps": n_steps, "delta": delta, "epsilon": epsilon, "epsilon_s": of_epsilon,
-             "found": found, "noise_s": of_noise}
+             "found": multiplier, "noise_s": of_noise}
         )  # fmt: skip
     return rows
 

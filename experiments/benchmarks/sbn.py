@@ -220,9 +220,9 @@ def configurations(size: Size) -> list[tuple]:
     if size.quick:
         return [("diagonal", "float64", True, size.hidden, 1), ("full", "float32", False, size.hidden, 1)]
     kinds = [(c, d, p) for c in ("diagonal", "full") for d in ("float64", "float32") for p in (True, False)]
-    found = [(*kind, size.hidden, 1) for kind in kinds]
-    found += [(covariance, "float64", True, size.hidden, 2) for covariance in ("diagonal", "full")]
-    return found + [("diagonal", "float64", True, n_hidden, 1) for n_hidden in (30, 200)]
+    fits = [(*kind, size.hidden, 1) for kind in kinds]
+    fits += [(covariance, "float64", True, size.hidden, 2) for covariance in ("diagonal", "full")]
+    return fits + [("diagonal", "float64", True, n_hidden, 1) for n_hidden in (30, 200)]
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -63,10 +63,10 @@ def run_hmmlearn(data: Sequences, kind: str, n_iterations: int, em: bool = False
     from hmmlearn.vhmm import VariationalGaussianHMM
 
     def model(n_iter):
-        found = (GaussianHMM if em else VariationalGaussianHMM)(
+        reference = (GaussianHMM if em else VariationalGaussianHMM)(
             N_STATES, kind, random_state=0, n_iter=n_iter, tol=-np.inf, implementation=how
         )
-        return found
+        return reference
 
     # k-means, with which it starts, is in both parts, hence in neither
     start = times()
@@ -114,9 +114,9 @@ def main(arguments: list[str] | None = None) -> None:
     for _ in range(1 if options.quick else options.repeats):
         for kind in ("full", "diag"):
             for name, run in RUNS.items():
-                found = run(generated(20), kind, 2) if options.quick else run_alone(name, kind)
-                rows.setdefault((name, kind), []).append(found)
-                print(kind, name, found, flush=True)
+                measured = run(generated(20), kind, 2) if options.quick else run_alone(name, kind)
+                rows.setdefault((name, kind), []).append(measured)
+                print(kind, name, measured, flush=True)
     median = {
         key: {name: statistics.median(run[name] for run in runs) for name in runs[0]} for key, runs in rows.items()
     }

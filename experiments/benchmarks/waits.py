@@ -147,7 +147,7 @@ def tasks(size: Size) -> Iterator[Task]:
 
 
 def seconds(function: Callable[[], object] | None) -> float | None:
-    """Of this process and its children."""
+    """CPU time of this process and its children."""
     if function is None:
         return None
     start = time.process_time() + sum(os.times()[2:4])

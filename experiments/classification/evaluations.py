@@ -67,7 +67,7 @@ def drawn(kind: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.n
 
 
 def true_scores(predicted: np.ndarray, outcome: np.ndarray) -> list[float]:
-    """Of nearly all persons; probabilities of the log loss are limited as those of ``evaluate``."""
+    """Scores on nearly all persons; probabilities of the log loss are limited as those of ``evaluate``."""
     limited = expit(np.clip(predicted, *centres()[[0, -1]]))
     wrong = np.mean((predicted > 0.0) != outcome)
     return [

@@ -127,16 +127,16 @@ def as_text(rows: list[dict]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
     for table, n in dict.fromkeys((row["table"], row["n"]) for row in rows):
         for method in private:
-            found = [cells.get((table, n, method, epsilon)) for epsilon in epsilons]
+            entries = [cells.get((table, n, method, epsilon)) for epsilon in epsilons]
             best = [
                 max(
-                    (np.mean(cells[key]["auc"]) for each in private if (key := (table, n, each, e)) in cells), default=0
+                    (np.mean(cells[key]["auc"]) for name in private if (key := (table, n, name, e)) in cells), default=0
                 )
                 for e in epsilons
             ]
             texts = [
                 "" if row is None else f"**{cell(row)}**" if np.mean(row["auc"]) == top else cell(row)
-                for row, top in zip(found, best, strict=True)
+                for row, top in zip(entries, best, strict=True)
             ]
             plain = cells.get((table, n, f"{method}, not private", None))
             lines.append("| " + " | ".join([table, f"{n:,}", method, *texts, cell(plain) if plain else ""]) + " |")

@@ -83,7 +83,7 @@ def load_docstrings(
     counts = sp.csr_array(counter.transform(texts))
     kept = counts.sum(axis=1) >= min_words
     documents = [(text, name) for (text, name), keep in zip(texts.items(), kept, strict=True) if keep]
-    raw, names = ([each[i] for each in documents] for i in (0, 1))
+    raw, names = ([document[i] for document in documents] for i in (0, 1))
     return Bunch(counts=counts[kept], vocabulary=vocabulary, names=names, texts=raw)
 
 

@@ -71,7 +71,7 @@ def likeness(model: LatentClassAnalysis, answers: np.ndarray) -> np.ndarray:
     if len(answers) == 1:
         return np.zeros(model.n_components)
     ours, theirs = model.components_ - model.weights_ @ model.components_, answers - answers.mean(axis=0)
-    ours, theirs = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (ours, theirs))
+    ours, theirs = (profiles / np.linalg.norm(profiles, axis=1, keepdims=True) for profiles in (ours, theirs))
     return (ours @ theirs.T).max(axis=1)
 
 
@@ -80,10 +80,10 @@ def as_text(rows: list[dict]) -> str:
         "| true classes | records | ε | fitted | real (match) | doubtful (match) | noise (match) | empty | how_many |"
     ]
     lines.append("|" + "---|" * 9)
-    for each in rows:
-        labels = " | ".join(f"{each[label]} ({each[label + ', matched']})" for label in LABELS[:3])
-        true = each["true"] if each["true"] > 1 else "none"
-        cells = [true, f"{each['n']:,}", f"{each['epsilon']:g}", each["fitted"], labels, each["empty"]]
-        told = ", ".join("–" if number is None else str(number) for number in each["told"])
+    for case in rows:
+        labels = " | ".join(f"{case[label]} ({case[label + ', matched']})" for label in LABELS[:3])
+        true = case["true"] if case["true"] > 1 else "none"
+        cells = [true, f"{case['n']:,}", f"{case['epsilon']:g}", case["fitted"], labels, case["empty"]]
+        told = ", ".join("–" if number is None else str(number) for number in case["told"])
         lines.append("| " + " | ".join(map(str, [*cells, told])) + " |")
     return "\n".join(lines) + "\n"

@@ -85,9 +85,9 @@ def row(method: str, epsilon: float | None, scores: list[float]) -> dict:
 
 def as_text(rows: list[dict]) -> str:
     lines = ["| method | ε | log density | of each fit | components with records |", "| --- | --- | --- | --- | --- |"]
-    for each in rows:
-        epsilon = "" if each["epsilon"] is None else f"{each['epsilon']:g}"
-        n = f"{each['components with records']:.1f}" if "components with records" in each else ""
-        scores = ", ".join(f"{score:.2f}" for score in each["of each fit"])
-        lines.append(f"| {each['method']} | {epsilon} | {each['log density']:.2f} | {scores} | {n} |")
+    for fit in rows:
+        epsilon = "" if fit["epsilon"] is None else f"{fit['epsilon']:g}"
+        n = f"{fit['components with records']:.1f}" if "components with records" in fit else ""
+        scores = ", ".join(f"{score:.2f}" for score in fit["of each fit"])
+        lines.append(f"| {fit['method']} | {epsilon} | {fit['log density']:.2f} | {scores} | {n} |")
     return "\n".join(lines) + "\n"

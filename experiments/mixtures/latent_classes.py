@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
 def people(quick: bool) -> tuple:
     """The table and the public categories of its columns."""
     bunch = adult(quick)
-    categories = {name: each for name, each in bunch.columns.items() if isinstance(each, list)}
+    categories = {name: values for name, values in bunch.columns.items() if isinstance(values, list)}
     table = bunch.data[list(categories)].copy()
     table["income"] = bunch.target
     for name, bounds in GROUPS.items():
@@ -75,7 +75,7 @@ def two_way_error(synthetic, real) -> float:
     """Mean over all pairs of columns of the total variation distance between their joint frequencies."""
     distances = []
     for one, other in combinations(real.columns, 2):
-        shares = [each.value_counts([one, other], normalize=True) for each in (synthetic, real)]
+        shares = [table.value_counts([one, other], normalize=True) for table in (synthetic, real)]
         distances.append(0.5 * shares[0].sub(shares[1], fill_value=0.0).abs().sum())
     return float(np.mean(distances))
 
@@ -92,9 +92,9 @@ def row(method: str, epsilon: float | None, scores: list[float], errors: list[fl
 
 def as_text(rows: list[dict]) -> str:
     lines = ["| ε | method | log likelihood | smallest | closed | two-way error |", "|---|---|---|---|---|---|"]
-    for each in rows:
-        epsilon = "∞" if each["epsilon"] is None else f"{each['epsilon']:g}"
-        closed = f"{each['closed']:.2f}" if "closed" in each else ""
-        numbers = f"{each['log likelihood']:.3f} | {each['smallest']:.3f} | {closed} | {each['two-way error']:.3f}"
-        lines.append(f"| {epsilon} | {each['method']} | {numbers} |")
+    for fit in rows:
+        epsilon = "∞" if fit["epsilon"] is None else f"{fit['epsilon']:g}"
+        closed = f"{fit['closed']:.2f}" if "closed" in fit else ""
+        numbers = f"{fit['log likelihood']:.3f} | {fit['smallest']:.3f} | {closed} | {fit['two-way error']:.3f}"
+        lines.append(f"| {epsilon} | {fit['method']} | {numbers} |")
     return "\n".join(lines) + "\n"

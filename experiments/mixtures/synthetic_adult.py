@@ -83,8 +83,8 @@ def main(arguments: list[str]) -> None:
 def coded(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]:
     """The people as codes: those who are fitted, the others, and the number of categories of each column."""
     table, categories = people(quick)
-    listed = [each if isinstance(each, list) else list(range(each)) for each in categories.values()]
-    codes = pd.DataFrame({name: codes_of(table[name], each) for name, each in zip(categories, listed, strict=True)})
+    listed = [values if isinstance(values, list) else list(range(values)) for values in categories.values()]
+    codes = pd.DataFrame({name: codes_of(table[name], values) for name, values in zip(categories, listed, strict=True)})
     return *divided(codes, quick), dict(zip(categories, map(len, listed), strict=True))
 
 
@@ -108,7 +108,7 @@ def peer(python: str, method: str, train: pd.DataFrame) -> tuple:
 
 
 def auc(synthetic: pd.DataFrame, test: pd.DataFrame) -> float:
-    """Of the income of real people, predicted by gradient boosting that has seen synthetic ones."""
+    """AUC of the income of real people, predicted by gradient boosting that has seen synthetic ones."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
 
@@ -133,8 +133,8 @@ def row(method: str, tables: list[tuple[pd.DataFrame, float]], test: pd.DataFram
 
 def as_text(rows: list[dict]) -> str:
     lines = ["| table | two-way error (largest) | AUC of income (smallest) | seconds |", "|---|---|---|---|"]
-    for each in rows:
-        seconds = f"{each['seconds']:.0f}" if each["seconds"] else ""
-        error = f"{each['two-way error']:.3f} ({each['largest']:.3f})"
-        lines.append(f"| {each['method']} | {error} | {each['auc']:.3f} ({each['smallest']:.3f}) | {seconds} |")
+    for result in rows:
+        seconds = f"{result['seconds']:.0f}" if result["seconds"] else ""
+        error = f"{result['two-way error']:.3f} ({result['largest']:.3f})"
+        lines.append(f"| {result['method']} | {error} | {result['auc']:.3f} ({result['smallest']:.3f}) | {seconds} |")
     return "\n".join(lines) + "\n"

@@ -40,11 +40,11 @@ def main(arguments: list[str]) -> None:
     n_runs = 200 if options.quick else 10_000
     rng = np.random.default_rng(0)
     rows = change_points(n_runs, rng)
-    found = online_tests(n_runs // 20, rng)
-    text = _text(rows, found)
+    tests = online_tests(n_runs // 20, rng)
+    text = _text(rows, tests)
     print(text)
     if folder is not None:
-        write_json(folder / "results.json", {"change points": rows, "online tests": found})
+        write_json(folder / "results.json", {"change points": rows, "online tests": tests})
         write_text(folder / "results.md", text)
 
 
@@ -83,7 +83,7 @@ def online_tests(n_runs: int, rng: np.random.Generator) -> list[dict]:
     logs = np.log(np.maximum(bdtrc(yes - 1, PEOPLE, 0.5), LEAST))
     rows = []
     for epsilon in (math.inf, *EPSILONS_OF_TESTS):
-        rejected = np.array([reject(each, epsilon, rng) for each in logs])
+        rejected = np.array([reject(log, epsilon, rng) for log in logs])
         false = (rejected & ~is_real).sum(axis=1) / np.maximum(rejected.sum(axis=1), 1)
         rows.append({
             "epsilon": epsilon, "fdr": float(false.mean()),
@@ -111,9 +111,9 @@ def reject(logs: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.nda
         if log + noise[t - 1] < math.log(level(t, rejections)) - shift + of_level:
             rejections.append(t)
             of_level = rng.laplace() * scale
-    found = np.zeros(len(logs), bool)
-    found[np.array(rejections, int) - 1] = True
-    return found
+    is_rejected = np.zeros(len(logs), bool)
+    is_rejected[np.array(rejections, int) - 1] = True
+    return is_rejected
 
 
 def correction(scale: float) -> float:
@@ -137,7 +137,7 @@ def level(t: int, rejections: list[int]) -> float:
     return total
 
 
-def _text(rows: list[dict], found: list[dict]) -> str:
+def _text(rows: list[dict], tests: list[dict]) -> str:
     columns = list(rows[0]["further than"])
     lines = [
         "| change | method | ε | " + " | ".join(f"> {a}" for a in columns) + " |",
@@ -149,7 +149,7 @@ def _text(rows: list[dict], found: list[dict]) -> str:
     lines += ["", "| ε | false discovery rate | power | rejections |", "| --- | --- | --- | --- |"]
     lines += [
         f"| {_shown(row['epsilon'])} | {row['fdr']:.3f} | {row['power']:.2f} | {row['rejections']:.1f} |"
-        for row in found
+        for row in tests
     ]
     return "\n".join(lines) + "\n"
 

@@ -63,7 +63,7 @@ class PlainStart(LatentDirichletAllocation):
 
 
 def tasks(quick: bool) -> Iterator[Task]:
-    """Of three models; a quick run has few records."""
+    """Tasks of three models; a quick run has few records."""
     n, n_test = (200, 50) if quick else (20_000, 2_000)
     corpus = wikipedia(n + n_test, quick)
     train, test = corpus.counts[:n], corpus.counts[-n_test:]
@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> None:
     folder = folder_of("correlated_fits", options)
     n_seeds, rows = 1 if options.quick else options.seeds, []
     for task in tasks(options.quick):
-        fits = [(epsilon, *each) for epsilon in EPSILONS for each in plans(task, epsilon)]
+        fits = [(epsilon, *method_and_plan) for epsilon in EPSILONS for method_and_plan in plans(task, epsilon)]
         for epsilon, method, plan in tqdm(fits, desc=task.name, disable=None):
             start, values = time.perf_counter(), []
             for seed in range(n_seeds):
@@ -161,9 +161,9 @@ def averages(task: Task, plan: PrivacyPlan) -> list[np.ndarray]:
     model = task.make(plan, 0)
     model.n_features_in_ = 2
     steps = [model.step_size(t) for t in range(1, plan.n_steps + 1)]
-    columns = [list(each.values()) if isinstance(each, dict) else [each] for each in steps]
+    columns = [list(size.values()) if isinstance(size, dict) else [size] for size in steps]
     different = {tuple(column) for column in zip(*columns, strict=True)}
-    return [matrix_of_average(list(each)) for each in sorted(different)]
+    return [matrix_of_average(list(column)) for column in sorted(different)]
 
 
 def noise(plan: PrivacyPlan, task: Task) -> np.ndarray:

@@ -141,8 +141,8 @@ def principal_components(n_records: int, plan: PrivacyPlan, rng: np.random.Gener
     loadings = np.array([[0.5], [0.3]]) * np.linalg.qr(rng.normal(size=(6, 6)))[0][:2]
     X = rng.normal(size=(n_records, 2)) @ loadings + np.sqrt(0.02) * rng.normal(size=(n_records, 6))
     model = ProbabilisticPCA(2, privacy=plan, max_norm=2.5).fit(X)
-    found = model.last_posterior_.mean[:2]
-    loadings *= np.where((loadings * found).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
+    components = model.last_posterior_.mean[:2]
+    loadings *= np.where((loadings * components).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
     truth = np.append(loadings.ravel(), 0.02)
     if model.why_no_intervals():
         nothing = np.zeros(0)
@@ -214,8 +214,8 @@ def topics(
         return Simulated(np.zeros(0), {})
     asked = _asked(model, None, chosen)
     if with_baseline:
-        plain, its, found = fit(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60))
-        if len(found) == len(values):  # otherwise it found other topics
+        plain, its, probabilities = fit(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60))
+        if len(probabilities) == len(values):  # otherwise it found other topics
             asked["without privacy"] = lambda level: its(plain.last_posterior_.interval(level))
     return Simulated(values, asked)
 
@@ -229,10 +229,10 @@ def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, 
     X = rng.random((n_records, N_VISIBLE)) < expit(z @ weights.T + c)
     arguments = {"penalty": "normal", "random_state": int(rng.integers(2**31))}
     model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X)
-    found = _as_found(weights, c, b, z, model.transform(X))
-    if found is None or model.why_no_intervals():
+    truths = _as_found(weights, c, b, z, model.transform(X))
+    if truths is None or model.why_no_intervals():
         return Simulated(np.empty(0), {})
-    truth = np.append(found[1], found[2])
+    truth = np.append(truths[1], truths[2])
     asked = _asked(model, None, _biases)
     if with_baseline:
         plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
@@ -240,7 +240,7 @@ def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, 
         its = _as_found(weights, c, b, z, plain.transform(X))
         if its is not None and np.array_equal(truth, np.append(its[1], its[2])):  # otherwise units have other labels
             asked["without privacy"] = lambda level: _biases(plain.last_posterior_.interval(level))
-    return Simulated(truth, asked, oracle.network_width(model, *found))
+    return Simulated(truth, asked, oracle.network_width(model, *truths))
 
 
 def _biases(bounds: dict[str, Interval]) -> Interval:
@@ -316,8 +316,8 @@ def mixed_classes(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, w
 def _of_mixed(posterior, means: np.ndarray) -> Callable[[float], Interval]:
     """Intervals of the means, in the order of the true classes."""
     centre, scale = posterior.frame.centre[:2], posterior.frame.scale[:2]
-    found = np.hstack([centre + scale * posterior.numbers.mean, posterior.counts.mean])
-    order = linear_sum_assignment((np.square(means[:, None] - found) / means.var(axis=0)).sum(axis=-1))[1]
+    centres = np.hstack([centre + scale * posterior.numbers.mean, posterior.counts.mean])
+    order = linear_sum_assignment((np.square(means[:, None] - centres) / means.var(axis=0)).sum(axis=-1))[1]
 
     def interval(level: float) -> Interval:
         sides = zip(posterior.numbers.means.interval(level), posterior.counts.interval(level), strict=True)
@@ -454,8 +454,8 @@ def _as_found(weights, c, b, z, inferred) -> tuple[np.ndarray, ...] | None:
     if np.abs(correlation[rows, order]).min() < SAME:
         return None
     turned = correlation[rows, order] < 0.0
-    own, sign = weights[:, order], np.where(turned, -1.0, 1.0)
-    return own * sign, c + own[:, turned].sum(axis=1), b[order] * sign, z[:, order] != turned
+    ordered, sign = weights[:, order], np.where(turned, -1.0, 1.0)
+    return ordered * sign, c + ordered[:, turned].sum(axis=1), b[order] * sign, z[:, order] != turned
 
 
 @dataclass(frozen=True)

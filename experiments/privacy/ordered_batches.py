@@ -80,12 +80,12 @@ class MatrixNoise(Mechanism):
         return noisy
 
     def std_of_average(self, step_size):
-        found = {}
+        stds = {}
         for name, block in self._blocks.items():
             rho, fresh = step_size[name], self._inverse[self._step - 1] / self._plan.sampling_rate
             self._weights[name] = (1.0 - rho) * self._weights[name] + rho * fresh
-            found[name] = float(np.linalg.norm(self._weights[name])) * self._plan.noise_std() * block.scale
-        return found
+            stds[name] = float(np.linalg.norm(self._weights[name])) * self._plan.noise_std() * block.scale
+        return stds
 
 
 def matrix_of_average(step_sizes: list[float]) -> np.ndarray:
@@ -99,8 +99,8 @@ def matrix_of_average(step_sizes: list[float]) -> np.ndarray:
 
 
 def sensitivity(C: np.ndarray, period: int) -> float:
-    """Of C for shares of norm 1, any directions, in the steps j, j + period, … of some j: an upper bound (the triangle
-    inequality), exact where columns have no negative products."""
+    """Sensitivity of C to shares of norm 1, any directions, in the steps j, j + period, … of some j: an upper bound (the
+    triangle inequality), exact where columns have no negative products."""
     return float(np.sqrt(max(np.abs(C[:, j::period].T @ C[:, j::period]).sum() for j in range(period))))
 
 
@@ -135,8 +135,8 @@ def best_strategy(matrices: list[np.ndarray], period: int, bands: int | None = N
             gradient[:, j::period] += weight / part * gradients[j]
         return np.log(error) + smooth, gradient[free]
 
-    found = minimize(objective, np.eye(T)[free], jac=True, method="L-BFGS-B", options={"maxiter": 2000, "maxfun": 4000})
+    best = minimize(objective, np.eye(T)[free], jac=True, method="L-BFGS-B", options={"maxiter": 2000, "maxfun": 4000})
     C = np.zeros((T, T))
-    C[free] = found.x
+    C[free] = best.x
     C *= np.sign(np.diag(C))  # columns with a positive diagonal: the same mechanism
     return C / sensitivity(C, period)

@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> None:
 
 
 def cases() -> list[Case]:
-    """Of the models that plans know, and of three tables."""
+    """Cases of the models that plans know, and of three tables."""
     of_rows = {"max_norm": 1.0}
     chain = {"max_length": 20, "typical_length": 12, "random_state": 0}
     regression = make_private_pipeline(TableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, DELTA))

@@ -128,12 +128,12 @@ def table(rows: list[dict]) -> str:
         "settings",
     ]
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
-    for label, own in _by_method(rows).items():
-        cells = {row["epsilon"]: _cell(row) for row in own}
-        seconds = np.median(np.concatenate([row["seconds"] for row in own]))
-        settings = {row["settings"] for row in own}
+    for label, fits in _by_method(rows).items():
+        cells = {row["epsilon"]: _cell(row) for row in fits}
+        seconds = np.median(np.concatenate([row["seconds"] for row in fits]))
+        settings = {row["settings"] for row in fits}
         settings = settings.pop() if len(settings) == 1 else "by ε: results.json"
-        values = [*(cells.get(epsilon, "") for epsilon in [*epsilons, None]), str(len(own[0]["auc"])), f"{seconds:.1f}"]
+        values = [*(cells.get(key, "") for key in [*epsilons, None]), str(len(fits[0]["auc"])), f"{seconds:.1f}"]
         lines.append("| " + " | ".join([label, *values, settings]) + " |")
     return "\n".join(lines) + "\n"
 
@@ -148,14 +148,14 @@ def plot(rows: list[dict], path, title: str) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 5.0), layout="constrained")
     dotted = iter(("black", "gray", "silver"))
     epsilons = sorted({row["epsilon"] for row in rows} - {None})
-    for label, own in _by_method(rows).items():
-        mean = np.array([np.mean(row["auc"]) for row in own])
-        if own[0]["epsilon"] is None:
+    for label, fits in _by_method(rows).items():
+        mean = np.array([np.mean(row["auc"]) for row in fits])
+        if fits[0]["epsilon"] is None:
             axes.axhline(mean[0], color=next(dotted), linestyle=":", label=f"{label}: {mean[0]:.3f}")
             continue
-        spread = np.array([np.std(row["auc"], ddof=1) if len(row["auc"]) > 1 else 0.0 for row in own])
+        spread = np.array([np.std(row["auc"], ddof=1) if len(row["auc"]) > 1 else 0.0 for row in fits])
         style = "o-" if label.startswith("ours") else "s--"
-        axes.errorbar([row["epsilon"] for row in own], mean, spread, fmt=style, capsize=3, label=label)
+        axes.errorbar([row["epsilon"] for row in fits], mean, spread, fmt=style, capsize=3, label=label)
     axes.set(xscale="log", xlabel="ε", ylabel="AUC on held-out records", title=title)
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()

@@ -184,13 +184,13 @@ def _number(frame: pd.DataFrame, name: str) -> np.ndarray:
 
 def summary(title: str, tables: list[dict], world: World) -> dict:
     """Coverage, bias, error and width by coefficient."""
-    names = list(dict.fromkeys(name for each in tables for name in each["held"]))
+    names = list(dict.fromkeys(name for scores in tables for name in scores["held"]))
     rows = {}
     for name in names:
-        held, errors, stds, best = np.array([each["held"][name] for each in tables if name in each["held"]]).T
+        held, errors, stds, best = np.array([scores["held"][name] for scores in tables if name in scores["held"]]).T
         over = np.sqrt(np.mean(errors**2)) / best.mean(), np.median(stds) / best.mean()
         rows[name] = [*map(float, (held.mean(), errors.mean(), errors.std(), stds.mean(), *over)), len(held)]
-    means = {name: float(np.mean([each[name] for each in tables])) for name in tables[0] if name != "held"}
+    means = {name: float(np.mean([scores[name] for scores in tables])) for name in tables[0] if name != "held"}
     return {"title": title, "truth": world.truth(), "shared": world.shared, "coefficients": rows} | means
 
 

@@ -49,8 +49,8 @@ def main(arguments: list[str]) -> None:
     for name, n in itertools.product(("generated", "Adult"), sizes):
         for epsilon in EPSILONS:
             tables = generated(n, seeds, options.quick) if name == "generated" else hours(n, seeds, options.quick)
-            found = [errors(table, epsilon, seed) for seed, table in enumerate(tqdm(tables, total=seeds, desc=name))]
-            mean = {key: np.mean([each[key] for each in found], axis=0).tolist() for key in NAMES}
+            fits = [errors(table, epsilon, seed) for seed, table in enumerate(tqdm(tables, total=seeds, desc=name))]
+            mean = {key: np.mean([fit[key] for fit in fits], axis=0).tolist() for key in NAMES}
             rows.append({"table": name, "n": n, "epsilon": epsilon} | mean)
     print(text := report(rows))
     if folder is not None:
@@ -81,8 +81,8 @@ def hours(n: int, seeds: int, quick: bool) -> Iterator[Table]:
     test, train = order[:n_test], order[n_test:]
     coef = BayesianLinearRegression(max_norm=1.0, target_range=HOURS).fit(X[train], y[train]).coef_
     for seed in range(seeds):
-        own = np.random.default_rng([seed, n]).permutation(train)[:n]
-        yield Table(X[own], y[own], (X[test], y[test]), HOURS, coef)
+        sample = np.random.default_rng([seed, n]).permutation(train)[:n]
+        yield Table(X[sample], y[sample], (X[test], y[test]), HOURS, coef)
 
 
 def errors(table: Table, epsilon: float, seed: int) -> dict[str, tuple[float, float]]:
@@ -94,8 +94,8 @@ def errors(table: Table, epsilon: float, seed: int) -> dict[str, tuple[float, fl
         )
         for name, privacy in (("ours", plan), ("plain", None))
     }
-    found = {name: (model.coef_, model.intercept_) for name, model in fits.items()}
-    found["adassp"] = adassp(table, epsilon, rng)
+    coefficients = {name: (model.coef_, model.intercept_) for name, model in fits.items()}
+    coefficients["adassp"] = adassp(table, epsilon, rng)
     X, y = table.test
     size = np.sqrt(np.mean(table.coef**2))
     return {
@@ -103,7 +103,7 @@ def errors(table: Table, epsilon: float, seed: int) -> dict[str, tuple[float, fl
             float(np.sqrt(np.mean((coef - table.coef) ** 2)) / size),
             float(1.0 - np.mean((y - X @ coef - intercept) ** 2) / y.var()),
         )
-        for name, (coef, intercept) in found.items()
+        for name, (coef, intercept) in coefficients.items()
     }
 
 

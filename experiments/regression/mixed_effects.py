@@ -201,9 +201,9 @@ def _variational(x: np.ndarray, u: np.ndarray, y: np.ndarray, person: np.ndarray
     """β, and E[Ω], of the fixed point of variational Bayes with independent q(β), q(z_i) and q(Ω), Ω as for Gibbs sampling."""
     starts, kappa, d, q = np.flatnonzero(np.diff(person, prepend=-1)), y - 0.5, x.shape[1], u.shape[1]
     mean, cov, n = np.zeros(d), np.zeros((d, d)), len(starts)
-    own, own_cov, inverse = np.zeros((n, q)), np.zeros((n, q, q)), np.eye(q)
+    effects, own_cov, inverse = np.zeros((n, q)), np.zeros((n, q, q)), np.eye(q)
     for _ in range(500):
-        fixed, random = x @ mean, (u * own[person]).sum(axis=1)
+        fixed, random = x @ mean, (u * effects[person]).sum(axis=1)
         tilt = np.sqrt(
             (fixed + random) ** 2
             + np.einsum("nd,de,ne->n", x, cov, x)
@@ -214,7 +214,7 @@ def _variational(x: np.ndarray, u: np.ndarray, y: np.ndarray, person: np.ndarray
         mean = cov @ (x.T @ (kappa - omega * random))
         weighted = u * omega[:, None]
         own_cov = np.linalg.inv(inverse + np.add.reduceat(weighted[:, :, None] * u[:, None, :], starts))
-        own = np.einsum("nqr,nr->nq", own_cov, np.add.reduceat(u * (kappa - omega * (x @ mean))[:, None], starts))
-        scale = np.eye(q) + own.T @ own + own_cov.sum(axis=0)
+        effects = np.einsum("nqr,nr->nq", own_cov, np.add.reduceat(u * (kappa - omega * (x @ mean))[:, None], starts))
+        scale = np.eye(q) + effects.T @ effects + own_cov.sum(axis=0)
         inverse = (q + 1 + n) * np.linalg.inv(scale)
     return mean, scale / n

@@ -63,12 +63,12 @@ def scores_of_split(table: str, X, y, s: int, sizes, epsilons, n_public: int, ki
     rng, public, rows = np.random.default_rng(s), train[:n_public], []
     labels = {kind: labels_of(kind, X[public], y[public], rng) for kind in kinds}
     held_out = X[test], y[test]
-    alone = {kind: scores(new_model().fit(X[public], own), *held_out) for kind, own in labels.items()}
+    alone = {kind: scores(new_model().fit(X[public], of_kind), *held_out) for kind, of_kind in labels.items()}
     for n, epsilon in itertools.product(sizes, epsilons):
         private, plan = train[n_public : n_public + n], plan_for(epsilon, DELTA, 1.0, N_STEPS)
         without = scores(new_model(plan).fit(X[private], y[private]), *held_out)
-        for kind, own in labels.items():
-            model = new_model(plan).fit(X[private], y[private], public_X=X[public], public_y=own)
+        for kind, answers in labels.items():
+            model = new_model(plan).fit(X[private], y[private], public_X=X[public], public_y=answers)
             row = {"table": table, "split": s, "public": kind, "n": n, "epsilon": epsilon, "alone": alone[kind]}
             rows.append(row | {"without": without, "both": scores(model, *held_out), "weight": model.public_weight_[0]})
     return rows
@@ -103,8 +103,8 @@ def report(rows: list[dict], epsilons) -> str:
     for table, kind, n in dict.fromkeys((row["table"], row["public"], row["n"]) for row in rows):
         cells = []
         for epsilon in epsilons:
-            own = [r for r in rows if (r["table"], r["public"], r["n"], r["epsilon"]) == (table, kind, n, epsilon)]
-            mean = {name: np.mean([row[name] for row in own], axis=0) for name in ("alone", "without", "both")}
+            group = [r for r in rows if (r["table"], r["public"], r["n"], r["epsilon"]) == (table, kind, n, epsilon)]
+            mean = {name: np.mean([row[name] for row in group], axis=0) for name in ("alone", "without", "both")}
             change = {name: 100.0 * (mean["both"][0] / mean[name][0] - 1.0) for name in changes}
             changes["alone"].append(change["alone"])
             if n == max(row["n"] for row in rows) and epsilon >= 1.0:

@@ -63,7 +63,7 @@ def rows_of(name: str, n: int, gaps: float, n_seeds: int, quick: bool) -> list[d
             scores = [model.score_samples(test).sum() / len(test.values) for model in fits]
             rows.append({
                 "data": name, "method": method, "epsilon": epsilon, "log likelihood": float(np.mean(scores)),
-                "each": [(each - alone) / (best_score - alone) for each in scores],
+                "each": [(score - alone) / (best_score - alone) for score in scores],
                 "moves": float(np.mean([distance(model, true) for model in fits])),
             })  # fmt: skip
             print(rows[-1], flush=True)
@@ -84,9 +84,9 @@ def drawn(true: Dynamics, n: int, gaps: float, rng: np.random.Generator) -> Sequ
     """Series of 20 to 60 steps, without a share ``gaps`` of the entries."""
     model = LinearDynamicalSystem(3)
     model.last_posterior_ = DynamicsPosterior(true)
-    found = model.sample(n, rng, lengths=rng.integers(20, 61, n))[0]
-    found.values[rng.random(found.values.shape) < gaps] = np.nan
-    return found
+    sequences = model.sample(n, rng, lengths=rng.integers(20, 61, n))[0]
+    sequences.values[rng.random(sequences.values.shape) < gaps] = np.nan
+    return sequences
 
 
 def of_independent_steps(train: Sequences, test: Sequences) -> float:
@@ -108,11 +108,11 @@ def as_text(rows: list[dict]) -> str:
         "| series | method | ε | log likelihood a step | share of the way | of each fit | moves |",
         "|" + "---|" * 7,
     ]
-    for each in rows:
-        shown = [f"{value:.3f}" for value in each.get("each", ())]
-        epsilon = f"{each['epsilon']:g}" if shown else "∞" if each["method"] == "EM" else ""
-        share = f"{np.mean(each['each']):.3f}" if shown else ""
-        moves = f"{each['moves']:.3f}" if "moves" in each else ""
-        numbers = f"{each['log likelihood']:.3f} | {share} | {', '.join(shown)} | {moves}"
-        lines.append(f"| {each['data']} | {each['method']} | {epsilon} | {numbers} |")
+    for row in rows:
+        shown = [f"{value:.3f}" for value in row.get("each", ())]
+        epsilon = f"{row['epsilon']:g}" if shown else "∞" if row["method"] == "EM" else ""
+        share = f"{np.mean(row['each']):.3f}" if shown else ""
+        moves = f"{row['moves']:.3f}" if "moves" in row else ""
+        numbers = f"{row['log likelihood']:.3f} | {share} | {', '.join(shown)} | {moves}"
+        lines.append(f"| {row['data']} | {row['method']} | {epsilon} | {numbers} |")
     return "\n".join(lines) + "\n"

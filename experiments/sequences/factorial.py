@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
             rows.append({
                 "chains": n_chains, "states": n_states, "epsilon": epsilon, "alone": alone, "best": max(bounds),
                 "share": float(np.mean(shares)), "worst": min(shares),
-                "found": float(np.mean([found(model, test, states) for model in models])),
+                "found": float(np.mean([correlation(model, test, states) for model in models])),
             })  # fmt: skip
             print(rows[-1], flush=True)
     print(text := as_text(rows))
@@ -73,7 +73,7 @@ def generated(n: int, effects: np.ndarray, rng: np.random.Generator) -> tuple[Se
     return Sequences(seen, np.arange(n + 1) * LENGTH), states
 
 
-def found(model: FactorialHMM, test: Sequences, states: np.ndarray) -> float:
+def correlation(model: FactorialHMM, test: Sequences, states: np.ndarray) -> float:
     """Average over true states of the largest correlation with the probability of a fitted one."""
     shares = model.predict_proba(test).reshape(len(states), -1)
     true = (states[:, :, None] == np.arange(model.n_components)).reshape(len(states), -1)
@@ -84,10 +84,10 @@ def found(model: FactorialHMM, test: Sequences, states: np.ndarray) -> float:
 
 def as_text(rows: list[dict]) -> str:
     lines = ["| chains × states | ε | share of the way | the worst fit | states found |", "|" + "---|" * 5]
-    for each in rows:
-        epsilon = "∞" if each["epsilon"] is None else f"{each['epsilon']:g}"
+    for row in rows:
+        epsilon = "∞" if row["epsilon"] is None else f"{row['epsilon']:g}"
         lines.append(
-            f"| {each['chains']} × {each['states']} | {epsilon} | {each['share']:.3f} | {each['worst']:.3f} | "
-            f"{each['found']:.2f} |"
+            f"| {row['chains']} × {row['states']} | {epsilon} | {row['share']:.3f} | {row['worst']:.3f} | "
+            f"{row['found']:.2f} |"
         )
     return "\n".join(lines) + "\n"

@@ -27,13 +27,13 @@ def main(arguments: list[str]) -> None:
     best = LinearDynamicalSystem(3)
     best.n_features_in_, best.last_posterior_ = test.values.shape[1], DynamicsPosterior(true)
     for size in SIZES[:1] if options.quick else SIZES:
-        found = {method: [] for method in METHODS}
+        losses_of_methods = {method: [] for method in METHODS}
         for _ in range(2 if options.quick else N_SETS):
             train = drawn(true, size, 0.0, rng)
-            for method, losses in found.items():
+            for method, losses in losses_of_methods.items():
                 model = LinearDynamicalSystem(3, inference=method, privacy=plan).fit(train)
                 losses.append((model.score_samples(test).sum() - best.score_samples(test).sum()) / steps)
-        rows.append({"series": size} | {method: float(np.mean(losses)) for method, losses in found.items()})
+        rows.append({"series": size} | {method: float(np.mean(losses)) for method, losses in losses_of_methods.items()})
     print(text := as_text(rows))
     if folder is not None:
         write_json(folder / "results.json", rows)

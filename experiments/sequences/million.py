@@ -51,8 +51,8 @@ def main(arguments: list[str]) -> None:
                 if options.quick and "processes" in how:
                     continue
                 alone = ["million_sequences", "--fit", how, "--shards", str(shards)]
-                found = run_here(fit, how, shards) if options.quick else run_alone(alone)
-                rows.append({"sequences": size, "how": how, "files": megabytes, "writing": written} | found)
+                measured = run_here(fit, how, shards) if options.quick else run_alone(alone)
+                rows.append({"sequences": size, "how": how, "files": megabytes, "writing": written} | measured)
                 print(rows[-1], flush=True)
     print(text := table(rows))
     if folder is not None:

@@ -46,8 +46,8 @@ class EMAfterHalf(LinearDynamicalSystem):
         return [replace(moments, n_steps=N_STEPS_OF_EACH, end=self._canonical), em]
 
     def _canonical(self, average, noise_std, previous: DynamicsPosterior) -> DynamicsPosterior:
-        found = self.to_posterior(average, noise_std, None)
-        return replace(found, dynamics=found.dynamics.canonical())
+        posterior = self.to_posterior(average, noise_std, None)
+        return replace(posterior, dynamics=posterior.dynamics.canonical())
 
     def _em_step(self, average, noise_std, previous: DynamicsPosterior) -> DynamicsPosterior:
         counts = np.maximum(average["counts"], 1.0)

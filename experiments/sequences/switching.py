@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     one = LinearDynamicalSystem(2, privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=5)).fit(train[0])
     steps = len(test[0].values)
     alone, best = one.score_samples(test[0]).sum() / steps, true.score_samples(test[0]).sum() / steps
-    rows = [{"method": "true parameters", "epsilon": None, "bound": best, "regimes": found(true, test)}]
+    rows = [{"method": "true parameters", "epsilon": None, "bound": best, "regimes": agreement(true, test)}]
     for epsilon in (None, *EPSILONS):
         plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=N_STEPS)
         if epsilon is not None:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
         bound = model.score_samples(test[0]).sum() / steps
         rows.append({
             "method": "fit", "epsilon": epsilon, "bound": bound, "share": (bound - alone) / (best - alone),
-            "regimes": found(model, test),
+            "regimes": agreement(model, test),
         })  # fmt: skip
         print(rows[-1], flush=True)
     print(text := as_text(rows))
@@ -62,7 +62,7 @@ def the_system(rng: np.random.Generator) -> SwitchingLinearDynamicalSystem:
     return model
 
 
-def found(model: SwitchingLinearDynamicalSystem, test: tuple) -> float:
+def agreement(model: SwitchingLinearDynamicalSystem, test: tuple) -> float:
     """Share of the steps whose regime is found."""
     agreed = float(np.mean(model.predict(test[0]) == test[2]))
     return max(agreed, 1.0 - agreed)
@@ -70,9 +70,9 @@ def found(model: SwitchingLinearDynamicalSystem, test: tuple) -> float:
 
 def as_text(rows: list[dict]) -> str:
     lines = ["| method | ε | bound a step | share of the way | regimes found |", "|" + "---|" * 5]
-    for each in rows:
-        is_fit = each["method"] == "fit"
-        epsilon = "" if not is_fit else "∞" if each["epsilon"] is None else f"{each['epsilon']:g}"
-        share = f"{each['share']:.3f}" if is_fit else ""
-        lines.append(f"| {each['method']} | {epsilon} | {each['bound']:.3f} | {share} | {each['regimes']:.3f} |")
+    for row in rows:
+        is_fit = row["method"] == "fit"
+        epsilon = "" if not is_fit else "∞" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        share = f"{row['share']:.3f}" if is_fit else ""
+        lines.append(f"| {row['method']} | {epsilon} | {row['bound']:.3f} | {share} | {row['regimes']:.3f} |")
     return "\n".join(lines) + "\n"

@@ -59,8 +59,8 @@ def of_pathways(quick: bool, n_seeds: int) -> list[dict]:
 
     def distance(model: CategoricalHMM) -> float:
         apart = ((np.sqrt(model.emissionprob_)[:, None] - np.sqrt(events)) ** 2).sum(axis=2)
-        found, true = linear_sum_assignment(apart)
-        difference = model.transmat_[np.ix_(found, found)] - moves[np.ix_(true, true)]
+        matched, true = linear_sum_assignment(apart)
+        difference = model.transmat_[np.ix_(matched, matched)] - moves[np.ix_(true, true)]
         return float(0.5 * np.abs(difference).sum(axis=1).max())
 
     settings = {"n_components": N_STATES, "n_symbols": N_EVENTS}
@@ -86,7 +86,7 @@ def rows_of(name, train: Sequences, test: Sequences, settings: dict, measure, qu
         best = float(np.mean(scores)) if epsilon is None else best
         rows.append({
             "data": name, "method": "vips", "epsilon": epsilon, "log likelihood": float(np.mean(scores)),
-            "each": [(each - alone) / (best - alone) for each in scores], "measure": float(np.mean(measures)),
+            "each": [(score - alone) / (best - alone) for score in scores], "measure": float(np.mean(measures)),
         })  # fmt: skip
         print(rows[-1], flush=True)
     return rows
@@ -129,12 +129,12 @@ def as_text(rows: list[dict]) -> str:
         "| sequences | method | ε | log likelihood a step | share of the way | of each fit | states |",
         "|" + "---|" * 7,
     ]
-    for each in rows:
-        epsilon = "" if each["method"] == "frequencies" else "∞" if each["epsilon"] is None else f"{each['epsilon']:g}"
-        private = each["epsilon"] is not None
-        share = f"{np.mean(each['each']):.2f}" if private else ""
-        of_each = ", ".join(f"{value:.2f}" for value in each["each"]) if private else ""
-        states = f"{each['measure']:.2f}" if "measure" in each else ""
-        numbers = f"{each['log likelihood']:.3f} | {share} | {of_each} | {states}"
-        lines.append(f"| {each['data']} | {each['method']} | {epsilon} | {numbers} |")
+    for row in rows:
+        epsilon = "" if row["method"] == "frequencies" else "∞" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        private = row["epsilon"] is not None
+        share = f"{np.mean(row['each']):.2f}" if private else ""
+        of_each = ", ".join(f"{value:.2f}" for value in row["each"]) if private else ""
+        states = f"{row['measure']:.2f}" if "measure" in row else ""
+        numbers = f"{row['log likelihood']:.3f} | {share} | {of_each} | {states}"
+        lines.append(f"| {row['data']} | {row['method']} | {epsilon} | {numbers} |")
     return "\n".join(lines) + "\n"

@@ -34,23 +34,23 @@ def main(arguments: list[str]) -> None:
 
 def of_kind(n_states: int, n_columns: int, n: int, n_seeds: int, n_steps: int) -> list[dict]:
     """Rows of the table for one kind of data."""
-    found: dict = {epsilon: [] for epsilon in (None, *EPSILONS)}
+    of_fits: dict = {epsilon: [] for epsilon in (None, *EPSILONS)}
     for seed in range(n_seeds):
         data, moves, means = generated(n + n // 10, n_states, n_columns, seed)
         train, test = data[:n], data[n:]
         alone = per_step(GaussianHMM(1, privacy=every(n_steps)).fit(train), test)
         free = GaussianHMM(n_states, privacy=every(n_steps)).fit(train)
         best = per_step(free, test)
-        found[None].append((best - alone, 1.0, distance(free, moves, means)))
+        of_fits[None].append((best - alone, 1.0, distance(free, moves, means)))
         for epsilon in EPSILONS:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
             # a public bound: the generator's means are about 2 √d from the origin
             model = GaussianHMM(n_states, max_norm=6.0 * np.sqrt(n_columns), privacy=plan).fit(train)
             share = (per_step(model, test) - alone) / (best - alone)
-            found[epsilon].append((share * (best - alone), share, distance(model, moves, means)))
+            of_fits[epsilon].append((share * (best - alone), share, distance(model, moves, means)))
     rows = []
-    for epsilon, each in found.items():
-        gains, shares, distances = zip(*each, strict=True)
+    for epsilon, fits in of_fits.items():
+        gains, shares, distances = zip(*fits, strict=True)
         rows.append({
             "states": n_states, "columns": n_columns, "sequences": n, "epsilon": epsilon, "gain": float(np.mean(gains)),
             "shares": list(shares), "distances": list(distances),
@@ -69,8 +69,8 @@ def per_step(model: GaussianHMM, test: Sequences) -> float:
 
 def distance(model: GaussianHMM, moves: np.ndarray, means: np.ndarray) -> float:
     apart = ((model.means_[:, None] - means) ** 2).sum(axis=2)
-    found, true = linear_sum_assignment(apart)
-    return float(0.5 * np.abs(model.transmat_[np.ix_(found, found)] - moves[np.ix_(true, true)]).sum(axis=1).max())
+    matched, true = linear_sum_assignment(apart)
+    return float(0.5 * np.abs(model.transmat_[np.ix_(matched, matched)] - moves[np.ix_(true, true)]).sum(axis=1).max())
 
 
 def generated(n: int, n_states: int, n_columns: int, seed: int) -> tuple[Sequences, np.ndarray, np.ndarray]:
@@ -97,11 +97,11 @@ def as_text(rows: list[dict]) -> str:
         "| states | columns | sequences | ε | gain, nats a step | share of the way | of each fit | largest row of moves |",
         "|" + "---|" * 8,
     ]
-    for each in rows:
-        epsilon = "∞" if each["epsilon"] is None else f"{each['epsilon']:g}"
-        of_each = "" if each["epsilon"] is None else ", ".join(f"{value:.2f}" for value in each["shares"])
+    for row in rows:
+        epsilon = "∞" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        of_each = "" if row["epsilon"] is None else ", ".join(f"{value:.2f}" for value in row["shares"])
         lines.append(
-            f"| {each['states']} | {each['columns']} | {each['sequences']:,} | {epsilon} | {each['gain']:.2f} "
-            f"| {np.mean(each['shares']):.2f} | {of_each} | {', '.join(f'{value:.2f}' for value in each['distances'])} |"
+            f"| {row['states']} | {row['columns']} | {row['sequences']:,} | {epsilon} | {row['gain']:.2f} "
+            f"| {np.mean(row['shares']):.2f} | {of_each} | {', '.join(f'{value:.2f}' for value in row['distances'])} |"
         )
     return "\n".join(lines) + "\n"

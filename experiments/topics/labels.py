@@ -53,11 +53,11 @@ def documents(topics: np.ndarray, lengths: np.ndarray, n: int) -> sp.csr_array:
     rng = np.random.default_rng(n)
     drawn = np.sort(rng.choice(lengths, n))
     parts = []
-    for some in np.array_split(drawn, 40):  # a length for each fortieth
-        length = max(int(some.mean()), 1)
+    for group in np.array_split(drawn, 40):  # a length for each fortieth
+        length = max(int(group.mean()), 1)
         parts.append(
             make_lda_corpus(
-                len(some), topics=topics, document_length=length, doc_topic_prior=0.08, random_state=rng
+                len(group), topics=topics, document_length=length, doc_topic_prior=0.08, random_state=rng
             ).counts
         )
     return sp.csr_array(sp.vstack(parts))[rng.permutation(n)].astype(np.int64)
@@ -113,7 +113,7 @@ def table(rows: list[dict]) -> str:
             f"| {row['true'] or 'none'} | {row['n']:,} | {row['epsilon']:g} | {topics} | {' | '.join(counts)} |"
         )
     for n_true in dict.fromkeys(row["true"] for row in rows):
-        own = [row for row in rows if row["true"] == n_true]
-        sums = (f"{sum(r[label] for r in own)} ({sum(r[f'{label}, matched'] for r in own)})" for label in LABELS)
-        lines.append(f"| **{n_true or 'none'}** | all | all | all | {' | '.join(f'**{each}**' for each in sums)} |")
+        part = [row for row in rows if row["true"] == n_true]
+        sums = (f"{sum(r[label] for r in part)} ({sum(r[f'{label}, matched'] for r in part)})" for label in LABELS)
+        lines.append(f"| **{n_true or 'none'}** | all | all | all | {' | '.join(f'**{total}**' for total in sums)} |")
     return "\n".join(lines) + "\n"

@@ -60,8 +60,8 @@ def main(arguments: list[str]) -> None:
                 if (how == "list" and size > LARGEST_LIST) or (how == "dask" and (size < max(sizes) or options.quick)):
                     continue
                 alone = ["million_texts", "--fit", how, "--file", str(path)]
-                found = run_here(fit, how, path) if options.quick else run_alone(alone)
-                rows.append({"texts": size, "how": how} | found)
+                measured = run_here(fit, how, path) if options.quick else run_alone(alone)
+                rows.append({"texts": size, "how": how} | measured)
                 print(rows[-1], flush=True)
             path.unlink()
     finally:
@@ -78,7 +78,7 @@ def docstrings() -> list[str]:
 
 
 def generated() -> list[str]:
-    """Of ``--quick``."""
+    """Texts of ``--quick``."""
     rng = np.random.default_rng(0)
     return [" ".join(f"word{i}" for i in rng.zipf(1.5, 30) % 500) for _ in range(300)]
 
@@ -90,8 +90,8 @@ def write(path: Path, texts: list[str], size: int, per_group: int) -> None:
 
     documents = (f"{texts[i % len(texts)]} name{i:07d}" for i in range(size))
     with pq.ParquetWriter(path, pa.schema([("text", pa.string())])) as file:
-        while some := list(islice(documents, per_group)):
-            file.write_table(pa.table({"text": some}))
+        while batch := list(islice(documents, per_group)):
+            file.write_table(pa.table({"text": batch}))
 
 
 def fit(how: str, path: Path) -> dict:

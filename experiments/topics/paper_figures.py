@@ -128,11 +128,11 @@ def figure3(arguments: list[str]) -> None:
     folder, setting, rows = folder_of("figure3", options), Setting(options.quick), []
     for batch_size in setting.batches:
         n_steps = setting.n_steps(batch_size)
-        some = set(np.unique(np.geomspace(1, n_steps, N_POINTS).round().astype(int)).tolist())
+        recorded = set(np.unique(np.geomspace(1, n_steps, N_POINTS).round().astype(int)).tolist())
         for method in (NONE, MOMENTS, STRONG):
 
-            def record(t, model, method=method, batch_size=batch_size, some=some):
-                if t in some:
+            def record(t, model, method=method, batch_size=batch_size, recorded=recorded):
+                if t in recorded:
                     row = {"method": method, "batch_size": batch_size, "documents": t * batch_size}
                     rows.append(row | {"perplexity": model.perplexity(setting.test)})
 
@@ -164,31 +164,31 @@ def _in_lines(words: list[str]) -> str:
 def table1(arguments: list[str]) -> None:
     """Topics of all methods, σ = 1.24 and S = 20,000."""
     options = parser_of("experiments table1", __doc__).parse_args(arguments)
-    folder, setting, found = folder_of("table1", options), Setting(options.quick), {}
+    folder, setting, topics_of_methods = folder_of("table1", options), Setting(options.quick), {}
     batch_size = setting.batches[-1]
     for method in (NONE, MOMENTS, STRONG, OURS):
         model = setting.fit(method, SIGMA, batch_size)
         topics = model.last_posterior_.concentration
         largest = np.argsort(-topics.sum(axis=1))[:N_SHOWN]
         words = topics[largest] / topics[largest].sum(axis=1, keepdims=True)
-        found[method] = [
+        topics_of_methods[method] = [
             [(setting.vocabulary[v], float(row[v])) for v in np.argsort(-row, kind="stable")[:N_WORDS]] for row in words
         ]
     lines = []
-    for method, topics in found.items():
+    for method, topics in topics_of_methods.items():
         lines += [method, "-" * len(method)]
         lines += [_in_lines([f"{word} {probability:.4f}" for word, probability in topic]) for topic in topics] + [""]
     print(text := "\n".join(lines))
     if folder is not None:
-        write_json(folder / "results.json", found)
+        write_json(folder / "results.json", topics_of_methods)
         write_text(folder / "table1.txt", text)
-        write_text(folder / "table1.html", _html(found))
+        write_text(folder / "table1.html", _html(topics_of_methods))
 
 
-def _html(found: dict[str, list]) -> str:
+def _html(topics_of_methods: dict[str, list]) -> str:
     """One table for each method, a column for each topic."""
     parts = []
-    for method, topics in found.items():
+    for method, topics in topics_of_methods.items():
         head = "".join(f"<th>topic {i + 1}</th>" for i in range(len(topics)))
         cells = "".join(
             "<tr>" + "".join(f"<td>{html.escape(t[j][0])} <small>{t[j][1]:.4f}</small></td>" for t in topics) + "</tr>"

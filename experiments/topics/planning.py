@@ -61,13 +61,13 @@ def cell(counts, test, n: int, epsilon: float, n_seeds: int) -> dict:
         purpose="perplexity",
     )
     once = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling="full", n_steps=1)
-    found = []
+    perplexities = []
     for seed in range(n_seeds):
-        own = counts[(start := seed * n % (counts.shape[0] - n + 1)) : start + n]
-        topics = advice.apply(LatentDirichletAllocation(vocabulary=words, random_state=seed)).fit(own)
-        simple = LatentDirichletAllocation(1, vocabulary=words, privacy=once, random_state=seed).fit(own)
-        found.append([topics.perplexity(test), simple.perplexity(test)])
-    topics, simple = np.mean(found, axis=0)
+        sample = counts[(start := seed * n % (counts.shape[0] - n + 1)) : start + n]
+        topics = advice.apply(LatentDirichletAllocation(vocabulary=words, random_state=seed)).fit(sample)
+        simple = LatentDirichletAllocation(1, vocabulary=words, privacy=once, random_state=seed).fit(sample)
+        perplexities.append([topics.perplexity(test), simple.perplexity(test)])
+    topics, simple = np.mean(perplexities, axis=0)
     return {
         "n": n, "epsilon": epsilon, "topics": advice.settings["n_components"], "signal to noise": advice.signal_to_noise,
         "perplexity": topics, "of frequencies": simple, "ratio": topics / simple,
@@ -94,8 +94,8 @@ def draw(rows: list[dict], path) -> None:
 
     figure, axes = plt.subplots(figsize=(6.0, 3.6), layout="constrained")
     for n in dict.fromkeys(row["n"] for row in rows):
-        own = [row for row in rows if row["n"] == n]
-        axes.plot([row["epsilon"] for row in own], [row["ratio"] for row in own], marker="o", label=f"{n:,} articles")
+        line = [row for row in rows if row["n"] == n]
+        axes.plot([row["epsilon"] for row in line], [row["ratio"] for row in line], marker="o", label=f"{n:,} articles")
     axes.axhline(1.02, color="black", linestyle=":", label="at most 2 % worse")
     axes.set(xscale="log", xlabel="ε (δ = 1e-5)", ylabel="perplexity ÷ that of frequencies")
     epsilons = list(dict.fromkeys(row["epsilon"] for row in rows))

@@ -76,8 +76,8 @@ def perplexity(topics: PrivateTopics, learnt: np.ndarray, test) -> float:
     document = np.repeat(np.arange(held.shape[0]), np.diff(held.indptr))
     log_likelihood = 0.0
     for part in np.array_split(np.arange(len(document)), max(1, len(document) // 100_000)):
-        own = np.einsum("ik,ki->i", shares[document[part]], probabilities[:, held.indices[part]])
-        log_likelihood += held.data[part] @ np.log(own)
+        likelihood = np.einsum("ik,ki->i", shares[document[part]], probabilities[:, held.indices[part]])
+        log_likelihood += held.data[part] @ np.log(likelihood)
     return float(np.exp(-log_likelihood / held.data.sum()))
 
 

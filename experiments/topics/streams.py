@@ -201,10 +201,10 @@ def _rows(data: Arriving, n_streams: int, n_refits: int) -> Iterator[dict]:
         start = time.perf_counter()
         fit, n_seeds = (_stream, n_streams) if isinstance(how, str) else (_refits, n_refits)
         scores = [fit(data, epsilon, decay, how, seed) for seed in range(n_seeds)]
-        means = {t: float(np.mean([each[t] for each in scores])) for t in scores[0]}
+        means = {t: float(np.mean([curve[t] for curve in scores])) for t in scores[0]}
         yield {
             "data": data.name, "method": method, "epsilon": epsilon, "decay": decay, "perplexity": means,
-            "of_seeds": [list(each.values()) for each in scores], "seconds": (time.perf_counter() - start) / n_seeds,
+            "of_seeds": [list(curve.values()) for curve in scores], "seconds": (time.perf_counter() - start) / n_seeds,
         }  # fmt: skip
 
 

@@ -42,14 +42,14 @@ def main(arguments: list[str]) -> None:
     texts = {"generated": generated()} if options.quick else corpora()
     rows = []
     for name in tqdm(WEIGHTINGS, disable=None):
-        found = {
+        shares = {
             f"{corpus}, ε = {epsilon:g}": covered(
                 counts, epsilon, *WEIGHTINGS[name], 1 if options.quick else options.repeats
             )
             for corpus, counts in texts.items()
             for epsilon in EPSILONS
         }
-        rows.append({"weighting": name, "covered": found})
+        rows.append({"weighting": name, "covered": shares})
     print(text := table(rows))
     if folder is not None:
         write_json(folder / "results.json", rows)
@@ -62,7 +62,7 @@ def corpora() -> dict[str, sp.csr_array]:
 
 
 def generated() -> sp.csr_array:
-    """Of ``--quick``."""
+    """Counts of ``--quick``."""
     return make_lda_corpus(2_000, n_topics=5, n_words=300, document_length=60, random_state=0).counts
 
 
@@ -91,7 +91,7 @@ def covered(counts: sp.csr_array, epsilon: float, share: float | None, most: int
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling="full", n_steps=1)
     frequencies = np.asarray(counts.sum(axis=0)).ravel()
     shares = [1.0] if share is None else [share, 1.0 - share]
-    plans = [replace(plan, clip_norm=1.0, noise_multiplier=plan.noise_multiplier / np.sqrt(each)) for each in shares]
+    plans = [replace(plan, clip_norm=1.0, noise_multiplier=plan.noise_multiplier / np.sqrt(part)) for part in shares]
     original, results = _set_union.plans_of_rounds, []
     _set_union.plans_of_rounds = lambda plan: plans
     try:

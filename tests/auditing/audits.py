@@ -30,13 +30,13 @@ _Audit = import_module("vips.auditing.audit")._Audit  # `vips.auditing.audit` ma
 
 def look_only_for(findings, patch):
     """Audits leave out the parts that find other faults."""
-    if not any(each.startswith("replay") or each == "memory" for each in findings):
+    if not any(finding.startswith("replay") or finding == "memory" for finding in findings):
         patch.setattr(_Audit, "replays", lambda self, processes: [])
-    if not any(each.startswith(("canary", "one step")) for each in findings):
+    if not any(finding.startswith(("canary", "one step")) for finding in findings):
         patch.setattr(_Audit, "canaries", lambda self, n_runs: [])
     if findings <= {"noise: fresh", "samples", "event"}:
         patch.setattr(_Audit, "one_step", lambda self, search, n_runs: [])
-    if all(each.startswith(("replay", "noise: fresh", "samples", "event")) for each in findings):
+    if all(finding.startswith(("replay", "noise: fresh", "samples", "event")) for finding in findings):
         patch.setattr(_Audit, "sums", lambda self: (None, []))
 
 

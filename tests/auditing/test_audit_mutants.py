@@ -91,7 +91,7 @@ def test_mutant_is_rejected(mutant, case, plan, findings, monkeypatch):
 @pytest.mark.parametrize(
     "mutant",
     [pytest.param(mutants.noise_halved, marks=pytest.mark.slow), mutants.noise_over_root_two],
-    ids=lambda each: each.__name__,
+    ids=lambda flaw: flaw.__name__,
 )
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
 def test_too_little_noise_is_noticed_by_every_statistical_check(mutant, relation, monkeypatch):
@@ -104,7 +104,7 @@ def test_too_little_noise_is_noticed_by_every_statistical_check(mutant, relation
     assert expected <= {finding.name for finding in report.failed}, str(report)
 
 
-@pytest.mark.parametrize("mutant", [mutants.noise_halved, mutants.noise_over_root_two], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("mutant", [mutants.noise_halved, mutants.noise_over_root_two], ids=lambda flaw: flaw.__name__)
 def test_too_little_noise_on_samples_is_noticed_by_canaries(mutant, monkeypatch):
     mutant(monkeypatch)
     for n_steps, rate in ((1, 0.5), (10, 0.2)):
@@ -114,5 +114,5 @@ def test_too_little_noise_on_samples_is_noticed_by_canaries(mutant, monkeypatch)
 
 def test_every_finding_has_a_mutant_on_every_change():
     rejected = {mutant: findings for mutant, _, _, findings in MUTANTS}
-    always = set().union(*(found for mutant, found in rejected.items() if mutant not in BEFORE_A_RELEASE))
+    always = set().union(*(findings for mutant, findings in rejected.items() if mutant not in BEFORE_A_RELEASE))
     assert always == set().union(*rejected.values())

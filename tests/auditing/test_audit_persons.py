@@ -53,7 +53,7 @@ def test_mutant_is_rejected(mutant, noise, finding, monkeypatch):
     look_only_for({finding}, monkeypatch)
     mutant(monkeypatch)
     report = audited(BY_NAME["beta-bernoulli"], replace(SAMPLED, noise=noise), n_runs=0)
-    assert finding in {each.name for each in report.failed}, str(report)
+    assert finding in {failure.name for failure in report.failed}, str(report)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])

@@ -74,7 +74,7 @@ def test_mutant_is_rejected(mutant, finding, monkeypatch):
     look_only_for({finding}, monkeypatch)
     mutant(monkeypatch)
     report = audited("proportions", n_runs=0)
-    assert finding in {each.name for each in report.failed}, str(report)
+    assert finding in {failure.name for failure in report.failed}, str(report)
 
 
 def test_canaries_above_the_largest_weight_do_not_exceed_the_claim_unless_it_is_no_bound(monkeypatch):

@@ -19,10 +19,10 @@ ALL = (-0.7, 5000.0)  # log odds over all records, their number
 
 
 def test_the_likelihood_is_an_integral_over_the_size_of_a_cell():
-    own, rest, std = np.array([30.0, -4.0, 0.0]), np.array([25.0, 3.0, 90.0]), (6.0, 8.0)
-    found = module._log_likelihood(own, rest, std, *ALL, module._STATES)
+    of_class, of_others, std = np.array([30.0, -4.0, 0.0]), np.array([25.0, 3.0, 90.0]), (6.0, 8.0)
+    log_likelihood = module._log_likelihood(of_class, of_others, std, *ALL, module._STATES)
     means = np.geomspace(1.0, ALL[1], module._SIZES)
-    for i, (a, b) in enumerate(zip(own, rest, strict=True)):
+    for i, (a, b) in enumerate(zip(of_class, of_others, strict=True)):
         variances = [s**2 + max(count, 1.0) for s, count in zip(std, (a, b), strict=True)]
         expected = []
         for delta in module._STATES[::12]:
@@ -34,7 +34,7 @@ def test_the_likelihood_is_an_integral_over_the_size_of_a_cell():
                 return prior * np.exp(-0.5 * miss)
 
             expected.append(np.log(quad(density, 0.0, 1000.0, limit=500, points=[1.0, 10.0, 50.0, 100.0])[0]))
-        differences = found[i, ::12] - expected
+        differences = log_likelihood[i, ::12] - expected
         np.testing.assert_allclose(differences, differences[0], atol=1e-4)
 
 
@@ -69,8 +69,8 @@ def test_noise_alone_is_shrunk_and_signal_is_not():
     sizes = np.full(8, 40_000.0)
     truth = np.array([-3.0, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0])
     p = expit(ALL[0] + truth)
-    found = posterior_log_odds(sizes * p, sizes * (1 - p), (5.0, 5.0), ALL[0], 3.2e5)
-    np.testing.assert_allclose(found, truth, atol=0.05)
+    log_odds = posterior_log_odds(sizes * p, sizes * (1 - p), (5.0, 5.0), ALL[0], 3.2e5)
+    np.testing.assert_allclose(log_odds, truth, atol=0.05)
 
 
 def test_neighbours_help_each_other_and_trends_are_found():
@@ -82,8 +82,8 @@ def test_neighbours_help_each_other_and_trends_are_found():
         for _ in range(10):
             p, size, std = expit(truth), 400.0, 60.0
             counts = np.array([size * p, size * (1 - p)]) + rng.normal(0.0, std, (2, 32))
-            both = [posterior_log_odds(*counts, (std, std), 0.0, 12_800.0, each) for each in (positions, None)]
-            errors[name].append([np.sqrt(np.mean((each - truth) ** 2)) for each in both])
+            both = [posterior_log_odds(*counts, (std, std), 0.0, 12_800.0, places) for places in (positions, None)]
+            errors[name].append([np.sqrt(np.mean((log_odds - truth) ** 2)) for log_odds in both])
         ordered, alone = np.mean(errors[name], axis=0)
         assert ordered < 0.8 * alone
 
@@ -94,7 +94,7 @@ def test_totals_of_noise_are_even_odds():
 
 
 def test_without_noise_it_is_naive_bayes_and_logistic_regression():
-    """Of many records: the log odds of scikit-learn's CategoricalNB, and the probabilities of its LogisticRegression."""
+    """Many records give the log odds of scikit-learn's CategoricalNB, and the probabilities of its LogisticRegression."""
     rng = np.random.default_rng(0)
     n = 60_000
     X = pd.DataFrame({"a": rng.integers(0, 4, n), "b": rng.integers(0, 3, n), "c": rng.integers(0, 2, n)})
@@ -130,12 +130,12 @@ def test_cells_hold_every_value_once():
 
 def test_precise_counts_far_from_every_prior_are_believed():
     """A prior without mass near a cell's likelihood has no say; it does not make NaN."""
-    own, rest = np.array([9e6, 1e6, 5e4, 0.0]), np.array([1e4, 9e6, 9e6, 9e9])
+    of_class, of_others = np.array([9e6, 1e6, 5e4, 0.0]), np.array([1e4, 9e6, 9e6, 9e9])
     for positions in (None, bounded(10.0, 42.0).positions(np.full(32, 1 / 32))[:, :4]):
-        found = posterior_log_odds(own, rest, (0.0, 0.0), 0.0, 1e10, positions)
-        assert found[0] > 5.9
-        np.testing.assert_allclose(found[1:3], np.log(own[1:3] / rest[1:3]), atol=0.03)
-        assert found[3] < -5.0
+        log_odds = posterior_log_odds(of_class, of_others, (0.0, 0.0), 0.0, 1e10, positions)
+        assert log_odds[0] > 5.9
+        np.testing.assert_allclose(log_odds[1:3], np.log(of_class[1:3] / of_others[1:3]), atol=0.03)
+        assert log_odds[3] < -5.0
 
 
 def test_features_are_finite_for_every_table():

@@ -55,24 +55,24 @@ def model(columns=COLUMNS, n_steps=3, epsilon=4.0, delta=1e-6, relation="add_or_
 
 
 def without_log_odds(patch):
-    """Of tests that look at tables only."""
-    patch.setattr("vips.classification.features.posterior_log_odds", lambda own, *_: np.zeros(len(own)))
+    """For tests that look at tables only."""
+    patch.setattr("vips.classification.features.posterior_log_odds", lambda of_class, *_: np.zeros(len(of_class)))
 
 
 def exact_tables(X, y, groups=None, **settings):
     """What the noise is added to: class counts, then the table of each column; new categories come last."""
-    found = []
+    totals = []
 
     def add_noise(self, total, *_):
         if "counts" in total:
-            found.append(total["counts"])
+            totals.append(total["counts"])
         return dict(total)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", add_noise)
         without_log_odds(patch)
         model(**({"n_steps": 1} | settings)).fit(X, y, groups=groups)
-    return [row for counts in found for row in counts]  # by class, so that they can be padded
+    return [row for counts in totals for row in counts]  # by class, so that they can be padded
 
 
 def with_rows(X, y, rows, labels):
@@ -105,8 +105,8 @@ def check_a_record_moves_the_tables_by_at_most_one_clip():
     ids = np.repeat(np.arange(80), 5)
     together = exact_tables(X, y, ids)
     for name, (rows, labels) in persons().items():
-        found = exact_tables(*with_rows(X, y, rows, labels), np.r_[ids, np.full(len(rows), 99)])
-        moved = distance(together, found)
+        enlarged = exact_tables(*with_rows(X, y, rows, labels), np.r_[ids, np.full(len(rows), 99)])
+        moved = distance(together, enlarged)
         assert moved <= most * (1.0 + 1e-12), f"{name}: a person moves the tables by {moved}"
 
 
@@ -120,16 +120,16 @@ def test_tables_are_what_counting_one_by_one_gives(monkeypatch):
     monkeypatch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: dict(total))
     fitted = model({"age": (0, 100), "town": ["A"]}).fit(X, y)
     np.testing.assert_array_equal(fitted.class_counts_, np.bincount(y))
-    for name, found in fitted.tables_.items():
-        counts = np.zeros_like(found.counts)
+    for name, column in fitted.tables_.items():
+        counts = np.zeros_like(column.counts)
         for value, label in zip(X[name], y, strict=True):
             if name == "town":
                 cell = 2 if value is None or value != value else ["A", "B"].index(value)
             else:
-                inside = [a <= value < b for a, b in zip(found.cells.edges, found.cells.edges[1:], strict=False)]
+                inside = [a <= value < b for a, b in zip(column.cells.edges, column.cells.edges[1:], strict=False)]
                 cell = inside.index(True) if value == value else len(inside)
             counts[label, cell] += 1
-        np.testing.assert_array_equal(found.counts, counts)
+        np.testing.assert_array_equal(column.counts, counts)
 
 
 def check_tables_and_fit_together_are_within_the_budget():
@@ -163,7 +163,7 @@ def check_noise_is_fresh_of_the_stated_size_and_on_every_count():
     for _ in range(20):
         noisy = model(columns, n_steps=1).fit(X, y)
         tables = [noisy.tables_[name].counts - exact.tables_[name].counts for name in columns]
-        drawn.append(np.concatenate([noisy.class_counts_ - exact.class_counts_, *(each.ravel() for each in tables)]))
+        drawn.append(np.concatenate([noisy.class_counts_ - exact.class_counts_, *(part.ravel() for part in tables)]))
     drawn = np.array(drawn)
     assert len(np.unique(drawn)) == drawn.size, "a count has no noise of its own"
     assert np.std(drawn) == pytest.approx(noisy.table_std_, rel=0.07), "noise has another size than stated"
@@ -181,14 +181,14 @@ def check_all_else_is_a_function_of_noisy_numbers():
     def noisy(self, total, *_):
         return {name: np.resize(frozen, np.shape(value)) for name, value in total.items()}
 
-    columns, found = {"age": (0, 100), "income": "number", "town": ["A", "B"]}, []
+    columns, fits = {"age": (0, 100), "income": "number", "town": ["A", "B"]}, []
     X_new = table(50, seed=9)[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", noisy)
         for n, seed in ((300, 0), (40, 1)):
             X, y = table(n, seed)
-            found.append(model(columns).fit(X, 1 - y if seed else y))
-    one, other = found
+            fits.append(model(columns).fit(X, 1 - y if seed else y))
+    one, other = fits
     for name in columns:
         np.testing.assert_array_equal(
             one.log_odds_[name], other.log_odds_[name], "log odds look at more than noisy counts"
@@ -260,7 +260,7 @@ def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(n_runs=8, n_w
         with pytest.MonkeyPatch.context() as patch:
             without_log_odds(patch)
             fitted = model(columns, n_steps=1, epsilon=6.0).fit(X, np.ones(len(rows)))
-        seen = sum(each.counts[1, :n_words] - 3.0 - 0.5 for each in fitted.tables_.values())
+        seen = sum(column.counts[1, :n_words] - 3.0 - 0.5 for column in fitted.tables_.values())
         plan = fitted.privacy_.releases[0].plan
         ratios.append(seen / (plan.noise_multiplier * 3.0) ** 2)
         worlds.append(coins)

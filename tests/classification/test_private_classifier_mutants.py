@@ -10,11 +10,12 @@ import pytest
 
 from tests.classification import test_private_classifier as tests
 from tests.mutants import check_notices
+from tests.preprocessing.test_private_pipeline import the_fit_takes_the_whole_budget
 from tests.preprocessing.test_private_table_mutants import rows_of_a_person_are_counted_one_by_one
 from vips import PrivacyPlan
 from vips.classification import encoder, tables
 from vips.classification.encoder import ClassTables
-from vips.preprocessing import _budget, _private_pipeline
+from vips.preprocessing import _budget
 from vips.privacy.ledger.run import LedgerRun
 
 
@@ -26,8 +27,8 @@ def the_norm_forgets_how_many_columns_there_are(patch):
 def one_cell_has_no_noise(patch):
     original = PrivacyPlan.add_noise
 
-    def add_noise(self, total, *rest):
-        noisy = original(self, total, *rest)
+    def add_noise(self, total, *arguments):
+        noisy = original(self, total, *arguments)
         if "counts" in total:
             noisy["counts"][-1, -1] = total["counts"][-1, -1]
         return noisy
@@ -39,8 +40,8 @@ def columns_share_their_noise(patch):
     original = PrivacyPlan.add_noise
     first = {}
 
-    def add_noise(self, total, *rest):
-        noisy = original(self, total, *rest)
+    def add_noise(self, total, *arguments):
+        noisy = original(self, total, *arguments)
         if "counts" in total and total["counts"].shape[1] > 1:
             kept = first.setdefault(total["counts"].shape, noisy["counts"] - total["counts"])
             noisy["counts"] = total["counts"] + kept
@@ -52,8 +53,8 @@ def columns_share_their_noise(patch):
 def log_odds_are_those_of_exact_tables(patch):
     original = tables.release_table
 
-    def release_table(X, name, stated, place, n_classes, persons, add_noise, *rest):
-        return original(X, name, stated, place, n_classes, persons, np.asarray, *rest)
+    def release_table(X, name, stated, place, n_classes, persons, add_noise, *arguments):
+        return original(X, name, stated, place, n_classes, persons, np.asarray, *arguments)
 
     patch.setattr(encoder, "release_table", release_table)
 
@@ -82,8 +83,8 @@ def the_number_of_rows_is_kept(patch):
 def labels_that_are_no_class_are_counted(patch):
     original = tables.class_counts
 
-    def class_counts(codes, n_cells, place, n_classes, *rest):
-        return original(codes, n_cells, np.minimum(place, n_classes - 1), n_classes, *rest)
+    def class_counts(codes, n_cells, place, n_classes, *arguments):
+        return original(codes, n_cells, np.minimum(place, n_classes - 1), n_classes, *arguments)
 
     for module in (tables, encoder):
         patch.setattr(module, "class_counts", class_counts)
@@ -92,15 +93,15 @@ def labels_that_are_no_class_are_counted(patch):
 def classes_of_a_person_are_counted_one_by_one(patch):
     original = tables.class_counts
 
-    def class_counts(codes, n_cells, place, n_classes, persons, *rest):
+    def class_counts(codes, n_cells, place, n_classes, persons, *arguments):
         if persons._rows is None:
-            return original(codes, n_cells, place, n_classes, persons, *rest)
-        each = []
+            return original(codes, n_cells, place, n_classes, persons, *arguments)
+        counts = []
         for k in range(n_classes):
             part, kept = copy(persons), place[persons._rows] == k
             part._rows, part._persons = persons._rows[kept], persons._persons[kept]
-            each.append(original(codes, n_cells, place, n_classes, part, *rest))
-        return np.sum(each, axis=0)
+            counts.append(original(codes, n_cells, place, n_classes, part, *arguments))
+        return np.sum(counts, axis=0)
 
     for module in (tables, encoder):
         patch.setattr(module, "class_counts", class_counts)
@@ -113,16 +114,6 @@ def the_threshold_forgets_its_delta(patch):
 def the_threshold_forgets_that_a_person_has_several_categories(patch):
     original = encoder.threshold
     patch.setattr(encoder, "threshold", lambda delta, std, n_new: original(delta, std, max(1, n_new // 32)))
-
-
-def the_fit_takes_the_whole_budget(patch):
-    original = _budget.split_budget
-
-    def split_budget(whole, n_steps, share, learns):
-        both, alone = (original(whole, n_steps, part, learns) for part in (share, 1e-9))
-        return replace(both, fit=alone.fit)
-
-    patch.setattr(_private_pipeline, "split_budget", split_budget)
 
 
 def fits_are_charged_at_the_end(patch):

@@ -8,7 +8,7 @@ from vips import PrivateClassifier
 
 EXPECTED = {"check_classifier_data_not_an_array", "check_classifiers_train"}  # NO_LISTS
 CHECKS = [
-    pytest.param(each, check, id=check.func.__name__) for each, check in estimator_checks_generator(PrivateClassifier())
+    pytest.param(case, check, id=check.func.__name__) for case, check in estimator_checks_generator(PrivateClassifier())
 ]
 
 

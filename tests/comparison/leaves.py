@@ -40,15 +40,15 @@ def with_leaf(value: object, path: Path, new: object) -> object:
     """A copy with ``new`` at ``path``. No constructor is called, so that no check is made."""
     if not path:
         return new
-    (kind, key), *rest = path
+    (kind, key), *subpath = path
     if kind == "key":
         return {new if name == key else name: item for name, item in value.items()}
     if kind == "item":
-        return {name: with_leaf(item, rest, new) if name == key else item for name, item in value.items()}
+        return {name: with_leaf(item, subpath, new) if name == key else item for name, item in value.items()}
     if kind == "place":
-        return type(value)(with_leaf(item, rest, new) if place == key else item for place, item in enumerate(value))
+        return type(value)(with_leaf(item, subpath, new) if place == key else item for place, item in enumerate(value))
     if kind == "argument":
-        return partial(value.func, *with_leaf(value.args, (("place", key), *rest), new))
+        return partial(value.func, *with_leaf(value.args, (("place", key), *subpath), new))
     changed = object.__new__(type(value))
-    changed.__dict__.update(value.__dict__ | {key: with_leaf(getattr(value, key), rest, new)})
+    changed.__dict__.update(value.__dict__ | {key: with_leaf(getattr(value, key), subpath, new)})
     return changed

@@ -12,18 +12,18 @@ def test_a_permutation_of_fifty_perturbed_topics_is_recovered(seed):
     topics = rng.dirichlet(np.full(500, 0.1), 50)
     noisy = 0.5 * topics + 0.5 * rng.dirichlet(np.full(500, 0.1), 50)
     order = rng.permutation(50)
-    found = align(topics, noisy[order])
-    np.testing.assert_array_equal(order[found.order], np.arange(50))
+    alignment = align(topics, noisy[order])
+    np.testing.assert_array_equal(order[alignment.order], np.arange(50))
     expected = np.sqrt(0.5 * ((np.sqrt(topics) - np.sqrt(noisy)) ** 2).sum(axis=1))
-    np.testing.assert_allclose(found.distances, expected, rtol=1e-12)
+    np.testing.assert_allclose(alignment.distances, expected, rtol=1e-12)
 
 
 def test_hidden_units_keep_their_signs():
     rng = np.random.default_rng(0)
     units = rng.normal(size=(6, 40))
     order = rng.permutation(6)
-    found = align(units, units[order] + 0.3 * rng.normal(size=units.shape), "euclidean")
-    np.testing.assert_array_equal(order[found.order], np.arange(6))
+    alignment = align(units, units[order] + 0.3 * rng.normal(size=units.shape), "euclidean")
+    np.testing.assert_array_equal(order[alignment.order], np.arange(6))
     first = align(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[-1.0, 0.0], [0.9, 0.1]]), "euclidean")
     assert first.order.tolist() == [1, 0]
 

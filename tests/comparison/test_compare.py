@@ -137,11 +137,11 @@ def test_a_comparison_can_be_pickled(models, name):
 def test_divergences_are_symmetric_in_two_private_fits():
     one, other = logistic(), logistic(replace(PLAN, noise_multiplier=3.0))
     forward, backward = compare(one, other), compare(other, one)
-    for name, found in forward.divergences.items():
+    for name, divergence in forward.divergences.items():
         reverse = backward.divergences[name]
-        np.testing.assert_array_equal(found.kl_private_baseline, reverse.kl_baseline_private)
-        np.testing.assert_allclose(found.wasserstein, reverse.wasserstein, rtol=1e-9)
-        np.testing.assert_allclose(found.total_variation_bound, reverse.total_variation_bound)
+        np.testing.assert_array_equal(divergence.kl_private_baseline, reverse.kl_baseline_private)
+        np.testing.assert_allclose(divergence.wasserstein, reverse.wasserstein, rtol=1e-9)
+        np.testing.assert_allclose(divergence.total_variation_bound, reverse.total_variation_bound)
     assert "a private baseline" in str(forward)
 
 
@@ -384,15 +384,15 @@ def test_numbers_of_the_arms_are_private_data():
     X, y = labelled(300, seed=5)
     one, other = logistic(), logistic()
     comparison = compare(one, other, X, y, X=labelled()[0], y=labelled()[1], may_use_private_data=True, n_bootstrap=10)
-    own = [
+    rows_of_arms = [
         row
         for row in comparison.rows
         if any(what in row.quantity for what in ("clipping", "by noise", "share of noise"))
     ]
-    assert len(own) >= 10
-    assert all(row.source.startswith("private data") for row in own)
+    assert len(rows_of_arms) >= 10
+    assert all(row.source.startswith("private data") for row in rows_of_arms)
     assert comparison.source == "released"  # the source of the divergences
-    assert f"{LOG_LOSS}, change by clipping" in [row.quantity for row in own]
+    assert f"{LOG_LOSS}, change by clipping" in [row.quantity for row in rows_of_arms]
 
 
 @pytest.mark.parametrize("name", ["lda", "sbn", "binomial", "proportions"])
@@ -463,7 +463,7 @@ def test_models_that_cannot_be_compared_are_refused(models):
         compare(models["lda"][0], LatentDirichletAllocation(2).fit(documents))
     words = [f"word{i}" for i in range(40)]
     one, other = (
-        LatentDirichletAllocation(3, vocabulary=own, privacy=PLAN).fit(documents) for own in (words, words[::-1])
+        LatentDirichletAllocation(3, vocabulary=names, privacy=PLAN).fit(documents) for names in (words, words[::-1])
     )
     with pytest.raises(ValueError, match="different words"):
         compare(one, other)

@@ -104,9 +104,9 @@ def test_marginals_are_those_of_draws():
     rng = np.random.default_rng(5)
     for family in ("Gaussian", "Dirichlet"):
         p, _ = pair(family, rng)
-        own = marginals(p)
-        np.testing.assert_allclose(own.mean[..., 0], p.mean, rtol=1e-9)
-        np.testing.assert_allclose(own.var[..., 0], p.var, rtol=1e-9)
+        margins = marginals(p)
+        np.testing.assert_allclose(margins.mean[..., 0], p.mean, rtol=1e-9)
+        np.testing.assert_allclose(margins.var[..., 0], p.var, rtol=1e-9)
 
 
 def test_total_variation_is_below_its_bound_and_the_bound_below_one():

@@ -37,9 +37,9 @@ def baseline(people, private):
 
 def test_a_private_pipeline_is_compared_as_its_model_is(people, private, baseline):
     table, y = people
-    found = compare(private, baseline, table, y)
+    comparison = compare(private, baseline, table, y)
     of_model = compare(private[-1], baseline, private[:-1].transform(table), y)
-    scores = [[row for row in one.rows if "X_test" in row.source] for one in (found, of_model)]
+    scores = [[row for row in one.rows if "X_test" in row.source] for one in (comparison, of_model)]
     assert scores[0] == scores[1] != []
     assert baseline.names_of_columns is None
 
@@ -51,26 +51,26 @@ def test_coefficients_are_those_of_the_summary(people, covariance):
     model = BayesianLogisticRegression(covariance=covariance)
     private = make_private_pipeline(TableEncoder(), model, privacy=PrivacyBudget(1.0, 1e-6), n_steps=5).fit(table, y)
     baseline = clone(private[-1]).set_params(privacy=None).fit(private[:-1].transform(table), y)
-    found = compare(private, baseline)
+    comparison = compare(private, baseline)
     ours, theirs = private.summary(), baseline.summary(features=private[0])
-    movement = found.movements[0]
+    movement = comparison.movements[0]
     assert [movement.name(i) for i in range(len(ours))] == ours.index.tolist()
     np.testing.assert_allclose(movement.means, [ours["mean"], theirs["mean"]], rtol=1e-6)
     np.testing.assert_allclose(movement.stds, [ours["std"], theirs["std"]], rtol=1e-6)
-    assert {mover.name for mover in found.movers(9)} == set(ours.index)
+    assert {mover.name for mover in comparison.movers(9)} == set(ours.index)
     sizes = (ours["mean"] - theirs["mean"]).abs() / np.sqrt((ours["std"] ** 2 + theirs["std"] ** 2) / 2)
-    assert f"moved most is {sizes.idxmax()}, from " in str(found)
-    assert f"by {sizes.max():.2g} pooled posterior standard deviations" in str(found)
-    largest = found["shift in pooled standard deviations, largest, coefficients in units of the columns"]
+    assert f"moved most is {sizes.idxmax()}, from " in str(comparison)
+    assert f"by {sizes.max():.2g} pooled posterior standard deviations" in str(comparison)
+    largest = comparison["shift in pooled standard deviations, largest, coefficients in units of the columns"]
     assert largest.value == pytest.approx(sizes.max())
 
 
 def test_the_statement_counts_the_encoder(private, baseline, tmp_path):
-    for found in (compare(private, baseline), compare(baseline, private)):
-        ours, _ = found.privacy
+    for comparison in (compare(private, baseline), compare(baseline, private)):
+        ours, _ = comparison.privacy
         assert ours == private.privacy_ == private[-1].privacy_
-        assert "ε = 1 " in found.private
-    found.to_html(tmp_path / "report.html")
+        assert "ε = 1 " in comparison.private
+    comparison.to_html(tmp_path / "report.html")
     assert "bounds of 1 column" in (tmp_path / "report.html").read_text()
 
 
@@ -85,10 +85,10 @@ def test_the_report_adds_up_the_encoders_and_the_deltas_of_their_thresholds(priv
 
 def test_arms_of_a_pipeline_are_fitted_to_its_columns(people, private, baseline):
     table, y = people
-    found = compare(private, baseline, X=table, y=y, may_use_private_data=True)
-    shares = [found[f"share of {what} in the shift of parameters"].value for what in ("clipping", "noise")]
+    comparison = compare(private, baseline, X=table, y=y, may_use_private_data=True)
+    shares = [comparison[f"share of {what} in the shift of parameters"].value for what in ("clipping", "noise")]
     assert sum(shares) == pytest.approx(1.0)
-    neither = found["shift of parameters by neither (plain arm to baseline), root mean square"].value
+    neither = comparison["shift of parameters by neither (plain arm to baseline), root mean square"].value
     assert neither < 10.0  # deviations of the private fit: the arms were fitted to the same columns
 
 

@@ -60,7 +60,7 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
     def all(self, tag):
-        return [attributes for found, attributes in self.elements if found == tag]
+        return [attributes for element, attributes in self.elements if element == tag]
 
 
 def written(comparison, folder, **more):
@@ -116,7 +116,7 @@ def test_can_be_read_aloud(pages, name):
 def test_sections_are_those_that_the_model_has(pages):
     common = {"What was fitted", "Privacy statement", "What ε and δ mean", "ε against δ", "Parameters that moved most"}
     headings = {name: set(Page(page).headings) for name, page in pages.items()}
-    assert all(common <= found for found in headings.values())
+    assert all(common <= titles for titles in headings.values())
     assert "Topics side by side" in headings["topics"]
     assert "Weights side by side" in headings["network"]
     assert not {"Topics side by side", "Weights side by side", "Scores against ε"} & headings["regression"]

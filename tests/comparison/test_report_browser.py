@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tests.browsing import OUT_OF_SIGHT, Visit, chromium, contrast, luminance
+from tests.browsing import OUT_OF_SIGHT, Visit, contrast, luminance
 from tests.comparison import report_cases as cases
 from tests.plans import entry_of, with_release
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, compare
@@ -18,12 +18,6 @@ pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install
 
 COMPARISONS = ["regression", "released", "topics", "network"]
 CERTIFICATES = ["certificate", "no guarantee"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +42,8 @@ def visit(browser, reports):
         return opened[-1]
 
     yield go
-    for each in opened:
-        each.page.close()
+    for window in opened:
+        window.page.close()
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

@@ -130,12 +130,12 @@ def _without_figures(monkeypatch):
 
 def test_all_fields_are_found():
     """The walk finds the fields of every class in a comparison."""
-    found = {key for _, path in subjects() for kind, key in path if kind == "field"}
-    for each in (Comparison, Row, Movement, Part, PrivacyReport, Release, PrivacyPlan, UtilityCurve):
+    fields_on_paths = {key for _, path in subjects() for kind, key in path if kind == "field"}
+    for cls in (Comparison, Row, Movement, Part, PrivacyReport, Release, PrivacyPlan, UtilityCurve):
         numbers = (
-            {"distribution", "scores", "baseline", "phases"} if each in (Part, UtilityCurve, PrivacyPlan) else set()
+            {"distribution", "scores", "baseline", "phases"} if cls in (Part, UtilityCurve, PrivacyPlan) else set()
         )
-        assert {f.name for f in fields(each)} - numbers <= found, each
+        assert {f.name for f in fields(cls)} - numbers <= fields_on_paths, cls
 
 
 def test_control_characters_are_shown_as_escapes():

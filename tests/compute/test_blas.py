@@ -36,9 +36,9 @@ def test_products(n, k, m, dtype):
     a, b = rng.integers(-9, 9, (n, k)).astype(dtype), rng.integers(-9, 9, (k, m)).astype(dtype)  # exact in both dtypes
     for orders in itertools.product("CFS", repeat=2):
         for multiply in (blas.product, rowwise_product, strict_product):
-            found = multiply(in_order(a, orders[0]), in_order(b, orders[1]))
-            assert found.dtype == dtype
-            np.testing.assert_array_equal(found, a @ b)
+            product = multiply(in_order(a, orders[0]), in_order(b, orders[1]))
+            assert product.dtype == dtype
+            np.testing.assert_array_equal(product, a @ b)
 
 
 @pytest.mark.parametrize("order", ["C", "F", "S"])
@@ -77,10 +77,10 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch, n, d):
     rng = np.random.default_rng(0)
     rows, lower = rng.standard_normal((n, d)), np.tril(rng.standard_normal((d, d)))
     monkeypatch.setattr(blas, "_LEAST_WORK", 0)
-    found = []
+    products = []
     for n_threads in (1, 2, 3, 16):
         monkeypatch.setattr(threads, "n_threads", lambda n_threads=n_threads: n_threads)
-        found.append(
+        products.append(
             [
                 blas.product(rows, lower[:, :80]),
                 blas.product(rows, lower[:, :1]),
@@ -89,8 +89,8 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch, n, d):
                 rowwise_squares(lower, rows),
             ]
         )
-    for other in found[1:]:
-        for one, same in zip(found[0], other, strict=True):
+    for other in products[1:]:
+        for one, same in zip(products[0], other, strict=True):
             np.testing.assert_array_equal(one, same)
 
 
@@ -154,6 +154,12 @@ def test_large_factorisations_have_all_threads_inside_a_block(two_threads):
     assert blas_threads() == {2}
 
 
+def stay(asked, left):
+    with one_blas_thread():
+        asked.set()
+        left.wait(120.0)
+
+
 def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
     """threadpoolctl would obey only the first of them."""
     blas.product(np.ones((300, 2)), np.ones((2, 3)))
@@ -164,15 +170,9 @@ def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
 
     assert in_another_thread(inside) == {1}
     asked, left = threading.Event(), threading.Event()
-
-    def stay():
-        with one_blas_thread():
-            asked.set()
-            left.wait(120.0)
-
     with ThreadPoolExecutor(1) as pool:
         with one_blas_thread():
-            other = pool.submit(stay)
+            other = pool.submit(stay, asked, left)
             assert asked.wait(120.0)
         assert blas_threads() == {1}
         left.set()
@@ -218,11 +218,6 @@ def test_a_block_that_nobody_ends_is_ended_with_its_last_reference(two_threads):
 def test_a_forked_process_keeps_to_what_its_thread_asked_for(two_threads):
     asked, left = threading.Event(), threading.Event()
 
-    def stay():
-        with one_blas_thread():
-            asked.set()
-            left.wait(120.0)
-
     def in_child(results):
         with one_blas_thread():
             pass
@@ -231,7 +226,7 @@ def test_a_forked_process_keeps_to_what_its_thread_asked_for(two_threads):
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(stay)
+        pool.submit(stay, asked, left)
         assert asked.wait(120.0)
         child = context.Process(target=in_child, args=(results,))
         child.start()

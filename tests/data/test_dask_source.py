@@ -34,12 +34,12 @@ def test_dask_arrays_are_taken_as_they_are():
 
 def test_data_frames_name_their_columns():
     frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y), npartitions=3)
-    found = regression().fit(frame[["a", "b", "c"]], frame["y"])
-    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    fitted = regression().fit(frame[["a", "b", "c"]], frame["y"])
+    assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
     source = as_source(frame[["a", "b", "c"]], frame["y"])
     assert source.sizes == (20, 20, 20)  # counted, because Dask does not know
     np.testing.assert_array_equal(
-        found.last_posterior_.mean, regression().fit(InMemoryData(X, Y, partition_size=20)).last_posterior_.mean
+        fitted.last_posterior_.mean, regression().fit(InMemoryData(X, Y, partition_size=20)).last_posterior_.mean
     )
     frame["name"] = "x"
     with pytest.raises(TypeError, match="NumPy dtypes"):

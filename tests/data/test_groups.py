@@ -121,7 +121,7 @@ NOBODY = [
 
 def test_ids_are_equal_as_stated():
     forms = [{canonical_id(value) for value in values} for values in SAME]
-    assert all(len(each) == 1 for each in forms)
+    assert all(len(form) == 1 for form in forms)
     assert len(set().union(*forms)) == len(SAME)
     assert None not in set().union(*forms)
     assert {canonical_id(value) for value in NOBODY} == {None}
@@ -140,7 +140,7 @@ def test_ids_are_equal_in_another_process():
 @pytest.mark.parametrize("form", [np.int64, np.uint8, float, str, "S", object, "Int64", "string", "category", "int32[pyarrow]",
                                   "string[pyarrow]", pa.large_string(), pa.binary(), pa.decimal128(9, 2)])  # fmt: skip
 def test_one_id_of_text_makes_no_other_persons(form):
-    """Of a column of numbers it makes one of text, in which all persons are who they were."""
+    """It makes a column of text of a column of numbers, in which all persons are who they were."""
     numbers = np.array([7, 8, 7, 12])
     texts = numbers.astype(str)
     if isinstance(form, pa.DataType):
@@ -149,10 +149,10 @@ def test_one_id_of_text_makes_no_other_persons(form):
         ids = pd.Series(texts if "string" in form else numbers, dtype=form)
     else:
         ids = numbers.astype(form)
-    found, places = ids_and_numbers(ids, 4)
-    found_later, places_later = ids_and_numbers(np.array([*numbers.astype(str), "X7"]), 5)
-    found, found_later = list(found), list(found_later)
-    assert [found[i] for i in places] == [found_later[i] for i in places_later[:4]]
+    persons, places = ids_and_numbers(ids, 4)
+    persons_later, places_later = ids_and_numbers(np.array([*numbers.astype(str), "X7"]), 5)
+    persons, persons_later = list(persons), list(persons_later)
+    assert [persons[i] for i in places] == [persons_later[i] for i in places_later[:4]]
 
 
 IDS = [3, 1, 3, 2, 1, 3]
@@ -173,11 +173,11 @@ CONTAINERS = {
     "arrow": pa.array,
     "arrow strings": lambda ids: pa.array(list(map(str, ids))),
     "arrow dictionary": lambda ids: pa.array(list(map(str, ids))).dictionary_encode(),
-    "arrow binary": lambda ids: pa.array([bytes([each]) for each in ids]),
+    "arrow binary": lambda ids: pa.array([bytes([number]) for number in ids]),
     "pandas of arrow": lambda ids: pd.Series(ids, dtype="int64[pyarrow]"),
     "pandas strings of arrow": lambda ids: pd.Series(list(map(str, ids)), dtype="string[pyarrow]"),
     "arrow string view": lambda ids: pa.array(list(map(str, ids)), pa.string_view()),
-    "arrow binary view": lambda ids: pa.array([bytes([each]) for each in ids], pa.binary_view()),
+    "arrow binary view": lambda ids: pa.array([bytes([number]) for number in ids], pa.binary_view()),
     "arrow dictionary of views": lambda ids: pa.DictionaryArray.from_arrays(
         pa.array(ids), pa.array(list("abcd"), pa.string_view())
     ),
@@ -290,9 +290,9 @@ def test_a_person_moves_the_sum_by_at_most_one_clip(case):
     whole = coordinates(clipped_sum(model, grouped(model, records, ids, plan), plan, posterior), blocks)
     moved = []
     for person in np.unique(ids):
-        rest = [each[ids != person] for each in records]
+        others = [part[ids != person] for part in records]
         without = coordinates(
-            clipped_sum(model, grouped(model, rest, ids[ids != person], plan), plan, posterior), blocks
+            clipped_sum(model, grouped(model, others, ids[ids != person], plan), plan, posterior), blocks
         )
         moved.append(np.linalg.norm(whole - without))
     assert max(moved) <= plan.clip_norm * (1.0 + 1e-6)
@@ -305,12 +305,12 @@ def test_persons_do_not_see_each_other(case):
     whole = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
     alone = [
         clipped_sum(
-            model, grouped(model, [each[ids == person] for each in records], ids[ids == person], plan), plan, posterior
+            model, grouped(model, [part[ids == person] for part in records], ids[ids == person], plan), plan, posterior
         )
         for person in np.unique(ids)
     ]
     for name, value in whole.items():
-        total = sum(each[name] for each in alone)
+        total = sum(sums[name] for sums in alone)
         np.testing.assert_allclose(
             value, total, rtol=1e-6, atol=1e-7 * plan.clip_norm, err_msg="a person is another one in company"
         )
@@ -350,8 +350,8 @@ def test_rounded_sums_of_persons_stay_within_the_sensitivity(case):
     assert lattice.noise_steps >= 4 * replace(plan, max_rows_per_group=None).lattice(blocks).noise_steps
     whole = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
     for person in np.unique(ids)[:5]:
-        rest = [each[ids != person] for each in records]
-        without = clipped_sum(model, grouped(model, rest, ids[ids != person], plan), plan, posterior)
+        others = [part[ids != person] for part in records]
+        without = clipped_sum(model, grouped(model, others, ids[ids != person], plan), plan, posterior)
         units = []
         for name, block in blocks.items():
             difference = whole[name] - without[name]
@@ -403,9 +403,9 @@ def test_norms_of_short_runs_are_exact_and_rows_that_cancel_keep_a_share():
     statistics, blocks = DenseStatistics({"counts": rows}), {"counts": Block((40,), scale=2.0)}
     norms = statistics.norms(blocks)
     norms[1] = 0.0  # a row that cannot be used
-    found = statistics.run_norms(norms, blocks, np.array([0, 30, 30, 40, 340]))
+    norm = statistics.run_norms(norms, blocks, np.array([0, 30, 30, 40, 340]))
     np.testing.assert_allclose(
-        found, [np.sqrt(29.0) / 2.0, 0.0, 30.0 * np.sqrt(40.0) / 2.0 / 16.0, 300.0 * np.sqrt(40.0) / 2.0], rtol=1e-8
+        norm, [np.sqrt(29.0) / 2.0, 0.0, 30.0 * np.sqrt(40.0) / 2.0 / 16.0, 300.0 * np.sqrt(40.0) / 2.0], rtol=1e-8
     )
 
 
@@ -416,18 +416,18 @@ def test_norms_of_persons_in_single_precision_are_not_too_small():
     starts = np.arange(0, 2401, 240)
     for scale in (1.0, 3.0):
         statistics, blocks = DenseStatistics({"counts": rows}), {"counts": Block((600,), scale=scale)}
-        found = statistics.run_norms(statistics.norms(blocks), blocks, starts)
+        norm = statistics.run_norms(statistics.norms(blocks), blocks, starts)
         exact = np.linalg.norm(rows.astype(np.float64).reshape(10, 240, 600).sum(axis=1), axis=1) / scale
-        assert (found >= exact).all()
-        np.testing.assert_allclose(found, exact, rtol=2e-9)
+        assert (norm >= exact).all()
+        np.testing.assert_allclose(norm, exact, rtol=2e-9)
         alone = DenseStatistics({"counts": rows[240:480]})
-        assert alone.run_norms(alone.norms(blocks), blocks, np.array([0, 240]))[0] == found[1]  # to the last bit
+        assert alone.run_norms(alone.norms(blocks), blocks, np.array([0, 240]))[0] == norm[1]  # to the last bit
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3, 7, 1000])
 @pytest.mark.parametrize("most", [8, 1])
 def test_chunks_change_no_norm_of_persons_of_any_length(chunk_size, most):
-    """Of 8 persons with about 38 rows, or of one with all 300, which no short chunk holds."""
+    """There are 8 persons with about 38 rows, or one with all 300, which no short chunk holds."""
     rng = np.random.default_rng(1)
     X, ids = np.eye(5)[rng.integers(0, 5, 300)], rng.integers(0, most, 300)
     plan = replace(PLAN, sampling_rate=1.0, reproducible_noise=True, clip_norm=2.0)
@@ -565,7 +565,7 @@ def test_the_unit_is_the_fits_whatever_the_model_says():
 
 def test_reports_of_persons_do_not_speak_of_rows():
     X, ids = np.ones((6, 4)), [1, 1, 1, 2, 2, 2]
-    by_person, by_row = (str(BetaBernoulli(privacy=PLAN).fit(X, groups=each).privacy_) for each in (ids, None))
+    by_person, by_row = (str(BetaBernoulli(privacy=PLAN).fit(X, groups=groups).privacy_) for groups in (ids, None))
     assert "one record is all rows with one id" in by_person
     assert "several rows" not in by_person
     assert "one record is one row" in by_row
@@ -691,10 +691,10 @@ def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():
         cross_val_score(model, X, y, groups=ids, cv=GroupKFold(3), error_score="raise")
     with config_context(enable_metadata_routing=True):
         asking = model.set_fit_request(groups=True)
-        found = cross_validate(
+        scores = cross_validate(
             asking, X, y, params={"groups": ids}, cv=GroupKFold(3), return_estimator=True, error_score="raise"
         )
-    assert {each.privacy_.unit for each in found["estimator"]} == {"all rows of one patient_id"}
+    assert {estimator.privacy_.unit for estimator in scores["estimator"]} == {"all rows of one patient_id"}
 
 
 def test_a_clip_that_may_bind_for_persons_is_warned_of():
@@ -707,7 +707,7 @@ def test_a_clip_that_may_bind_for_persons_is_warned_of():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert len(model.summary())
-        return [str(each.message) for each in caught if "clip norm" in str(each.message)]
+        return [str(warning.message) for warning in caught if "clip norm" in str(warning.message)]
 
     largest = BayesianLogisticRegression(max_norm=3.0).fit(X, y).max_record_norm()
     assert "any number of rows" in warned(clip_norm=largest)[0]

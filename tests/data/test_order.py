@@ -33,12 +33,12 @@ FLOATS = [np.inf, -np.inf, 1e308, -5e-324, 0.25, -0.25, -1e-20, 2.0**53, 2.0**32
 
 def order_of(*columns) -> list[int]:
     """Rows of columns below each other, each read as if it were another file."""
-    keys = np.concatenate([sortable(each, len(each))[0] for each in columns])
+    keys = np.concatenate([sortable(column, len(column))[0] for column in columns])
     return np.lexsort(keys.T[::-1]).tolist()
 
 
 def test_whole_numbers_and_floats_have_one_exact_order():
-    exact = [Fraction(each) if np.isfinite(each) else each for each in [*HUGE, *FLOATS]]
+    exact = [Fraction(number) if np.isfinite(number) else number for number in [*HUGE, *FLOATS]]
     assert order_of(np.array(HUGE), np.array(FLOATS)) == sorted(range(len(exact)), key=exact.__getitem__)
     top = [2**64 - 1, 2**63, 5, 2**64 - 2]
     assert order_of(np.array(top, np.uint64), np.array(HUGE)) == sorted(range(17), key=[*top, *HUGE].__getitem__)
@@ -61,9 +61,9 @@ def test_whole_numbers_and_floats_have_one_exact_order():
 )
 def test_whole_numbers_stay_exact_beside_a_missing_one(values):
     expected = sorted(range(len(HUGE)), key=HUGE.__getitem__)
-    found = order_of(values)
-    found.remove(len(HUGE))
-    assert found == expected
+    order = order_of(values)
+    order.remove(len(HUGE))
+    assert order == expected
     assert sortable(values, len(values))[1] == "numbers"
 
 
@@ -80,17 +80,17 @@ EXPECTED = [1, 4, 3, 0, 2]
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_dates_of_all_units_have_one_order(unit):
     dates = np.array(DATES, f"M8[{unit}]")
-    some = [
+    columns = [
         dates,
         pd.Series(dates),
         pa.array(dates),
         pd.Series(pd.Categorical(pd.Series(dates))),
         pd.DatetimeIndex(dates),
     ]
-    for each in some:
-        assert order_of(each) == EXPECTED
-        assert sortable(each, 5)[1] == "dates"
-    days = np.array([None if each is None else each.date() for each in DATES], "M8[D]")
+    for column in columns:
+        assert order_of(column) == EXPECTED
+        assert sortable(column, 5)[1] == "dates"
+    days = np.array([None if moment is None else moment.date() for moment in DATES], "M8[D]")
     # beside whole days in another file, which tie only where the times are midnight
     assert order_of(dates, days)[:2] == [1, 6]
     assert order_of(pa.array(days)) == order_of(pa.array(days).cast(pa.date64())) == EXPECTED
@@ -99,11 +99,11 @@ def test_dates_of_all_units_have_one_order(unit):
 
 
 def test_dates_with_a_time_zone_are_ordered_by_the_instant():
-    instants = pd.Series([None if each is None else each.replace(tzinfo=UTC) for each in DATES[:1] + DATES[2:]])
+    instants = pd.Series([None if moment is None else moment.replace(tzinfo=UTC) for moment in DATES[:1] + DATES[2:]])
     for zone in ("UTC", "Europe/Berlin"):
-        found = instants.dt.tz_convert(zone)
-        assert sortable(found, 4)[1] == "dates with a time zone" == sortable(pa.array(found), 4)[1]
-        assert order_of(found) == order_of(pa.array(found)) == [3, 2, 0, 1]
+        local = instants.dt.tz_convert(zone)
+        assert sortable(local, 4)[1] == "dates with a time zone" == sortable(pa.array(local), 4)[1]
+        assert order_of(local) == order_of(pa.array(local)) == [3, 2, 0, 1]
 
 
 def test_times_of_day_and_durations():
@@ -131,9 +131,9 @@ def test_a_missing_value_refuses_nobody(tmp_path):
         pq.write_table(pa.table(rows | {"when": when}), tmp_path / f"{name}.parquet")
     source = regroup(ParquetTable(tmp_path, ["x"]), by="id", order="when", to=tmp_path / "by", n_partitions=1)
     opened = next(iter(source.partitions)).open()
-    found = {tuple(each[:, 0]) for each in np.split(opened.X, opened.starts[1:-1])}
+    persons = {tuple(steps[:, 0]) for steps in np.split(opened.X, opened.starts[1:-1])}
     # of both persons the rows of four files: numbers in order, then what is missing as it came
-    assert found == {(0, 1, 0, 1, 0, 1, 0, 1), (2, 3, 3, 2, 2, 3, 2, 3)}
+    assert persons == {(0, 1, 0, 1, 0, 1, 0, 1), (2, 3, 3, 2, 2, 3, 2, 3)}
 
 
 def test_other_kinds_and_lengths_are_refused(tmp_path):
@@ -148,8 +148,8 @@ def test_other_kinds_and_lengths_are_refused(tmp_path):
 
 def test_frames_have_categories_in_their_order():
     frame = pd.DataFrame({"who": 1, "when": pd.Categorical([10, 9, None, 8]), "code": [1, 2, 3, 4]})
-    found = Sequences.from_frame(frame, by="who", order="when", columns="code")
-    assert found.values[:, 0].tolist() == [4, 2, 1, 3]
+    sequences = Sequences.from_frame(frame, by="who", order="when", columns="code")
+    assert sequences.values[:, 0].tolist() == [4, 2, 1, 3]
 
 
 @pytest.mark.parametrize("dtype", ["str", object])
@@ -189,16 +189,16 @@ def test_dates_that_are_objects_are_read_one_by_one_as_they_are():
 def test_one_date_does_not_change_the_order_of_others(odd):
     when = ["1500-01-02 +0000", "1500-01-01 +0000", "2020-06-01 +0200", "2020-05-31 +0000"]
     frame = pd.DataFrame({"who": [1, 1, 2, 2, 3], "when": pd.Series([*when, odd], dtype=object), "code": range(5)})
-    found = Sequences.from_frame(frame, by="who", order="when", columns="code", date_format="%Y-%m-%d %z")
-    assert sorted(steps.tolist() for steps in found)[:2] == [[[1.0], [0.0]], [[3.0], [2.0]]]
+    sequences = Sequences.from_frame(frame, by="who", order="when", columns="code", date_format="%Y-%m-%d %z")
+    assert sorted(steps.tolist() for steps in sequences)[:2] == [[[1.0], [0.0]], [[3.0], [2.0]]]
 
 
 @pytest.mark.parametrize("dtype", ["str", object])
 def test_text_of_dates_is_read_by_a_format(dtype):
     when = pd.Series(["28.01.2020", "05.02.2020", "2020-01-01", None, "01.01.2020", "31.02.2020"], dtype=dtype)
     frame = pd.DataFrame({"who": 1, "when": when, "code": range(6)})
-    found = Sequences.from_frame(frame, by="who", order="when", columns="code", date_format="%d.%m.%Y")
-    assert found.values[:, 0].tolist() == [4, 0, 1, 2, 3, 5]
+    sequences = Sequences.from_frame(frame, by="who", order="when", columns="code", date_format="%d.%m.%Y")
+    assert sequences.values[:, 0].tolist() == [4, 0, 1, 2, 3, 5]
     with pytest.raises(TypeError, match="leave it out"):
         Sequences.from_frame(frame.assign(when=1.0), by="who", order="when", columns="code", date_format="%d.%m.%Y")
 

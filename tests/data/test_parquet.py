@@ -49,9 +49,9 @@ def test_a_table_is_its_declared_columns_in_row_groups(tmp_path):
     np.testing.assert_array_equal(opened.X, X[30:45])
     np.testing.assert_array_equal(opened.y, Y[30:45])
     expected = regression().fit(InMemoryData(X, Y.astype(float), partition_size=15))
-    found = regression().fit(source)
-    np.testing.assert_array_equal(found.last_posterior_.mean, expected.last_posterior_.mean)
-    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    fitted = regression().fit(source)
+    np.testing.assert_array_equal(fitted.last_posterior_.mean, expected.last_posterior_.mean)
+    assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(source.partition(0).open().X[:, ::-1], ParquetTable(
         tmp_path / "parts", ["c", "b", "a"]).partition(0).open().X)  # fmt: skip
 
@@ -129,14 +129,14 @@ def test_what_is_no_word_makes_its_document_defective(kind, tmp_path):
     strange = [[1, 1], None, [8], [], [2, None], [7, 0]]
     if kind != pa.large_list(pa.uint64()):
         strange[2] = [-1]
-    found = counts(pa.array(strange, kind), 8)
-    assert found.has_canonical_format
-    defective = np.isnan(found.toarray()).any(axis=1)
+    matrix = counts(pa.array(strange, kind), 8)
+    assert matrix.has_canonical_format
+    defective = np.isnan(matrix.toarray()).any(axis=1)
     assert defective.tolist() == [False, True, True, False, True, False]
     good = [0, 3, 5]
-    np.testing.assert_array_equal(found[good].toarray(), as_counts([strange[i] for i in good]))
+    np.testing.assert_array_equal(matrix[good].toarray(), as_counts([strange[i] for i in good]))
     sliced = pa.array([[3], *strange], kind).slice(1)  # offsets that do not begin at 0
-    np.testing.assert_array_equal(counts(sliced, 8).toarray(), found.toarray())
+    np.testing.assert_array_equal(counts(sliced, 8).toarray(), matrix.toarray())
     write_documents(
         tmp_path / "d.parquet", [*DOCUMENTS[:45], None, [77], [None], *DOCUMENTS[48:]], pa.list_(pa.int32())
     )
@@ -147,17 +147,17 @@ def test_what_is_no_word_makes_its_document_defective(kind, tmp_path):
 
 
 def test_numbers_beyond_the_largest_are_no_words():
-    found = counts(pa.array([[2**63 + 3], [2**64 - 1], [5]], pa.list_(pa.uint64())), 8).toarray()
-    assert np.isnan(found[:2]).any(axis=1).all()
-    assert found[2, 5] == 1.0
+    matrix = counts(pa.array([[2**63 + 3], [2**64 - 1], [5]], pa.list_(pa.uint64())), 8).toarray()
+    assert np.isnan(matrix[:2]).any(axis=1).all()
+    assert matrix[2, 5] == 1.0
 
 
 def test_a_null_may_hide_entries():
     values, offsets = pa.array([1, 2, 3, 4]), pa.array([0, 1, 3, 4], pa.int32())
     hidden = pa.ListArray.from_arrays(offsets, values, mask=pa.array([False, True, False]))
-    found = counts(hidden, 8).toarray()
-    np.testing.assert_array_equal(found[[0, 2]], as_counts([[1], [4]]))
-    assert np.isnan(found[1]).any()
+    matrix = counts(hidden, 8).toarray()
+    np.testing.assert_array_equal(matrix[[0, 2]], as_counts([[1], [4]]))
+    assert np.isnan(matrix[1]).any()
 
 
 def test_the_vocabulary_is_declared(tmp_path):

@@ -22,13 +22,13 @@ def test_rows_are_those_of_scipy(dtype, pointers, monkeypatch):
     X.indptr, X.indices = X.indptr.astype(pointers), X.indices.astype(pointers)
     X.indices[:40] = 10**6  # in columns that do not exist
     for rows in (np.flatnonzero(rng.random(200) < 0.4), np.arange(200), np.array([0]), np.array([], dtype=int)):
-        found, expected = _ragged.some_rows(X, rows), X[rows]
-        assert type(found) is type(expected)
-        assert found.shape == expected.shape
-        assert found.dtype == expected.dtype
+        copied, expected = _ragged.some_rows(X, rows), X[rows]
+        assert type(copied) is type(expected)
+        assert copied.shape == expected.shape
+        assert copied.dtype == expected.dtype
         for name in ("data", "indices", "indptr"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-            assert not np.may_share_memory(getattr(found, name), getattr(X, name))
+            np.testing.assert_array_equal(getattr(copied, name), getattr(expected, name))
+            assert not np.may_share_memory(getattr(copied, name), getattr(X, name))
 
 
 LENGTHS = np.array([3, 0, 1, 7, 2, 0, 5])
@@ -55,12 +55,12 @@ def test_selected_rows_are_those_of_a_list(table, n_threads, monkeypatch):
         expected = rows[np.array(chosen, int) if isinstance(chosen, list) else chosen]
         selected = Ragged(table, None, LENGTHS)[chosen]
         assert selected.storage is table, "rows are read before somebody asks for them"
-        for found in (selected, selected[:], pickle.loads(pickle.dumps(selected)), selected.packed(), selected.copy()):
-            assert [row.tolist() for row in found] == [row.tolist() for row in expected]
+        for form in (selected, selected[:], pickle.loads(pickle.dumps(selected)), selected.packed(), selected.copy()):
+            assert [row.tolist() for row in form] == [row.tolist() for row in expected]
             values = np.concatenate([table[:0], *expected])
-            np.testing.assert_array_equal(found.values, values)
-            assert (found.values.dtype, found.shape) == (table.dtype, (len(expected), *table.shape[1:]))
-            assert found.offsets.tolist() == [0, *np.cumsum([len(row) for row in expected])]
+            np.testing.assert_array_equal(form.values, values)
+            assert (form.values.dtype, form.shape) == (table.dtype, (len(expected), *table.shape[1:]))
+            assert form.offsets.tolist() == [0, *np.cumsum([len(row) for row in expected])]
         assert [row.tolist() for row in selected.first(2)] == [row[:2].tolist() for row in expected]
 
 

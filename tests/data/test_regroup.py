@@ -58,17 +58,17 @@ N_PERSONS = len(np.unique(IDS))
 
 def persons_of(source: DataSource) -> list[list]:
     """The rows of each person, in their order; labels are last columns."""
-    found = []
+    persons = []
     for partition in source.partitions:
         opened = partition.open()
         rows = opened.X.toarray() if sp.issparse(opened.X) else opened.X
         rows = rows if opened.y is None else np.column_stack([rows, opened.y])
-        found += [rows[a:b].tolist() for a, b in zip(opened.starts[:-1], opened.starts[1:], strict=True)]
-    return sorted(found)
+        persons += [rows[a:b].tolist() for a, b in zip(opened.starts[:-1], opened.starts[1:], strict=True)]
+    return sorted(persons)
 
 
 def persons_in(rows, ids) -> list[list]:
-    return sorted(rows[ids == each].tolist() for each in np.unique(ids))
+    return sorted(rows[ids == person].tolist() for person in np.unique(ids))
 
 
 # -- sources ------------------------------------------------------------------------------------------------
@@ -86,8 +86,8 @@ def write_parquet(folder, ids):
 def write_shards(folder, rows=X, labels=Y, ids=IDS, size=30):
     folder.mkdir()
     for first in range(0, rows.shape[0], size):
-        part, own = sp.csr_array(rows[first : first + size]), slice(first, first + size)
-        parts = {"data": part.data, "indices": part.indices, "indptr": part.indptr, "y": labels[own], "pid": ids[own]}
+        part, span = sp.csr_array(rows[first : first + size]), slice(first, first + size)
+        parts = {"data": part.data, "indices": part.indices, "indptr": part.indptr, "y": labels[span], "pid": ids[span]}
         np.savez(folder / f"{first:05d}.npz", format=b"csr", shape=part.shape, **parts)
     return folder
 
@@ -120,7 +120,7 @@ def data_frame(path):
 
 
 def dask_arrays(path):
-    x, y, ids = (da.from_array(each, chunks=(20, *each.shape[1:])) for each in (X, Y, IDS))
+    x, y, ids = (da.from_array(array, chunks=(20, *array.shape[1:])) for array in (X, Y, IDS))
     return {"X": x, "y": y, "by": ids}
 
 
@@ -196,10 +196,10 @@ def test_files_whose_ids_have_different_types_hold_the_same_persons(tmp_path):
 
 
 def test_hostile_ids_are_those_in_memory(tmp_path):
-    ids = [each for values in SAME for each in values] + NOBODY
+    ids = [value for values in SAME for value in values] + NOBODY
     rows = np.arange(float(len(ids)))[:, None]
-    forms = [canonical_id(each) for each in ids]
-    expected = [rows[[form == each for form in forms]].tolist() for each in set(forms) - {None}]
+    forms = [canonical_id(value) for value in ids]
+    expected = [rows[[form == person for form in forms]].tolist() for person in set(forms) - {None}]
     source = regroup(InMemoryData(rows, partition_size=3), by=ids, to=tmp_path / "g", n_partitions=4)
     assert persons_of(source) == sorted(expected)
     assert source.n_records == len(SAME)
@@ -223,7 +223,7 @@ def test_ids_in_parquet_are_those_in_memory(kind, tmp_path):
     is_text = pa.types.is_string(value) or pa.types.is_large_string(value) or value == pa.string_view()
     is_bytes = pa.types.is_binary(value) or pa.types.is_fixed_size_binary(value)
     ids = np.array(
-        [f"{each:02d}" if is_text else f"{each:02d}".encode() if is_bytes else int(each) for each in IDS], object
+        [f"{code:02d}" if is_text else f"{code:02d}".encode() if is_bytes else int(code) for code in IDS], object
     )
     ids[::10] = None
     column = pa.array(ids.tolist(), value)
@@ -280,13 +280,13 @@ def prepared(case, noise="gaussian", sparse=False):
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_sums_are_those_of_persons_in_memory(case, noise, tmp_path):
     model, posterior, plan, records, ids = prepared(case, noise)
-    found = sum_on_disk(model, records, ids, plan, posterior, tmp_path, "g")
+    sums = sum_on_disk(model, records, ids, plan, posterior, tmp_path, "g")
     expected = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
     for name, value in expected.items():
         if noise == "discrete":  # a function of the set of persons
-            np.testing.assert_array_equal(found[name], value)
+            np.testing.assert_array_equal(sums[name], value)
         else:
-            np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9 * plan.clip_norm)
+            np.testing.assert_allclose(sums[name], value, rtol=1e-9, atol=1e-9 * plan.clip_norm)
 
 
 def hostile_rows(rows):
@@ -302,10 +302,10 @@ def hostile_rows(rows):
 def check_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path):
     model, posterior, plan, records, ids = prepared(case)
     person, rng = 3, np.random.default_rng(3)
-    own = np.flatnonzero(ids == person)
+    rows_of_person = np.flatnonzero(ids == person)
     added = [
-        hostile_rows(records[0][rng.choice(own, 50)].astype(float)),
-        *(each[rng.choice(own, 50)] for each in records[1:]),
+        hostile_rows(records[0][rng.choice(rows_of_person, 50)].astype(float)),
+        *(array[rng.choice(rows_of_person, 50)] for array in records[1:]),
     ]
     stack = sp.vstack if sp.issparse(records[0]) else np.concatenate
     stack = Sequences.joined if isinstance(records[0], Sequences) else stack
@@ -314,10 +314,10 @@ def check_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path):
         np.concatenate([a, b]) for a, b in zip(records[1:], added[1:], strict=True)
     ]
     order = rng.permutation(90)
-    everybody, ids = [each[order] for each in everybody], np.append(ids, np.full(50, person))[order]
+    everybody, ids = [array[order] for array in everybody], np.append(ids, np.full(50, person))[order]
     sums = []
     for tag, kept in (("with", ids >= 0), ("without", ids != person)):
-        part = sum_on_disk(model, [each[kept] for each in everybody], ids[kept], plan, posterior, tmp_path, tag)
+        part = sum_on_disk(model, [array[kept] for array in everybody], ids[kept], plan, posterior, tmp_path, tag)
         sums.append(coordinates(part, last_phase(model).blocks))
     moved = np.linalg.norm(sums[0] - sums[1])
     assert moved <= plan.clip_norm * (1.0 + 1e-6), "a person moves the sum by more than one clip"
@@ -646,16 +646,16 @@ def test_a_fit_states_its_unit_everywhere(tmp_path):
 
 def test_fits_that_are_not_private_count_persons(tmp_path):
     source = regroup(X, by=IDS, to=tmp_path / "g", n_partitions=2)
-    found = DirichletMultinomial(random_state=0).fit(source).last_posterior_.mean
-    np.testing.assert_allclose(found, DirichletMultinomial(random_state=0).fit(X, groups=IDS).last_posterior_.mean)
+    mean = DirichletMultinomial(random_state=0).fit(source).last_posterior_.mean
+    np.testing.assert_allclose(mean, DirichletMultinomial(random_state=0).fit(X, groups=IDS).last_posterior_.mean)
 
 
 def test_a_regression_that_is_not_private_has_the_bound_of_all_rows(tmp_path):
     source = regroup(X, Y, by=IDS, to=tmp_path / "g", n_partitions=2)
     on_disk, in_memory = (vips.BayesianLogisticRegression(max_norm=4.0, random_state=0) for _ in range(2))
-    found, expected = on_disk.fit(source), in_memory.fit(X, Y, groups=IDS)
-    np.testing.assert_allclose(found.last_posterior_.mean, expected.last_posterior_.mean)
-    np.testing.assert_allclose(found.bound_, expected.bound_)
+    fitted, expected = on_disk.fit(source), in_memory.fit(X, Y, groups=IDS)
+    np.testing.assert_allclose(fitted.last_posterior_.mean, expected.last_posterior_.mean)
+    np.testing.assert_allclose(fitted.bound_, expected.bound_)
 
 
 def test_no_other_source_takes_persons_for_rows(tmp_path):
@@ -735,15 +735,15 @@ def test_fits_to_other_sources_say_what_to_write(tmp_path):
     model = DirichletMultinomial(privacy=PLAN)
     expected = persons_in(X, IDS)
     table = ParquetTable(write_parquet(tmp_path / "p", IDS), [f"x{i}" for i in range(4)])
-    found = suggested(lambda: model.fit(table, groups="pid"), {"X": table}, tmp_path / "a")
-    assert persons_of(found) == expected
+    source = suggested(lambda: model.fit(table, groups="pid"), {"X": table}, tmp_path / "a")
+    assert persons_of(source) == expected
     collection = DaskSource(da.from_array(X, chunks=(20, 4)))
     ids = da.from_array(IDS, chunks=20)
-    found = suggested(lambda: model.fit(collection, groups=ids), {"X": collection, "groups": ids}, tmp_path / "b")
-    assert persons_of(found) == expected
+    source = suggested(lambda: model.fit(collection, groups=ids), {"X": collection, "groups": ids}, tmp_path / "b")
+    assert persons_of(source) == expected
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(pid=IDS, y=Y), npartitions=3)
     rows, y = frame[["a", "b", "c", "d", "pid"]], frame["y"]
     regression = vips.BayesianLogisticRegression(privacy=PLAN, max_norm=3.0)
-    found = suggested(lambda: regression.fit(rows, y, groups="pid"), {"X": rows, "y": y}, tmp_path / "c")
-    assert persons_of(found) == persons_in(np.column_stack([X, Y]), IDS)
-    assert regression.fit(found).privacy_.unit == "all rows of one pid"
+    source = suggested(lambda: regression.fit(rows, y, groups="pid"), {"X": rows, "y": y}, tmp_path / "c")
+    assert persons_of(source) == persons_in(np.column_stack([X, Y]), IDS)
+    assert regression.fit(source).privacy_.unit == "all rows of one pid"

@@ -54,7 +54,7 @@ def shards(folder):
 
 
 def parquet(folder):
-    lists = [[None if np.isnan(code) else code for code in each] for each in LISTS]
+    lists = [[None if np.isnan(code) else code for code in sequence] for sequence in LISTS]
     pq.write_table(pa.table({"codes": lists, "id": IDS}), folder / "a.parquet", row_group_size=50)
     return SequenceSource.from_parquet(folder, "codes")
 
@@ -72,9 +72,9 @@ def test_a_fit_is_that_of_sequences_in_memory(make, tmp_path):
     source = make(tmp_path)
     assert (source.n_features, source.sizes, source.n_records) == (1, (50, 50, 50, 50), 200)
     np.testing.assert_array_equal(totals(source), totals(InMemoryData(SEQUENCES, partition_size=50)))
-    found = [chunk.lengths.tolist() for chunk in source.chunks(300)]
-    assert max(map(sum, found)) <= 300
-    assert [n for lengths in found for n in lengths] == SEQUENCES.lengths.tolist()
+    chunks = [chunk.lengths.tolist() for chunk in source.chunks(300)]
+    assert max(map(sum, chunks)) <= 300
+    assert [n for lengths in chunks for n in lengths] == SEQUENCES.lengths.tolist()
 
 
 def test_handles_are_light(tmp_path):
@@ -138,8 +138,8 @@ def test_dates_order_the_steps_of_a_person(tmp_path):
     ]
     for source in sources:
         opened = [partition.open() for partition in source.partitions]
-        found = [each[:, 0].tolist() for one in opened for each in np.split(one.X, one.starts[1:-1])]
-        assert sorted(filter(None, found)) == expected  # a partition may be empty
+        persons = [steps[:, 0].tolist() for one in opened for steps in np.split(one.X, one.starts[1:-1])]
+        assert sorted(filter(None, persons)) == expected  # a partition may be empty
     with pytest.raises(SourceError, match=r"`order` must hold numbers or dates, got type .*string"):
         regroup(table, by="who", order="who", to=tmp_path / "texts")
     with pytest.raises(ValueError, match="X and `order` have different numbers of rows"):
@@ -150,10 +150,10 @@ def test_dates_order_the_steps_of_a_person(tmp_path):
 def test_a_person_of_many_steps_is_taken_in_pieces(tmp_path):
     source = regroup(InMemoryData(SEQUENCES), by=np.repeat([0, 1], [150, 50]), to=tmp_path / "two", n_partitions=1)
     model = CategoricalHMM(3, n_symbols=6, max_length=20, privacy=plan(n_steps=3, sampling_rate=1.0), random_state=0)
-    found = []
+    averages = []
     for model.chunk_size in (100, 1_000_000):
-        found.append(model.fit(source).noisy_totals_.average["emissions"])
-    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-9)
+        averages.append(model.fit(source).noisy_totals_.average["emissions"])
+    np.testing.assert_allclose(*averages, rtol=1e-9, atol=1e-9)
 
 
 # -- Parquet and Arrow ------------------------------------------------------------------------------------------------------
@@ -167,16 +167,16 @@ def test_vectors_are_lists_of_a_fixed_size_or_columns():
         pa.concat_arrays([vectors[2:], vectors]).slice(2),
         pa.chunked_array([vectors[:1], vectors[1:]]),
     ):
-        found = Sequences.from_arrow(lists)
-        np.testing.assert_array_equal(found.values, expected)
-        assert found.lengths.tolist() == [2, 0, 1, 0]
+        sequences = Sequences.from_arrow(lists)
+        np.testing.assert_array_equal(sequences.values, expected)
+        assert sequences.lengths.tolist() == [2, 0, 1, 0]
 
 
 def test_columns_of_different_lengths_are_an_empty_sequence(tmp_path):
     pq.write_table(pa.table({"a": [[1, 2], [3], None], "b": [[4.0, None], [5.0, 6.0], []]}), tmp_path / "a.parquet")
-    found = SequenceSource.from_parquet(tmp_path / "a.parquet", ["b", "a"]).partition(0).open().X
-    np.testing.assert_array_equal(found.values, [[4, 1], [np.nan, 2]])
-    assert found.lengths.tolist() == [2, 0, 0]
+    sequences = SequenceSource.from_parquet(tmp_path / "a.parquet", ["b", "a"]).partition(0).open().X
+    np.testing.assert_array_equal(sequences.values, [[4, 1], [np.nan, 2]])
+    assert sequences.lengths.tolist() == [2, 0, 0]
 
 
 def test_columns_are_public_facts(tmp_path):

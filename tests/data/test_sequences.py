@@ -19,17 +19,17 @@ DATA = Sequences.from_list(ARRAYS)
 
 
 def as_lists(sequences):
-    return [each[:, 0].tolist() for each in sequences]
+    return [sequence[:, 0].tolist() for sequence in sequences]
 
 
 @pytest.mark.parametrize(
-    "some", [slice(1, 3), slice(None), slice(3, 1), np.array([3, 0, 0]), np.array([True, False, True, False]), [1], []]
+    "rows", [slice(1, 3), slice(None), slice(3, 1), np.array([3, 0, 0]), np.array([True, False, True, False]), [1], []]
 )
-def test_rows_are_those_of_a_list(some):
+def test_rows_are_those_of_a_list(rows):
     expected = np.empty(4, object)
     expected[:] = ARRAYS
-    chosen = np.array(some, int) if isinstance(some, list) and not some else some
-    assert as_lists(DATA[chosen]) == [each.tolist() for each in expected[chosen]]
+    chosen = np.array(rows, int) if isinstance(rows, list) and not rows else rows
+    assert as_lists(DATA[chosen]) == [sequence.tolist() for sequence in expected[chosen]]
     assert DATA[chosen].shape == (len(expected[chosen]), 1)
 
 
@@ -47,16 +47,16 @@ def test_frames_have_ids_and_an_order():
         "when": pd.to_datetime(["2024-03-01", "2024-01-01", "2024-02-01", "2024-01-01", "2023-01-01", "2024-04-01"]),
         "what": [1, 2, 3, 4, 5, None],
     })  # fmt: skip
-    found = Sequences.from_frame(frame, by="who", order="when", columns="what")
-    np.testing.assert_array_equal(found.values[:, 0], [5, 2, 3, 1, np.nan])
-    np.testing.assert_array_equal(found.offsets, [0, 2, 5])
+    sequences = Sequences.from_frame(frame, by="who", order="when", columns="what")
+    np.testing.assert_array_equal(sequences.values[:, 0], [5, 2, 3, 1, np.nan])
+    np.testing.assert_array_equal(sequences.offsets, [0, 2, 5])
     with pytest.raises(ValueError, match="no column 'day'"):
         Sequences.from_frame(frame, by="who", order="day", columns="what")
 
 
 def test_what_is_no_array_of_numbers_is_a_missing_step():
-    found = Sequences.from_list([np.array([1.0]), np.array(["x"]), np.zeros((2, 3)), np.array([2.0, 0.0])])
-    np.testing.assert_array_equal(found.values[:, 0], [1, np.nan, np.nan, 2, 0])
+    sequences = Sequences.from_list([np.array([1.0]), np.array(["x"]), np.zeros((2, 3)), np.array([2.0, 0.0])])
+    np.testing.assert_array_equal(sequences.values[:, 0], [1, np.nan, np.nan, 2, 0])
 
 
 def test_empty_arrays_have_a_width():
@@ -68,9 +68,9 @@ def test_empty_arrays_have_a_width():
 
 
 def test_nulls_are_missing_steps():
-    found = Sequences.from_arrow(pa.array([[1, None], None, [3]]))
-    np.testing.assert_array_equal(found.values[:, 0], [1, np.nan, 3])
-    np.testing.assert_array_equal(found.offsets, [0, 2, 2, 3])
+    sequences = Sequences.from_arrow(pa.array([[1, None], None, [3]]))
+    np.testing.assert_array_equal(sequences.values[:, 0], [1, np.nan, 3])
+    np.testing.assert_array_equal(sequences.offsets, [0, 2, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_first_steps():
 def test_values_of_a_frame_do_not_decide_whether_it_is_taken(cells):
     """Only dtypes do: cells of objects are read one by one, and a column of text is refused whatever it holds."""
     frame = pd.DataFrame({"who": [1, 1, 2], "code": pd.Series(cells, dtype=object)})
-    found = Sequences.from_frame(frame, by="who", columns="code").values[:, 0]
-    np.testing.assert_array_equal(found, [np.nan if cell in ("a", None) else float(cell) for cell in cells])
+    codes = Sequences.from_frame(frame, by="who", columns="code").values[:, 0]
+    np.testing.assert_array_equal(codes, [np.nan if cell in ("a", None) else float(cell) for cell in cells])
     with pytest.raises(TypeError, match="would depend on the records"):
         Sequences.from_frame(frame.assign(code=pd.Series(["1", "2", "3"], dtype="str")), by="who", columns="code")
 
@@ -121,13 +121,13 @@ VECTORS = [[1.5, 2.0], [None, 4.0], [5.0, 6.0]]
 ])  # fmt: skip
 def test_what_is_missing_in_a_sequence(container):
     """None, NA, NaN, masks and what is no number are missing entries, in every container; all other entries stay."""
-    found = Sequences.from_list([container(VECTORS), np.ones((1, 2))], 2)
-    np.testing.assert_array_equal(found.values, [[1.5, 2.0], [np.nan, 4.0], [5.0, 6.0], [1.0, 1.0]])
+    sequences = Sequences.from_list([container(VECTORS), np.ones((1, 2))], 2)
+    np.testing.assert_array_equal(sequences.values, [[1.5, 2.0], [np.nan, 4.0], [5.0, 6.0], [1.0, 1.0]])
 
 
 def test_a_row_that_is_missing_is_a_missing_step():
-    found = Sequences.from_list([[[1, 2], None, [3, 4]], [None, None]], 2)
-    np.testing.assert_array_equal(found.values, [[1, 2], [np.nan] * 2, [3, 4], [np.nan] * 2])
+    sequences = Sequences.from_list([[[1, 2], None, [3, 4]], [None, None]], 2)
+    np.testing.assert_array_equal(sequences.values, [[1, 2], [np.nan] * 2, [3, 4], [np.nan] * 2])
     np.testing.assert_array_equal(Sequences.from_list([[0, None, 2]]).values[:, 0], [0, np.nan, 2])
 
 
@@ -160,9 +160,9 @@ def test_a_missing_value_of_the_order_changes_no_other_sequence(kind):
     frame = pd.DataFrame({"who": [1, 1, 1, 2], "when": values, "code": [0, 1, 2, 3]})
     changed = frame.copy()
     changed.loc[3, "when"] = None
-    for each in (frame, changed):
-        found = as_lists(Sequences.from_frame(each, by="who", order="when", columns="code"))
-        assert ([2, 0, 1] if kind == "boolean" else [2, 1, 0]) in found
+    for table in (frame, changed):
+        lists = as_lists(Sequences.from_frame(table, by="who", order="when", columns="code"))
+        assert ([2, 0, 1] if kind == "boolean" else [2, 1, 0]) in lists
 
 
 @pytest.mark.parametrize("name", ["by", "order", "columns"])
@@ -172,8 +172,8 @@ def test_columns_are_named(name):
     arguments = {"by": "day", "order": "day", "columns": "event"} | {name: [ids] if name == "columns" else ids}
     with pytest.raises(TypeError, match=r"frame\.assign\(patient=ids\)"):
         Sequences.from_frame(frame, **arguments)
-    found = Sequences.from_frame(frame.assign(patient=ids), by="patient", order="day", columns="event")
-    assert found.values.ravel().tolist() == [1.0, 0.0, 2.0]
+    sequences = Sequences.from_frame(frame.assign(patient=ids), by="patient", order="day", columns="event")
+    assert sequences.values.ravel().tolist() == [1.0, 0.0, 2.0]
 
 
 @pytest.mark.parametrize("odd", [["a", 1.0], [[1.0], [2.0, 3.0]], np.array([1.0, "<5"], dtype=object), 7.0])
@@ -191,8 +191,8 @@ def test_ordinary_fits_refuse_what_is_no_number(odd):
 
 def test_masks_hide_steps_below_each_other():
     X = np.ma.masked_array([[1.0], [1e6], [3.0]], [[0], [1], [0]])
-    for found in (Sequences(X, np.array([0, 3])), Sequences.from_lengths(X, [3])):
-        np.testing.assert_array_equal(found.values[:, 0], [1.0, np.nan, 3.0])
+    for sequences in (Sequences(X, np.array([0, 3])), Sequences.from_lengths(X, [3])):
+        np.testing.assert_array_equal(sequences.values[:, 0], [1.0, np.nan, 3.0])
     assert GaussianHMM(1, means_prior=[0.0], beta_prior=1e-9).fit(X, [3]).means_[0, 0] == pytest.approx(2.0)
 
 
@@ -205,7 +205,7 @@ def test_no_cell_warns():
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = Sequences.from_list([*odd, [2.0]], 1)
-    np.testing.assert_array_equal(found.values[:, 0], [0, np.nan, 1, np.nan, np.nan, np.nan, 2])
+        sequences = Sequences.from_list([*odd, [2.0]], 1)
+    np.testing.assert_array_equal(sequences.values[:, 0], [0, np.nan, 1, np.nan, np.nan, np.nan, 2])
     hidden = np.ma.masked_array(np.array(["x", 1.0, 2.0], dtype=object), [True, False, False])
     assert GaussianHMM(1).fit([hidden, [3.0]]).means_[0, 0] == pytest.approx(2.0)

@@ -65,18 +65,18 @@ def test_a_fit_from_files_is_that_from_memory(make, tmp_path):
     assert (source.n_features, source.n_partitions, source.n_records) == (4, 5, 90)
     assert source.sizes == (20, 20, 20, 20, 10)
     memory = InMemoryData(sp.csr_array(COINS) if make is shards else COINS, partition_size=SIZE)
-    expected, found = topics().fit(memory), topics().fit(source)
-    np.testing.assert_array_equal(found.components_, expected.components_)
-    assert found.n_features_in_ == 4
-    assert not np.allclose(topics().fit(COINS).components_, found.components_)  # other partitions, other samples
+    expected, fitted = topics().fit(memory), topics().fit(source)
+    np.testing.assert_array_equal(fitted.components_, expected.components_)
+    assert fitted.n_features_in_ == 4
+    assert not np.allclose(topics().fit(COINS).components_, fitted.components_)  # other partitions, other samples
 
 
 @pytest.mark.parametrize("make", [npy, shards])
 def test_labels_may_be_in_the_files(make, tmp_path):
     source = make(tmp_path, y=LABELS)
     memory = InMemoryData(sp.csr_array(COINS) if make is shards else COINS, LABELS, partition_size=SIZE)
-    expected, found = regression().fit(memory), regression().fit(source)
-    np.testing.assert_array_equal(found.last_posterior_.mean, expected.last_posterior_.mean)
+    expected, fitted = regression().fit(memory), regression().fit(source)
+    np.testing.assert_array_equal(fitted.last_posterior_.mean, expected.last_posterior_.mean)
     with pytest.raises(TypeError, match="its own labels"):
         regression().fit(source, LABELS)
     # and a model without labels ignores them
@@ -141,8 +141,8 @@ def test_a_defective_record_counts_for_nothing(make, tmp_path):
     rows = np.ones(90, bool)
     rows[[3, 50]] = False
     plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=1e3, reproducible_noise=True)
-    found = DirichletMultinomial(privacy=plan).fit(make(tmp_path, bad)).last_posterior_
-    np.testing.assert_allclose(found.concentration, 1 + COINS[rows].sum(axis=0), atol=1e-4)
+    posterior = DirichletMultinomial(privacy=plan).fit(make(tmp_path, bad)).last_posterior_
+    np.testing.assert_allclose(posterior.concentration, 1 + COINS[rows].sum(axis=0), atol=1e-4)
 
 
 # -- public facts ---------------------------------------------------------------------------------------------------------
@@ -306,12 +306,12 @@ def test_a_shard_is_read_the_same_every_time(write, tmp_path):
     write(path, arrays) if write is stored_plainly else write(path, **arrays)
     for labels in ("y", "y", "y", "y.npy"):
         opened = CSRShards(path, labels=labels).partition(0).open()
-        for found, array in zip(
+        for read, array in zip(
             (opened.X.data, opened.X.indices, opened.X.indptr, opened.y), list(arrays.values())[2:], strict=True
         ):
-            np.testing.assert_array_equal(found, array)
-            assert found.dtype == array.dtype
-            assert found.flags.writeable
+            np.testing.assert_array_equal(read, array)
+            assert read.dtype == array.dtype
+            assert read.flags.writeable
 
 
 @pytest.mark.parametrize("write", [np.savez, np.savez_compressed])

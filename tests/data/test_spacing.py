@@ -54,10 +54,10 @@ def test_slots_are_those_of_a_loop_whatever_the_order_of_rows(rows, every, max_l
     expected = by_hand(rows, every, max_length)
     shuffled.shuffle(rows)
     sequences = spaced(pd.DataFrame(rows, columns=["who", "when", "x", "y"]), every=every, max_length=max_length)
-    found = pd.DataFrame(sequences.values, sequences.index_of_steps.of_steps())
-    assert set(found.index) == set(expected)
-    np.testing.assert_array_equal(found.to_numpy(), [expected[step] for step in found.index])
-    assert found.index.is_unique
+    steps = pd.DataFrame(sequences.values, sequences.index_of_steps.of_steps())
+    assert set(steps.index) == set(expected)
+    np.testing.assert_array_equal(steps.to_numpy(), [expected[step] for step in steps.index])
+    assert steps.index.is_unique
     assert sequences.lengths.max() <= max_length
 
 

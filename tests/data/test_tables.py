@@ -100,9 +100,9 @@ def test_every_model_takes_arrow_tables_with_nullable_labels(name, plan):
     labels = [LABELS] if name in ("logistic", "counts") else []
     expected = MODELS[name](plan).fit(BITS.astype(float), *labels)
     labels = [ExportedColumn(pa.chunked_array([LABELS])) for _ in labels]
-    found = MODELS[name](plan).fit(Exported(arrow()), *labels)
-    assert list(found.feature_names_in_) == NAMES
-    for part, other in zip(*(model.posterior_parts(model.last_posterior_) for model in (found, expected)), strict=True):
+    fit = MODELS[name](plan).fit(Exported(arrow()), *labels)
+    assert list(fit.feature_names_in_) == NAMES
+    for part, other in zip(*(model.posterior_parts(model.last_posterior_) for model in (fit, expected)), strict=True):
         np.testing.assert_allclose(part.distribution.mean, other.distribution.mean, rtol=1e-9)
 
 
@@ -123,9 +123,9 @@ def test_tables_of_numbers_are_those_of_floats(name):
     ],
 )
 def test_labels_may_be_nullable(y):
-    found = check_data(BITS, y).arrays[1]
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, LABELS)
+    labels = check_data(BITS, y).arrays[1]
+    assert labels.dtype == np.float64
+    np.testing.assert_array_equal(labels, LABELS)
     model = MODELS["logistic"](PLAN).fit(frame("Int64"), y)
     np.testing.assert_array_equal(model.coef_, MODELS["logistic"](PLAN).fit(frame("float"), LABELS).coef_)
     assert model.predict_proba(Exported(arrow())).shape == (60, 2)
@@ -162,8 +162,8 @@ def test_a_missing_value_makes_its_record_defective_and_nothing_else():
     X.iloc[7, 1] = pd.NA
     kept = np.arange(60) != 7
     full = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, reproducible_noise=True)
-    found, expected = MODELS["logistic"](full).fit(X, LABELS), MODELS["logistic"](full).fit(BITS[kept], LABELS[kept])
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6)
+    fitted, expected = MODELS["logistic"](full).fit(X, LABELS), MODELS["logistic"](full).fit(BITS[kept], LABELS[kept])
+    np.testing.assert_allclose(fitted.coef_, expected.coef_, rtol=1e-6)
 
 
 def test_arrow_columns_keep_their_types():
@@ -176,8 +176,8 @@ def test_arrow_columns_keep_their_types():
             "whole": pa.array([1, None]),
         }
     )
-    found = from_arrow(Exported(table))
-    assert [str(dtype) for dtype in found.dtypes] == [
+    converted = from_arrow(Exported(table))
+    assert [str(dtype) for dtype in converted.dtypes] == [
         "string[pyarrow]", "large_string[pyarrow]", "large_binary[pyarrow]",
         "dictionary<values=string, indices=int32, ordered=0>[pyarrow]",
         "int64[pyarrow]",
@@ -200,25 +200,25 @@ AS_FLOATS = PEOPLE.astype({"age": float, "smoker": object, "wealth": float})
 @pytest.mark.parametrize("table", [PEOPLE, Exported(pa.Table.from_pandas(PEOPLE))], ids=["nullable", "Arrow"])
 def test_declared_columns_are_read_from_nullable_and_arrow_tables(table):
     encoder = TableEncoder({"age": (0, 100), "smoker": ["no", "yes"], "wealth": (0, 1)})
-    found, expected = (
-        make_pipeline(encoder, MODELS["logistic"](PLAN)).fit(each, pa.array(LABELS)) for each in (table, AS_FLOATS)
+    fitted, expected = (
+        make_pipeline(encoder, MODELS["logistic"](PLAN)).fit(cells, pa.array(LABELS)) for cells in (table, AS_FLOATS)
     )
-    np.testing.assert_allclose(found[-1].coef_, expected[-1].coef_)
+    np.testing.assert_allclose(fitted[-1].coef_, expected[-1].coef_)
     complete = PEOPLE.dropna().reset_index(drop=True)
     complete = complete if isinstance(table, pd.DataFrame) else Exported(pa.Table.from_pandas(complete))
-    assert found.predict_proba(complete).shape == (30, 2)
+    assert fitted.predict_proba(complete).shape == (30, 2)
 
 
 def test_private_encoders_take_arrow_tables():
     columns = {"age": (0, 100), "smoker": "category"}
-    found, expected = (
+    encoded, expected = (
         make_private_pipeline(TableEncoder(columns), MODELS["logistic"](None), privacy=PrivacyBudget(100.0, 1e-3))
         .fit(table, pa.array(LABELS))
         .steps_[0][1]
         .transform(table)
         for table in (Exported(pa.Table.from_pandas(PEOPLE)), AS_FLOATS)
     )
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(encoded, expected)
 
 
 def test_plain_pipelines_and_scores_take_arrow_tables():

@@ -75,17 +75,17 @@ def test_errors_about_settings_depend_on_no_sequence(odd):
 @each_odd
 def test_steps_of_lists_are_float64_whatever_they_hold(odd):
     for others in ([], [np.array([0, 1, 1])]):
-        found = Sequences.from_list([*others, odd], 1)
-        assert (found.values.dtype, found.shape) == (np.float64, (len(others) + 1, 1))
+        sequences = Sequences.from_list([*others, odd], 1)
+        assert (sequences.values.dtype, sequences.shape) == (np.float64, (len(others) + 1, 1))
 
 
 @each_odd
 def test_one_sequence_of_a_later_part_stops_nothing(odd, tmp_path):
     parts = [[np.array([0, 1, 1])] * 3, [np.array([0, 1]), odd], [odd]]
-    for name, some in (("lists", parts), ("sequences", [Sequences.from_list(part, 1) for part in parts])):
-        source = SequenceSource.from_dask([delayed(part, pure=False) for part in some])
-        found = regroup(source, by=np.array([0, 0, 1, 1, 2, 2]), to=tmp_path / name, n_partitions=2)
-        assert sum(partition.open().X.values.size for partition in found.partitions) >= 11
+    for name, batches in (("lists", parts), ("sequences", [Sequences.from_list(part, 1) for part in parts])):
+        source = SequenceSource.from_dask([delayed(part, pure=False) for part in batches])
+        persons = regroup(source, by=np.array([0, 0, 1, 1, 2, 2]), to=tmp_path / name, n_partitions=2)
+        assert sum(partition.open().X.values.size for partition in persons.partitions) >= 11
     written = write_sequences(parts, tmp_path / "shards", n_features=1)
     assert (written.n_features, written.n_records) == (1, 6)
     assert CategoricalHMM(1, n_symbols=2, privacy=PLAN).fit(written).n_features_in_ == 1

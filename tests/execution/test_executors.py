@@ -119,7 +119,7 @@ def test_every_executor_gives_every_model_the_same_posterior(cases, noise, clien
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("cases", FEW_AND_ALL)
 def test_the_number_of_threads_changes_no_bit(cases, noise, monkeypatch):
-    """Of chunks that end in any order; in persons, some of whom are larger than a chunk, and in records."""
+    """Chunks end in any order; they hold persons, some of whom are larger than a chunk, or records."""
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 5)
     original, seen = partitions.chunk_sum, set()
 
@@ -170,22 +170,22 @@ def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path
 
 def test_every_source_of_sequences_gives_every_executor_the_same_posterior(executor, tmp_path):
     rng = np.random.default_rng(3)
-    some = Sequences.from_list([rng.integers(0, 5, n) for n in rng.integers(0, 30, 60)])
-    parts = [some[first : first + 15] for first in range(0, 60, 15)]
+    sequences = Sequences.from_list([rng.integers(0, 5, n) for n in rng.integers(0, 30, 60)])
+    parts = [sequences[first : first + 15] for first in range(0, 60, 15)]
     pq.write_table(
-        pa.table({"codes": [each[:, 0].tolist() for each in some]}), tmp_path / "s.parquet", row_group_size=15
+        pa.table({"codes": [row[:, 0].tolist() for row in sequences]}), tmp_path / "s.parquet", row_group_size=15
     )
     write_sequences(parts, tmp_path / "shards")
-    persons = regroup(InMemoryData(some), by=np.arange(60) % 20, to=tmp_path / "persons", n_partitions=4)
+    persons = regroup(InMemoryData(sequences), by=np.arange(60) % 20, to=tmp_path / "persons", n_partitions=4)
     for plan in (replace(PLAN, n_steps=8), PrivacyPlan.non_private(sampling_rate=1.0, n_steps=4)):
 
         def fit(source, executor, plan=plan):
             model = CategoricalHMM(2, n_symbols=5, max_length=20, privacy=plan, random_state=0)
             return model.fit(source, executor=executor).last_posterior_.emissions.concentration
 
-        expected = fit(InMemoryData(some, partition_size=15), None)
+        expected = fit(InMemoryData(sequences, partition_size=15), None)
         for source in (
-            InMemoryData(some, partition_size=15),
+            InMemoryData(sequences, partition_size=15),
             SequenceSource.from_shards(tmp_path / "shards", partition_size=15),
             SequenceSource.from_parquet(tmp_path / "s.parquet", "codes"),
             SequenceSource.from_dask(list(map(dask.delayed, parts))),
@@ -202,8 +202,8 @@ def test_persons_on_disk_are_the_same_for_every_executor(noise, executor, tmp_pa
     for i, rows in enumerate((X, sp.csr_array(X))):
         source = regroup(rows, y, by=ids, to=tmp_path / str(i), n_partitions=5)
         fits = [
-            BayesianLogisticRegression(privacy=plan, max_norm=3.0, random_state=0).fit(source, executor=each)
-            for each in (None, executor)
+            BayesianLogisticRegression(privacy=plan, max_norm=3.0, random_state=0).fit(source, executor=runner)
+            for runner in (None, executor)
         ]
         np.testing.assert_array_equal(fits[1].last_posterior_.mean, fits[0].last_posterior_.mean)
         assert fits[1].privacy_.unit == "all rows of one group"
@@ -226,24 +226,24 @@ def test_more_partitions_than_a_node_of_the_tree_holds(client):
 @pytest.mark.parametrize("records", [COINS[:0], np.full((20, 3), np.nan)], ids=["none", "all defective"])
 def test_no_usable_record_is_ordinary(records, executor):
     expected = coins().fit(in_parts(records))
-    found = coins().fit(in_parts(records), executor=executor)
-    np.testing.assert_array_equal(found.last_posterior_["a"], expected.last_posterior_["a"])
+    fitted = coins().fit(in_parts(records), executor=executor)
+    np.testing.assert_array_equal(fitted.last_posterior_["a"], expected.last_posterior_["a"])
 
 
 def test_full_batches_and_non_private_fits(executor):
     full = replace(REPLACED, reproducible_noise=True)
     for plan in (full, PrivacyPlan.non_private(sampling_rate=0.5, n_steps=3), None):
         expected = coins(privacy=plan).fit(in_parts(COINS)).last_posterior_["a"]
-        found = coins(privacy=plan).fit(in_parts(COINS), executor=executor).last_posterior_["a"]
-        np.testing.assert_array_equal(found, expected)
+        posterior = coins(privacy=plan).fit(in_parts(COINS), executor=executor).last_posterior_["a"]
+        np.testing.assert_array_equal(posterior, expected)
 
 
 def test_every_backend_of_joblib_gives_the_same_posterior(client):
     expected = coins().fit(in_parts(COINS)).last_posterior_["a"]
     for settings in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 1}, {"backend": "dask", "client": client}):
         with joblib.parallel_config(**settings):
-            found = coins().fit(in_parts(COINS), executor="joblib")
-        np.testing.assert_array_equal(found.last_posterior_["a"], expected)
+            fitted = coins().fit(in_parts(COINS), executor="joblib")
+        np.testing.assert_array_equal(fitted.last_posterior_["a"], expected)
 
 
 class Strict(BetaBernoulli):
@@ -281,10 +281,10 @@ def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path,
     monkeypatch.setattr(PrivacyPlan, "add_noise", add_noise)
     model = Dies(str(tmp_path), PLAN, 0)
     model.step_size = arm
-    found = model.fit(in_parts(COINS), executor=executor)
+    fitted = model.fit(in_parts(COINS), executor=executor)
     assert not list(tmp_path.glob("die*"))
     assert noised == [1, 2, 3]  # once in each step, however often its shares were computed
-    np.testing.assert_array_equal(found.last_posterior_["a"], expected)
+    np.testing.assert_array_equal(fitted.last_posterior_["a"], expected)
 
 
 COORDINATOR = """
@@ -314,8 +314,8 @@ def test_a_killed_coordinator_goes_on_from_its_checkpoint(client, tmp_path):
     done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert checkpoint.exists()
-    found = coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
-    np.testing.assert_array_equal(found.last_posterior_["a"], coins().fit(in_parts(COINS)).last_posterior_["a"])
+    fitted = coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
+    np.testing.assert_array_equal(fitted.last_posterior_["a"], coins().fit(in_parts(COINS)).last_posterior_["a"])
 
 
 def test_a_cluster_without_workers_is_refused_before_anything_is_charged(tmp_path):

@@ -13,7 +13,6 @@ import math
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -29,6 +28,7 @@ import pytest
 import vips.persistence.checkpoint
 from tests import ROOT
 from tests.laws.cases import BetaBernoulli
+from tests.privacy.ledger.ledger_crowd import entries_of
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.persistence.archive import read_archive
 from vips.privacy.accounting.gaussian import gaussian_epsilon
@@ -78,23 +78,14 @@ def a_fit(folder: Path):
 
     original = vips.persistence.checkpoint.Journal.commit
 
-    def commit(self, step, *rest):
-        original(self, step, *rest)
+    def commit(self, step, *arguments):
+        original(self, step, *arguments)
         journal.last = step
 
     vips.persistence.checkpoint.Journal.commit = commit
     logs_releases(folder)
     ledger = PrivacyLedger(folder / "a.ledger", 50.0, 1e-5, "coins")
     Logs(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=folder / "fit.vips")
-
-
-def entries_of(path: Path) -> list[dict]:
-    """The entries as SQLite reads them, after its own check of the file."""
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries ORDER BY number")]
-    connection.close()
-    return bodies
 
 
 def steps_of(path: Path) -> dict[str, dict[str, int]]:

@@ -83,12 +83,12 @@ def test_nothing_adds_up_to_nothing():
 # -- what a worker gets ---------------------------------------------------------------------------------------------------
 
 
-def walk(value, found=None):
+def walk(value, objects=None):
     """Every object inside."""
-    found = {} if found is None else found
-    if id(value) in found:
-        return found
-    found[id(value)] = value
+    objects = {} if objects is None else objects
+    if id(value) in objects:
+        return objects
+    objects[id(value)] = value
     if isinstance(value, dict):
         children = [*value.keys(), *value.values()]
     elif isinstance(value, list | tuple | set | frozenset):
@@ -96,8 +96,8 @@ def walk(value, found=None):
     else:
         children = list(getattr(value, "__dict__", {}).values())
     for child in children:
-        walk(child, found)
-    return found
+        walk(child, objects)
+    return objects
 
 
 def check_task_holds_nothing_to_make_noise_from():

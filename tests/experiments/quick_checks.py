@@ -41,7 +41,7 @@ def check(name):
 
 
 def numbers(text):
-    return [float(found) for found in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
+    return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
 
 
 def after(printed, start, which=0):
@@ -68,7 +68,7 @@ def _(printed, folder):
     rows = read_json(folder / "results.json")
     assert [row["epsilon"] for row in rows] == [None, 0.5, 0.5, 1.0, 1.0, 4.0, 4.0]
     # independent columns: their frequencies, without noise, are nearly the best; uniform ones are nearly as good
-    uniform = -sum(math.log(len(each)) for each in stand_ins.COLUMNS.values() if isinstance(each, list))
+    uniform = -sum(math.log(len(values)) for values in stand_ins.COLUMNS.values() if isinstance(values, list))
     for row in rows:
         assert uniform - 12.0 < row["smallest"] <= row["log likelihood"] < uniform
         assert 0.0 < row["two-way error"] < 1.0
@@ -161,26 +161,26 @@ def _(printed, folder):
 
 @check("lda_table1")
 def _(printed, folder):
-    found = read_json(folder / "results.json")
-    assert list(found) == ["non-private", "moments accountant", "strong composition", "vips"]
+    topics_of_methods = read_json(folder / "results.json")
+    assert list(topics_of_methods) == ["non-private", "moments accountant", "strong composition", "vips"]
     page = (folder / "table1.html").read_text(encoding="utf-8")
-    for topics in found.values():
+    for topics in topics_of_methods.values():
         for topic in topics:
             probabilities = [probability for _, probability in topic]
             assert probabilities == sorted(probabilities, reverse=True)
             assert 0.0 < sum(probabilities) < 1.0
             assert f"{topic[0][0]} {topic[0][1]:.4f}" in printed
             assert f"{topic[0][1]:.4f}</small>" in page
-    sharpest = {name: max(topic[0][1] for topic in topics) for name, topics in found.items()}
+    sharpest = {name: max(topic[0][1] for topic in topics) for name, topics in topics_of_methods.items()}
     assert sharpest["strong composition"] < sharpest["non-private"]  # noise hides the words of topics
 
 
 @check("benchmarks.sequences")
 def _(printed, folder):
-    found = json.loads((folder / "sequences.json").read_text(encoding="utf-8"))
+    tables = json.loads((folder / "sequences.json").read_text(encoding="utf-8"))
     for kind in ("full", "diag"):
         for name in ("vips", "vips, private", "hmmlearn", "hmmlearn, scaling", "hmmlearn, EM"):
-            (row,) = found[f"{name} {kind}"]
+            (row,) = tables[f"{name} {kind}"]
             assert math.isfinite(row["cpu_s"])  # differences of short runs, which may be below 0
             assert math.isfinite(row["log likelihood"])
             assert f"| {kind} | {name} |" in printed
@@ -210,10 +210,10 @@ def _(printed, folder):
 
 @check("class_labels")
 def _(printed, folder):
-    found, without = read_json(folder / "results.json")
-    assert (found["true"], without["true"]) == (3, 1)
-    assert found["real, matched"] == found["real"] > without["real"] == 0
-    for row in (found, without):
+    with_classes, without = read_json(folder / "results.json")
+    assert (with_classes["true"], without["true"]) == (3, 1)
+    assert with_classes["real, matched"] == with_classes["real"] > without["real"] == 0
+    for row in (with_classes, without):
         assert sum(row[label] for label in ("real", "doubtful", "noise", "empty")) == 2 * 4
 
 
@@ -308,7 +308,7 @@ def _(printed, folder):
 def _(printed, folder):
     plain, *private = (row["perplexity"][0] for row in read_json(folder / "results.json"))
     assert len(private) == 3
-    assert all(1.0 < plain < each < stand_ins.N_WORDS for each in private)
+    assert all(1.0 < plain < perplexity < stand_ins.N_WORDS for perplexity in private)
 
 
 @check("audit")
@@ -408,12 +408,12 @@ def _(printed, folder):
     rows = read_json(folder / "results.json")["rows"]
     people = stand_ins.generated_adult()
     best = best_auc(people.probability, people.target, split(few_records.QUICK_RECORDS, 0)[1])
-    found = {(row["table"], row["method"]): row["auc"][0] for row in rows}
+    auc = {(row["table"], row["method"]): row["auc"][0] for row in rows}
     for method in ("PrivateClassifier, not private", "BayesianLogisticRegression, not private"):
-        assert best - 0.12 < found["adult", method] < best + 0.03
-        assert 0.65 < found["generated", method] < 1.0
+        assert best - 0.12 < auc["adult", method] < best + 0.03
+        assert 0.65 < auc["generated", method] < 1.0
     for method in ("PrivateClassifier", "BayesianLogisticRegression", "AdaSSP", "DP-SGD"):
-        assert 0.4 < found["adult", method] < best + 0.03
+        assert 0.4 < auc["adult", method] < best + 0.03
     assert (folder / "results.md").read_text(encoding="utf-8").count("**") == 4  # the best one of each table
 
 
@@ -745,16 +745,16 @@ def _(printed, folder):
 
 @check("change_points")
 def _(printed, folder):
-    found = read_json(folder / "results.json")
-    shares = {(row["change"], row["method"], row["epsilon"]): row["further than"] for row in found["change points"]}
+    results = read_json(folder / "results.json")
+    shares = {(row["change"], row["method"], row["epsilon"]): row["further than"] for row in results["change points"]}
     exact, private = shares["large", "no noise", math.inf], shares["large", "permute and flip", 1.0]
     assert exact["10"] < 0.05 < private["10"] < 0.4 < shares["large", "permute and flip", 0.1]["10"]
     # one answer more at 52 % of 10,000: the mean of log(p/(1-p)) there, 0.08, and some curvature
     assert change_points.sensitivity_of_log_p() == pytest.approx(2 * math.sqrt(2 * math.log(1e7) / 10_000), rel=0.1)
-    rejections = [row["rejections"] for row in found["online tests"]]
+    rejections = [row["rejections"] for row in results["online tests"]]
     assert rejections[0] > 20
     assert max(rejections[1:]) <= 10
-    assert all(row["fdr"] < 0.35 for row in found["online tests"])
+    assert all(row["fdr"] < 0.35 for row in results["online tests"])
 
 
 @check("correlated_fits")

@@ -34,8 +34,8 @@ def test_batches_and_stated_noise():
     """Each record is in every third batch; the noise in the average is what it is said to be."""
     counts, C = np.eye(2000)[np.arange(2000)], best_strategy([A], 4)
     plan = OrderedPlan(noise_multiplier=3.0, sampling_rate=0.25, n_steps=8, strategy=C, n_groups=4, clip_norm=1.0)
-    found = DirichletMultinomial(privacy=plan).fit(counts[:0].reshape(0, 2000)).noisy_totals_
-    assert found.average["counts"].std() == pytest.approx(found.noise_std["counts"], rel=0.1)
+    totals = DirichletMultinomial(privacy=plan).fit(counts[:0].reshape(0, 2000)).noisy_totals_
+    assert totals.average["counts"].std() == pytest.approx(totals.noise_std["counts"], rel=0.1)
     rows = [set(plan.sampler(_Key, t)(0).rows(2000)) for t in range(1, 9)]
     assert set.union(*rows[:4]) == set(range(2000))
     assert sum(map(len, rows[:4])) == 2000

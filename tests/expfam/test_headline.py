@@ -20,7 +20,7 @@ from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoeff
 from vips.models.topics.statistics import TopicPosterior
 
 LARGE = np.linspace(1.0, 2.0, 600).reshape(20, 30)
-EACH = [
+FAMILIES = [
     Dirichlet(LARGE),
     TopicPosterior(LARGE),
     ScaledDirichlet(LARGE, LARGE),
@@ -35,9 +35,9 @@ EACH = [
 ]
 
 
-@pytest.mark.parametrize("each", EACH, ids=lambda each: type(each).__name__)
-def test_a_pickle_does_not_tell_which_moments_were_computed(each):
-    sent = pickle.dumps(each)
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+def test_a_pickle_does_not_tell_which_moments_were_computed(family):
+    sent = pickle.dumps(family)
     copy = pickle.loads(sent)
     caches = [name for name in dir(type(copy)) if type(getattr(type(copy), name, None)).__name__ == "cached_property"]
     for name in (*caches, "mean"):
@@ -45,10 +45,10 @@ def test_a_pickle_does_not_tell_which_moments_were_computed(each):
     assert pickle.dumps(copy) == pickle.dumps(pickle.loads(sent))
 
 
-@pytest.mark.parametrize("each", EACH, ids=lambda each: type(each).__name__)
-def test_shape_and_headline_numbers_and_no_arrays(each):
-    shown = repr(each)
-    assert shown.startswith(f"<{type(each).__name__} of shape (20, 30): mean ")
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+def test_shape_and_headline_numbers_and_no_arrays(family):
+    shown = repr(family)
+    assert shown.startswith(f"<{type(family).__name__} of shape (20, 30): mean ")
     assert len(shown) < 120
     assert "array" not in shown
 

@@ -367,8 +367,8 @@ def _chain_case(name, n_symbols, **settings):
 
 
 def _hostile_steps():
-    """Of three columns: one step that is hostile, or a hostile sequence."""
-    steps = {each: np.atleast_2d(value) for each, value in _hostile(3).items()}
+    """One step of three columns that is hostile, or a hostile sequence."""
+    steps = {name: np.atleast_2d(value) for name, value in _hostile(3).items()}
     return steps | {
         "no": np.zeros((0, 3)),
         "missing": np.full((30, 3), np.nan),

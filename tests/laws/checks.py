@@ -113,11 +113,11 @@ def records_do_not_see_each_other(case):
     for i in range(12):
         alone = last_phase(model).statistics_of(model, records[[i]], posterior)
         one_hot = (np.arange(12) == i).astype(float)
-        own = as_vector(alone.weighted_sum(np.ones(1)), blocks)
-        found = as_vector(together.weighted_sum(one_hot), blocks)
-        np.testing.assert_allclose(found, own, rtol=1e-12, atol=1e-13, err_msg="a record is another one in company")
+        share = as_vector(alone.weighted_sum(np.ones(1)), blocks)
+        other = as_vector(together.weighted_sum(one_hot), blocks)
+        np.testing.assert_allclose(other, share, rtol=1e-12, atol=1e-13, err_msg="a record is another one in company")
         np.testing.assert_allclose(norms[i], alone.norms(blocks)[0], rtol=1e-12, err_msg="a norm depends on the others")
-        union = union + weights[i] * own
+        union = union + weights[i] * share
     np.testing.assert_allclose(as_vector(together.weighted_sum(weights), blocks), union, rtol=1e-11, atol=1e-12)
     order = np.random.default_rng(2).permutation(12)
     shuffled = last_phase(model).statistics_of(model, records[order], posterior).weighted_sum(weights[order])
@@ -135,10 +135,10 @@ def norms_of_records_hold(case, model, records, posterior, phase=None):
     phase = phase or last_phase(model)
     norms = phase.statistics_of(model, records, posterior).norms(phase.blocks)
     for i in range(records.shape[0]):
-        own = [_true_norm(model, phase, record, posterior) for record in _with_labels(records[[i]], case.labels)]
-        assert norms[i] >= max(own) * (1.0 - 1e-13), "a norm is smaller than the record's statistics"
+        true_norms = [_true_norm(model, phase, record, posterior) for record in _with_labels(records[[i]], case.labels)]
+        assert norms[i] >= max(true_norms) * (1.0 - 1e-13), "a norm is smaller than the record's statistics"
         factor = 1.0 if case.norm_factor is None else case.norm_factor(records[i])
-        assert norms[i] <= max(own) * factor * (1.0 + (SCORES if case.labels else 1e-5)) + 1e-150, (
+        assert norms[i] <= max(true_norms) * factor * (1.0 + (SCORES if case.labels else 1e-5)) + 1e-150, (
             "a norm is far too large"
         )
 
@@ -200,13 +200,13 @@ def hardened_sums_are_exact(case):
 
     def sums(rows, chunk_size=1000):
         model.chunk_size = chunk_size
-        found = engine.clipped_sum(model, last_phase(model), as_data(rows), posterior, plan, plan.randomness(0), 1)
-        assert all(value.dtype == np.int64 for value in found.values()), "sums are not whole numbers"
-        return found
+        by_block = engine.clipped_sum(model, last_phase(model), as_data(rows), posterior, plan, plan.randomness(0), 1)
+        assert all(value.dtype == np.int64 for value in by_block.values()), "sums are not whole numbers"
+        return by_block
 
     def total(rows, chunk_size=1000):
-        found = sums(rows, chunk_size)
-        return np.concatenate([_units(found[name], block) for name, block in blocks.items()])
+        by_block = sums(rows, chunk_size)
+        return np.concatenate([_units(by_block[name], block) for name, block in blocks.items()])
 
     alone = total(records)
     for name, row in [("extreme", case.extreme), *case.hostile.items()]:
@@ -214,8 +214,8 @@ def hardened_sums_are_exact(case):
         moved = np.linalg.norm((together - alone).astype(float)) * lattice.unit
         assert moved <= plan.clip_norm * SENSITIVITY_FACTOR, f"a record with {name} entries moved the sum by {moved}"
     exact = clipped_sum(case, model, replace(plan, noise="gaussian"), records, posterior)
-    found = sums(records)
-    rounded = np.concatenate([np.ravel(lattice.values(found[n], b)) / b.scale for n, b in blocks.items()])
+    totals = sums(records)
+    rounded = np.concatenate([np.ravel(lattice.values(totals[n], b)) / b.scale for n, b in blocks.items()])
     distance = np.linalg.norm(rounded - exact)
     # nine records, each rounded by at most C/2¹⁰; weights in single precision
     assert distance <= 9 * plan.clip_norm * (2.0**-10 + 1e-6), "the rounded sum is not the sum"
@@ -426,13 +426,13 @@ def noise_is_gaussian_whatever_the_total(case):
     expected = 2 * stats.norm.sf(2.5)
     assert abs(beyond - expected) < 6 * np.sqrt(expected / draws.size), "the tails are not a Gaussian's"
     assert abs(np.mean(draws[1:] * draws[:-1])) < 6 / np.sqrt(draws[1:].size), "noise is shared between steps"
-    some = draws[:, rng.permutation(draws.shape[1])[:300]]
-    some = some / np.linalg.norm(some, axis=0)  # then a correlation² of independent coordinates has mean 1/n exactly
-    correlation = some.T @ some
+    cells = draws[:, rng.permutation(draws.shape[1])[:300]]
+    cells = cells / np.linalg.norm(cells, axis=0)  # then a correlation² of independent coordinates has mean 1/n exactly
+    correlation = cells.T @ cells
     np.fill_diagonal(correlation, 0.0)
     assert np.abs(correlation).max() < 0.85, "noise is shared between coordinates"
     off_diagonal = correlation.size - len(correlation)
-    assert np.sum(correlation**2) * len(some) < off_diagonal + 8 * np.sqrt(2 * off_diagonal), (
+    assert np.sum(correlation**2) * len(cells) < off_diagonal + 8 * np.sqrt(2 * off_diagonal), (
         "coordinates are dependent"
     )
 
@@ -459,8 +459,8 @@ def discrete_noise_has_the_stated_size(case):
     for name, block in blocks.items():
         if block.symmetric:
             np.testing.assert_array_equal(noisy[name], np.swapaxes(noisy[name], -1, -2))
-            own = np.concatenate([u[-_n_units(block) :] for u in units])  # symmetric blocks come last in every case
-            _check_std(own.reshape(-1, 1), lattice.noise_steps)
+            part = np.concatenate([u[-_n_units(block) :] for u in units])  # symmetric blocks come last in every case
+            _check_std(part.reshape(-1, 1), lattice.noise_steps)
     assert abs(np.mean(units[1:] * units[:-1])) < 6 * lattice.noise_steps**2 / np.sqrt(units[1:].size), (
         "draws are shared"
     )

@@ -183,24 +183,24 @@ def everything_reachable_is_a_function_of_the_noisy_totals(case) -> None:
     for noise, neighbours in (("gaussian", [other, hostile]), ("discrete", [hostile])):
         expected = walked(what_a_fit_leaves(case, first, noise)[1])
         for records in neighbours:
-            found = walked(what_a_fit_leaves(case, records, noise)[1])
-            assert set(found) == set(expected), "which files there are depends on the records"
+            contents = walked(what_a_fit_leaves(case, records, noise)[1])
+            assert set(contents) == set(expected), "which files there are depends on the records"
             for place, things in expected.items():
-                differ = [here[0] for here, there in zip(things, found[place], strict=False) if here != there]
+                differ = [here[0] for here, there in zip(things, contents[place], strict=False) if here != there]
                 assert not differ, f"{differ[0]} depends on the records"
-                assert len(things) == len(found[place]), f"what can be reached from {place} depends on the records"
+                assert len(things) == len(contents[place]), f"what can be reached from {place} depends on the records"
 
 
 def what_can_be_reached_is_listed(case) -> None:
     """Every attribute, field and part of a file has a name that is listed above as public."""
     model, traces = what_a_fit_leaves(case, case.make_records(30, np.random.default_rng(20)), "gaussian")
     blocks, parameters, posterior = model.blocks(), set(model.get_params(deep=False)), model.last_posterior_
-    own = LEARNT | OF_CLASS.get(type(model).__name__, set())
+    learnt = LEARNT | OF_CLASS.get(type(model).__name__, set())
     held = set(vars(model)) - WORKING
-    assert held == parameters | own, f"a model holds {held ^ (parameters | own)}"
+    assert held == parameters | learnt, f"a model holds {held ^ (parameters | learnt)}"
     assert not any(getattr(model, name) for name in WORKING & set(vars(model))), "what a fit works with is still there"
     pickled = set(model.__getstate__()) - {"sent_from"} - WORKING
-    assert pickled == parameters | own, f"a pickle holds {pickled ^ (parameters | own)}"
+    assert pickled == parameters | learnt, f"a pickle holds {pickled ^ (parameters | learnt)}"
     kind = type(posterior).__name__
     held, written = set(posterior if kind == "dict" else vars(posterior)), set(posterior_arrays(posterior))
     assert held <= WRITTEN[kind] | HELD.get(kind, set()), f"a posterior holds {held - WRITTEN[kind]}"
@@ -234,7 +234,7 @@ def what_can_be_reached_is_listed(case) -> None:
             np.testing.assert_array_equal(arrays[f"noisy/{name}"], total, err_msg="not the noisy total of the step")
     header, arrays = traces["saved model"]
     assert set(header) == SAVED, f"a saved model's header holds {set(header) ^ SAVED}"
-    assert set(header["learnt"]) == own - {"last_posterior_", "noisy_totals_", "privacy_"}
+    assert set(header["learnt"]) == learnt - {"last_posterior_", "noisy_totals_", "privacy_"}
     names = written | {f"noisy_totals/{name}" for name in blocks} | names_of_steps(N_STEPS)
     assert set(arrays) == names, f"a saved model holds {set(arrays) ^ names}"
     assert set(traces["files"]) == {"fit.vips", "saved.vips"}, f"files of a fit: {sorted(traces['files'])}"

@@ -44,11 +44,11 @@ class Shares:
         size = None if partitions.has_exact_rows(self.model) else partitions.whole_size(self.model.chunk_size)
         statistics = self.phase.statistics_of(self.model, partitions.filled_up(records, size), self.posterior)
         norms = statistics.norms(self.blocks)
-        found = {}
+        shares = {}
         for i in {0, n - 1} if ends else ():
             total = statistics.weighted_sum((np.arange(len(norms)) == i).astype(float))
-            found[i] = np.concatenate([np.ravel(total[name]) for name in self.blocks])
-        return norms[:n], found
+            shares[i] = np.concatenate([np.ravel(total[name]) for name in self.blocks])
+        return norms[:n], shares
 
     def check(self, rows: np.ndarray, what: str, records=None) -> None:
         """Compare the records of these rows, in this order, with each of them alone."""
@@ -142,8 +142,8 @@ def largest_move(name) -> float:
     blocks = phase.blocks
     for n in [*range(72, 79), *range(238, 243)]:  # around 75 records and around a piece
         data = InMemoryData(records[:n], None)
-        found = engine.clipped_sum(model, phase, data, posterior, plan, plan.randomness(0), 1)
-        total = np.concatenate([np.ravel(found[block]) / blocks[block].scale for block in blocks])
+        sums = engine.clipped_sum(model, phase, data, posterior, plan, plan.randomness(0), 1)
+        total = np.concatenate([np.ravel(sums[block]) / blocks[block].scale for block in blocks])
         if before is not None:
             largest = max(largest, np.linalg.norm(total - before))
         before = total if n != 78 else None
@@ -223,8 +223,8 @@ def answers_by_blas(patch):
     from vips.models.mixtures import kernels
 
     original = kernels.responsibilities
-    patch.setattr(kernels, "responsibilities", lambda places, answers, *rest: original(
-        places, answers * (1.0 + 2.0 * np.finfo(float).eps * (len(places) > 75)), *rest
+    patch.setattr(kernels, "responsibilities", lambda places, answers, *arguments: original(
+        places, answers * (1.0 + 2.0 * np.finfo(float).eps * (len(places) > 75)), *arguments
     ))  # fmt: skip
 
 

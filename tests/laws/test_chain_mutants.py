@@ -11,7 +11,7 @@ from tests.data import test_sequence_sources as sources
 from tests.laws import checks, reach
 from tests.laws.cases import CASES
 from tests.models.markov import test_categorical
-from tests.mutants import check_notices, of_laws
+from tests.mutants import check_notices, of_laws, sum_then_rounded
 from vips import CategoricalHMM, GaussianHMM
 from vips.data import OpenPartition, Sequences
 from vips.execution import partitions
@@ -44,9 +44,9 @@ def norm_of_a_step(patch):
     original = CategoricalHMM.expected_statistics
 
     def expected_statistics(self, records, posterior):
-        found, n_steps = original(self, records, posterior), np.maximum(records.lengths, 1)
-        found.norms = lambda blocks: type(found).norms(found, blocks) / n_steps
-        return found
+        expectations, n_steps = original(self, records, posterior), np.maximum(records.lengths, 1)
+        expectations.norms = lambda blocks: type(expectations).norms(expectations, blocks) / n_steps
+        return expectations
 
     patch.setattr(CategoricalHMM, "expected_statistics", expected_statistics)
 
@@ -66,8 +66,8 @@ def shares_in_proportion_to_the_longest(patch):
     original = CategoricalHMM.inferred
 
     def inferred(self, records, posterior):
-        shares, *rest = original(self, records, posterior)
-        return shares / max(records.lengths.max(initial=1), 1), *rest
+        shares, *others = original(self, records, posterior)
+        return shares / max(records.lengths.max(initial=1), 1), *others
 
     patch.setattr(CategoricalHMM, "inferred", inferred)
 
@@ -78,10 +78,7 @@ def weight_zero_is_little(patch):
 
 
 def rounded_after_the_sum(patch):
-    def rounded_sum(self, weights, blocks, lattice):
-        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
-
-    patch.setattr(SequenceStatistics, "rounded_sum", rounded_sum)
+    patch.setattr(SequenceStatistics, "rounded_sum", sum_then_rounded)
 
 
 def codes_are_checked(patch):

@@ -39,7 +39,7 @@ class AtRegimes(SwitchingLinearDynamicalSystem):
 
     def to_posterior(self, average, noise_std, previous):
         systems = [brute_force.a_system(2, 2, seed) for seed in (0, 1)]
-        moves, covs = (np.array([getattr(each, name) for each in systems]) for name in ("moves", "moves_cov"))
+        moves, covs = (np.array([getattr(system, name) for system in systems]) for name in ("moves", "moves_cov"))
         chain = np.array([[0.8, 0.2], [0.3, 0.7]])
         return SwitchingPosterior(systems[0], moves, covs, chain[0], chain, average["cross"])
 
@@ -66,18 +66,18 @@ def long_counts_as_short(case):
     model, *_ = checks.prepared(case, 2)
     steps = np.random.default_rng(0).normal(size=(model.max_length, case.extreme.shape[1]))
     steps *= model.max_norm / np.linalg.norm(steps, axis=1, keepdims=True)
-    found, *others = (share_of(case, values) for values in (steps, 7.0 * steps, np.vstack([steps, steps])))
+    share, *others = (share_of(case, values) for values in (steps, 7.0 * steps, np.vstack([steps, steps])))
     for other in others:
-        for name, value in found.items():
+        for name, value in share.items():
             np.testing.assert_allclose(other[name], value, rtol=1e-6, atol=1e-9, err_msg="more than the bound counts")
 
 
 def a_gap_is_no_step_at_zero(case):
     values = np.ones((3, case.extreme.shape[1]))
     values[1] = np.nan
-    found, filled = (share_of(case, each) for each in (values, np.nan_to_num(values)))
-    assert all(np.isfinite(value).all() for value in found.values()), "a gap destroys its sequence"
-    assert any(not np.allclose(found[name], filled[name]) for name in found), "a gap is a step at 0"
+    share, filled = (share_of(case, steps) for steps in (values, np.nan_to_num(values)))
+    assert all(np.isfinite(value).all() for value in share.values()), "a gap destroys its sequence"
+    assert any(not np.allclose(share[name], filled[name]) for name in share), "a gap is a step at 0"
 
 
 OWN_CHECKS = [(law, "regimes") for law in (ALONE, EXACT, NORMS, DEFECTIVE, NEIGHBOURS)]
@@ -101,10 +101,10 @@ def norm_without(name):
 
 
 def norm_of_a_step(original, self, records, posterior):
-    found = original(self, records, posterior)
-    norms = found.norms
-    found.norms = lambda blocks: norms(blocks) / np.maximum(records.lengths, 1)
-    return found
+    statistics = original(self, records, posterior)
+    norms = statistics.norms
+    statistics.norms = lambda blocks: norms(blocks) / np.maximum(records.lengths, 1)
+    return statistics
 
 
 def shares_by_the_longest(weights, lengths):
@@ -118,21 +118,21 @@ def weight_zero_is_little(weights, lengths):
 def with_weights(change):
 
     def mutant(original, self, records, posterior):
-        found = original(self, records, posterior)
-        weighted_sum = found.weighted_sum
-        found.weighted_sum = lambda weights: weighted_sum(change(weights, records.lengths))
-        return found
+        statistics = original(self, records, posterior)
+        weighted_sum = statistics.weighted_sum
+        statistics.weighted_sum = lambda weights: weighted_sum(change(weights, records.lengths))
+        return statistics
 
     mutant.__name__ = change.__name__
     return mutant
 
 
 def rounded_after_the_sum(original, self, records, posterior):
-    found = original(self, records, posterior)
-    found.rounded_sum = lambda weights, blocks, lattice: {
-        name: lattice.rounded(value, blocks[name]) for name, value in found.weighted_sum(weights).items()
+    statistics = original(self, records, posterior)
+    statistics.rounded_sum = lambda weights, blocks, lattice: {
+        name: lattice.rounded(value, blocks[name]) for name, value in statistics.weighted_sum(weights).items()
     }
-    return found
+    return statistics
 
 
 def pairs_across_sequences(original, rows, offsets, first, last, second, lagged):

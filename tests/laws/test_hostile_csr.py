@@ -73,14 +73,14 @@ def test_a_row_counts_for_what_it_means_or_for_nothing(name, noise):
     @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(entries(width), min_size=1, max_size=5), st.sampled_from([np.int32, np.int64]), st.integers(1, 6))
     def check(rows, indices, chunk_size):
-        found = total(csr(rows, width, indices=indices), chunk_size)
-        dense = [each for each in (meaning(row, width) for row in rows) if each is not None]
+        sums = total(csr(rows, width, indices=indices), chunk_size)
+        dense = [counts for counts in (meaning(row, width) for row in rows) if counts is not None]
         expected = total(sp.csr_array(np.array(dense).reshape(-1, width)), 100)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg="a row counts for something else")
+        np.testing.assert_allclose(sums, expected, rtol=1e-9, atol=1e-9, err_msg="a row counts for something else")
         for i in range(len(rows)):
             others = total(csr(rows[:i] + rows[i + 1 :], width, indices=indices), chunk_size)
             if noise == "gaussian":
-                moved = np.linalg.norm(found - others)
+                moved = np.linalg.norm(sums - others)
                 assert moved <= plan.clip_norm * (1.0 + 1e-9), "a row moved the sum by more than C"
 
     check()
@@ -159,8 +159,8 @@ def test_a_column_that_does_not_exist_is_one_records_defect_in_every_format(form
     else:
         X.rows[0][0] = FAR
     plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=1e3)
-    found, expected = (DirichletMultinomial(privacy=plan).fit(data).last_posterior_ for data in (X, whole()[1:]))
-    np.testing.assert_allclose(found.concentration, expected.concentration, atol=1e-4)
+    posterior, expected = (DirichletMultinomial(privacy=plan).fit(data).last_posterior_ for data in (X, whole()[1:]))
+    np.testing.assert_allclose(posterior.concentration, expected.concentration, atol=1e-4)
 
 
 # -- predictions ------------------------------------------------------------------------------------------------

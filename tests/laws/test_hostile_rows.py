@@ -64,8 +64,8 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
         return replace(records, X=as_rows(rows[:, :-1]), y=rows[:, -1]) if labelled else as_rows(rows)
 
     def total(rows, plan):
-        found = checks.clipped_sum(case, model, plan, container(rows), posterior)
-        return found if plan.noise == "gaussian" else _isometric(found, blocks)
+        sums = checks.clipped_sum(case, model, plan, container(rows), posterior)
+        return sums if plan.noise == "gaussian" else _isometric(sums, blocks)
 
     @settings(
         max_examples=40 if case.name in ONE_OF_EACH_CLASS else 15,
@@ -78,8 +78,8 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
         rows, row, times = drawn
         rows = np.repeat(rows, times, axis=0)
         added = np.vstack([rows[:1], row[None], rows[1:]])
-        for each, unit, allowed in ((plan, 1.0, 1.0 + 1e-9), (discrete, lattice.unit, checks.SENSITIVITY_FACTOR)):
-            before, after = total(rows, each), total(added, each)
+        for setting, unit, allowed in ((plan, 1.0, 1.0 + 1e-9), (discrete, lattice.unit, checks.SENSITIVITY_FACTOR)):
+            before, after = total(rows, setting), total(added, setting)
             assert np.isfinite(after).all()
             moved = np.linalg.norm(after - before) * unit
             assert moved <= plan.clip_norm * allowed, f"moved by {moved}"
@@ -87,12 +87,12 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
     check()
 
 
-def _isometric(found, blocks):
+def _isometric(sums, blocks):
     """The whole units that ``checks.clipped_sum`` divided by the scales; for a symmetric block, one triangle."""
     parts, start = [], 0
     for block in blocks.values():
         size = int(np.prod(block.shape))
-        units = found[start : start + size] * block.scale
+        units = sums[start : start + size] * block.scale
         start += size
         units = units.reshape(block.shape)
         parts.append(np.ravel(units[..., *np.triu_indices(block.shape[-1])] if block.symmetric else units))

@@ -45,10 +45,10 @@ def kernels_of(model, records, groups, totals):
     replayed, summed = list(totals), engine.clipped_sum
 
     def sum_of_step(*args):
-        found = summed(*args)
+        total = summed(*args)
         if not replayed:
-            totals.append(found)
-        return replayed[args[6] - 1] if replayed else found
+            totals.append(total)
+        return replayed[args[6] - 1] if replayed else total
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "clipped_sum", sum_of_step)
@@ -70,9 +70,9 @@ def kernels_are_the_same_for_all_records(case, with_groups):
     for kind in ("ordinary", *data):  # the first one may have to compile kernels, and what these call
         n = data[kind].shape[0]
         model = case.make_model(privacy=plan, random_state=0)
-        found = kernels_of(model, data[kind], np.arange(n) // 2 if with_groups else None, totals)
-        expected = found if kind == "ordinary" else expected
-        assert found == expected, f"kernels of {kind} records: {sorted(map(str, found ^ expected))}"
+        kernels = kernels_of(model, data[kind], np.arange(n) // 2 if with_groups else None, totals)
+        expected = kernels if kind == "ordinary" else expected
+        assert kernels == expected, f"kernels of {kind} records: {sorted(map(str, kernels ^ expected))}"
 
 
 def _is_slow(case, with_groups):
@@ -103,12 +103,12 @@ def test_kernels_do_not_depend_on_how_many_rows_in_fortran_order_there_are(name)
     case = next(case for case in CASES if case.name == name)
     X, *y = arguments(case.make_records(20, np.random.default_rng(0)))
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.7, n_steps=2, clip_norm=1.0, reproducible_noise=True)
-    totals, found = [], []
+    totals, kernels = [], []
     for n in (20, 20, 2, 1, 0):
         model = case.make_model(privacy=plan, random_state=0)
         records = Records(np.asfortranarray(X)[:n], y[0][:n]) if y else np.asfortranarray(X)[:n]
-        found.append(kernels_of(model, records, None, totals))
-    assert found[1] == found[2] == found[3] == found[4]
+        kernels.append(kernels_of(model, records, None, totals))
+    assert kernels[1] == kernels[2] == kernels[3] == kernels[4]
 
 
 FIT = """
@@ -123,13 +123,13 @@ case.make_model(privacy=plan).fit(kinds_of_data(case)[sys.argv[1]])
 
 
 def test_files_on_disk_are_the_same_for_all_records(tmp_path):
-    found = []
+    files = []
     for kind in ("ordinary", "none"):
         environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / kind)}
         subprocess.run([sys.executable, "-c", FIT, kind], env=environment, check=True)
-        found.append(sorted(str(path.relative_to(tmp_path / kind)) for path in (tmp_path / kind).rglob("*.nb?")))
-    assert found[0] == found[1]
-    assert any("_copy_rows" in name for name in found[0])
+        files.append(sorted(str(path.relative_to(tmp_path / kind)) for path in (tmp_path / kind).rglob("*.nb?")))
+    assert files[0] == files[1]
+    assert any("_copy_rows" in name for name in files[0])
 
 
 # -- the law can fail ---------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def keys_of(run, script: Script) -> dict[str, int]:
 
     def stream(purpose):
         def make(key=None, counter=0):
-            name = purpose if purpose == "coins" else f"noise {len([each for each in keys if each != 'coins']) + 1}"
+            name = purpose if purpose == "coins" else f"noise {len([other for other in keys if other != 'coins']) + 1}"
             assert purpose != "coins" or keys.get("coins", key) == key, "coins of two keys in one fit"
             keys[name] = key
             return AESCounter(key=key, counter=counter)
@@ -94,9 +94,9 @@ def keys_are_of_the_operating_systems_bits(plan: PrivacyPlan) -> None:
         assert len(changed) <= 1, f"one bit is in two keys: {[name for name, _ in changed]}"
         for name, key in changed:
             moved[name][bit] = key
-    for name, found in moved.items():
-        assert len(found) >= KEY_BITS, f"the key of {name} has {len(found)} bits of the operating system"
-        assert len({keys[name], *found.values()}) == 1 + len(found), f"different bits give one key of {name}"
+    for name, by_bit in moved.items():
+        assert len(by_bit) >= KEY_BITS, f"the key of {name} has {len(by_bit)} bits of the operating system"
+        assert len({keys[name], *by_bit.values()}) == 1 + len(by_bit), f"different bits give one key of {name}"
 
 
 def every_bit_of_a_key_changes_the_sample() -> None:
@@ -183,7 +183,7 @@ def keys_from_random_state(patch):
 
 def half_of_the_key_forgotten_by_coins(patch):
     original = sampling._coins
-    patch.setattr(sampling, "_coins", lambda a, b, key, *rest: original(a, b, key & (2**64 - 1), *rest))
+    patch.setattr(sampling, "_coins", lambda a, b, key, *arguments: original(a, b, key & (2**64 - 1), *arguments))
 
 
 def key_cut_on_the_way(patch):

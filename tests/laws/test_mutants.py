@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from tests.mutants import check_notices, of_laws
+from tests.mutants import check_notices, of_laws, sum_then_rounded
 from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
 from vips.execution import partitions
 from vips.models.topics import lda
@@ -102,13 +102,8 @@ def discrete_noise_not_isometric(patch):
 
 
 def sums_rounded_at_the_end(patch):
-    """What the lattice avoids: a floating-point sum, which depends on its order, rounded at the end."""
-
-    def mutant(self, weights, blocks, lattice):
-        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
-
-    patch.setattr(DenseStatistics, "rounded_sum", mutant)
-    patch.setattr(lda_statistics.DocumentStatistics, "rounded_sum", mutant)
+    patch.setattr(DenseStatistics, "rounded_sum", sum_then_rounded)
+    patch.setattr(lda_statistics.DocumentStatistics, "rounded_sum", sum_then_rounded)
 
 
 def lattice_too_coarse(patch):
@@ -141,8 +136,8 @@ def clip_per_block(patch):
         clip = self._clip
         sums = {}
         for name, array in self.arrays.items():
-            own = np.linalg.norm(array.reshape(len(array), -1), axis=1) / self._blocks[name].scale
-            sums[name] = np.tensordot(np.minimum(1.0, clip / np.maximum(own, 1e-300)), np.nan_to_num(array), axes=1)
+            lengths = np.linalg.norm(array.reshape(len(array), -1), axis=1) / self._blocks[name].scale
+            sums[name] = np.tensordot(np.minimum(1.0, clip / np.maximum(lengths, 1e-300)), np.nan_to_num(array), axes=1)
         return sums
 
     original = PrivacyPlan.clip_weights
@@ -309,11 +304,11 @@ def bad_record_warns(patch):
 def initialised_from_the_data(patch):
     original = engine.run
 
-    def mutant(model, data, *rest):
+    def mutant(model, data, *arguments):
         initial = model.initial
         size = data._X.shape[0]
         model.initial = lambda rng: {name: value + size for name, value in initial(rng).items()}
-        return original(model, data, *rest)
+        return original(model, data, *arguments)
 
     patch.setattr(engine, "run", mutant)
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from tests.mutants import check_notices, of_laws
+from tests.mutants import check_notices, of_laws, sum_then_rounded
 from vips import PrivacyPlan, SigmoidBeliefNetwork
 from vips._compute.rowwise import strict_product
 from vips.models.belief_networks import contract as sbn_contract
@@ -137,12 +137,7 @@ def starting_bias_from_the_data(patch):
 
 
 def hardened_sums_by_blas(patch):
-    """Rounded after the sum, not before."""
-
-    def mutant(self, weights, blocks, lattice):
-        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
-
-    patch.setattr(NetworkStatistics, "rounded_sum", mutant)
+    patch.setattr(NetworkStatistics, "rounded_sum", sum_then_rounded)
 
 
 MUTANTS = [

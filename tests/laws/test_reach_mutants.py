@@ -29,7 +29,7 @@ def scores_of_a_person_in_pieces_have_one_weight(patch):
 
 def norms_forget_answers_beyond_the_twelfth(patch):
     original = kernels.fill_norms
-    patch.setattr(kernels, "fill_norms", lambda places, *rest: original(np.ascontiguousarray(places[:, :12]), *rest))
+    patch.setattr(kernels, "fill_norms", lambda places, *args: original(np.ascontiguousarray(places[:, :12]), *args))
 
 
 def norms_of_contexts_without(name):

@@ -215,8 +215,8 @@ def a_posterior_is_a_view_beside_the_exact_total(patch):
     """Only the memory behind its array shows the exact total."""
     kept, original = with_exact_totals(patch), TopicPosterior.__init__
 
-    def mutant(self, concentration, *rest):
-        original(self, concentration, *rest)
+    def mutant(self, concentration, *arguments):
+        original(self, concentration, *arguments)
         if kept:
             self.concentration = np.stack([self.concentration, kept["total"]["topic_word"]])[0]
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from tests.mutants import check_notices, of_laws
+from tests.mutants import check_notices, of_laws, sum_then_rounded
 from vips import BayesianLogisticRegression, PrivacyPlan, Records
 from vips._compute.rowwise import row_norms
 from vips.models.regression import contract as regression
@@ -42,7 +42,7 @@ def cross_not_in_the_norm(patch):
     original = regression_norms.Lengths.norms
 
     def mutant(self, residual, precision, scale):
-        return original(self, residual, precision, {name: own for name, own in scale.items() if name != "cross"})
+        return original(self, residual, precision, {name: value for name, value in scale.items() if name != "cross"})
 
     patch.setattr(regression_norms.Lengths, "norms", mutant)
 
@@ -161,12 +161,7 @@ def off_diagonal_rounded_without_root_two(patch):
 
 
 def hardened_sums_by_blas(patch):
-    """Rounded after the sum, not before."""
-
-    def mutant(self, weights, blocks, lattice):
-        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
-
-    patch.setattr(RegressionStatistics, "rounded_sum", mutant)
+    patch.setattr(RegressionStatistics, "rounded_sum", sum_then_rounded)
 
 
 def constant_not_in_the_norm_of_moments(patch):

@@ -28,17 +28,17 @@ def rounding_of_the_sum(case, precision=np.float64):
         shares = shares | symmetric
         alone.append(np.concatenate([np.ravel(shares[name]) / block.scale for name, block in blocks.items()]))
     exact = np.array([math.fsum(entries) for entries in np.transpose(alone)])
-    found = checks.clipped_sum(case, model, plan, records, posterior).astype(precision)
-    return np.linalg.norm(found - exact) / plan.clip_norm, N * (N + 4) * 2.0**-53
+    total = checks.clipped_sum(case, model, plan, records, posterior).astype(precision)
+    return np.linalg.norm(total - exact) / plan.clip_norm, N * (N + 4) * 2.0**-53
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_sum_is_rounded_by_no_more_than_stated(case):
-    found, bound = rounding_of_the_sum(case)
-    assert found <= bound
+    error, bound = rounding_of_the_sum(case)
+    assert error <= bound
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_sum_in_single_precision_is_noticed(case):
-    found, bound = rounding_of_the_sum(case, np.float32)
-    assert found > bound
+    error, bound = rounding_of_the_sum(case, np.float32)
+    assert error > bound

@@ -32,7 +32,7 @@ def everything_drawn_is_released(patch):
     add_noise = PrivacyPlan.add_noise
     patch.setattr(
         PrivacyPlan, "add_noise",
-        lambda self, total, *rest: {k: 1e6 + np.abs(v) for k, v in add_noise(self, total, *rest).items()},
+        lambda self, total, *arguments: {k: 1e6 + np.abs(v) for k, v in add_noise(self, total, *arguments).items()},
     )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def last_of_the_sample_left_out(patch):
 
 def coins_of_neighbouring_rows_shared(patch):
     original = sampling._coins
-    patch.setattr(sampling, "_coins", lambda a, b, *rest: np.repeat(original(a, b, *rest)[::2], 2)[: b - a])
+    patch.setattr(sampling, "_coins", lambda a, b, *arguments: np.repeat(original(a, b, *arguments)[::2], 2)[: b - a])
 
 
 def documents_averaged(patch):

@@ -41,8 +41,8 @@ def depends_on_the_records(patch):
         return e_step(self, records, posterior)
 
     def moved(self, average, noise_std, *posteriors):
-        found, std = original(self, average, noise_std, *posteriors)
-        return found | {"count": found["count"] + 1e-6 * seen[-1]}, std
+        carried, std = original(self, average, noise_std, *posteriors)
+        return carried | {"count": carried["count"] + 1e-6 * seen[-1]}, std
 
     patch.setattr(GaussianMixtureModel, "expected_statistics", remembering)
     patch.setattr(GaussianMixtureModel, "transport", moved)

@@ -30,7 +30,7 @@ SAMPLINGS = [
 ]
 
 
-def _coin(key: int, step: int, partition: int, row: int) -> int:
+def coin(key: int, step: int, partition: int, row: int) -> int:
     """The word of a row: its half of AES(key, (step, partition, row // 2))."""
     return int(AESCounter(key=key, counter=(step << 64) + (partition << 32) + row // 2).random_raw(2)[row % 2])
 
@@ -42,7 +42,7 @@ def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
     key = plan.randomness(SEED).sampling_key
     below, rows, start = int(plan.sampling_rate * 2.0**64), [], 0
     for partition, size in enumerate(sizes):
-        rows += [start + row for row in range(size) if _coin(key, step, partition, row) < below]
+        rows += [start + row for row in range(size) if coin(key, step, partition, row) < below]
         start += size
     return rows
 
@@ -51,16 +51,16 @@ def clipped(model, phase, records, row: int, posterior, clip_norm: float, norm_f
     """One record's statistics, scaled into the ball of radius C by their own norm, times ``norm_factor``; with labels, by the
     reported norm."""
     blocks, statistics = phase.blocks, phase.statistics_of(model, records[[row]], posterior)
-    own = statistics.weighted_sum(np.ones(1))
-    own = {name: np.asarray(own[name], np.float64) for name in blocks}
-    norm = math.sqrt(sum(float(np.sum((own[name] / block.scale) ** 2)) for name, block in blocks.items()))
+    share = statistics.weighted_sum(np.ones(1))
+    share = {name: np.asarray(share[name], np.float64) for name in blocks}
+    norm = math.sqrt(sum(float(np.sum((share[name] / block.scale) ** 2)) for name, block in blocks.items()))
     if model.takes_one_label:  # the largest over labels: `norms_are_joint_and_never_too_small` checks it
         reported = float(statistics.norms(blocks)[0])
         assert norm <= reported * (1.0 + 1e-13)
         norm = reported
     norm *= 1.0 if norm_factor is None else norm_factor(records[row])
-    own = {name: value * min(1.0, clip_norm / norm if norm else 1.0) for name, value in own.items()}
-    return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in own.items()}
+    share = {name: value * min(1.0, clip_norm / norm if norm else 1.0) for name, value in share.items()}
+    return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in share.items()}
 
 
 def steps_of(model, data, *labels, **arguments) -> checks.Recorder:
@@ -126,12 +126,12 @@ def records_are_rounded_as_finely_as_stated(case) -> None:
         needed = 2.0**9 * sigma * math.sqrt(n_coordinates(blocks))
         unit = sigma * plan.clip_norm / 2.0 ** max(10, math.ceil(math.log2(needed)))
         for row in range(6):
-            found = engine.clipped_sum(
+            sums = engine.clipped_sum(
                 model, phase, checks.as_data(records[[row]]), posterior, plan, plan.randomness(SEED), 1
             )
             exact = clipped(model, phase, records, row, posterior, plan.clip_norm, case.norm_factor)
             moved = np.concatenate(
-                [_isometric(unit * found[n] - _embedded(exact[n], b) / b.scale, b) for n, b in blocks.items()]
+                [_isometric(unit * sums[n] - _embedded(exact[n], b) / b.scale, b) for n, b in blocks.items()]
             )
             slack = 2e-5 * plan.clip_norm  # weights are in single precision
             assert np.abs(moved).max() <= 0.5 * unit + slack, "a record is not rounded to the nearest unit"

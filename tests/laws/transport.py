@@ -14,19 +14,19 @@ N_DRAWS = 200
 
 def moves(case):
     """The model, and the pairs of posteriors between which a short private fit carries its average."""
-    found = []
+    pairs = []
     plan = replace(FULL, clip_norm=case.clip_norm, n_steps=6, noise_multiplier=0.05)
     model = case.make_model(privacy=plan, random_state=0)
     original = model.transport
 
     def recording(average, noise_std, previous, posterior):
-        found.append((previous, posterior))
+        pairs.append((previous, posterior))
         return original(average, noise_std, previous, posterior)
 
     model.transport = recording
     fit(model, case.make_records(300, np.random.default_rng(3)))
     model.transport = original
-    return model, found
+    return model, pairs
 
 
 def averages_are_carried_linearly(case):
@@ -37,7 +37,7 @@ def averages_are_carried_linearly(case):
     both = {name: 2.0 * one[name] - 3.0 * other[name] for name in blocks}
     std = dict.fromkeys(blocks, 1.0)
     for pair in pairs:
-        a, b, c = (as_vector(model.transport(each, std, *pair)[0], blocks) for each in (one, other, both))
+        a, b, c = (as_vector(model.transport(totals, std, *pair)[0], blocks) for totals in (one, other, both))
         np.testing.assert_allclose(c, 2.0 * a - 3.0 * b, rtol=1e-9, atol=1e-9 * np.abs(c).max())
 
 

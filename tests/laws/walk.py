@@ -22,20 +22,20 @@ NAMED = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodWrapperT
 
 def walk(root, name: str = "") -> list[tuple[str, object]]:
     """``(place, content)`` of everything inside, in a fixed order."""
-    found, seen, ahead = [], {}, deque([(name, root)])
+    contents, seen, ahead = [], {}, deque([(name, root)])
     while ahead:
         place, value = ahead.popleft()
         if isinstance(value, PLAIN):
-            found.append((place, f"{type(value).__name__} {value!r}"))
+            contents.append((place, f"{type(value).__name__} {value!r}"))
             continue
         if id(value) in seen:
-            found.append((place, f"as {seen[id(value)][0]}"))
+            contents.append((place, f"as {seen[id(value)][0]}"))
             continue
         seen[id(value)] = place, value  # kept, so that no other object gets its id
         content, children = _opened(value)
-        found.append((place, content))
+        contents.append((place, content))
         ahead.extend((f"{place}{suffix}", child) for suffix, child in children)
-    return found
+    return contents
 
 
 def _opened(value) -> tuple[object, list[tuple[str, object]]]:
@@ -45,7 +45,7 @@ def _opened(value) -> tuple[object, list[tuple[str, object]]]:
         base = [] if value.base is None else [(".base", value.base)]
         return (kind, str(value.dtype), value.shape, value.tobytes()), base
     if isinstance(value, np.ndarray):
-        return (kind, value.shape), [(f"[{i}]", each) for i, each in enumerate(value.ravel())]
+        return (kind, value.shape), [(f"[{i}]", item) for i, item in enumerate(value.ravel())]
     if isinstance(value, np.generic | bytearray | memoryview):
         return (kind, bytes(value)), []
     if isinstance(value, np.random.Generator | np.random.RandomState):
@@ -55,8 +55,8 @@ def _opened(value) -> tuple[object, list[tuple[str, object]]]:
         return (kind, getattr(value, "__qualname__", getattr(value, "__name__", ""))), []
     if isinstance(value, types.FunctionType):
         cells = [(f".{n}", _cell(c)) for n, c in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)]
-        rest = [(".defaults", value.__defaults__), (".kwdefaults", value.__kwdefaults__), (".dict", value.__dict__)]
-        return (kind, value.__qualname__), cells + rest
+        settings = [(".defaults", value.__defaults__), (".kwdefaults", value.__kwdefaults__), (".dict", value.__dict__)]
+        return (kind, value.__qualname__), cells + settings
     if isinstance(value, types.MethodType):
         return kind, [(".self", value.__self__), (".func", value.__func__)]
     if isinstance(value, functools.partial):
@@ -80,22 +80,22 @@ def _items(value) -> list[tuple[str, object]]:
         places = [f"[{key!r}]" if isinstance(key, PLAIN) else f"[{i}]" for i, key in enumerate(value)]
         return [*zip(places, value.values(), strict=True), (".keys", list(value))]
     if isinstance(value, list | tuple | deque):
-        return [(f"[{i}]", each) for i, each in enumerate(value)]
+        return [(f"[{i}]", item) for i, item in enumerate(value)]
     if isinstance(value, set | frozenset):
-        return [(f"[{i}]", each) for i, each in enumerate(sorted(value, key=repr))]
+        return [(f"[{i}]", item) for i, item in enumerate(sorted(value, key=repr))]
     return []
 
 
 def _attributes(value) -> list[tuple[str, object]]:
     slots = [name for cls in type(value).__mro__ for name in _slots(cls)]
     names = list(vars(value)) if hasattr(value, "__dict__") else []
-    found = [(f".{name}", vars(value)[name]) for name in names]
-    found += [(f".{name}", getattr(value, name)) for name in slots if hasattr(value, name)]
-    if not found and not isinstance(
+    attributes = [(f".{name}", vars(value)[name]) for name in names]
+    attributes += [(f".{name}", getattr(value, name)) for name in slots if hasattr(value, name)]
+    if not attributes and not isinstance(
         value, dict | list | tuple | set | frozenset | deque
     ):  # compiled: everything it refers to
-        found = [(f".held[{i}]", each) for i, each in enumerate(gc.get_referents(value))]
-    return found
+        attributes = [(f".held[{i}]", referent) for i, referent in enumerate(gc.get_referents(value))]
+    return attributes
 
 
 def _slots(cls) -> list[str]:
@@ -109,16 +109,16 @@ def vips_globals() -> list[tuple[str, object]]:
 
     Not entered: functions, compiled kernels, caches of functions (of public numbers), locks, pools of threads.
     """
-    found = {}
+    data = {}
     for name, module in sorted(sys.modules.items()):
         if module is None or not (name == "vips" or name.startswith("vips.")):
             continue
         for key, value in [item for item in vars(module).items() if not item[0].startswith("__")]:
             if isinstance(value, type) and value.__module__ == name:
-                found |= {f"{name}.{key}.{each}": held for each, held in vars(value).items() if _is_data(held)}
+                data |= {f"{name}.{key}.{field}": held for field, held in vars(value).items() if _is_data(held)}
             elif _is_data(value):
-                found[f"{name}.{key}"] = value
-    return walk(found, "modules")
+                data[f"{name}.{key}"] = value
+    return walk(data, "modules")
 
 
 def _is_data(value) -> bool:

@@ -104,7 +104,7 @@ def vips_clone(model, settings):
 
 
 def numbers(model):
-    """Of all parts of the posterior."""
+    """Means of all parts of the posterior."""
     return [part.distribution.mean for part in model.posterior_parts(model.last_posterior_)]
 
 

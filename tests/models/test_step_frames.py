@@ -128,13 +128,13 @@ def test_shuffled_rows_have_the_same_states():
 
 def test_ids_stay_with_their_sequences():
     _, sequences = MODELS["gaussian"][0]
-    some = sequences[sequences.ids != "7"]
-    assert "7" not in some.ids
-    held = pickle.dumps(some)
-    assert pickle.loads(held).index_of_steps.of_steps().equals(some.index_of_steps.of_steps())
+    kept = sequences[sequences.ids != "7"]
+    assert "7" not in kept.ids
+    held = pickle.dumps(kept)
+    assert pickle.loads(held).index_of_steps.of_steps().equals(kept.index_of_steps.of_steps())
     assert len(held) < len(pickle.dumps(sequences))
-    short = some.first(2).copy().astype(np.float32)
-    assert short.index_of_steps.of_steps().get_level_values(0).tolist() == list(some.ids.repeat(2))
+    short = kept.first(2).copy().astype(np.float32)
+    assert short.index_of_steps.of_steps().get_level_values(0).tolist() == list(kept.ids.repeat(2))
     assert Sequences.from_list([[1.0]]).ids is None
 
 

@@ -71,8 +71,8 @@ def test_repeated_steps_of_a_private_fit_are_sampled_and_noised_afresh(tmp_path)
         model = BetaBernoulli(privacy=PLAN)
         original = model.to_posterior
         averages = []
-        model.to_posterior = lambda average, *rest, original=original, averages=averages: (
-            averages.append(average["heads"].copy()) or original(average, *rest)
+        model.to_posterior = lambda average, *others, original=original, averages=averages: (
+            averages.append(average["heads"].copy()) or original(average, *others)
         )
         model.fit(empty, checkpoint=path)
         seen.append(np.array(averages[-3:]))  # of the three steps after it
@@ -131,8 +131,8 @@ def test_a_kill_between_ledger_and_checkpoint_is_charged_for_the_repeated_step(t
     ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
     path, plan = tmp_path / "fit.vips", PrivacyPlan(noise_multiplier=8.0, sampling="full", n_steps=6, clip_norm=1.5)
     original = checkpoint.write_archive
-    monkeypatch.setattr(checkpoint, "write_archive", lambda p, kind, header, *rest: (
-        original(p, kind, header, *rest) if header["step"] < 3 else exec("raise Stop", globals())
+    monkeypatch.setattr(checkpoint, "write_archive", lambda p, kind, header, *others: (
+        original(p, kind, header, *others) if header["step"] < 3 else exec("raise Stop", globals())
     ))  # fmt: skip
     with pytest.raises(Stop):
         BetaBernoulli(privacy=plan).fit(COINS, ledger=ledger, checkpoint=path)
@@ -334,7 +334,7 @@ def killed_while_writing(path, monkeypatch, step, ledger=None):
 
 
 def names_in(folder):
-    return sorted(each.name for each in folder.iterdir())
+    return sorted(file.name for file in folder.iterdir())
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -378,8 +378,8 @@ def test_a_kill_while_partial_files_are_counted_loses_no_count(tmp_path, monkeyp
             patch.setattr(os, name, lambda *_, **__: exec("raise Stop", globals()))
             with pytest.raises(Stop):
                 BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
-    for each in tmp_path.glob(".fit.vips.?*.partial"):  # partial files of the count itself, which show no other step
-        each.unlink()
+    for file in tmp_path.glob(".fit.vips.?*.partial"):  # partial files of the count itself, which show no other step
+        file.unlink()
     (release,) = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path).privacy_.releases
     assert release.repeated_steps in (1, 2)
 

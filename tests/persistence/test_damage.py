@@ -224,7 +224,7 @@ def test_streams(tmp_path, name):
         DirichletMultinomial(privacy=plan).partial_fit(X, checkpoint=tmp_path / "s")
 
     batch()
-    kept = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    kept = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
     def use():
         for other, content in kept.items():

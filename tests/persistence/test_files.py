@@ -45,7 +45,7 @@ def test_nobody_else_can_read_a_private_file_while_it_is_written(tmp_path):
     path.chmod(0o600)
     with whole_file(path) as file:
         file.write(b"new")
-        assert [mode(each) for each in tmp_path.iterdir()] == [0o600, 0o600]
+        assert [mode(member) for member in tmp_path.iterdir()] == [0o600, 0o600]
 
 
 @posix
@@ -82,8 +82,8 @@ def test_links_are_followed(tmp_path):
         model(n_components).save(tmp_path / "link")
         assert (tmp_path / "link").is_symlink()
         assert vips.load(tmp_path / "real" / "m.vips").n_components == n_components
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "real"]
-    assert [each.name for each in (tmp_path / "real").iterdir()] == ["m.vips"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link", "real"]
+    assert [file.name for file in (tmp_path / "real").iterdir()] == ["m.vips"]
 
 
 def test_a_folder_that_cannot_be_synced_is_no_failure(tmp_path, monkeypatch):

@@ -24,13 +24,13 @@ def topics(n_records, epsilon=1.0, n_words=5000, **more):
 
 
 def test_more_topics_for_more_documents_and_a_larger_epsilon():
-    found = [
+    sizes = [
         topics(n, epsilon).settings["n_components"]
         for n, epsilon in ((1_000, 0.5), (30_000, 1.0), (30_000, 2.0), (60_000, 2.0))
     ]
-    assert found[0] == 1
-    assert found == sorted(found)
-    assert found[-1] > found[1] > 1
+    assert sizes[0] == 1
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > sizes[1] > 1
     assert topics(30_000, n_words=50).settings["n_components"] <= 10  # at least five words for each topic
 
 

@@ -171,9 +171,9 @@ def test_no_cell_changes_what_a_private_fit_tells(name, capfd):
         if container != "list":
             assert outcome(step, table(harmless)[:0]) == expected, f"{container}, no rows"
         for cell in cells.values() if isinstance(cells, dict) else cells:
-            found = outcome(step, table(cell))
-            if found != expected:
-                wrong.append(f"{container}: {found}\n    instead of {expected}")
+            result = outcome(step, table(cell))
+            if result != expected:
+                wrong.append(f"{container}: {result}\n    instead of {expected}")
     assert not wrong, "\n".join(wrong)
     assert not any(capfd.readouterr())
     assert fitted

@@ -34,8 +34,8 @@ def test_tables_have_names_after_public_steps(make):
 def test_tables_have_names_after_a_private_encoder(make, tmp_path):
     pipeline = make_private_pipeline(TableEncoder(), make(), privacy=PrivacyBudget(5.0, 1e-6), n_steps=3).fit(TABLE)
     pipeline.save(tmp_path / "pipeline.vips")
-    for each in (pipeline, vips.load(tmp_path / "pipeline.vips")):
-        assert names_in(each[-1].summary()) == names_in(each.summary()) == list(TABLE)
+    for fitted in (pipeline, vips.load(tmp_path / "pipeline.vips")):
+        assert names_in(fitted[-1].summary()) == names_in(fitted.summary()) == list(TABLE)
 
 
 def test_a_regression_in_a_pipeline_has_units_and_names():

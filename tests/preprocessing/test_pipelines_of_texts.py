@@ -85,8 +85,8 @@ def test_it_is_saved_without_pickle(fitted, tmp_path):
 
 def test_writers_are_records():
     letters = pd.Series(LETTERS, name="text")
-    found = pipeline().fit(letters, groups=pd.Series(np.arange(len(letters)) // 2, name="writer"))
-    assert found.privacy_.unit == "all rows of one writer"
+    fitted = pipeline().fit(letters, groups=pd.Series(np.arange(len(letters)) // 2, name="writer"))
+    assert fitted.privacy_.unit == "all rows of one writer"
 
 
 def test_a_model_with_words_of_its_own_keeps_them():
@@ -169,7 +169,7 @@ def test_forged_settings_that_the_plans_did_not_spend_are_refused(fitted, name, 
     fitted.save(tmp_path / "topics.vips")
     header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
     names, forged = ("class", "names", "encoder", "model"), {"parameters": header["parameters"] | {name: value}}
-    write_archive(tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | forged, arrays)
+    write_archive(tmp_path / "forged.vips", "pipeline", {key: header[key] for key in names} | forged, arrays)
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")
 
@@ -179,8 +179,6 @@ def test_a_file_is_of_the_class_whose_steps_it_holds(fitted, name, tmp_path):
     fitted.save(tmp_path / "topics.vips")
     header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
     names = ("names", "parameters", "encoder", "model")
-    write_archive(
-        tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | {"class": name}, arrays
-    )
+    write_archive(tmp_path / "forged.vips", "pipeline", {key: header[key] for key in names} | {"class": name}, arrays)
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")

@@ -231,10 +231,10 @@ def test_a_step_that_is_released_twice_is_charged_and_stated(tmp_path, monkeypat
             raise KeyboardInterrupt
         commit(journal, step, *state)
 
-    def logged(plan, total, *rest):
+    def logged(plan, total, *arguments):
         if "counts" not in total or not drawn:  # an encoder draws several times for one release
             drawn.append(plan.noise_multiplier)
-        return add_noise(plan, total, *rest)
+        return add_noise(plan, total, *arguments)
 
     def fit():
         step = make_private_pipeline(
@@ -258,8 +258,8 @@ def test_a_step_that_is_released_twice_is_charged_and_stated(tmp_path, monkeypat
     assert spent <= run.cost().mu2
     assert run.cost().mu2 == pytest.approx(spent, rel=1e-9)
     assert fitted.privacy_.releases[-1].repeated_steps == 1
-    rest = 1e-6 - fitted.privacy_.releases[0].threshold_delta
-    assert fitted.privacy_.epsilon() == pytest.approx(gaussian_epsilon(math.sqrt(spent), rest), rel=1e-6)
+    delta = 1e-6 - fitted.privacy_.releases[0].threshold_delta
+    assert fitted.privacy_.epsilon() == pytest.approx(gaussian_epsilon(math.sqrt(spent), delta), rel=1e-6)
     assert fitted.privacy_.epsilon() > 4.0
     fitted.privacy_.to_html(tmp_path / "page.html", ledger=ledger)
     seen = list(findings(tmp_path / "page.html", ledger=ledger.path))
@@ -412,8 +412,8 @@ def forged(values):
     for name, value in (("noise_multiplier", 100.0), ("noise_multiplier", 0.0), ("n_steps", 10**40)):
         by_report = changed(plan=release["plan"] | {name: value})
         yield name, by_report
-        own = values["parameters"] | {"privacy": privacy | {"value": privacy["value"] | {name: value}}}
-        yield f"{name} in both", by_report | {"parameters": own}
+        parameters = values["parameters"] | {"privacy": privacy | {"value": privacy["value"] | {name: value}}}
+        yield f"{name} in both", by_report | {"parameters": parameters}
     yield "no texts", changed(released=3)
     yield "no ledger", changed(ledger=[])
     yield "two releases", values | {"report": values["report"] | {"releases": [release, release]}}

@@ -32,16 +32,16 @@ def table(n=300, seed=0):
 
 def totals_of(X, groups=None, plan=PLAN):
     """The exact counts of every column: what the noise is added to. New categories come last."""
-    found = []
+    totals = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: found.append(total["counts"]) or dict(total))
+        patch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: totals.append(total["counts"]) or dict(total))
         encoder(plan=plan).fit(X, groups=groups)
-    return found
+    return totals
 
 
 def distance(one, other):
     longest = [max(len(a), len(b)) for a, b in zip(one, other, strict=True)]
-    full = [[np.pad(a, (0, n - len(a))) for a, n in zip(each, longest, strict=True)] for each in (one, other)]
+    full = [[np.pad(a, (0, n - len(a))) for a, n in zip(tables, longest, strict=True)] for tables in (one, other)]
     return math.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(*full, strict=True)))
 
 
@@ -117,7 +117,7 @@ def check_rare_categories_are_released_as_seldom_as_stated(n_fits=900):
     for name, X, groups in (("row", row, None), ("person", person, np.zeros(40, int))):
         for _ in range(n_fits if groups is None else n_fits // 3):
             learnt = encoder(words, threshold_delta=delta).fit(X, groups=groups).columns_
-            released[name] += any(set(learnt[each]) - {"(other)", "(missing)"} for each in ("word", "other"))
+            released[name] += any(set(learnt[column]) - {"(other)", "(missing)"} for column in ("word", "other"))
     seen = binomtest(released["row"], n_fits, delta)
     assert seen.pvalue > 1e-5, f"a row's categories are released in {released['row']} of {n_fits} fits"
     seen = binomtest(released["person"], n_fits // 3, delta, alternative="greater")
@@ -163,8 +163,8 @@ def test_noise_is_fresh_of_the_stated_size_and_on_every_count():
     exact = totals_of(X)
     original = PrivacyPlan.add_noise
 
-    def watched(self, total, *rest):
-        noisy = original(self, total, *rest)
+    def watched(self, total, *arguments):
+        noisy = original(self, total, *arguments)
         noise.append(noisy["counts"] - total["counts"])
         return noisy
 
@@ -172,7 +172,7 @@ def test_noise_is_fresh_of_the_stated_size_and_on_every_count():
         patch.setattr(PrivacyPlan, "add_noise", watched)
         for _ in range(10):
             encoder().fit(X)
-    assert [len(each) for each in noise[:3]] == [len(each) for each in exact]
+    assert [len(counts) for counts in noise[:3]] == [len(counts) for counts in exact]
     drawn = np.concatenate(noise)
     assert len(np.unique(drawn)) == len(drawn)
     assert np.std(drawn) == pytest.approx(2.0 * math.sqrt(3.0), rel=0.03)
@@ -242,7 +242,7 @@ def test_noise_alone_gives_the_fallback():
     rng = np.random.default_rng(0)
     for grid in (NUMBERS, DAYS):
         noise = rng.normal(0.0, 5.0, (200, grid.n_cells))
-        assert {bounds_from_counts(each, 5.0, grid, (0.005, 0.995), 200) for each in noise} == {grid.fallback}
+        assert {bounds_from_counts(counts, 5.0, grid, (0.005, 0.995), 200) for counts in noise} == {grid.fallback}
 
 
 def hostile():
@@ -392,6 +392,6 @@ def test_saved_encoders_come_back_whole(tmp_path):
         assert type(loaded) is type(encoder)
         ours, theirs = encoder.transform(table), loaded.transform(table)
         assert type(ours) is type(theirs)
-        np.testing.assert_array_equal(*(each.toarray() if encoder.sparse_output else each for each in (ours, theirs)))
+        np.testing.assert_array_equal(*(rows.toarray() if encoder.sparse_output else rows for rows in (ours, theirs)))
         assert loaded.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
         assert str(getattr(loaded, "privacy_", "")) == str(getattr(encoder, "privacy_", ""))

@@ -20,11 +20,11 @@ SUBJECTS = ["ship sea storm sails harbour", "rye barley field harvest plough", "
 def letters(n=3000, seed=0):
     """Each of two subjects at most, ten words."""
     rng = np.random.default_rng(seed)
-    found = []
+    texts = []
     for _ in range(n):
         words = SUBJECTS[rng.integers(3)].split() + SUBJECTS[rng.integers(3)].split()
-        found.append(" ".join(rng.choice(words, 10)))
-    return found
+        texts.append(" ".join(rng.choice(words, 10)))
+    return texts
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +35,12 @@ def fitted():
 def test_topics_are_the_subjects(fitted):
     words = np.array(fitted.vocabulary_)
     assert len(words) == 15
-    found = [set(words[np.argsort(-row)[:5]]) for row in fitted.components_]
-    assert sorted(map(sorted, found)) == sorted(sorted(subject.split()) for subject in SUBJECTS)
+    topics = [set(words[np.argsort(-row)[:5]]) for row in fitted.components_]
+    assert sorted(map(sorted, topics)) == sorted(sorted(subject.split()) for subject in SUBJECTS)
     np.testing.assert_allclose(fitted.transform(letters(5, 1)).sum(axis=1), 1.0, rtol=1e-6)
     assert fitted.perplexity(letters(300, 1)) < 12.0  # 15 with words alone; the truth has about 10
     assert np.isfinite(fitted.score(letters(300, 1)))
-    assert sorted(map(set, fitted.top_words(5)), key=min) == sorted(found, key=min)
+    assert sorted(map(set, fitted.top_words(5)), key=min) == sorted(topics, key=min)
 
 
 def test_topics_can_be_looked_at(fitted, tmp_path):
@@ -60,14 +60,14 @@ def test_everything_is_within_the_budget(fitted, tmp_path):
 
 
 def test_a_declared_number_of_documents_is_not_bought():
-    found = PrivateTopics(2, **BUDGET, n_documents=3000, n_steps=2).fit(letters())
-    assert found[0].n_records_ is None
-    assert "the number of records" not in str(found.privacy_)
+    fitted = PrivateTopics(2, **BUDGET, n_documents=3000, n_steps=2).fit(letters())
+    assert fitted[0].n_records_ is None
+    assert "the number of records" not in str(fitted.privacy_)
 
 
 def test_the_number_of_topics_depends_on_released_numbers_only():
     """The same release of words and counts, of other documents: the same advice."""
-    found = []
+    advice = []
     for seed in (0, 1):
         with pytest.MonkeyPatch.context() as patch:
             original = vips.PrivacyPlan.add_noise
@@ -78,8 +78,8 @@ def test_the_number_of_topics_depends_on_released_numbers_only():
                 return {"words": np.linspace(900.0, 100.0, len(total["words"])), "records": np.array([600.0])}
 
             patch.setattr(vips.PrivacyPlan, "add_noise", frozen)
-            found.append(PrivateTopics(**BUDGET, n_steps=2).fit(letters(1000 * (1 + seed), seed)).advice_)
-    assert found[0] == found[1]
+            advice.append(PrivateTopics(**BUDGET, n_steps=2).fit(letters(1000 * (1 + seed), seed)).advice_)
+    assert advice[0] == advice[1]
 
 
 def test_where_noise_wins_there_is_one_topic_and_it_says_so():
@@ -147,6 +147,6 @@ def test_fits_in_other_processes_are_charged_to_the_block_they_were_sent_from(tm
     topics = PrivateTopics(2, **BUDGET, n_steps=2)
     ledger = PrivacyLedger(tmp_path / "letters.ledger", 9.0, 1e-5, "letters")
     with ledger, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        found = pool.submit(fitted_elsewhere, topics, letters(500)).result()
+        fitted = pool.submit(fitted_elsewhere, topics, letters(500)).result()
     assert len(ledger.runs()) == 1
-    assert found.privacy_.releases[0].ledger["run"] in {run.run for run in ledger.runs()}
+    assert fitted.privacy_.releases[0].ledger["run"] in {run.run for run in ledger.runs()}

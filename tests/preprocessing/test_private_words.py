@@ -33,9 +33,9 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
     """Exact totals by word, after a round that has released the ``known`` words: what the noise is added to."""
     index, totals, chunks_of = [], {}, PrivateCountVectorizer._chunks
 
-    def watched(self, documents, numbers, most, own):
-        index.append(own)
-        return chunks_of(self, documents, numbers, most, own)
+    def watched(self, documents, numbers, most, persons):
+        index.append(persons)
+        return chunks_of(self, documents, numbers, most, persons)
 
     def union(chunks, plan, delta, most, count_records, release):
         names = list(index[0])
@@ -96,10 +96,10 @@ def test_shares_are_one_over_root_n_whatever_the_counts():
 
 def test_the_second_round_leaves_known_words_out():
     chunks = [(np.array([0, 1, 0, 2, 3]), np.array([0, 2, 5]))]
-    found = []
+    totals = []
 
     def noisy(self, total, *_):
-        found.append(total["words"])
+        totals.append(total["words"])
         return {"words": np.where(total["words"] > 1.0, 1e9, -1e9)}
 
     with pytest.MonkeyPatch.context() as patch:
@@ -107,22 +107,22 @@ def test_the_second_round_leaves_known_words_out():
         (first, _), (second, _) = noisy_union(chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300).rounds
     assert first.tolist() == [0]
     assert second.tolist() == []
-    np.testing.assert_allclose(found[0], [2**-0.5 + 3**-0.5, 2**-0.5, 3**-0.5, 3**-0.5])
-    np.testing.assert_allclose(found[1], [1.0, 2**-0.5, 2**-0.5])
+    np.testing.assert_allclose(totals[0], [2**-0.5 + 3**-0.5, 2**-0.5, 3**-0.5, 3**-0.5])
+    np.testing.assert_allclose(totals[1], [1.0, 2**-0.5, 2**-0.5])
 
 
 def check_a_record_that_is_counted_still_has_norm_one():
-    chunks, found = [(np.arange(7), np.array([0, 3, 3, 7]))], []
+    chunks, totals = [(np.arange(7), np.array([0, 3, 3, 7]))], []
 
     def noisy(self, total, *_):
-        found.append(total)
+        totals.append(total)
         return dict(total)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", noisy)
         union = noisy_union(chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300, count_records=True)
     assert union.n_records == pytest.approx(3.0)
-    first, second = found
+    first, second = totals
     of_one = first["records"][0] / 3.0
     for words in (first["words"][:3], first["words"][3:]):
         length = math.hypot(np.linalg.norm(words), of_one)
@@ -141,7 +141,7 @@ def test_a_record_that_is_counted_still_has_norm_one():
 
 def check_both_rounds_cost_the_plan():
     for plan in (PLAN, PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling="full", n_steps=1)):
-        together = sum(1.0 / each.noise_multiplier**2 for each in plans_of_rounds(plan)) ** -0.5
+        together = sum(1.0 / round_plan.noise_multiplier**2 for round_plan in plans_of_rounds(plan)) ** -0.5
         assert plan.noise_multiplier <= together <= plan.noise_multiplier * (1.0 + 1e-9), "the rounds cost more"
 
 
@@ -181,8 +181,8 @@ def test_rare_words_are_released_as_seldom_as_stated():
 def check_noise_is_fresh_and_of_the_stated_size():
     noise, original = [[], []], PrivacyPlan.add_noise
 
-    def watched(self, total, *rest):
-        noisy = original(self, total, *rest)
+    def watched(self, total, *arguments):
+        noisy = original(self, total, *arguments)
         calls.append(None)
         noise[(len(calls) - 1) % 2].append(noisy["words"] - total["words"])
         return noisy
@@ -214,14 +214,14 @@ def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_
         ids = list(range(3 * n_words)) + [f"x {word}" for word in present]
         noisy = []
 
-        def watched(self, total, *rest, noisy=noisy):
-            noisy.append(add_noise(self, total, *rest)["words"])
+        def watched(self, total, *arguments, noisy=noisy):
+            noisy.append(add_noise(self, total, *arguments)["words"])
             return {"words": np.zeros(len(noisy[-1])), "records": np.zeros(1)}
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(PrivacyPlan, "add_noise", watched)
             vectorizer().fit(words * 3 + present, groups=None if documents_of_a_person == 1 else ids)
-        stds = [each.noise_multiplier for each in original(PLAN)]
+        stds = [round_plan.noise_multiplier for round_plan in original(PLAN)]
         ratios.append(sum((seen - 3.0 - 0.5) / std**2 for seen, std in zip(noisy, stds, strict=True)))
         worlds.append(coins)
     bound = lower_bound(np.concatenate(ratios), np.concatenate(worlds), PLAN, 1.0 - 1e-6)
@@ -298,11 +298,11 @@ def test_no_document_raises_or_warns(settings):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fitted = vectorizer(EXACT, 1e-9, **settings).fit(COMMON + HOSTILE)
-        found = fitted.transform(COMMON[:3] + HOSTILE)
-        for each in HOSTILE:
-            vectorizer(**settings).fit([each])
-    assert found.shape == (3 + len(HOSTILE), fitted.n_features_out)
-    np.testing.assert_array_equal(found[:3].toarray(), fitted.transform(COMMON[:3]).toarray())
+        matrix = fitted.transform(COMMON[:3] + HOSTILE)
+        for document in HOSTILE:
+            vectorizer(**settings).fit([document])
+    assert matrix.shape == (3 + len(HOSTILE), fitted.n_features_out)
+    np.testing.assert_array_equal(matrix[:3].toarray(), fitted.transform(COMMON[:3]).toarray())
 
 
 def test_without_noise_it_counts_as_scikit_learn_does():
@@ -315,8 +315,8 @@ def test_without_noise_it_counts_as_scikit_learn_does():
 
 @pytest.mark.parametrize(
     "container",
-    [list, tuple, np.array, lambda each: np.array(each, object), pd.Series, lambda each: pd.Series(each, dtype="category"),
-     lambda each: pd.Series(each, dtype="string"), lambda each: pd.Series(each, dtype="string[pyarrow]")],
+    [list, tuple, np.array, lambda texts: np.array(texts, object), pd.Series, lambda texts: pd.Series(texts, dtype="category"),
+     lambda texts: pd.Series(texts, dtype="string"), lambda texts: pd.Series(texts, dtype="string[pyarrow]")],
 )  # fmt: skip
 def test_every_container_gives_the_same(container):
     fitted = vectorizer(EXACT, 1e-9).fit(container(COMMON))
@@ -388,8 +388,8 @@ def test_the_report_states_both_rounds():
     text = str(report)
     assert "δ = 1e-06" in text
     assert "at most 300 words" in text
-    for own in plans_of_rounds(report.plan):
-        assert f"{own.noise_std():.4g}" in text
+    for round_plan in plans_of_rounds(report.plan):
+        assert f"{round_plan.noise_std():.4g}" in text
     assert "what a word is (stop_words)" in text
 
 
@@ -405,11 +405,11 @@ class Node(str):
 
 
 def nodes(text):
-    found = []
+    chain = []
     for word in text.split():
-        found.append(Node(word))
-        found[-1].document = text
-    return found
+        chain.append(Node(word))
+        chain[-1].document = text
+    return chain
 
 
 def test_words_are_plain_strings_that_hold_no_document():

@@ -306,8 +306,8 @@ def test_numbers_of_all_kinds_are_equal_categories():
     cells = np.array(
         [[Decimal(1)], [Decimal("2.0")], [1.0], [True], [np.int8(2)], ["1"], [Decimal("sNaN")]], dtype=object
     )
-    found = TableEncoder([[1, 2]], unit_norm=False).fit_transform(cells)
-    np.testing.assert_array_equal(found, [[1, 0], [0, 1], [1, 0], [1, 0], [0, 1], [0, 0], [0, 0]])
+    encoded = TableEncoder([[1, 2]], unit_norm=False).fit_transform(cells)
+    np.testing.assert_array_equal(encoded, [[1, 0], [0, 1], [1, 0], [1, 0], [0, 1], [0, 0], [0, 0]])
 
 
 def test_masks_hide_dates():

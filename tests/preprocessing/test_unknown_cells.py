@@ -71,15 +71,15 @@ def test_a_classifier_averages_too(columns):
 def test_noise_in_the_cells_of_a_classifier_that_say_nothing_does_not_count():
     """Those of other categories and of missing values: whatever the noise, their log odds are those of all records."""
     cells, class_counts = ColumnCells("category", (), ("A", "B")), np.array([1000.0, 500.0])
-    found = []
+    log_odds = []
     for noise in ([[-9.0, 12.0], [14.0, -11.0]], [[12.0, -10.0], [-14.0, 13.0]]):
         table = ClassTable(cells, np.hstack([[[800.0, 200.0], [200.0, 300.0]], noise]))
-        found.append(log_odds_of_tables({"x": table}, class_counts, std=8.0)["x"][0])
-    np.testing.assert_allclose(found[0][2:], found[1][2:], atol=0.02)
-    assert found[0][0] < found[0][2] == found[0][3] < found[0][1]
+        log_odds.append(log_odds_of_tables({"x": table}, class_counts, std=8.0)["x"][0])
+    np.testing.assert_allclose(log_odds[0][2:], log_odds[1][2:], atol=0.02)
+    assert log_odds[0][0] < log_odds[0][2] == log_odds[0][3] < log_odds[0][1]
     seen = ClassTable(cells, np.array([[800.0, 200.0, 50.0, 0.0], [200.0, 300.0, 400.0, 0.0]]))
     assert (
-        log_odds_of_tables({"x": seen}, class_counts, std=8.0)["x"][0][2] > found[0][2] + 0.5
+        log_odds_of_tables({"x": seen}, class_counts, std=8.0)["x"][0][2] > log_odds[0][2] + 0.5
     )  # records, and not noise
 
 

@@ -95,7 +95,7 @@ def test_every_source_gives_what_the_list_gives(made, tmp_path):
     source, settings = made(tmp_path, TEXTS), {"count_records": True, "max_features": 40}
     assert source.n_partitions == 5
     assert sum(source.sizes) == 240
-    one, other = (vectorizer(EXACT, 1e-9, **settings).fit(each) for each in (TEXTS, source))
+    one, other = (vectorizer(EXACT, 1e-9, **settings).fit(texts) for texts in (TEXTS, source))
     assert one.vocabulary_ == other.vocabulary_
     assert len(one.vocabulary_) == 40
     assert other.round_totals_ == pytest.approx(one.round_totals_)
@@ -107,13 +107,13 @@ def test_every_source_gives_what_the_list_gives(made, tmp_path):
 @contextmanager
 def watched_totals(known=()):
     """While active, a fit to a source makes one round, after one that has released ``known``; yields its exact totals."""
-    found = {}
+    by_word = {}
 
     def watch(plan, cut, blocks, count, of_count, release):
         for words, totals in blocks:
             for word, total in zip(words, totals, strict=True):
-                assert word not in found, f"{word!r} has two totals"
-                found[word] = total
+                assert word not in by_word, f"{word!r} has two totals"
+                by_word[word] = total
         return [], np.zeros(0), count
 
     task = WordTask.share
@@ -125,13 +125,13 @@ def watched_totals(known=()):
         patch.setattr(_word_sums, "released", watch)
         patch.setattr(WordTask, "share", share)
         patch.setattr(_word_sums, "plans_of_rounds", lambda plan: [plan])
-        yield found
+        yield by_word
 
 
 def totals_of(documents, groups=None, plan=PLAN, known=(), size=50, **settings):
-    with watched_totals(known) as found:
+    with watched_totals(known) as by_word:
         vectorizer(plan, **settings).fit(InMemoryTexts(documents, size), groups=groups)
-    return found
+    return by_word
 
 
 def check_a_record_moves_the_totals_by_at_most_one_clip():
@@ -194,10 +194,10 @@ def check_sorted_runs_add_every_word_once(n_shares=300):
             exact.update(share)
         assert max(map(len, runs._levels)) < 16
         assert len(runs._levels) == 3
-        found = [(word, total) for words, totals in runs.blocks() for word, total in zip(words, totals, strict=True)]
+        added = [(word, total) for words, totals in runs.blocks() for word, total in zip(words, totals, strict=True)]
     assert runs.count == 2.0 * n_shares
-    assert [word for word, _ in found] == sorted(exact), "a word is missing, is there twice, or is out of order"
-    assert dict(found) == exact, "a total is not the sum of its shares"
+    assert [word for word, _ in added] == sorted(exact), "a word is missing, is there twice, or is out of order"
+    assert dict(added) == exact, "a total is not the sum of its shares"
 
 
 def test_sorted_runs_add_every_word_once():
@@ -209,9 +209,9 @@ def test_the_order_of_additions_depends_on_the_number_of_shares_alone():
     shares = [{"a": float(total), f"b{i % 7}": 0.1} for i, total in enumerate(rng.normal(size=100))]
     other = [share | {f"other {i}": 1.0, "zz": 3.0} for i, share in enumerate(shares)]
     sums = []
-    for some in (shares, other):
+    for group in (shares, other):
         with SortedRuns() as runs:
-            for share in some:
+            for share in group:
                 runs.push(share_of_words(share, 1.0))
             sums.append({word: total for block in runs.blocks() for word, total in zip(*block, strict=True)})
     assert all(sums[1][word] == total for word, total in sums[0].items())  # to the last bit
@@ -236,8 +236,8 @@ def test_memory_holds_one_block_of_each_run():
 def check_every_block_has_fresh_noise():
     noise, original = [[], []], PrivacyPlan.add_noise
 
-    def watched(self, total, *rest):
-        noisy = original(self, total, *rest)
+    def watched(self, total, *arguments):
+        noisy = original(self, total, *arguments)
         noise[self.noise_multiplier < 3.0].append(noisy["words"] - total["words"])
         return noisy
 
@@ -260,9 +260,9 @@ def test_every_block_has_fresh_noise():
 def check_rare_words_are_released_as_seldom_as_stated(n_fits=600):
     delta, most = 0.1, 64
     document = InMemoryTexts([" ".join(f"w{i}" for i in range(most))])
-    found = [vectorizer(threshold_delta=delta, max_words=most).fit(document).vocabulary_ for _ in range(n_fits)]
-    seen = binomtest(sum(map(bool, found)), n_fits, delta, alternative="greater")
-    assert seen.pvalue > 1e-7, f"they are released in {sum(map(bool, found))} of {n_fits} fits"
+    vocabularies = [vectorizer(threshold_delta=delta, max_words=most).fit(document).vocabulary_ for _ in range(n_fits)]
+    seen = binomtest(sum(map(bool, vocabularies)), n_fits, delta, alternative="greater")
+    assert seen.pvalue > 1e-7, f"they are released in {sum(map(bool, vocabularies))} of {n_fits} fits"
 
 
 def test_rare_words_are_released_as_seldom_as_stated():
@@ -285,7 +285,7 @@ def test_no_document_raises_or_warns(made, tmp_path):
         counted = fitted.transform(made(tmp_path, HOSTILE, 7))
         assert sum(partition.open().n_records for partition in counted.partitions) == len(HOSTILE)
     other = vectorizer(EXACT, 1e-9).fit(COMMON + HOSTILE)
-    of_many = [{word for word in each.vocabulary_ if "xx" not in word} for each in (fitted, other)]
+    of_many = [{word for word in model.vocabulary_ if "xx" not in word} for model in (fitted, other)]
     assert of_many[0] == of_many[1]
 
 
@@ -372,11 +372,11 @@ def test_a_killed_process_leaves_no_word_behind(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "merging\n"
-    opened = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").glob("*")]  # none, but on Linux
+    opened = [os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").glob("*")]  # none, but on Linux
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not list(tmp_path.iterdir())
-    assert sys.platform != "linux" or any(str(tmp_path) in each for each in opened)  # there was something to leave
+    assert sys.platform != "linux" or any(str(tmp_path) in path for path in opened)  # there was something to leave
 
 
 def check_a_fit_is_charged_before_a_document_is_read(folder):
@@ -450,8 +450,8 @@ def test_topics_of_a_source_are_those_of_the_list(made, tmp_path):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3, reproducible_noise=True)
     model = LatentDirichletAllocation(3, vocabulary=words.vocabulary, privacy=plan, random_state=0, dtype=np.float64)
     source = words.transform(made(tmp_path, TEXTS))
-    found = [model.fit(each).components_.copy() for each in (words.transform(TEXTS), source)]
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+    components = [model.fit(documents).components_.copy() for documents in (words.transform(TEXTS), source)]
+    np.testing.assert_allclose(components[1], components[0], rtol=1e-9)
     assert source.partitions is source.partitions
 
 
@@ -488,8 +488,8 @@ def test_topics_of_a_source_are_computed_a_partition_at_a_time():
         topics.transform(source)
     suggestion = str(caught.value).partition("time: ")[2].removesuffix(", say.")
     words, model = topics[0], topics[-1]
-    found = eval(suggestion, {"model": model, "source": words.transform(source)})
-    np.testing.assert_allclose(np.vstack(found), topics.transform(COMMON * 4))
+    shares = eval(suggestion, {"model": model, "source": words.transform(source)})
+    np.testing.assert_allclose(np.vstack(shares), topics.transform(COMMON * 4))
 
 
 def test_a_pipeline_goes_on_from_its_checkpoint(tmp_path):
@@ -535,7 +535,7 @@ def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
     assert not ledger.runs()
 
 
-@pytest.mark.parametrize("container", [np.array, lambda each: pd.Series(each, index=range(9, 249)), tuple])
+@pytest.mark.parametrize("container", [np.array, lambda texts: pd.Series(texts, index=range(9, 249)), tuple])
 def test_containers_of_texts(container):
     for executor in (None, "processes"):
         fitted = vectorizer(EXACT, 1e-9).fit(container(TEXTS), executor=executor)
@@ -543,7 +543,7 @@ def test_containers_of_texts(container):
 
 
 def test_a_list_with_an_executor_is_a_source():
-    one, other = (vectorizer(EXACT, 1e-9).fit(TEXTS, executor=each) for each in (None, "processes"))
+    one, other = (vectorizer(EXACT, 1e-9).fit(TEXTS, executor=executor) for executor in (None, "processes"))
     assert same_words(one, other)
     assert isinstance(other.transform(InMemoryTexts(TEXTS)), DataSource)
 
@@ -570,15 +570,15 @@ def test_texts_are_regrouped_by_person(made, tmp_path):
     assert isinstance(source, TextSource)
     assert sum(source.sizes) == 13
     exact = in_memory.totals_of(texts, ids)
-    for each in (source, regrouped(tmp_path / "by_writer")):
-        with watched_totals() as found:
-            fitted = vectorizer().fit(each)
-        assert found == pytest.approx(exact)
+    for records in (source, regrouped(tmp_path / "by_writer")):
+        with watched_totals() as by_word:
+            fitted = vectorizer().fit(records)
+        assert by_word == pytest.approx(exact)
         assert fitted.privacy_.unit == "all rows of one writer"
     few = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1, max_rows_per_group=2)
-    with watched_totals() as found:
+    with watched_totals() as by_word:
         vectorizer(few).fit(source)
-    assert found == pytest.approx(in_memory.totals_of(texts, ids, few))
+    assert by_word == pytest.approx(in_memory.totals_of(texts, ids, few))
     words = vectorizer(EXACT, 1e-9).fit(source)
     plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2, clip_norm=3.0, reproducible_noise=True)
     model = LatentDirichletAllocation(2, vocabulary=words.vocabulary, privacy=plan, random_state=0, dtype=np.float64)
@@ -621,10 +621,10 @@ def check_counts_belong_to_one_vocabulary_and_one_tokeniser(folder):
         for pattern, words in ((".", "ab"), (".", "bc"), ("b", "ab"))
     ]
     for _ in range(2):  # counted, and kept
-        found = [counts.partition(0).open().X.toarray().tolist() for counts in counted]
-        assert found == [[[1, 1], [0, 1]], [[1, 0], [1, 2]], [[0, 1], [0, 1]]], "counts of another model"
+        tables = [counts.partition(0).open().X.toarray().tolist() for counts in counted]
+        assert tables == [[[1, 1], [0, 1]], [[1, 0], [1, 2]], [[0, 1], [0, 1]]], "counts of another model"
     assert len(folders_of_counts(folder / "by_writer")) == 3
-    del counted, found
+    del counted, tables
     assert not folders_of_counts(folder / "by_writer")
 
 
@@ -673,11 +673,11 @@ def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
     columns = {"text": [*TEXTS, None], "y": np.arange(241.0), "writer": [i % 13 for i in range(241)]}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=50)
     source = regroup(ParquetTexts(tmp_path, "text", "y"), by="writer", to=tmp_path / "by_writer")
-    found = {}
+    texts_by_label = {}
     for partition in source.partitions:
         opened = partition.open()
-        found |= dict(zip(opened.y.tolist(), opened.X, strict=True))
-    assert found == {float(i): (text or "").encode() for i, text in enumerate(columns["text"])}
+        texts_by_label |= dict(zip(opened.y.tolist(), opened.X, strict=True))
+    assert texts_by_label == {float(i): (text or "").encode() for i, text in enumerate(columns["text"])}
     nothing = regroup(TextPartitions([]), by=[], to=tmp_path / "nothing")
     assert vectorizer().fit(nothing).vocabulary_ == {}
 
@@ -685,7 +685,7 @@ def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
 def test_changed_files_of_persons_are_refused(tmp_path):
     source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
     paths = [partition.files["indptr"].path for partition in source.partitions]
-    path = max(paths, key=lambda each: len(np.load(each)))
+    path = max(paths, key=lambda file: len(np.load(file)))
     indptr = np.load(path)
     indptr[1], indptr[-1] = indptr[-1], indptr[1]
     np.save(path, indptr)

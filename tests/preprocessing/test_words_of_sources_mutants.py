@@ -27,7 +27,7 @@ def released_words_are_counted_again(patch):
     original = _word_sums.weighted_words
     patch.setattr(
         _word_sums, "weighted_words",
-        lambda words, starts, known, *rest: original(words, starts, np.zeros(0, bool), *rest),
+        lambda words, starts, known, *arguments: original(words, starts, np.zeros(0, bool), *arguments),
     )  # fmt: skip
 
 
@@ -46,8 +46,8 @@ def words_are_remembered_from_partition_to_partition(patch):
 
     def share(self, partition, coins):
         seen.append(partition)
-        found = original(self, partition, coins)
-        return found | {"totals": found["totals"] / len(seen)}
+        sums = original(self, partition, coins)
+        return sums | {"totals": sums["totals"] / len(seen)}
 
     patch.setattr(WordTask, "share", share)
 
@@ -66,12 +66,12 @@ def words_are_cut_at_the_end_of_a_block(patch):
 def the_last_word_of_a_block_is_lost(patch):
     original = _sorted_runs.bisect_right
 
-    def found(words, last, place):
+    def place_after(words, last, place):
         end = original(words, last, place)
         words[end - 1 : end] = words[end - 2 : end - 1] if end > place + 1 else words[end - 1 : end]
         return end
 
-    patch.setattr(_sorted_runs, "bisect_right", found)
+    patch.setattr(_sorted_runs, "bisect_right", place_after)
 
 
 def blocks_share_their_noise(patch):
@@ -90,8 +90,8 @@ def all_words_are_read_at_once(patch):
     original = _sorted_runs._blocks
 
     def blocks(file):
-        found = list(original(file))
-        yield [word for words, _ in found for word in words], [total for _, totals in found for total in totals]
+        read = list(original(file))
+        yield [word for words, _ in read for word in words], [total for _, totals in read for total in totals]
 
     patch.setattr(_sorted_runs, "_blocks", blocks)
 

@@ -160,8 +160,8 @@ def test_estimators_keep_the_budget_that_they_were_given(path, make):
 
 def test_a_grid_search_tries_budgets():
     budgets = [PrivacyBudget(epsilon, 1e-6) for epsilon in (1.0, 5.0)]
-    found = GridSearchCV(classifier(budgets[0]), {"privacy": budgets}, cv=2).fit(TABLE, LABELS)
-    assert found.best_estimator_.privacy in budgets
+    search = GridSearchCV(classifier(budgets[0]), {"privacy": budgets}, cv=2).fit(TABLE, LABELS)
+    assert search.best_estimator_.privacy in budgets
 
 
 @pytest.mark.parametrize("shares", [(3,), (1.0, 2.0, 0.1), (0.3, 0.7), (7,)])

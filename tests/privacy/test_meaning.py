@@ -21,10 +21,10 @@ def attacks(epsilon, delta):
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 4.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 0.05])
 def test_bounds_hold_for_every_attack_and_are_reached(epsilon, delta):
-    found = list(attacks(epsilon, delta))
-    best = max(0.5 * (1.0 - alarms + right) for alarms, right in found)
+    rates = list(attacks(epsilon, delta))
+    best = max(0.5 * (1.0 - alarms + right) for alarms, right in rates)
     assert success(epsilon, delta) == pytest.approx(best, rel=1e-12)
-    for alarms, right in found:
+    for alarms, right in rates:
         assert right <= hits(alarms, epsilon, delta) + 1e-12
     corner = delta + (1.0 - delta) * np.exp(epsilon) / (1.0 + np.exp(epsilon))
     assert hits(1.0 - corner, epsilon, delta) == pytest.approx(corner, rel=1e-12)

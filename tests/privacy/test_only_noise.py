@@ -59,7 +59,7 @@ def check_topics_of_tf_idf_say_that_nothing_was_learnt(folder):
         comparison = compare(fit, counted)
         comparison.to_html(folder / "report.html")
         pages[name] = [
-            (folder / f"{each}.html").read_text(encoding="utf-8") for each in ("certificate", "topics", "report")
+            (folder / f"{page}.html").read_text(encoding="utf-8") for page in ("certificate", "topics", "report")
         ]
         pages[name] += [str(comparison), comparison.to_json(), fit.privacy_._repr_html_(), fit.privacy_.to_json()]
         fit.save(folder / "saved")
@@ -107,7 +107,7 @@ def test_a_fit_without_noise_has_signal():
 
 
 def check_noise_is_taken_for_signal_as_seldom_as_stated(n=8_000):
-    """Of blocks of three kinds; and both tests have the levels of SciPy's distributions."""
+    """Blocks are of three kinds; and both tests have the levels of SciPy's distributions."""
     rng = np.random.default_rng(5)
     for shape, symmetric in (((7,), False), ((), False), ((4, 4), True)):
         size = 10 if symmetric else int(np.prod(shape))

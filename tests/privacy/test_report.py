@@ -39,19 +39,19 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_report_is_json_prose_and_a_table(name):
-    each = KINDS[name]
-    values = each.to_dict()
+    privacy = KINDS[name]
+    values = privacy.to_dict()
     assert json.loads(json.dumps(values, allow_nan=False)) == values
-    assert "secure" not in str(each).lower() + each._repr_html_().lower() + json.dumps(values).lower()
-    assert each._repr_html_().count("<t") == each._repr_html_().count("</t")
-    assert PrivacyReport.from_json(each.to_json()) == each
+    assert "secure" not in str(privacy).lower() + privacy._repr_html_().lower() + json.dumps(values).lower()
+    assert privacy._repr_html_().count("<t") == privacy._repr_html_().count("</t")
+    assert PrivacyReport.from_json(privacy.to_json()) == privacy
     guaranteed = name not in ("seeded", "raising", "non-private")
-    assert each.has_guarantee is values["guarantee"] is guaranteed
-    assert ("satisfies" in str(each)) is (guaranteed and name != "open delta")
+    assert privacy.has_guarantee is values["guarantee"] is guaranteed
+    assert ("satisfies" in str(privacy)) is (guaranteed and name != "open delta")
     if not guaranteed:
         assert values["epsilon"] is None
-        assert each.epsilon(1e-5) == math.inf
-        assert type(each.event()).__name__ == "NonPrivateDpEvent"
+        assert privacy.epsilon(1e-5) == math.inf
+        assert type(privacy.event()).__name__ == "NonPrivateDpEvent"
 
 
 def test_statements():

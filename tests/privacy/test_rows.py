@@ -32,6 +32,6 @@ def test_norms_do_not_depend_on_the_order_in_memory_of_a_table():
     """Data frames store tables by columns."""
     rows = np.asfortranarray(np.random.default_rng(0).normal(size=(40, 50)))
     alone = np.concatenate([row_norms(rows[n : n + 1]) for n in range(40)])
-    for some in (np.arange(40), [3], [3, 9], [0, 1, 2]):
-        np.testing.assert_array_equal(row_norms(rows[some]), alone[some])
+    for selection in (np.arange(40), [3], [3, 9], [0, 1, 2]):
+        np.testing.assert_array_equal(row_norms(rows[selection]), alone[selection])
     np.testing.assert_array_equal(row_norms(rows[:, ::-1][:, ::-1]), alone)

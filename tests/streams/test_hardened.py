@@ -24,9 +24,9 @@ def test_hardened_streams_are_whole_numbers(mechanism, decay, monkeypatch):
 
     def logged(function, log):
         def call(*arguments):
-            found = function(*arguments)
-            log.append(found["counts"] if isinstance(found, dict) else found)
-            return found
+            value = function(*arguments)
+            log.append(value["counts"] if isinstance(value, dict) else value)
+            return value
 
         return call
 
@@ -40,14 +40,14 @@ def test_hardened_streams_are_whole_numbers(mechanism, decay, monkeypatch):
     unit = completed.lattice(model.blocks()).unit
     A, B = matrices(stream.strategy)
     exact = A @ np.stack(sums) + B @ np.stack(draws)
-    assert all(each.dtype == np.int64 for each in (*draws, *sums))
+    assert all(array.dtype == np.int64 for array in (*draws, *sums))
     units = np.stack(released) / unit
     np.testing.assert_allclose(units, np.rint(units), rtol=1e-12)
     assert np.abs(np.rint(units) - exact).max() <= (0.5 if decay == 1.0 and mechanism != "toeplitz" else 2 * 5)
-    for part, found in zip(OF_FIVE, sums, strict=True):  # rounded one by one, in any order
+    for part, total in zip(OF_FIVE, sums, strict=True):  # rounded one by one, in any order
         weight = min(1.0, model.default_clip())
         np.testing.assert_array_equal(
-            found, sum(np.rint(weight * row / unit) for row in COUNTS[part][::-1].astype(float))
+            total, sum(np.rint(weight * row / unit) for row in COUNTS[part][::-1].astype(float))
         )
 
 

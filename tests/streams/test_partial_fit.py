@@ -124,7 +124,7 @@ def test_all_releases_together_are_the_gaussian_that_is_paid_for(mechanism, part
     released = np.stack([model.partial_fit(np.zeros((0, d))).noisy_totals_.average["counts"] for _ in range(T)])
     A, B = matrices(stream.strategy)
     C = np.linalg.solve(B, A)
-    largest = max(np.linalg.norm(C[:, list(some)].sum(axis=1)) for some in combinations(range(T), participation))
+    largest = max(np.linalg.norm(C[:, list(steps)].sum(axis=1)) for steps in combinations(range(T), participation))
     longer = 1.0 if noise == "gaussian" else 1.0 + 2.0**-9  # shares that are rounded
     needed = brentq(lambda sigma: delta_of_normal(sigma) - 1e-6, 0.5, 50.0) * longer * largest * model.default_clip()
     white = np.linalg.solve(B, released) / needed
@@ -154,7 +154,7 @@ def test_canaries_come_near_the_claim_and_do_not_exceed_it(mechanism, participat
     stream = plan(T, 8.0, participation=participation, mechanism=mechanism, noise=noise, max_rows_per_group=rows)
     A, B = matrices(stream.strategy)
     C = np.linalg.solve(B, A)
-    worst = max(combinations(range(T), participation), key=lambda some: np.linalg.norm(C[:, list(some)].sum(axis=1)))
+    worst = max(combinations(range(T), participation), key=lambda steps: np.linalg.norm(C[:, list(steps)].sum(axis=1)))
     is_in = np.random.default_rng(0).random(d) < 0.5
     batches = [100 * np.eye(d)[is_in] if t in worst else np.zeros((0, d)) for t in range(T)]
     model, released = DirichletMultinomial(privacy=stream), []
@@ -166,9 +166,9 @@ def test_canaries_come_near_the_claim_and_do_not_exceed_it(mechanism, participat
     claim = brentq(
         lambda mu: norm.cdf(mu / 2 - 8.0 / mu) - np.exp(8.0) * norm.cdf(-mu / 2 - 8.0 / mu) - 1e-6, 0.1, 10.0
     )
-    found = scores > direction @ direction * model.default_clip() / 2
+    is_above = scores > direction @ direction * model.default_clip() / 2
     limits = []
-    for hits in (found[is_in], ~found[~is_in]):
+    for hits in (is_above[is_in], ~is_above[~is_in]):
         limits.append(norm.ppf(beta.ppf(1e-4, hits.sum(), len(hits) - hits.sum() + 1)))
     assert (0.65 if noise == "gaussian" else 0.5) * claim < sum(limits) <= claim
 
@@ -330,10 +330,10 @@ def test_a_model_does_not_change_streams(tmp_path):
     one, other = (DirichletMultinomial(privacy=plan()) for _ in range(2))
     one.partial_fit(COUNTS[:5], checkpoint=tmp_path / "a.vips")
     other.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "b.vips")
-    before = {each.name: each.read_bytes() for each in tmp_path.glob("b.vips*")}
+    before = {file.name: file.read_bytes() for file in tmp_path.glob("b.vips*")}
     with pytest.raises(StreamError, match="another stream than this model"):
         one.partial_fit(COUNTS[9:], checkpoint=tmp_path / "b.vips")
-    assert {each.name: each.read_bytes() for each in tmp_path.glob("b.vips*")} == before
+    assert {file.name: file.read_bytes() for file in tmp_path.glob("b.vips*")} == before
     assert one.partial_fit(COUNTS[9:], checkpoint=tmp_path / "a.vips").n_batches_seen_ == 2
 
 

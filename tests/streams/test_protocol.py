@@ -268,12 +268,12 @@ def forged(path, noise_multiplier):
     """The secret with less noise, all numbers of which fit together."""
     header, arrays = read_archive(f"{path}.secret", "stream secret")
     header = {part: header[part] for part in ("stream", "t", "public")}
-    found = header["public"]["searched"]
-    share = noise_multiplier / found["noise_multiplier"]
-    found["noise_multiplier"] *= share
-    found["of_draws"] *= share
-    if found["lattice"]:
-        found["lattice"][0] *= share
+    searched = header["public"]["searched"]
+    share = noise_multiplier / searched["noise_multiplier"]
+    searched["noise_multiplier"] *= share
+    searched["of_draws"] *= share
+    if searched["lattice"]:
+        searched["lattice"][0] *= share
     secret_module.write_archive(f"{path}.secret", "stream secret", header, dict(arrays), mode=0o600)
 
 

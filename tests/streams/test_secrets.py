@@ -27,7 +27,7 @@ def test_no_model_pickle_or_checkpoint_holds_the_state_of_the_noise(tmp_path):
     secret = secret_module.SecretFile(path).read()
     numbers = {x.tobytes() for x in secret.buffers["counts"]}
     for data in (pickle.dumps(model), path.read_bytes()):
-        assert not any(each in data for each in numbers)
+        assert not any(number in data for number in numbers)
     assert oct(os.stat(f"{path}.secret").st_mode)[-3:] == "600"
     memory = DirichletMultinomial(privacy=plan(4)).partial_fit(COUNTS[:10])
     copied = pickle.loads(pickle.dumps(memory))
@@ -56,8 +56,8 @@ def interrupted_at(owner, attribute, monkeypatch, call, before=True):
     original = getattr(owner, attribute)
 
     def stop(*arguments, **named):
-        found = None if before else original(*arguments, **named)
-        raise KeyboardInterrupt from found
+        value = None if before else original(*arguments, **named)
+        raise KeyboardInterrupt from value
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, attribute, stop)
@@ -150,11 +150,11 @@ def test_a_killed_process_leaves_no_half_a_secret_for_ever(tmp_path):
     """Its temporary file holds the state of the noise. Files of other names are left."""
     path, ours = tmp_path / "s.vips", tmp_path / f".s.vips.secret.{32 * 'a'}.partial"
     others = [tmp_path / f".s.vips.secret.x.{32 * 'a'}.partial", tmp_path / f".t.vips.secret.{32 * 'a'}.partial"]
-    for each in (ours, *others):
-        each.write_bytes(b"half")
+    for file in (ours, *others):
+        file.write_bytes(b"half")
     DirichletMultinomial(privacy=plan()).partial_fit(COUNTS[:10], checkpoint=path)
     assert not ours.exists()
-    assert all(each.exists() for each in others)
+    assert all(partial.exists() for partial in others)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

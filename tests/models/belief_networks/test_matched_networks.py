@@ -136,7 +136,7 @@ def test_a_step_has_a_closed_form():
 
 
 def check_few_simulated_records():
-    """Of statistics that have nothing to do with the parameters, simulation must not find information."""
+    """Simulation must find no information in statistics that have nothing to do with the parameters."""
     rng, curvatures = np.random.default_rng(0), []
     totals = matching._Totals(np.zeros((1, 8)), np.full((1, 8), 1.0), np.zeros((8, 8)))
     for _ in range(20):

@@ -80,10 +80,10 @@ def test_hidden_units_are_a_fixed_point_of_the_exact_updates(full, masked):
     observed = np.random.default_rng(2).random(y.shape) < 0.6 if masked else None
     units = infer(y, posterior, MANY, observed)
     for n in range(len(y)):
-        own = np.ones(N_VISIBLE, bool) if observed is None else observed[n]
+        is_seen = np.ones(N_VISIBLE, bool) if observed is None else observed[n]
         for k in range(N_HIDDEN):
             assert units.mean[n, k] == pytest.approx(
-                expit(exact_logit(y[n], units.mean[n], k, posterior, own)), abs=1e-9
+                expit(exact_logit(y[n], units.mean[n], k, posterior, is_seen)), abs=1e-9
             )
 
 

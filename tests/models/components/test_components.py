@@ -78,8 +78,8 @@ def densities(kind, cells, posterior):
 @of_kinds
 def test_likelihood_is_that_of_the_cells_that_are_there(kind):
     cells, posterior = kind.cells(table(kind, 50)), kind.posterior(totals_of(kind))
-    found = rows_of(kind, cells) @ kind.natural(posterior, True).T + kind.log_base(cells)[:, None]
-    np.testing.assert_allclose(found, np.nansum(densities(kind, cells, posterior), axis=2), rtol=1e-10, atol=1e-10)
+    likelihood = rows_of(kind, cells) @ kind.natural(posterior, True).T + kind.log_base(cells)[:, None]
+    np.testing.assert_allclose(likelihood, np.nansum(densities(kind, cells, posterior), axis=2), rtol=1e-10, atol=1e-10)
 
 
 def evidence(kind, cells):
@@ -138,8 +138,8 @@ def test_a_little_noise_changes_little(kind):
     exact = 1e5 * totals_of(kind)
     noisy = exact + np.random.default_rng(0).standard_normal(exact.shape)
     noisy[:, 0] = exact[:, 0]
-    found = kind.natural(kind.posterior(kind.denoised(noisy, np.ones(exact.shape))), True)
-    np.testing.assert_allclose(found, kind.natural(kind.posterior(exact), True), rtol=1e-3, atol=1e-3)
+    parameters = kind.natural(kind.posterior(kind.denoised(noisy, np.ones(exact.shape))), True)
+    np.testing.assert_allclose(parameters, kind.natural(kind.posterior(exact), True), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", [COUNTS, NUMBERS])

@@ -68,13 +68,13 @@ def test_categories_are_matched_as_in_closed_form():
 
 def noise_is_forgotten(patch):
     variance = matching._variance
-    patch.setattr(matching, "_variance", lambda totals, *rest: variance(replace(totals, noise_var=np.ones(4)), *rest))
+    patch.setattr(matching, "_variance", lambda totals, *args: variance(replace(totals, noise_var=np.ones(4)), *args))
 
 
 def samples_are_forgotten(patch):
     variance = matching._variance
     patch.setattr(
-        matching, "_variance", lambda totals, *rest: variance(replace(totals, sampled_var=np.zeros((4, 4))), *rest)
+        matching, "_variance", lambda totals, *args: variance(replace(totals, sampled_var=np.zeros((4, 4))), *args)
     )
 
 

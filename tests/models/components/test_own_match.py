@@ -71,9 +71,9 @@ def test_intervals_hold_and_the_last_step_is_off():
 
 
 def test_a_match_is_compared_with_an_ordinary_fit():
-    found = compare(fitted(0), fitted(0, PrivacyPlan.non_private(n_steps=60)))
-    assert {mover.name for mover in found.movers(4)} == {"shares[0]", "shares[1]", "rates[0]", "rates[1]"}
-    assert abs(found.movers(1)[0].standardized) < 5.0
+    comparison = compare(fitted(0), fitted(0, PrivacyPlan.non_private(n_steps=60)))
+    assert {mover.name for mover in comparison.movers(4)} == {"shares[0]", "shares[1]", "rates[0]", "rates[1]"}
+    assert abs(comparison.movers(1)[0].standardized) < 5.0
 
 
 def clips_are_forgotten(patch):

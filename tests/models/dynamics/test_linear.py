@@ -59,22 +59,22 @@ def at_a_posterior(stage, **arguments):
 
 
 def test_the_likelihood_does_not_fall():
-    found = []
+    bounds = []
     for n_steps in range(2, 12):
         model = LinearDynamicalSystem(K, privacy=every(n_steps)).fit(DATA)
-        found.append(model.bound(DATA, model.last_posterior_))
-        np.testing.assert_allclose(model.score_samples(DATA).sum(), found[-1], rtol=1e-9)  # in other coordinates
-        np.testing.assert_allclose(model.score_samples(DATA).sum(), found[-1], rtol=1e-9)
-    assert (np.diff(found) > 0.0).all()
+        bounds.append(model.bound(DATA, model.last_posterior_))
+        np.testing.assert_allclose(model.score_samples(DATA).sum(), bounds[-1], rtol=1e-9)  # in other coordinates
+        np.testing.assert_allclose(model.score_samples(DATA).sum(), bounds[-1], rtol=1e-9)
+    assert (np.diff(bounds) > 0.0).all()
 
 
 @pytest.mark.slow
 def test_em_ends_where_the_likelihood_is_level():
     from tests.models.dynamics.test_smoothing import slopes
 
-    some = driven(12, np.random.default_rng(3), 3, 8)
-    ends = [LinearDynamicalSystem(1, privacy=every(n)).fit(some).last_posterior_.dynamics for n in (2, 3000)]
-    start, end = (slopes(lambda of: sum(brute_force.conditioned(of, each)[2] for each in some), of) for of in ends)
+    data = driven(12, np.random.default_rng(3), 3, 8)
+    ends = [LinearDynamicalSystem(1, privacy=every(n)).fit(data).last_posterior_.dynamics for n in (2, 3000)]
+    start, end = (slopes(lambda of: sum(brute_force.conditioned(of, row)[2] for row in data), of) for of in ends)
     assert np.abs(end).max() < 1e-3 < 1.0 < np.abs(start).max()
 
 
@@ -94,8 +94,8 @@ def test_attributes_are_one_system():
     np.testing.assert_allclose(model.score_samples(record).sum(), log_likelihood, rtol=1e-9)
     A, Q = model.transition_matrix_, model.transition_covariance_
     np.testing.assert_allclose(A @ A.T + Q, np.eye(K), atol=1e-9)
-    for found, value in zip(model.filter(record), model.smooth(record), strict=True):
-        np.testing.assert_allclose(found[-1], value[-1], rtol=1e-8)
+    for filtered, value in zip(model.filter(record), model.smooth(record), strict=True):
+        np.testing.assert_allclose(filtered[-1], value[-1], rtol=1e-8)
 
 
 def test_forecasts_are_those_of_the_joint_gaussian():
@@ -176,7 +176,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=3, noise=noise, **bound)
     with np.errstate(all="raise"):
         model = LinearDynamicalSystem(K, privacy=plan, max_norm=4.0).fit(data, groups=groups)
-    assert all(np.isfinite(each).all() for each in arrays(model.last_posterior_))
+    assert all(np.isfinite(array).all() for array in arrays(model.last_posterior_))
     assert np.isfinite(model.score_samples(DATA).sum())
     assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
 
@@ -186,29 +186,29 @@ def test_fits_without_privacy_take_gaps_and_empty_sequences():
     model, without = (LinearDynamicalSystem(K, privacy=every(8)).fit(data) for data in (gaps, DATA))
     np.testing.assert_allclose(model.score_samples(DATA).sum(), without.score_samples(DATA).sum(), rtol=1e-2)
     empty = LinearDynamicalSystem(K, privacy=every(3)).fit([np.empty((0, P))] * 4)
-    assert all(np.isfinite(each).all() for each in arrays(empty.last_posterior_))
+    assert all(np.isfinite(array).all() for array in arrays(empty.last_posterior_))
 
 
 def test_a_million_steps_count_as_the_first_ones():
     model, posterior = at_a_posterior("private", max_length=50)
     long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], (300_000, P))])
-    found, expected = (
-        model._moment_statistics(each, posterior).weighted_sum(np.ones(1)) for each in (long, long.first(50))
+    sums, expected = (
+        model._moment_statistics(sequences, posterior).weighted_sum(np.ones(1)) for sequences in (long, long.first(50))
     )
-    for name, value in found.items():
+    for name, value in sums.items():
         np.testing.assert_array_equal(value, expected[name])
-    assert found["second"][P:, P:].max() == pytest.approx(50 * model.constant() ** 2)
+    assert sums["second"][P:, P:].max() == pytest.approx(50 * model.constant() ** 2)
 
 
 def test_steps_longer_than_the_norm_are_scaled_down():
     model, posterior = at_a_posterior("private")
     long, short = np.array([[3.0, np.nan, 40.0]]), np.array([[0.3, np.nan, 4.0]])
     short *= 4.0 / np.sqrt(np.nansum(short**2))
-    found, expected = (
-        model._moment_statistics(Sequences.from_list([each]), posterior).weighted_sum(np.ones(1))
-        for each in (long, short)
+    sums, expected = (
+        model._moment_statistics(Sequences.from_list([sequence]), posterior).weighted_sum(np.ones(1))
+        for sequence in (long, short)
     )
-    for name, value in found.items():
+    for name, value in sums.items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-12)
 
 
@@ -222,8 +222,8 @@ def test_chunks_change_nothing(tmp_path, plan):
     other = LinearDynamicalSystem(K, **settings)
     other.chunk_size = 7
     other.fit(DATA)
-    for found, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
-        np.testing.assert_allclose(found, value, rtol=1e-6, atol=1e-7)
+    for array, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
+        np.testing.assert_allclose(array, value, rtol=1e-6, atol=1e-7)
     expected.save(tmp_path / "a.vips")
     again = vips.load(tmp_path / "a.vips")
     assert again.score_samples(DATA).sum() == expected.score_samples(DATA).sum()
@@ -240,7 +240,7 @@ def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
     with pytest.raises(Stop):
         stopped_after(LinearDynamicalSystem(K, **settings), 2).fit(DATA, checkpoint=path)
     model = LinearDynamicalSystem(K, **settings).fit(DATA, checkpoint=path)
-    assert all(np.isfinite(each).all() for each in arrays(model.last_posterior_))
+    assert all(np.isfinite(array).all() for array in arrays(model.last_posterior_))
 
 
 def test_saved_systems_that_do_not_fit_together_are_refused():
@@ -303,9 +303,9 @@ def test_samples_are_of_the_model():
     of = model.last_posterior_.canonical
     drawn, states = model.sample(20_000, 0, lengths=np.full(20_000, 3))
     _, cov, H, _, R = brute_force.joint(of, 3)
-    found = np.cov(drawn.values.reshape(20_000, -1).T)
+    covariance = np.cov(drawn.values.reshape(20_000, -1).T)
     expected = H @ cov @ H.T + np.diag(R)
-    np.testing.assert_allclose(found, expected, atol=0.04 * expected.max())
+    np.testing.assert_allclose(covariance, expected, atol=0.04 * expected.max())
     np.testing.assert_allclose(np.cov(states.reshape(20_000, -1).T), cov, atol=0.04 * cov.max())
     of_their_own = model.sample(4_000, 1)[0]
     assert of_their_own.lengths.mean() == pytest.approx(DATA.lengths.mean(), rel=0.1)
@@ -318,8 +318,8 @@ def test_fits_can_be_compared():
     rng = np.random.default_rng(8)
     train, test = driven(2_000, rng), driven(100, rng)
     private = LinearDynamicalSystem(K, privacy=plan, max_norm=20.0).fit(train)
-    found = vips.compare(private, LinearDynamicalSystem(K, privacy=every(5)).fit(train), test)
-    assert "log likelihood per step" in str(found)
+    comparison = vips.compare(private, LinearDynamicalSystem(K, privacy=every(5)).fit(train), test)
+    assert "log likelihood per step" in str(comparison)
 
 
 def test_tables_of_a_known_system():

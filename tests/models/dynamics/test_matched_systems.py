@@ -32,9 +32,9 @@ def few_simulated_sequences():
 
 def sequences(n, seed=0, missing=0.05):
     rng = np.random.default_rng(seed)
-    found, _ = samples(TRUTH, rng.integers(6, 25, n), rng)
-    values = np.where(rng.random(found.values.shape) < missing, np.nan, found.values)
-    return Sequences(values, found.offsets)
+    drawn, _ = samples(TRUTH, rng.integers(6, 25, n), rng)
+    values = np.where(rng.random(drawn.values.shape) < missing, np.nan, drawn.values)
+    return Sequences(values, drawn.offsets)
 
 
 def fitted(seed=0, n=4_000, plan=PLAN, **settings):

@@ -40,11 +40,11 @@ def test_moments_are_sums_over_pairs_of_steps():
 
 
 def long_sequences(n, T, gaps, seed=0):
-    """Of a stationary system, and the covariance of a window of it."""
+    """Sequences of a stationary system, and the covariance of a window of it."""
     of = brute_force.a_system(seed=5)
     of = replace(of, start=np.zeros(2), start_cov=of.stationary())
     rng, states = np.random.default_rng(seed), np.empty((n, T, 2))
-    roots = [np.linalg.cholesky(each) for each in (of.start_cov, of.moves_cov)]
+    roots = [np.linalg.cholesky(covariance) for covariance in (of.start_cov, of.moves_cov)]
     for t in range(T):
         draws = rng.normal(size=(n, 2))
         states[:, t] = draws @ roots[0].T if t == 0 else states[:, t - 1] @ of.moves.T + draws @ roots[1].T
@@ -66,18 +66,18 @@ def totals_of(values, noise=0.0, seed=0):
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
 def test_without_noise_covariances_are_those_of_the_pairs(gaps):
     _, values = long_sequences(50, 8, gaps)
-    found = moments.of_totals(*totals_of(values), CONSTANT)
+    estimates = moments.of_totals(*totals_of(values), CONSTANT)
     offset = np.array([0.1, -0.2, 0.3])
-    about = found.lags.about(offset)
+    about = estimates.lags.about(offset)
     for k in range(LAGS + 1):
         later, earlier = values[:, k:] - offset, values[:, : 8 - k] - offset
         for i in range(P):
             for j in range(P):
                 np.testing.assert_allclose(about[k, i, j], np.nanmean(later[..., i] * earlier[..., j]), rtol=1e-9)
-    np.testing.assert_allclose(found.n_sequences, 50 * (1.0 - gaps) ** 2 if gaps else 50, rtol=0.2)
+    np.testing.assert_allclose(estimates.n_sequences, 50 * (1.0 - gaps) ** 2 if gaps else 50, rtol=0.2)
     if not gaps:
-        np.testing.assert_allclose(found.means, values.mean(axis=(0, 1)), rtol=1e-9)
-        np.testing.assert_allclose(found.n_steps, 400, rtol=1e-9)
+        np.testing.assert_allclose(estimates.means, values.mean(axis=(0, 1)), rtol=1e-9)
+        np.testing.assert_allclose(estimates.n_steps, 400, rtol=1e-9)
 
 
 def test_pairs_that_are_too_few_give_no_lag():
@@ -99,20 +99,20 @@ def test_the_likelihood_of_windows_is_that_of_their_gaussian():
         (errors * np.linalg.solve(S, errors.T).T).sum(axis=1).mean() + np.linalg.slogdet(2 * np.pi * S)[1]
     )
     np.testing.assert_allclose(windows.log_likelihood(of, second, average), expected / w, rtol=1e-10)
-    found = windows.expected(of, second, average)
-    each = [brute_force.conditioned(of, (row + d).reshape(w, P)) for row in seen]
-    states = np.mean([x.reshape(w, 2) for x, _, _ in each], axis=0)
-    np.testing.assert_allclose(found.mean, states, atol=1e-10)
-    second_of_states = np.mean([np.outer(x, x) + V for x, V, _ in each], axis=0)
-    np.testing.assert_allclose(found.second.reshape(w * 2, w * 2), second_of_states, atol=1e-10)
-    cross = np.mean([row.reshape(w, P).T @ x.reshape(w, 2) for row, (x, _, _) in zip(seen, each, strict=True)], axis=0)
-    np.testing.assert_allclose(found.cross, cross, atol=1e-10)
+    expectation = windows.expected(of, second, average)
+    exact = [brute_force.conditioned(of, (row + d).reshape(w, P)) for row in seen]
+    states = np.mean([x.reshape(w, 2) for x, _, _ in exact], axis=0)
+    np.testing.assert_allclose(expectation.mean, states, atol=1e-10)
+    second_of_states = np.mean([np.outer(x, x) + V for x, V, _ in exact], axis=0)
+    np.testing.assert_allclose(expectation.second.reshape(w * 2, w * 2), second_of_states, atol=1e-10)
+    cross = np.mean([row.reshape(w, P).T @ x.reshape(w, 2) for row, (x, _, _) in zip(seen, exact, strict=True)], axis=0)
+    np.testing.assert_allclose(expectation.cross, cross, atol=1e-10)
 
 
 def test_em_on_windows_ends_where_their_likelihood_is_level():
     _, values = long_sequences(200, 10, 0.0)
-    found = moments.of_totals(*totals_of(values), CONSTANT)
-    products = np.array([[found.lags.about(found.means)[abs(i - j)] for j in range(3)] for i in range(3)])
+    estimates = moments.of_totals(*totals_of(values), CONSTANT)
+    products = np.array([[estimates.lags.about(estimates.means)[abs(i - j)] for j in range(3)] for i in range(3)])
     products = np.array([[products[i, j] if i >= j else products[j, i].T for j in range(3)] for i in range(3)])
     second = moments.window(products, 0.0, np.ones(P))
     nothing = np.zeros(len(second))
@@ -134,25 +134,25 @@ def test_em_on_windows_ends_where_their_likelihood_is_level():
 @pytest.mark.parametrize("gaps", [0.0, 0.2])
 def test_a_system_is_found_from_its_moments(gaps):
     of, values = long_sequences(8_000, 12, gaps)
-    found = system_of(moments.of_totals(*totals_of(values), CONSTANT), 2, 1e-6)
+    system = system_of(moments.of_totals(*totals_of(values), CONSTANT), 2, 1e-6)
     true = of.canonical()
-    np.testing.assert_allclose(found.offset, of.offset, atol=0.1)  # deviations of the columns are about 3
-    np.testing.assert_allclose(found.noise_variance, of.noise_variance, rtol=0.2)
-    eigenvalues = [np.sort_complex(np.linalg.eigvals(each.moves)) for each in (found, true)]
+    np.testing.assert_allclose(system.offset, of.offset, atol=0.1)  # deviations of the columns are about 3
+    np.testing.assert_allclose(system.noise_variance, of.noise_variance, rtol=0.2)
+    eigenvalues = [np.sort_complex(np.linalg.eigvals(dynamics.moves)) for dynamics in (system, true)]
     np.testing.assert_allclose(*eigenvalues, atol=0.03)
-    covariances = [each.loadings @ each.stationary() @ each.loadings.T for each in (found, true)]
+    covariances = [dynamics.loadings @ dynamics.stationary() @ dynamics.loadings.T for dynamics in (system, true)]
     np.testing.assert_allclose(*covariances, atol=0.05 * np.abs(covariances[1]).max())
-    starts = [each.loadings @ each.start_cov @ each.loadings.T for each in (found, true)]
+    starts = [dynamics.loadings @ dynamics.start_cov @ dynamics.loadings.T for dynamics in (system, true)]
     np.testing.assert_allclose(*starts, atol=0.1 * np.abs(starts[1]).max())
 
 
 def test_noise_that_hides_all_leaves_columns_alone():
     _, values = long_sequences(300, 8, 0.0)
-    found = system_of(moments.of_totals(*totals_of(values, noise=300.0), CONSTANT), 2)
-    assert np.isfinite(found.noise_variance).all()
-    assert (found.noise_variance > 0.0).all()
-    assert np.linalg.eigvalsh(found.start_cov)[0] > 0.0
-    assert np.abs(np.linalg.eigvals(found.moves)).max() < 1.0
+    system = system_of(moments.of_totals(*totals_of(values, noise=300.0), CONSTANT), 2)
+    assert np.isfinite(system.noise_variance).all()
+    assert (system.noise_variance > 0.0).all()
+    assert np.linalg.eigvalsh(system.start_cov)[0] > 0.0
+    assert np.abs(np.linalg.eigvals(system.moves)).max() < 1.0
 
 
 def test_windows_have_no_variance_below_the_noise():
@@ -160,8 +160,8 @@ def test_windows_have_no_variance_below_the_noise():
     products = 3.0 * rng.normal(size=(4, 4, 2, 2))
     unit = np.sqrt(np.tile(least, 4))
     for noise, lowest in ((0.1, 0.2), (0.0, 1e-6)):
-        found = moments.window(products, noise, least) / np.outer(unit, unit)
-        assert np.linalg.eigvalsh(found)[0] >= lowest * (1.0 - 1e-6)
+        covariance = moments.window(products, noise, least) / np.outer(unit, unit)
+        assert np.linalg.eigvalsh(covariance)[0] >= lowest * (1.0 - 1e-6)
 
 
 def test_columns_share_what_noise_hides():
@@ -183,8 +183,8 @@ def test_any_totals_give_a_valid_system(seed):
         given = moments.of_totals(totals, noise_std, CONSTANT)
         if given is None:
             return
-        found = system_of(given, 3)
-    assert all(np.isfinite(value).all() for value in vars(found).values())
-    for cov in (found.moves_cov, found.start_cov, np.diag(found.noise_variance)):
+        system = system_of(given, 3)
+    assert all(np.isfinite(value).all() for value in vars(system).values())
+    for cov in (system.moves_cov, system.start_cov, np.diag(system.noise_variance)):
         assert np.linalg.eigvalsh(cov)[0] > 0.0
-    assert np.abs(np.linalg.eigvals(found.moves)).max() < 1.0
+    assert np.abs(np.linalg.eigvals(system.moves)).max() < 1.0

@@ -31,7 +31,7 @@ def a_posterior(n_regimes=M):
     others = [brute_force.a_system(seed=seed) for seed in range(n_regimes)]
     chain = rng.dirichlet(np.ones(n_regimes), n_regimes)
     return SwitchingPosterior(
-        of, np.array([each.moves for each in others]), np.array([each.moves_cov for each in others]),
+        of, np.array([system.moves for system in others]), np.array([system.moves_cov for system in others]),
         rng.dirichlet(np.ones(n_regimes)), chain, np.zeros((n_regimes, K, K)), 1.0, 10.0,
     )  # fmt: skip
 
@@ -40,9 +40,9 @@ def test_one_regime_is_a_linear_dynamical_system():
     posterior = a_posterior(1)
     of = posterior.dynamics
     alone = replace(of, moves=posterior.moves[0], moves_cov=posterior.moves_cov[0])
-    found = inferred(DATA, posterior, 1)
+    inference = inferred(DATA, posterior, 1)
     expected = [brute_force.conditioned(alone, values)[2] for values in DATA]
-    np.testing.assert_allclose(found.bound, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(inference.bound, expected, rtol=1e-9, atol=1e-9)
     ours = switching_statistics(DATA, posterior, 1).weighted_sum(np.ones(len(DATA)))
     theirs = state_statistics(DATA, DynamicsPosterior(alone)).weighted_sum(np.ones(len(DATA)))
     for name in ("start", "begin", "seen", "loadings", "squares", "counts"):
@@ -54,17 +54,17 @@ def test_one_regime_is_a_linear_dynamical_system():
 
 def test_sums_of_regimes_are_those_of_the_steps_added_one_by_one():
     posterior = a_posterior()
-    found = inferred(DATA, posterior, 3)
-    later = np.setdiff1d(np.arange(len(found.mean)), DATA.offsets)  # steps that are no first ones
-    mean, before = found.mean[later], found.mean[later - 1]
-    second = found.cov + found.mean[:, :, None] * found.mean[:, None]
-    both = found.lagged[later] + mean[:, :, None] * before[:, None]
+    inference = inferred(DATA, posterior, 3)
+    later = np.setdiff1d(np.arange(len(inference.mean)), DATA.offsets)  # steps that are no first ones
+    mean, before = inference.mean[later], inference.mean[later - 1]
+    second = inference.cov + inference.mean[:, :, None] * inference.mean[:, None]
+    both = inference.lagged[later] + mean[:, :, None] * before[:, None]
     sums = switching_statistics(DATA, posterior, 3).weighted_sum(np.ones(len(DATA)))
     for name, of_steps in (("before", second[later - 1]), ("after", second[later]), ("cross", both)):
-        expected = np.einsum("tm,tij->mij", found.shares[later], of_steps)
+        expected = np.einsum("tm,tij->mij", inference.shares[later], of_steps)
         np.testing.assert_allclose(sums[name], expected, rtol=1e-9, err_msg=name)
-    np.testing.assert_allclose(sums["regimes"], found.shares[later].sum(axis=0))
-    np.testing.assert_allclose(sums["first_regime"], found.shares[DATA.offsets[:-1]].sum(axis=0))
+    np.testing.assert_allclose(sums["regimes"], inference.shares[later].sum(axis=0))
+    np.testing.assert_allclose(sums["first_regime"], inference.shares[DATA.offsets[:-1]].sum(axis=0))
 
 
 def of_path(posterior, path, values) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -110,9 +110,9 @@ def test_regimes_without_doubt_are_a_known_path():
     values = with_gaps(4, 0.3)
     error, S = of_path(posterior, (0, 1, 1, 1), values)
     expected = -0.5 * (error @ np.linalg.solve(S, error) + np.linalg.slogdet(2.0 * np.pi * S)[1])
-    found = inferred(Sequences.from_list([values]), posterior, 3)
-    np.testing.assert_allclose(found.bound[0], expected, rtol=1e-10)
-    np.testing.assert_allclose(found.shares, [[1, 0], [0, 1], [0, 1], [0, 1]], atol=1e-12)
+    inference = inferred(Sequences.from_list([values]), posterior, 3)
+    np.testing.assert_allclose(inference.bound[0], expected, rtol=1e-10)
+    np.testing.assert_allclose(inference.shares, [[1, 0], [0, 1], [0, 1], [0, 1]], atol=1e-12)
 
 
 def turning(n, rng, low=25, high=40):
@@ -142,7 +142,7 @@ def learnt():
 
 def test_regimes_are_found(learnt):
     true, train, test, regimes, model = learnt
-    agreed, possible = (np.mean(each.predict(test) == regimes) for each in (model, true))
+    agreed, possible = (np.mean(fitted.predict(test) == regimes) for fitted in (model, true))
     assert max(agreed, 1.0 - agreed) > possible - 0.03 > 0.85
     one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score_samples(test).sum()
     assert model.score_samples(test).sum() - one > 0.9 * (true.score_samples(test).sum() - one) > 0.0
@@ -151,12 +151,12 @@ def test_regimes_are_found(learnt):
 
 
 def test_the_bound_does_not_fall(learnt):
-    train, found = learnt[1][:60], []
+    train, bounds = learnt[1][:60], []
     for n_steps in (2, 3, 4, 7, 11):
         model = SwitchingLinearDynamicalSystem(2, 2, max_iter=40, privacy=every(n_steps), random_state=0).fit(train)
-        found.append(model.bound(train, model.last_posterior_))
-    assert (np.diff(found) > -1e-6).all()
-    assert found[-1] > found[0] + 1.0
+        bounds.append(model.bound(train, model.last_posterior_))
+    assert (np.diff(bounds) > -1e-6).all()
+    assert bounds[-1] > bounds[0] + 1.0
 
 
 def test_samples_are_of_the_model(learnt):
@@ -171,8 +171,8 @@ def test_samples_are_of_the_model(learnt):
         here = chains[:, 1:] == m
         A = np.linalg.lstsq(x[:, :-1][here], x[:, 1:][here], rcond=None)[0].T
         np.testing.assert_allclose(A, model.transition_matrices_[m], atol=0.05)
-    rest = drawn.values - states @ model.observation_matrix_.T - model.observation_offset_
-    np.testing.assert_allclose(rest.var(axis=0), model.observation_variance_, rtol=0.1)
+    residuals = drawn.values - states @ model.observation_matrix_.T - model.observation_offset_
+    np.testing.assert_allclose(residuals.var(axis=0), model.observation_variance_, rtol=0.1)
 
 
 def test_hostile_sequences_executors_and_files(tmp_path):
@@ -225,7 +225,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     bound = {"max_rows_per_group": 10} if with_groups else {}
     plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=7, noise=noise, **bound)
     model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=plan, max_norm=4.0).fit(data, groups=groups)
-    assert all(np.isfinite(each).all() for each in model.last_posterior_.to_arrays().values())
+    assert all(np.isfinite(array).all() for array in model.last_posterior_.to_arrays().values())
     assert np.isfinite(model.score_samples(DATA).sum())
 
 
@@ -238,12 +238,12 @@ def test_any_totals_give_valid_regimes():
         totals = {name: size * rng.normal(size=block.shape) for name, block in model.blocks().items()}
         totals["regimes"] += 30.0 * size
         totals["counts"] += 30.0 * size
-        found = model.to_posterior(totals, dict.fromkeys(totals, size), a_posterior())
-        assert found.regime_start.min() >= 0.0 <= found.regime_moves.min()
-        assert np.abs(np.linalg.eigvals(found.moves)).max() < 1.0
-        assert np.linalg.eigvalsh(found.moves_cov).min() > 0.01
-        assert np.linalg.eigvalsh(found.dynamics.start_cov)[0] > 0.01
-        assert (found.dynamics.noise_variance > 0.01 * np.square(found.dynamics.loadings).sum(axis=1)).all()
+        posterior = model.to_posterior(totals, dict.fromkeys(totals, size), a_posterior())
+        assert posterior.regime_start.min() >= 0.0 <= posterior.regime_moves.min()
+        assert np.abs(np.linalg.eigvals(posterior.moves)).max() < 1.0
+        assert np.linalg.eigvalsh(posterior.moves_cov).min() > 0.01
+        assert np.linalg.eigvalsh(posterior.dynamics.start_cov)[0] > 0.01
+        assert (posterior.dynamics.noise_variance > 0.01 * np.square(posterior.dynamics.loadings).sum(axis=1)).all()
 
 
 @pytest.mark.slow

@@ -51,28 +51,28 @@ def with_spread(posterior, values):
             linear[at] += weight * error * row - V[:K, K]
             expected = digamma(spread.shapes[i]) - np.log(spread.shapes[i] * of.noise_variance[i])
             constant += 0.5 * (expected - np.log(2.0 * np.pi) - weight * error**2 - V[K, K])
-    found = np.linalg.inv(precision)
-    log_total = constant + 0.5 * (linear @ found @ linear + np.linalg.slogdet(2.0 * np.pi * found)[1])
-    return found @ linear, found, log_total
+    covariance = np.linalg.inv(precision)
+    log_total = constant + 0.5 * (linear @ covariance @ linear + np.linalg.slogdet(2.0 * np.pi * covariance)[1])
+    return covariance @ linear, covariance, log_total
 
 
 def test_states_are_those_of_dense_matrices(early):
     for values in (list(DATA)[3][:6], np.random.default_rng(0).normal(size=(5, P)), np.full((3, P), np.nan)):
         mean, cov, log_total = with_spread(early, values)
-        found = expected_states(Sequences.from_list([values]), early)
-        np.testing.assert_allclose(found.mean.ravel(), mean, rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(found.log_likelihood, [log_total], rtol=1e-9)
+        states = expected_states(Sequences.from_list([values]), early)
+        np.testing.assert_allclose(states.mean.ravel(), mean, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(states.log_likelihood, [log_total], rtol=1e-9)
         for t in range(len(values)):
             at = slice(t * K, (t + 1) * K)
-            np.testing.assert_allclose(found.cov[t], cov[at, at], rtol=1e-8)
+            np.testing.assert_allclose(states.cov[t], cov[at, at], rtol=1e-8)
             if t:
-                np.testing.assert_allclose(found.lagged[t], cov[at, (t - 1) * K : t * K], rtol=1e-7, atol=1e-12)
+                np.testing.assert_allclose(states.lagged[t], cov[at, (t - 1) * K : t * K], rtol=1e-7, atol=1e-12)
     assert expected_states(Sequences.from_list([np.empty((0, P))]), early).log_likelihood == 0.0
 
 
 def test_the_bound_does_not_fall():
-    found = [(model := fitted(n)).bound(DATA, model.last_posterior_) for n in (2, 3, 4, 5, 8, 12, 30)]
-    assert (np.diff(found) > 0.0).all()
+    bounds = [(model := fitted(n)).bound(DATA, model.last_posterior_) for n in (2, 3, 4, 5, 8, 12, 30)]
+    assert (np.diff(bounds) > 0.0).all()
 
 
 def moved(posterior, name, place, by):
@@ -90,17 +90,17 @@ def moved(posterior, name, place, by):
 
 
 def slopes(model, data, posterior):
-    found = {}
+    gradient = {}
     for part in ("dynamics", "uncertainty"):
         owner = getattr(posterior, part)
-        for field in (each.name for each in fields(owner)):
+        for field in (member.name for member in fields(owner)):
             if field in ("moves_cov",):
                 continue
             for place in np.ndindex(np.shape(getattr(owner, field))):
                 size = 1e-4 * max(abs(float(np.asarray(getattr(owner, field))[place])), 1e-3)
                 ends = [model.bound(data, moved(posterior, f"{part}.{field}", place, sign * size)) for sign in (1, -1)]
-                found[part, field, place] = (ends[0] - ends[1]) / (2.0 * size)
-    return found
+                gradient[part, field, place] = (ends[0] - ends[1]) / (2.0 * size)
+    return gradient
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_the_fit_ends_where_the_bound_is_level():
     data = driven(6, np.random.default_rng(3), 3, 8)
     model = LinearDynamicalSystem(1, inference="vb", privacy=every(1_500)).fit(data)
     start = LinearDynamicalSystem(1, inference="vb", privacy=every(2)).fit(data)
-    end, before = (slopes(each, data, each.last_posterior_) for each in (model, start))
+    end, before = (slopes(fit, data, fit.last_posterior_) for fit in (model, start))
     for key, slope in end.items():
         assert abs(slope) < 1e-3 * max(1.0, abs(before[key])), key
     assert max(map(abs, before.values())) > 1.0
@@ -189,7 +189,7 @@ def test_hostile_sequences_files_and_comparisons(tmp_path):
     plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=1)
     private = LinearDynamicalSystem(K, privacy=plan, max_norm=10.0).fit(DATA)
     parts = vips.compare(private, model, DATA).divergences
-    assert all(np.isfinite(each.wasserstein).all() for each in parts.values())
+    assert all(np.isfinite(of_part.wasserstein).all() for of_part in parts.values())
 
 
 def test_a_sequence_counts_as_if_alone_to_the_last_bit(early):

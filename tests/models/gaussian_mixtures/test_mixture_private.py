@@ -45,8 +45,8 @@ def test_rows_that_weigh_less_do_not_bias_covariances(kind, dof, d):
         records /= np.sqrt(rng.chisquare(dof, (40_000, 1)) / dof)
     plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=20)
     model = BayesianGaussianMixture(1, covariance_type=kind, dof=dof, max_norm=50.0, privacy=plan).fit(records)
-    found = np.diagonal(model.covariances_, axis1=-2, axis2=-1) if kind == "full" else model.covariances_
-    np.testing.assert_allclose(found, 0.04, rtol=0.03)
+    variances = np.diagonal(model.covariances_, axis1=-2, axis2=-1) if kind == "full" else model.covariances_
+    np.testing.assert_allclose(variances, 0.04, rtol=0.03)
     assert model.noisy_totals_.average["count"].sum() < 0.95 * 40_000  # rows do weigh less
     np.testing.assert_allclose(model.degrees_of_freedom_ - d, 40_000, rtol=0.02)
 

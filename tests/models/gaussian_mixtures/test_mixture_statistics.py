@@ -61,13 +61,13 @@ def formed(model, X):
 def check(settings):
     model, X = prepared(settings)
     blocks = model.blocks()
-    found, expected = MixtureStatistics(X, model.last_posterior_.tables, blocks), formed(model, X)
-    np.testing.assert_allclose(found.norms(blocks), expected.norms(blocks), rtol=1e-7, err_msg="norms differ")
+    statistics, expected = MixtureStatistics(X, model.last_posterior_.tables, blocks), formed(model, X)
+    np.testing.assert_allclose(statistics.norms(blocks), expected.norms(blocks), rtol=1e-7, err_msg="norms differ")
     weights = np.random.default_rng(1).random(N)
     weights[::7] = 0.0
     lattice = Lattice(1e-4, 1024)
-    one, other = found.weighted_sum(weights), expected.weighted_sum(weights)
-    rounded, also = (each.rounded_sum(weights, blocks, lattice) for each in (found, expected))
+    one, other = statistics.weighted_sum(weights), expected.weighted_sum(weights)
+    rounded, also = (form.rounded_sum(weights, blocks, lattice) for form in (statistics, expected))
     for name in blocks:
         np.testing.assert_allclose(one[name], other[name], rtol=1e-8, atol=1e-8, err_msg=f"sums of {name} differ")
         assert np.abs(rounded[name] - also[name]).max() <= 2, f"rounded sums of {name} differ"
@@ -88,9 +88,9 @@ def test_long_records_weigh_less_and_never_more_than_the_bound():
     assert bounded.norms(blocks).max() <= 1.0 + 1e-8
     for i in (int(norms.argmax()), int(norms.argmin())):
         alone = (np.arange(N) == i).astype(float)
-        own, full = bounded.weighted_sum(alone), plain.weighted_sum(alone)
+        share, full = bounded.weighted_sum(alone), plain.weighted_sum(alone)
         for name in blocks:
-            np.testing.assert_allclose(own[name], full[name] / max(1.0, norms[i]), rtol=1e-7, atol=1e-12)
+            np.testing.assert_allclose(share[name], full[name] / max(1.0, norms[i]), rtol=1e-7, atol=1e-12)
 
 
 def test_rows_are_scaled_to_the_norm_each_by_itself():
@@ -154,13 +154,13 @@ def norm_without_the_second_moments(patch):
 def absent_records_counted(patch):
     original = kernels.add_moments
     patch.setattr(
-        kernels, "add_moments", lambda X, rows, shifts, weights, *rest: original(X, rows, shifts, weights + 1e-3, *rest)
+        kernels, "add_moments", lambda X, rows, shifts, weights, *args: original(X, rows, shifts, weights + 1e-3, *args)
     )
 
 
 def moments_about_the_origin(patch):
     original = kernels.add_moments
-    patch.setattr(kernels, "add_moments", lambda X, rows, shifts, *rest: original(X, rows, 0.0 * shifts, *rest))
+    patch.setattr(kernels, "add_moments", lambda X, rows, shifts, *args: original(X, rows, 0.0 * shifts, *args))
 
 
 @pytest.mark.parametrize(

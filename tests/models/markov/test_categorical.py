@@ -49,10 +49,10 @@ def arrays(posterior):
 
 def of_hmmlearn(posterior, n_steps):
     model = VariationalCategoricalHMM(K, n_iter=n_steps, tol=-np.inf, init_params="", n_features=V)
-    for name, size, found in zip(("startprob", "transmat", "emissionprob"), (K, K, V), arrays(posterior), strict=True):
-        setattr(model, f"{name}_prior_", np.full(found.shape, 1.0 / size))
-        setattr(model, f"{name}_posterior_", found.copy())
-        setattr(model, f"{name}_", found / found.sum(axis=-1, keepdims=True))
+    for name, size, array in zip(("startprob", "transmat", "emissionprob"), (K, K, V), arrays(posterior), strict=True):
+        setattr(model, f"{name}_prior_", np.full(array.shape, 1.0 / size))
+        setattr(model, f"{name}_posterior_", array.copy())
+        setattr(model, f"{name}_", array / array.sum(axis=-1, keepdims=True))
     return model.fit(CODES, DATA.lengths)
 
 
@@ -74,11 +74,11 @@ def test_without_noise_it_is_hmmlearn():
 
 @pytest.mark.parametrize("inference", ["vb", "em"])
 def test_the_bound_does_not_fall(inference):
-    found = []
+    bounds = []
     for n_steps in range(55, 61):
         model = CategoricalHMM(K, n_symbols=V, random_state=0, inference=inference, privacy=every(n_steps)).fit(DATA)
-        found.append(model.bound(DATA, model.last_posterior_))
-    assert (np.diff(found) > -1e-8).all()
+        bounds.append(model.bound(DATA, model.last_posterior_))
+    assert (np.diff(bounds) > -1e-8).all()
 
 
 def by_all_paths(codes, posterior):
@@ -109,8 +109,8 @@ def test_statistics_are_those_of_all_paths(codes):
     record = Sequences.from_list([np.array(codes)])
     statistics = model.expected_statistics(record, posterior)
     expected, log_likelihood = by_all_paths(codes, posterior)
-    for name, found in statistics.weighted_sum(np.ones(1)).items():
-        np.testing.assert_allclose(found, expected[name], atol=1e-12)
+    for name, total in statistics.weighted_sum(np.ones(1)).items():
+        np.testing.assert_allclose(total, expected[name], atol=1e-12)
     blocks = phase_of(model, "states").blocks
     norm = np.sqrt(sum((expected[name] ** 2).sum() / block.scale**2 for name, block in blocks.items()))
     np.testing.assert_allclose(statistics.norms(blocks), norm, rtol=1e-8)
@@ -143,15 +143,15 @@ def test_pairs_are_counted():
     statistics = phase.statistics_of(model, Sequences.from_list([*HOSTILE, *DATA]), posterior)
     expected, squares = np.zeros((V, V)), []
     for sequence in [*HOSTILE, *DATA]:
-        own = np.zeros((V, V))
+        pairs = np.zeros((V, V))
         for x, y in itertools.pairwise(np.ravel(sequence)[: model.max_length]):
             if x in range(V) and y in range(V):
-                own[int(x), int(y)] += 1.0
-        expected += own
-        squares.append((own**2).sum())
-    found = statistics.weighted_sum(np.ones(len(squares)))
-    np.testing.assert_array_equal(found["pairs"], expected)
-    assert set(found) == {"pairs"}
+                pairs[int(x), int(y)] += 1.0
+        expected += pairs
+        squares.append((pairs**2).sum())
+    sums = statistics.weighted_sum(np.ones(len(squares)))
+    np.testing.assert_array_equal(sums["pairs"], expected)
+    assert set(sums) == {"pairs"}
     np.testing.assert_allclose(statistics.norms(phase.blocks), np.sqrt(squares), rtol=1e-8)
 
 
@@ -214,12 +214,12 @@ def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(i):
 def test_a_million_steps_count_as_the_first_ones():
     model, posterior = at_a_posterior(max_length=50)
     long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], 1_000_000)])
-    found, expected = (
-        model.expected_statistics(each, posterior).weighted_sum(np.ones(1)) for each in (long, long.first(50))
+    sums, expected = (
+        model.expected_statistics(records, posterior).weighted_sum(np.ones(1)) for records in (long, long.first(50))
     )
-    for name, value in found.items():
+    for name, value in sums.items():
         np.testing.assert_array_equal(value, expected[name])
-    assert found["start"].sum() + found["moves"].sum() == pytest.approx(50)
+    assert sums["start"].sum() + sums["moves"].sum() == pytest.approx(50)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
@@ -231,7 +231,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups):
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=30, noise=noise, **bound)
     with np.errstate(all="raise"):
         model = CategoricalHMM(K, n_symbols=V, privacy=plan).fit(data, groups=groups)
-    assert all(np.isfinite(each).all() for each in arrays(model.last_posterior_))
+    assert all(np.isfinite(array).all() for array in arrays(model.last_posterior_))
     assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
 
 
@@ -241,8 +241,8 @@ def test_chunks_change_nothing(tmp_path):
     other = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0)
     other.chunk_size = 7
     other.fit(DATA)
-    for found, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
-        np.testing.assert_allclose(found, value, rtol=1e-6)
+    for array, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
+        np.testing.assert_allclose(array, value, rtol=1e-6)
     expected.save(tmp_path / "a.vips")
     again = vips.load(tmp_path / "a.vips")
     assert again.score_samples(DATA).sum() == expected.score_samples(DATA).sum()
@@ -256,9 +256,9 @@ def test_a_fit_goes_on_from_a_checkpoint_of_the_start(tmp_path):
         stopped_after(CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0), 3).fit(DATA, checkpoint=path)
     assert path.exists()
     model = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA, checkpoint=path)
-    for found, value in zip(arrays(model.last_posterior_), arrays(expected.last_posterior_), strict=True):
-        assert np.isfinite(found).all()
-        assert found.shape == value.shape
+    for array, value in zip(arrays(model.last_posterior_), arrays(expected.last_posterior_), strict=True):
+        assert np.isfinite(array).all()
+        assert array.shape == value.shape
 
 
 def test_classes_are_symbols_with_like_neighbours():
@@ -272,10 +272,10 @@ def test_classes_are_symbols_with_like_neighbours():
         profiles = np.vstack([classes.T @ pairs, (pairs @ classes).T])
         profiles += 100.0 * rng.standard_normal(profiles.shape)
         classes = classes_of_symbols(profiles, counts, 100.0, 3, rng)
-    found = classes.argmax(axis=1)
+    labels = classes.argmax(axis=1)
     assert classes.max(axis=1).min() > 0.99
-    assert [len(set(found[i : i + 5])) for i in (0, 5, 10)] == [1, 1, 1]
-    assert len(set(found)) == 3
+    assert [len(set(labels[i : i + 5])) for i in (0, 5, 10)] == [1, 1, 1]
+    assert len(set(labels)) == 3
 
 
 def test_private_fits_of_text_like_sequences_learn():
@@ -320,9 +320,9 @@ def test_samples_are_of_the_model():
     moves = np.zeros((K, K))
     np.add.at(moves, (states.reshape(-1, 5)[:, :-1].ravel(), states.reshape(-1, 5)[:, 1:].ravel()), 1.0)
     np.testing.assert_allclose(moves / moves.sum(axis=1, keepdims=True), model.transmat_, atol=0.03)
-    found = np.zeros((K, V))
-    np.add.at(found, (states, drawn.values[:, 0]), 1.0)
-    np.testing.assert_allclose(found / found.sum(axis=1, keepdims=True), model.emissionprob_, atol=0.03)
+    counts = np.zeros((K, V))
+    np.add.at(counts, (states, drawn.values[:, 0]), 1.0)
+    np.testing.assert_allclose(counts / counts.sum(axis=1, keepdims=True), model.emissionprob_, atol=0.03)
     of_their_own = model.sample(4_000, 1)[0]
     assert of_their_own.lengths.mean() == pytest.approx(DATA.lengths.mean(), rel=0.1)
 

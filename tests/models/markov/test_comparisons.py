@@ -24,11 +24,11 @@ def fits():
 
 
 def test_fits_are_compared_on_held_out_sequences(fits, tmp_path):
-    for test in (TEST, [each[:, 0] for each in TEST]):
+    for test in (TEST, [sequence[:, 0] for sequence in TEST]):
         comparison = vips.compare(*fits, test)
         row = comparison["log likelihood per step (higher is better)"]
-        for fitted, found in zip(fits, (row.private, row.baseline), strict=True):
-            assert found == pytest.approx(fitted.score_samples(TEST).sum() / len(TEST.values))
+        for fitted, score in zip(fits, (row.private, row.baseline), strict=True):
+            assert score == pytest.approx(fitted.score_samples(TEST).sum() / len(TEST.values))
     comparison.to_html(tmp_path / "report.html")
     assert "moves[0, 1]" in (tmp_path / "report.html").read_text()
 

@@ -57,7 +57,7 @@ def some_sequences(gaps=0.0, seed=5):
 
 
 def density_of(posterior, y, states):
-    """Of a step, by SciPy, at the posterior's means."""
+    """Log density of a step, by SciPy, at the posterior's means."""
     mean = posterior.mean[:, [m * K + k for m, k in enumerate(states)]].sum(axis=1)
     back = np.linalg.inv(posterior.whitening)
     cov = back @ (posterior.scale / posterior.dof) @ back.T
@@ -80,56 +80,56 @@ def all_paths(T, n_chains):
 @pytest.mark.parametrize("gaps", [0.0, 0.4])
 def test_one_chain_is_exact(gaps):
     posterior, records = a_posterior(1), some_sequences(gaps)
-    found = inferred_chains(records, posterior, 1)
+    inference = inferred_chains(records, posterior, 1)
     for n, (a, b) in enumerate(itertools.pairwise(records.offsets)):
         if a == b:
-            assert found.bound[n] == 0.0
+            assert inference.bound[n] == 0.0
             continue
         paths = all_paths(b - a, 1)
         logs = np.array([log_joint(posterior, records.values[a:b], path) for path in paths])
         total = np.logaddexp.reduce(logs)
-        np.testing.assert_allclose(found.bound[n], total, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(inference.bound[n], total, rtol=1e-10, atol=1e-10)
         shares = (np.exp(logs - total)[:, None, None] * (paths == np.arange(K))).sum(axis=0)
-        np.testing.assert_allclose(found.shares[a:b], shares, atol=1e-10)
+        np.testing.assert_allclose(inference.shares[a:b], shares, atol=1e-10)
 
 
 @pytest.mark.parametrize("gaps", [0.0, 0.4])
 def test_the_bound_is_that_of_independent_chains(gaps):
     """E log p - E log q, summed over all paths of all chains; and the log likelihood is above it."""
     posterior, records = a_posterior(), some_sequences(gaps)
-    found = inferred_chains(records, posterior, 40)
+    inference = inferred_chains(records, posterior, 40)
     values, T = records.values[:3], 3
     of_chain, paths = [], all_paths(T, 1)[..., 0]
     for m in range(M):
         start, moves = (part[m] for part in posterior.chain)
         logs = np.log(start[paths[:, 0]]) + np.log(moves[paths[:, :-1], paths[:, 1:]]).sum(axis=1)
-        logs = logs + found.log_likely[np.arange(T), m * K + paths].sum(axis=1)
+        logs = logs + inference.log_likely[np.arange(T), m * K + paths].sum(axis=1)
         of_chain.append(logs - np.logaddexp.reduce(logs))
     joint = all_paths(T, M)
     place = [joint[:, :, m] @ K ** np.arange(T - 1, -1, -1) for m in range(M)]
     log_q = sum(logs[where] for logs, where in zip(of_chain, place, strict=True))
     log_p = np.array([log_joint(posterior, values, path) for path in joint])
     np.testing.assert_allclose(np.exp(log_q).sum(), 1.0)
-    np.testing.assert_allclose(found.bound[0], np.exp(log_q) @ (log_p - log_q), rtol=1e-9)
+    np.testing.assert_allclose(inference.bound[0], np.exp(log_q) @ (log_p - log_q), rtol=1e-9)
     likelihood = np.logaddexp.reduce(log_p)
-    assert found.bound[0] < likelihood < found.bound[0] + 2.0
+    assert inference.bound[0] < likelihood < inference.bound[0] + 2.0
     shares = (np.exp(log_q)[:, None, None, None] * (joint[..., None] == np.arange(K))).sum(axis=0)
-    np.testing.assert_allclose(found.shares[:T], shares.reshape(T, -1), atol=1e-9)
+    np.testing.assert_allclose(inference.shares[:T], shares.reshape(T, -1), atol=1e-9)
 
 
 def test_statistics_are_those_of_the_steps_added_one_by_one():
     posterior, records = a_posterior(), some_sequences(0.4)
-    found = inferred_chains(records, posterior, 3)
+    inference = inferred_chains(records, posterior, 3)
     sums = factorial_statistics(records, posterior, 3).weighted_sum(np.array([1.0, 1.0, 0.0, 0.5]))
     both, linear, second = np.zeros((M * K, M * K)), np.zeros((M * K, D)), np.zeros((D, D))
     for t, weight in enumerate([1.0] * 3 + [0.0] + [0.5] * 4):
         if not np.isfinite(records.values[t]).all():
             continue
-        z, s = posterior.whitening @ (records.values[t] - posterior.centre), found.shares[t]
+        z, s = posterior.whitening @ (records.values[t] - posterior.centre), inference.shares[t]
         outer = np.outer(s, s)
         for m in range(M):
-            own = slice(m * K, (m + 1) * K)
-            outer[own, own] = np.diag(s[own])
+            block = slice(m * K, (m + 1) * K)
+            outer[block, block] = np.diag(s[block])
         both, linear, second = both + weight * outer, linear + weight * np.outer(s, z), second + weight * np.outer(z, z)
     for name, expected in (("both", both), ("linear", linear), ("second", second)):
         np.testing.assert_allclose(sums[name], expected, rtol=1e-12, atol=1e-12)
@@ -155,7 +155,7 @@ def test_one_chain_with_em_is_hmmlearn():
 
 def test_divergence_is_the_average_of_log_densities():
     posterior, prior, rng = a_posterior(plug_in=False), Prior(0.7, 4.0, 2.0), np.random.default_rng(0)
-    found, n = [], 4_000
+    differences, n = [], 4_000
     covs = invwishart.rvs(posterior.dof, posterior.scale, size=n, random_state=rng)
     for cov in covs:
         W = matrix_normal.rvs(posterior.mean, cov, posterior.spread, random_state=rng)
@@ -163,10 +163,10 @@ def test_divergence_is_the_average_of_log_densities():
         log_q += invwishart.logpdf(cov, posterior.dof, posterior.scale)
         log_p = matrix_normal.logpdf(W, np.zeros(W.shape), cov, np.eye(M * K) / prior.precision)
         log_p += invwishart.logpdf(cov, prior.dof, prior.scale * np.eye(D))
-        found.append(log_q - log_p)
-    deviation = np.std(found) / np.sqrt(n)
-    assert abs(posterior.divergence_of_emissions(prior) - np.mean(found)) < 4.0 * deviation
-    assert deviation < 0.02 * np.mean(found)
+        differences.append(log_q - log_p)
+    deviation = np.std(differences) / np.sqrt(n)
+    assert abs(posterior.divergence_of_emissions(prior) - np.mean(differences)) < 4.0 * deviation
+    assert deviation < 0.02 * np.mean(differences)
 
 
 def test_variational_bayes_takes_expectations():
@@ -196,10 +196,10 @@ def test_steps_of_variational_bayes_raise_the_bound():
 
 def agreement(model):
     """Share of the steps and switches whose state is found."""
-    found, best = model.predict(TEST), 0.0
+    predicted, best = model.predict(TEST), 0.0
     for order in itertools.permutations(range(2)):
         for flips in itertools.product((0, 1), repeat=2):
-            best = max(best, float(np.mean((found[:, order] ^ np.array(flips)) == STATES)))
+            best = max(best, float(np.mean((predicted[:, order] ^ np.array(flips)) == STATES)))
     return best
 
 
@@ -248,30 +248,30 @@ def test_the_view_has_the_margins_of_its_chains():
     exact = sums.weighted_sum(np.ones(len(TRAIN)))
     noisy = {name: value + 30.0 * rng.standard_normal(value.shape) for name, value in exact.items()}
     noisy["both"] = 0.5 * (noisy["both"] + noisy["both"].T)
-    found = view(noisy, dict.fromkeys(noisy, 30.0))
-    both = found["both"].reshape(2, 2, 2, 2)
+    valid = view(noisy, dict.fromkeys(noisy, 30.0))
+    both = valid["both"].reshape(2, 2, 2, 2)
     assert both[0, 0, 0, 1] == both[1, 1, 1, 0] == 0.0
     np.testing.assert_allclose(both[0, :, 1].sum(axis=0), np.diag(both[1, :, 1]))
     np.testing.assert_allclose(both[0, :, 1].sum(axis=1), np.diag(both[0, :, 0]))
-    np.testing.assert_allclose(found["both"], found["both"].T)
-    error, before = (np.square(each["both"] - exact["both"]).sum() for each in (found, noisy))
+    np.testing.assert_allclose(valid["both"], valid["both"].T)
+    error, before = (np.square(totals["both"] - exact["both"]).sum() for totals in (valid, noisy))
     assert error < before
 
 
 def test_emissions_are_a_ridge_regression():
     rng = np.random.default_rng(0)
     s, z = rng.dirichlet(np.ones(4), 50), rng.normal(size=(50, 2))
-    found = next_emissions(s.T @ s, s.T @ z, z.T @ z, 50.0, Prior(2.0, 3.0, 0.5))
+    emissions = next_emissions(s.T @ s, s.T @ z, z.T @ z, 50.0, Prior(2.0, 3.0, 0.5))
     augmented, target = np.vstack([s, np.sqrt(2.0) * np.eye(4)]), np.vstack([z, np.zeros((4, 2))])
     W, *_ = np.linalg.lstsq(augmented, target, rcond=None)
-    np.testing.assert_allclose(found["mean"], W.T, atol=1e-12)
-    rest = target - augmented @ W
-    np.testing.assert_allclose(found["scale"], rest.T @ rest + 0.5 * np.eye(2), atol=1e-10)
-    assert found["dof"] == 53.0
+    np.testing.assert_allclose(emissions["mean"], W.T, atol=1e-12)
+    residuals = target - augmented @ W
+    np.testing.assert_allclose(emissions["scale"], residuals.T @ residuals + 0.5 * np.eye(2), atol=1e-10)
+    assert emissions["dof"] == 53.0
 
 
 def test_noise_passes_for_no_explanation():
-    """Of steps that chains explain without rest, a noisy fit leaves at least the noise unexplained."""
+    """Chains explain these steps in full; a noisy fit to them leaves at least the noise unexplained."""
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=20)
     model, rng, noise = FactorialHMM(2, 2, privacy=plan, max_norm=3.0), np.random.default_rng(0), 60.0
     model.n_features_in_ = 3
@@ -284,8 +284,8 @@ def test_noise_passes_for_no_explanation():
     for _ in range(10):
         noisy = {name: value + noise * rng.normal(size=value.shape) for name, value in exact.items()}
         noisy |= {name: 0.5 * (noisy[name] + noisy[name].T) for name in ("both", "second")}
-        found = model.to_posterior(noisy, dict.fromkeys(noisy, noise), first)
-        assert np.linalg.eigvalsh(found.scale)[0] > noise
+        posterior = model.to_posterior(noisy, dict.fromkeys(noisy, noise), first)
+        assert np.linalg.eigvalsh(posterior.scale)[0] > noise
 
 
 def test_missing_steps_empty_sequences_and_hostile_ones():
@@ -316,7 +316,7 @@ def test_saved_models_come_back(tmp_path):
 
 def test_chains_in_another_order_are_the_same_model():
     posterior = FactorialHMM(2, 2, privacy=every(30), random_state=0).fit(TRAIN).last_posterior_
-    ours, theirs = (inferred_chains(TEST, each, 50) for each in (posterior, posterior.in_order(np.array([1, 0]))))
+    ours, theirs = (inferred_chains(TEST, chains, 50) for chains in (posterior, posterior.in_order(np.array([1, 0]))))
     np.testing.assert_allclose(ours.bound, theirs.bound, atol=1e-6)
     np.testing.assert_allclose(ours.shares[:, :2], theirs.shares[:, 2:], atol=1e-6)
 
@@ -346,8 +346,8 @@ def test_comparison_matches_chains_and_states():
     )  # fmt: skip
     swapped.last_posterior_ = posterior.in_order(np.array([1, 0]))
     assert swapped.score_samples(TEST).sum() == pytest.approx(plain.score_samples(TEST).sum())
-    ours, theirs = (vips.compare(private, each, TEST) for each in (plain, swapped))
+    ours, theirs = (vips.compare(private, baseline, TEST) for baseline in (plain, swapped))
     assert sorted(ours.alignment.order) == [0, 1]
     for name in ("start", "moves"):
-        totals = [np.sum(each.divergences[name].kl_private_baseline) for each in (ours, theirs)]
+        totals = [np.sum(comparison.divergences[name].kl_private_baseline) for comparison in (ours, theirs)]
         assert totals[0] == pytest.approx(totals[1], rel=1e-9)

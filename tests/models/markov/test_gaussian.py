@@ -24,13 +24,13 @@ MEANS = np.array([[-2.0, 0.0], [2.0, 1.0], [0.0, -3.0]])
 def generated(n, rng, moves=None):
     """Sequences of three states that stay with probability 0.8."""
     moves = 0.7 * np.eye(K) + 0.1 if moves is None else moves
-    lengths, found = rng.integers(1, 40, n), []
+    lengths, sequences = rng.integers(1, 40, n), []
     for length in lengths:
         states = [rng.integers(K)]
         while len(states) < length:
             states.append(rng.choice(K, p=moves[states[-1]]))
-        found.append(MEANS[states] + 0.7 * rng.standard_normal((length, D)))
-    return Sequences.from_list(found)
+        sequences.append(MEANS[states] + 0.7 * rng.standard_normal((length, D)))
+    return Sequences.from_list(sequences)
 
 
 DATA = generated(150, RNG)
@@ -87,7 +87,7 @@ def test_without_noise_it_is_hmmlearn(kind):
     np.testing.assert_allclose(end.last_posterior_.moves.concentration, peer.transmat_posterior_, atol=1e-6)
     np.testing.assert_allclose(end.last_posterior_.start.concentration, peer.startprob_posterior_, atol=1e-6)
     if kind == "full":  # the bound of diagonal covariances takes the Wishart's expectations here
-        differences = np.diff([each.bound(DATA, each.last_posterior_) for each in (start, end)])
+        differences = np.diff([model.bound(DATA, model.last_posterior_) for model in (start, end)])
         one, two = (of_hmmlearn(model, kind, 1).monitor_.history[0] for model in (start, end))
         np.testing.assert_allclose(differences[0], two - one, atol=1e-6)
 
@@ -148,8 +148,8 @@ def formed(model, posterior, sequence):
             ]
         )
         fourth = (y**2).sum(axis=1) ** 2 if is_full else (y**4).sum(axis=1)
-        own = 1.0 / scale["count"] ** 2 + (y**2).sum(axis=1) / scale["linear"] ** 2 + fourth / scale["second"] ** 2
-        r = shares[t] * min(1.0, largest / np.sqrt(shares[t] ** 2 @ own))
+        squares = 1.0 / scale["count"] ** 2 + (y**2).sum(axis=1) / scale["linear"] ** 2 + fourth / scale["second"] ** 2
+        r = shares[t] * min(1.0, largest / np.sqrt(shares[t] ** 2 @ squares))
         count += r
         linear += r[:, None] * y
         second += r[:, None, None] * (y[:, :, None] * y[:, None, :] - centre * np.eye(D))
@@ -161,13 +161,13 @@ def formed(model, posterior, sequence):
 def test_statistics_are_those_formed_one_by_one(kind):
     model, posterior = at_a_posterior(kind)
     long = np.concatenate([*DATA[:30]])  # of several runs
-    some = [*DATA[:10], np.array([[1.0, 2.0], [np.nan, 0.0], [7.0, -7.0]]), long, long[:257]]
-    records = Sequences.from_list(some)
+    sequences = [*DATA[:10], np.array([[1.0, 2.0], [np.nan, 0.0], [7.0, -7.0]]), long, long[:257]]
+    records = Sequences.from_list(sequences)
     statistics, blocks = model.expected_statistics(records, posterior), model.phases(40)[-1].blocks
-    each = [formed(model, posterior, sequence) for sequence in some]
-    dense = DenseStatistics({name: np.stack([one[name] for one in each]) for name in blocks})
+    of_sequences = [formed(model, posterior, sequence) for sequence in sequences]
+    dense = DenseStatistics({name: np.stack([one[name] for one in of_sequences]) for name in blocks})
     np.testing.assert_allclose(statistics.norms(blocks), dense.norms(blocks), rtol=1e-7)
-    weights = np.linspace(0.0, 1.0, len(some))
+    weights = np.linspace(0.0, 1.0, len(sequences))
     for name, expected in dense.weighted_sum(weights).items():
         np.testing.assert_allclose(statistics.weighted_sum(weights)[name], expected, atol=1e-6)
 
@@ -192,7 +192,7 @@ def test_a_sequence_counts_as_if_alone_to_the_last_bit(kind):
 @pytest.mark.parametrize("i", range(len(HOSTILE)))
 @pytest.mark.parametrize("number", [1, 2])
 def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(number, i, kind):
-    """Of pairs, and of states."""
+    """It moves the sums of pairs, and those of states."""
     model, posterior = at_a_posterior(kind)
     phase = model.phases(40)[number]
 
@@ -269,16 +269,16 @@ def test_private_fits_find_the_states():
 def test_a_mask_orders_the_states():
     rng = np.random.default_rng(3)
     moves = np.array([[0.8, 0.2, 0.0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0]])
-    found = []
+    sequences = []
     for _ in range(2_000):
         states = [0]
         while len(states) < 25:
             states.append(rng.choice(K, p=moves[states[-1]]))
-        found.append(MEANS[states] + 0.7 * rng.standard_normal((25, D)))
+        sequences.append(MEANS[states] + 0.7 * rng.standard_normal((25, D)))
     masks = {"startprob_mask": [True, False, False], "transmat_mask": np.triu(np.ones((K, K)))}
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=40)
     for privacy in (None, plan):
-        model = GaussianHMM(K, max_norm=6.0, n_features=D, privacy=privacy, **masks).fit(found)
+        model = GaussianHMM(K, max_norm=6.0, n_features=D, privacy=privacy, **masks).fit(sequences)
         np.testing.assert_allclose(model.means_, MEANS, atol=0.15)
         np.testing.assert_allclose(model.transmat_, moves, atol=0.05)
         assert not np.tril(model.transmat_, -1).any()

@@ -47,7 +47,7 @@ def simulator_and_charts(seen):
 
 
 def log_densities(chart, cells):
-    """Of one step in each state, by SciPy."""
+    """Log density of one step in each state, by SciPy."""
     seen = ~np.isnan(cells)
     if isinstance(chart, Rates):
         return stats.poisson.logpmf(cells[seen], chart.rates[:, seen]).sum(axis=1)
@@ -101,7 +101,7 @@ def missing_cells_are_seen(patch):
 
 def moves_are_forgotten(patch):
     inferred = matching.inferred
-    patch.setattr(matching, "inferred", lambda offsets, start, moves, *rest: inferred(offsets, start, moves.T, *rest))
+    patch.setattr(matching, "inferred", lambda offsets, start, moves, *args: inferred(offsets, start, moves.T, *args))
 
 
 def lengths_are_those_of_the_first_law(patch):
@@ -210,8 +210,8 @@ def clips_are_forgotten(patch):
 def missing_steps_are_forgotten(patch):
     simulated = SymbolSimulator.simulated
 
-    def mutant(self, charts, *rest):
-        return simulated(self, [*charts[:3], Simplexes(np.array([[1.0, 0.0]]), 1.0), charts[4]], *rest)
+    def mutant(self, charts, *args):
+        return simulated(self, [*charts[:3], Simplexes(np.array([[1.0, 0.0]]), 1.0), charts[4]], *args)
 
     patch.setattr(SymbolSimulator, "simulated", mutant)
 

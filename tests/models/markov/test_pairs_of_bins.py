@@ -47,14 +47,14 @@ def test_normal_states_are_found_from_pairs(n_bins):
     columns = NormalsInBins(2, n_bins)
     normals = np.stack([[[-1.2, 0.3], [0.2, 1.3], [1.3, -0.8]], [[0.3, 0.5], [0.4, 0.3], [0.5, 0.4]]], axis=2)
     inside = columns.in_bins(normals)
-    moves, found = states_of_bins(inside.T @ MOVES @ inside, np.ones((3, 3), bool), columns, np.random.default_rng(0))
-    order = np.argsort(found[:, 0, 0])
-    np.testing.assert_allclose(found[order], normals, atol=0.05)
+    moves, states = states_of_bins(inside.T @ MOVES @ inside, np.ones((3, 3), bool), columns, np.random.default_rng(0))
+    order = np.argsort(states[:, 0, 0])
+    np.testing.assert_allclose(states[order], normals, atol=0.05)
     np.testing.assert_allclose(moves[np.ix_(order, order)], MOVES, atol=0.01)
 
 
 def test_the_next_normals_are_means_and_deviations_in_the_bins():
-    """Of many draws, each in proportion to the counts in its bin."""
+    """They are those of many draws, each in proportion to the counts in its bin."""
     columns, normals = NormalsInBins(1, 5), np.array([[[0.3, 0.8]], [[-1.0, 0.4]]])
     counts = np.array([[5.0, 1.0, 2.0, 7.0, 3.0], [2.0, 2.0, 1.0, 0.5, 0.1]])
     following = columns.values_of_bins(counts, normals)

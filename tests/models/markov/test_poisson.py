@@ -91,13 +91,13 @@ def arrays(posterior):
 @pytest.mark.parametrize("inference", ["vb", "em"])
 def test_without_noise_it_is_the_reference(inference):
     start, end = (fitted(n, inference=inference) for n in (2, 12))
-    found, is_vb = arrays(start.last_posterior_), inference == "vb"
+    parameters, is_vb = arrays(start.last_posterior_), inference == "vb"
     priors = (1.0 / K, 1.0 / K, 1.0, 1.0 / 40.0) if is_vb else (1e-12, 1e-12, 0.0, 0.0)
     for _ in range(10):
-        found, _ = reference_step(DATA, *found, priors, is_vb)
-    for ours, theirs in zip(arrays(end.last_posterior_), found, strict=True):
+        parameters, _ = reference_step(DATA, *parameters, priors, is_vb)
+    for ours, theirs in zip(arrays(end.last_posterior_), parameters, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
-    _, log_likelihood = reference_step(DATA, *found, priors, False)
+    _, log_likelihood = reference_step(DATA, *parameters, priors, False)
     np.testing.assert_allclose(end.score_samples(DATA).sum(), log_likelihood, rtol=1e-9)
 
 

@@ -39,9 +39,9 @@ def test_without_noise_it_is_textbook_variational_bayes_and_em(inference):
     weights, table = start.weights.concentration, start.concentration
     for n_steps in range(3, 13):
         weights, table, scores = textbook_step(one_hot(CODES), weights, table, priors, inference == "vb")
-        found = fitted(n_steps, **settings).last_posterior_
-        np.testing.assert_allclose(found.weights.concentration, weights, rtol=1e-9)
-        np.testing.assert_allclose(found.concentration, table, rtol=1e-9, atol=1e-9)
+        posterior = fitted(n_steps, **settings).last_posterior_
+        np.testing.assert_allclose(posterior.weights.concentration, weights, rtol=1e-9)
+        np.testing.assert_allclose(posterior.concentration, table, rtol=1e-9, atol=1e-9)
     before = fitted(11, **settings)
     divergence = kl(before.last_posterior_, priors) if inference == "vb" else 0.0
     assert before.bound(CODES, before.last_posterior_) == pytest.approx(scores.sum() - divergence, rel=1e-9)
@@ -113,36 +113,36 @@ def test_classes_are_recovered_with_and_without_noise():
 def both_statistics(codes, n_numbers=0):
     """Statistics of records, never formed, and formed one by one; beside numbers, if there are any."""
     model = fitted(6)
-    found = model.expected_statistics(codes, model.last_posterior_)
+    sums = model.expected_statistics(codes, model.last_posterior_)
     rows = np.random.default_rng(0).normal(size=(len(codes), n_numbers))
     if n_numbers:
-        found = ClassStatistics(found.shares, rows, model._columns().places(codes), sum(LEVELS))
-    formed = found.shares[:, :, None] * np.hstack([rows, one_hot(codes)])[:, None, :]
-    return model, found, DenseStatistics({"count": found.shares, "cells": formed})
+        sums = ClassStatistics(sums.shares, rows, model._columns().places(codes), sum(LEVELS))
+    formed = sums.shares[:, :, None] * np.hstack([rows, one_hot(codes)])[:, None, :]
+    return model, sums, DenseStatistics({"count": sums.shares, "cells": formed})
 
 
 def check_statistics(n_numbers=0):
     codes = answers(50, seed=3, missing=0.3)
     codes[7] = -1  # a record without an answer
-    model, found, formed = both_statistics(codes, n_numbers)
+    model, sums, formed = both_statistics(codes, n_numbers)
     blocks = {"count": Block((3,), scale=3.0), "cells": Block((3, n_numbers + sum(LEVELS)), scale=2.0)}
     constants, _, table = model.last_posterior_.tables(model._columns())
     joint = constants + one_hot(codes) @ table
     expected = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-    assert np.allclose(found.shares, expected, rtol=1e-10, atol=1e-14), "responsibilities differ"
+    assert np.allclose(sums.shares, expected, rtol=1e-10, atol=1e-14), "responsibilities differ"
     whole = formed
     if not n_numbers:  # missing answers count
-        whole = DenseStatistics({"count": found.shares, "cells": np.repeat(found.shares, len(LEVELS), axis=1)})
+        whole = DenseStatistics({"count": sums.shares, "cells": np.repeat(sums.shares, len(LEVELS), axis=1)})
         blocks_of_whole = {"count": blocks["count"], "cells": Block((3 * len(LEVELS),), scale=2.0)}
-    assert np.allclose(found.norms(blocks), whole.norms(blocks if n_numbers else blocks_of_whole), rtol=1e-8), (
+    assert np.allclose(sums.norms(blocks), whole.norms(blocks if n_numbers else blocks_of_whole), rtol=1e-8), (
         "norms differ"
     )
     times = np.random.default_rng(0).random(50)
     times[3] = 0.0
     lattice = Lattice(1e-3, 1024)
     for one, other in (
-        (found.weighted_sum(times), formed.weighted_sum(times)),
-        (found.rounded_sum(times, blocks, lattice), formed.rounded_sum(times, blocks, lattice)),
+        (sums.weighted_sum(times), formed.weighted_sum(times)),
+        (sums.rounded_sum(times, blocks, lattice), formed.rounded_sum(times, blocks, lattice)),
     ):
         for name in blocks:
             assert np.allclose(one[name], other[name], rtol=1e-10, atol=1e-10), f"sums of {name} differ"
@@ -155,12 +155,12 @@ def test_statistics_are_those_of_records_formed_one_by_one(n_numbers):
 
 def test_products_of_means_are_a_symmetric_block():
     means, blocks = np.random.default_rng(0).normal(size=(30, 4)), {"moments": Block((4, 4), symmetric=True, scale=2.0)}
-    found = ClassStatistics(means, means, np.empty((30, 0), np.int32), 0, (None, "moments"))
+    products = ClassStatistics(means, means, np.empty((30, 0), np.int32), 0, (None, "moments"))
     formed = DenseStatistics({"moments": means[:, :, None] * means[:, None, :]})
     weights, lattice = np.linspace(0.0, 1.0, 30), Lattice(1e-3, 1024)
-    np.testing.assert_allclose(found.norms(blocks), formed.norms(blocks), rtol=1e-8)
-    np.testing.assert_allclose(found.weighted_sum(weights)["moments"], formed.weighted_sum(weights)["moments"])
-    rounded = (sums.rounded_sum(weights, blocks, lattice)["moments"] for sums in (found, formed))
+    np.testing.assert_allclose(products.norms(blocks), formed.norms(blocks), rtol=1e-8)
+    np.testing.assert_allclose(products.weighted_sum(weights)["moments"], formed.weighted_sum(weights)["moments"])
+    rounded = (sums.rounded_sum(weights, blocks, lattice)["moments"] for sums in (products, formed))
     np.testing.assert_array_equal(*rounded)
 
 
@@ -178,12 +178,12 @@ def norm_without_count(patch):
 
 def missing_answers_counted(patch):
     original = kernels.add_shares
-    patch.setattr(kernels, "add_shares", lambda places, *rest: original(np.abs(places), *rest))
+    patch.setattr(kernels, "add_shares", lambda places, *args: original(np.abs(places), *args))
 
 
 def e_step_reads_the_record_before(patch):
     original = kernels.responsibilities
-    patch.setattr(kernels, "responsibilities", lambda places, *rest: original(np.roll(places, 1, axis=0), *rest))
+    patch.setattr(kernels, "responsibilities", lambda places, *args: original(np.roll(places, 1, axis=0), *args))
 
 
 def norm_without_numbers(patch):
@@ -206,8 +206,8 @@ def test_mutants_are_noticed(mutant, says, monkeypatch):
 
 
 def test_no_record_is_longer_than_the_largest_norm():
-    model, found, _ = both_statistics(answers(200, seed=5))
-    assert found.norms(phase_of(model, "classes").blocks).max() <= model.max_record_norm() * (1.0 + 1e-8)
+    model, sums, _ = both_statistics(answers(200, seed=5))
+    assert sums.norms(phase_of(model, "classes").blocks).max() <= model.max_record_norm() * (1.0 + 1e-8)
     assert model.default_clip() == pytest.approx(0.7 * np.sqrt(5.0))
 
 

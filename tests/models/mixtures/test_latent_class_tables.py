@@ -47,24 +47,24 @@ def model_of(privacy=PLAN, **settings):
 
 def test_a_data_frame_gives_the_fit_of_its_codes():
     frame, codes = people()
-    found = model_of().fit(frame)
+    fitted = model_of().fit(frame)
     expected = model_of(categories=LEVELS).fit(codes)
-    np.testing.assert_array_equal(found.last_posterior_.concentration, expected.last_posterior_.concentration)
-    np.testing.assert_array_equal(found.predict_proba(frame), expected.predict_proba(codes))
-    assert list(found.feature_names_in_) == list(CATEGORIES)
+    np.testing.assert_array_equal(fitted.last_posterior_.concentration, expected.last_posterior_.concentration)
+    np.testing.assert_array_equal(fitted.predict_proba(frame), expected.predict_proba(codes))
+    assert list(fitted.feature_names_in_) == list(CATEGORIES)
     lists = model_of(categories=[CATEGORIES[name] for name in frame])
     more = frame.assign(other=3.5)[["other", *reversed(frame.columns)]]  # of a mapping, only names count
     for same in (lists.fit(frame), lists.fit(frame.to_numpy(dtype=object)), model_of().fit(more)):
         np.testing.assert_array_equal(same.last_posterior_.concentration, expected.last_posterior_.concentration)
-    assert model_of().fit(more).predict(more).tolist() == found.predict(frame).tolist()
+    assert model_of().fit(more).predict(more).tolist() == fitted.predict(frame).tolist()
 
 
 def test_without_privacy_categories_are_those_that_occur():
     frame, codes = people()
-    found = LatentClassAnalysis(2, random_state=0, privacy=PrivacyPlan.non_private(n_steps=5)).fit(frame)
-    assert found.categories_ == [["f", "m"], ["north", "east", "west"], [0, 1, 2, 5], [False, True]]
+    fitted = LatentClassAnalysis(2, random_state=0, privacy=PrivacyPlan.non_private(n_steps=5)).fit(frame)
+    assert fitted.categories_ == [["f", "m"], ["north", "east", "west"], [0, 1, 2, 5], [False, True]]
     of_codes = LatentClassAnalysis(2, random_state=0, privacy=PrivacyPlan.non_private(n_steps=5)).fit(codes)
-    np.testing.assert_array_equal(found.last_posterior_.concentration, of_codes.last_posterior_.concentration)
+    np.testing.assert_array_equal(fitted.last_posterior_.concentration, of_codes.last_posterior_.concentration)
     as_floats = np.where(codes < 0, np.nan, codes)
     assert (
         LatentClassAnalysis(2, random_state=0).fit(as_floats).categories_
@@ -150,20 +150,20 @@ def test_no_cell_raises_or_speaks(name, capfd):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = [model_of().fit(as_frame), as_array.fit(hostile)]
+            models = [model_of().fit(as_frame), as_array.fit(hostile)]
         except Exception:
             pytest.fail(f"a cell raised: {traceback.format_exc()}")
     assert not caught
     assert not any(mark in "".join(capfd.readouterr()) for mark in MARKS)
-    for model in found:
+    for model in models:
         np.testing.assert_array_equal(model.last_posterior_.concentration, expected)
 
 
 def test_sources_hold_codes(tmp_path):
     _, codes = people(50)
     expected = model_of(categories=LEVELS).fit(codes).last_posterior_.concentration
-    found = model_of(categories=LEVELS).fit(InMemoryData(codes, None, partition_size=16))
-    np.testing.assert_allclose(found.last_posterior_.concentration, expected, rtol=1e-9)
+    fitted = model_of(categories=LEVELS).fit(InMemoryData(codes, None, partition_size=16))
+    np.testing.assert_allclose(fitted.last_posterior_.concentration, expected, rtol=1e-9)
     sp.save_npz(tmp_path / "shard.npz", sp.csr_array(np.abs(codes)))
     shards = CSRShards([tmp_path / "shard.npz"])
     of_shards = model_of(categories=LEVELS).fit(shards)
@@ -203,10 +203,10 @@ def test_a_synthetic_table_has_the_names_dtypes_and_categories_of_the_data():
     assert (synthetic.dtypes == frame.dtypes).all()
     assert list(synthetic.columns) == list(frame.columns)
     for name in frame:
-        shares, expected = (each[name].value_counts(normalize=True) for each in (synthetic, frame))
+        shares, expected = (table[name].value_counts(normalize=True) for table in (synthetic, frame))
         assert (shares - expected).abs().max() < 0.02
     for one, other in (("sex", "area"), ("area", "children")):  # pairs, too
-        shares, expected = (pd.crosstab(each[one], each[other], normalize=True) for each in (synthetic, frame))
+        shares, expected = (pd.crosstab(table[one], table[other], normalize=True) for table in (synthetic, frame))
         assert (shares - expected).abs().to_numpy().max() < 0.03
     assert synthetic.equals(model.sample(20_000, random_state=1)[0])
     of_codes = LatentClassAnalysis(3, random_state=0).fit(codes).sample(5, random_state=1)[0]

@@ -83,9 +83,9 @@ def clips_are_forgotten(patch):
 def missing_answers_are_forgotten(patch):
     simulated = matching.ClassSimulator.simulated
 
-    def mutant(self, charts, *rest):
+    def mutant(self, charts, *arguments):
         shares, missing, *of_columns = charts
-        return simulated(self, [shares, replace(missing, p=[1.0, 0.0] + 0.0 * missing.p), *of_columns], *rest)
+        return simulated(self, [shares, replace(missing, p=[1.0, 0.0] + 0.0 * missing.p), *of_columns], *arguments)
 
     patch.setattr(matching.ClassSimulator, "simulated", mutant)
 

@@ -57,8 +57,8 @@ def model_of(privacy, **settings):
 
 
 def agreement(model, table, kind):
-    found = model.predict(table)
-    return sum(max(np.mean((found == k) & (kind == j)) for j in range(K)) for k in range(K))
+    predicted = model.predict(table)
+    return sum(max(np.mean((predicted == k) & (kind == j)) for j in range(K)) for k in range(K))
 
 
 # -- where it coincides with other models ---------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_counts_alone_are_a_poisson_mixture():
 
 
 def log_density(model, row):
-    """Of one row in each class, by SciPy."""
+    """Log density of one row in each class, by SciPy."""
     posterior, total = model.last_posterior_, np.log(model.weights_)
     numbers = [name for name in COLUMNS if isinstance(COLUMNS[name], tuple)]
     means, deviations = model._columns(posterior.frame).parts[0].in_units(posterior.numbers)
@@ -291,10 +291,10 @@ def test_arrays_and_sources_hold_numbers_and_codes(tmp_path):
     of_frame = model_of(every(5)).fit(table).last_posterior_.to_arrays()
     np.save(tmp_path / "x.npy", X)
     for data in (X, NpySource(tmp_path / "x.npy")):
-        found = model_of(every(5), columns=declared).fit(data)
-        for name, value in found.last_posterior_.to_arrays().items():
+        fitted = model_of(every(5), columns=declared).fit(data)
+        for name, value in fitted.last_posterior_.to_arrays().items():
             np.testing.assert_allclose(value, of_frame[name], rtol=1e-9, atol=1e-12)
-    assert found.sample(3)[0].shape == (3, 5)
+    assert fitted.sample(3)[0].shape == (3, 5)
     with pytest.raises(TypeError, match="declare the number of codes"):
         model_of(every(5), columns=list(COLUMNS.values())).fit(NpySource(tmp_path / "x.npy"))
 

@@ -77,11 +77,11 @@ def test_a_summary_names_the_answers_that_tell_a_class(model):
     assert list(table.columns) == ["share", "noise", "label", "typical answers"]
     assert [model.evidence().labels[k] for k in table.index] == list(table["label"])
     k = table.index[0]
-    overall, own = model.weights_ @ model.components_, model.components_[k]
-    v = int(np.argmax(own * np.log(own / overall)))
-    pairs = [(name, each) for name, listed in CATEGORIES.items() for each in listed]
+    overall, profile = model.weights_ @ model.components_, model.components_[k]
+    v = int(np.argmax(profile * np.log(profile / overall)))
+    pairs = [(name, category) for name, listed in CATEGORIES.items() for category in listed]
     first = table.loc[k, "typical answers"].split("; ")[0]
-    assert first.replace("\\x1b", "\x1b") == f"{pairs[v][0]} = {pairs[v][1]} {own[v]:.2f} ({overall[v]:.2f})"
+    assert first.replace("\\x1b", "\x1b") == f"{pairs[v][0]} = {pairs[v][1]} {profile[v]:.2f} ({overall[v]:.2f})"
     noise = model.noisy_totals_.noise_std["count"]
     assert table["noise"].iloc[0] == pytest.approx(noise / model.last_posterior_.weights.concentration.sum())
     with pytest.raises(ValueError, match="`n_answers`"):
@@ -100,9 +100,9 @@ def test_a_picture_of_the_profiles(model):
     assert "area = $north$" in names
     assert r"area = ea\x1bst" in names
     ax.figure.canvas.draw()
-    _, own = plt.subplots()
-    assert model.plot_profiles(["sex", "member"], ax=own) is own
-    assert own.get_images()[0].get_array().shape == (4, 5)
+    _, axes = plt.subplots()
+    assert model.plot_profiles(["sex", "member"], ax=axes) is axes
+    assert axes.get_images()[0].get_array().shape == (4, 5)
     with pytest.raises(ValueError, match="`columns` must name"):
         model.plot_profiles(["height"])
     plt.close("all")

@@ -37,10 +37,10 @@ def maximum_likelihood(X, y, exposure, log_probability):
     """Coefficients and standard errors, by SciPy; ``log_probability`` is that of counts given their means."""
     rows = np.column_stack([X, np.ones(len(X))])
     start = np.append(np.zeros(X.shape[1]), np.log(y.sum() / exposure.sum()))
-    found = minimize(
+    optimum = minimize(
         lambda w: -log_probability(y, exposure * np.exp(rows @ w)).mean(), start, method="BFGS", options={"gtol": 1e-7}
     )
-    return found.x
+    return optimum.x
 
 
 def standard_errors(X, exposure, coefficients, dispersion):

@@ -71,9 +71,9 @@ def test_weights_depend_on_no_label_and_the_clip_holds_for_every_label(name, cov
     model, X, posterior = prepared(make, covariance)
     blocks, seen = model.blocks(), []
     for label in labels if len(labels) < 10 else (0, 1, 7, 100, 400):
-        weights, own = shares(model, X, np.full(12, label), posterior)
+        weights, contributions = shares(model, X, np.full(12, label), posterior)
         seen.append(weights)
-        for share in own:
+        for share in contributions:
             norm = np.sqrt(sum(((share[block] / blocks[block].scale) ** 2).sum() for block in blocks))
             assert norm <= PLAN.clip_norm * (1.0 + 1e-12)
     assert (seen[0] < 1.0).all()
@@ -93,8 +93,8 @@ def test_clipped_residuals_have_mean_zero_at_the_true_coefficients(name):
         psi = X @ np.atleast_2d(posterior.mean)[:, :3].T + np.atleast_2d(posterior.mean)[:, 3] + model.likelihood.offset
         mean, size = 0.0, 0.0
         for label, probability in zip(labels, probabilities(psi).T, strict=True):
-            own = np.array([share["linear"] for share in shares(model, X, np.full(n, label), posterior)[1]])
-            weighted = own.reshape(n, -1) * probability[:, None]
+            residuals = np.array([share["linear"] for share in shares(model, X, np.full(n, label), posterior)[1]])
+            weighted = residuals.reshape(n, -1) * probability[:, None]
             mean, size = mean + weighted, size + np.abs(weighted)
         assert (np.abs(mean).max() < 1e-6 * size.max()) == is_unbiased
 
@@ -126,10 +126,10 @@ def test_the_variance_of_scores_is_that_of_persons(kind, covariance, noise):
     if noise == "discrete":
         total = {name: plan.lattice(blocks).values(value, blocks[name]) for name, value in total.items()}
     expected, linear = np.zeros(7), np.zeros(7)
-    for own in (np.flatnonzero(person == i)[: plan.max_rows_per_group] for i in range(12)):
-        statistics = model.expected_statistics(Records(table_[own], y[own]), posterior)
+    for rows in (np.flatnonzero(person == i)[: plan.max_rows_per_group] for i in range(12)):
+        statistics = model.expected_statistics(Records(table_[rows], y[rows]), posterior)
         weight = min(1.0, 0.3 / statistics.norms(blocks).sum())
-        share = weight * statistics.weighted_sum(np.ones(len(own)))["linear"]
+        share = weight * statistics.weighted_sum(np.ones(len(rows)))["linear"]
         expected, linear = expected + share**2, linear + share
     unit = 0.0 if noise == "gaussian" else plan.lattice(blocks).unit
     np.testing.assert_allclose(total["linear"], linear, atol=20 * unit * blocks["linear"].scale + 1e-9)

@@ -95,8 +95,8 @@ def test_the_diagonal_posterior_is_the_mean_field_optimum():
         omega = expected_omega(np.sqrt((rows @ mean) ** 2 + rows**2 @ var))
         for i in range(5):
             precision = prior[i] + omega @ rows[:, i] ** 2
-            rest = rows @ mean - rows[:, i] * mean[i]
-            mean[i], var[i] = rows[:, i] @ (y - 0.5 - omega * rest) / precision, 1.0 / precision
+            offset = rows @ mean - rows[:, i] * mean[i]
+            mean[i], var[i] = rows[:, i] @ (y - 0.5 - omega * offset) / precision, 1.0 / precision
     np.testing.assert_allclose(model.last_posterior_.mean, mean, atol=1e-5)
     np.testing.assert_allclose(model.last_posterior_.var, var, rtol=1e-4)
 
@@ -261,7 +261,7 @@ def test_no_valid_record_exceeds_max_norm_and_some_come_near(covariance, classes
     assert model.default_clip() == 0.5
     assert BayesianLogisticRegression(influence="clipped").default_clip() == 0.3
     model.fit(rng.normal(size=(5, 4)), [0, 1, 0, 1, 0])
-    found = 0.0
+    longest = 0.0
     for scale in (0.0, 0.1, 1.0, 30.0, 1e3):
         average = {name: np.zeros(block.shape) for name, block in model.blocks().items()}
         average["precision"] += 1e6 * np.eye(4) if covariance == "full" else 1e6  # so that c is |ψ|
@@ -269,8 +269,8 @@ def test_no_valid_record_exceeds_max_norm_and_some_come_near(covariance, classes
         posterior.mean = scale * rng.normal(size=posterior.mean.shape)
         X = np.vstack([rng.normal(size=(300, 4)) * 10.0 ** rng.uniform(-3, 6, (300, 1)), 100 * np.eye(4)])
         records = type(model_records(X))(X, rng.integers(0, len(classes), len(X)))
-        found = max(found, model.expected_statistics(records, posterior).norms(model.blocks()).max())
-    assert 0.95 * largest / np.sqrt(len(classes) - 1) < found <= largest * (1 + 1e-8)
+        longest = max(longest, model.expected_statistics(records, posterior).norms(model.blocks()).max())
+    assert 0.95 * largest / np.sqrt(len(classes) - 1) < longest <= largest * (1 + 1e-8)
 
 
 def model_records(X):
@@ -475,11 +475,11 @@ def test_rows_choose_their_kernel_by_themselves(covariance):
     dense, sparse = rng.normal(size=(6, 12)), one_hot_rows(6, rng)
     labels = rng.integers(0, 2, 12).astype(float)
     model.fit(np.vstack([dense, sparse]), labels)
-    for rows, own in ((dense, labels[:6]), (sparse, labels[6:])):
-        norms, sums = statistics_of(model, rows, own, model.last_posterior_)
+    for rows, labels_of_rows in ((dense, labels[:6]), (sparse, labels[6:])):
+        norms, sums = statistics_of(model, rows, labels_of_rows, model.last_posterior_)
         together = np.vstack([np.zeros((40, 12)), rows, sparse])
         all_norms, all_sums = statistics_of(
-            model, together, np.concatenate([np.ones(40), own, labels[6:]]), model.last_posterior_
+            model, together, np.concatenate([np.ones(40), labels_of_rows, labels[6:]]), model.last_posterior_
         )
         np.testing.assert_allclose(all_norms[40:46], norms, rtol=1e-13)
         np.testing.assert_allclose(all_sums[40:46], sums, rtol=1e-11, atol=1e-14)

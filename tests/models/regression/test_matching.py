@@ -56,11 +56,11 @@ def coverage(n_records, epsilon, n_fits, seed, sampling_rate=1.0):
     for _ in range(n_fits):
         X, y, w = table(n_records, 4, rng)
         model = unclipped(BayesianLogisticRegression(privacy=plan, max_norm=1.0, prior=ALPHA)).fit(X, y)
-        own = []
+        is_inside = []
         for posterior in (model.last_posterior_, model.posterior_):
             lower, upper = posterior.interval(0.95)
-            own.append((lower[:4] < w) & (w < upper[:4]))
-        held.append(own)
+            is_inside.append((lower[:4] < w) & (w < upper[:4]))
+        held.append(is_inside)
     return np.mean(held, axis=(0, 2))
 
 
@@ -155,7 +155,7 @@ COUNTS, WEIGHTS = np.array([1.0, 2.0, 5.0, 10.0, 10.0]), np.array([2.0, 1.5, 1.0
 
 
 def _weighted_totals_have_the_noise_of_their_average():
-    """Of totals r_t (F(μ) - F(b_t)), y is F(μ), with the noise s²/Σ n_t r_t²."""
+    """Totals r_t (F(μ) - F(b_t)) give y = F(μ), with the noise s²/Σ n_t r_t²."""
     points = POINT + np.random.default_rng(6).normal(size=(5, 3))
     totals = WEIGHTS[:, None] * np.array([LAW.total(POINT) - LAW.total(point) for point in points])
     loud, quiet = (steps_of(points, totals, counts=COUNTS, weights=WEIGHTS, noise_std=s) for s in (3.0, 0.0))
@@ -412,7 +412,7 @@ def test_several_outputs_and_counts_have_a_noise_aware_posterior():
 
 
 def test_without_an_intercept_gradients_tell_how_long_rows_are():
-    """Of the number of rows and their length, precisions without a constant tell a product."""
+    """Precisions without a constant tell only the product of the number of rows and their length."""
     rng = np.random.default_rng(8)
     X = rng.uniform(-1.0, 1.0, (20_000, 3))
     y = rng.random(20_000) < expit(X @ [1.0, -1.0, 0.5])

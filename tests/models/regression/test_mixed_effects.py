@@ -88,7 +88,7 @@ def test_scores_and_information_are_derivatives(effects, dispersion, exposed):
     starts = np.concatenate([[0], np.cumsum(lengths)])
     exposure = rng.uniform(0.3, 3.0, len(y)) if exposed else np.ones(len(y))
     labels = np.column_stack([y, exposure]) if exposed else y
-    found = model.expected_statistics(Runs(Records(X, labels), starts), posterior).arrays
+    arrays = model.expected_statistics(Runs(Records(X, labels), starts), posterior).arrays
     x, u = posterior.frame.design(X)
     for i in range(len(lengths)):
         rows = slice(starts[i], starts[i + 1])
@@ -98,7 +98,7 @@ def test_scores_and_information_are_derivatives(effects, dispersion, exposed):
 
         h, units = 1e-3, np.eye(len(theta)) * 1e-3
         gradient = [(log_likelihood(theta + e) - log_likelihood(theta - e)) / (2 * h) for e in units]
-        np.testing.assert_allclose(found["score"][i], gradient, atol=2e-3)
+        np.testing.assert_allclose(arrays["score"][i], gradient, atol=2e-3)
         hessian = [
             [
                 log_likelihood(theta + e + f) - log_likelihood(theta + e - f) - log_likelihood(theta - e + f)
@@ -107,7 +107,7 @@ def test_scores_and_information_are_derivatives(effects, dispersion, exposed):
             ]
             for e in units
         ]  # fmt: skip
-        np.testing.assert_allclose(found["information"][i], -np.array(hessian) / (4 * h * h), atol=5e-3)
+        np.testing.assert_allclose(arrays["information"][i], -np.array(hessian) / (4 * h * h), atol=5e-3)
 
 
 def test_scores_of_counts_that_are_nearly_poisson_ones():
@@ -328,11 +328,11 @@ def test_clipped_scores_have_no_expectation(kind, monkeypatch):
 
 
 def test_numbers_of_ids_are_those_of_the_id_alone():
-    some = contract.words_of_ids(["a", "b", None, "a", "c"], 5)
-    assert some[0] == some[3]
-    assert some[2] == 0.0
-    assert len(set(some)) == 4
-    assert contract.words_of_ids(["c", "a"], 2).tolist() == [some[4], some[0]]
+    words = contract.words_of_ids(["a", "b", None, "a", "c"], 5)
+    assert words[0] == words[3]
+    assert words[2] == 0.0
+    assert len(set(words)) == 4
+    assert contract.words_of_ids(["c", "a"], 2).tolist() == [words[4], words[0]]
     assert contract.words_of_ids([7, "7", 7.0], 3).tolist() == [contract.words_of_ids([7], 1)[0]] * 3
 
 

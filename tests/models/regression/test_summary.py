@@ -121,16 +121,16 @@ def test_a_fit_to_nothing_says_so_and_one_to_something_does_not():
 
 def test_p_values_of_nothing_are_uniform():
     """Posteriors of estimates without effects, computed in closed form."""
-    rng, found = np.random.default_rng(0), []
+    rng, p_values = np.random.default_rng(0), []
     root = rng.normal(size=(5, 5))
     information, prior = root @ root.T + 3.0 * np.eye(5), np.array([1.0, 1.0, 1.0, 1.0, 0.01])
     precision = information + np.diag(prior)
     for _ in range(400):
         estimate = np.append(np.zeros(4), 2.0) + np.linalg.cholesky(np.linalg.inv(information)) @ rng.normal(size=5)
         posterior = CoefficientPosterior(np.linalg.solve(precision, information @ estimate), precision)
-        found.append(signal_of(posterior, prior[None], 4).p_value)
+        p_values.append(signal_of(posterior, prior[None], 4).p_value)
     for level in (0.05, 0.25, 0.5, 0.75):
-        assert np.mean(np.array(found) < level) == pytest.approx(level, abs=0.09)
+        assert np.mean(np.array(p_values) < level) == pytest.approx(level, abs=0.09)
 
 
 def test_several_classes_and_counts():
@@ -139,7 +139,7 @@ def test_several_classes_and_counts():
     classes = BayesianLogisticRegression(max_norm=1.0).fit(X, rng.choice(["a", "b", "c"], 900))
     table = classes.summary()
     assert table.index.names == ["y", "log odds against later classes"]
-    assert table.index.tolist() == [(own, name) for own in "ab" for name in ("x0", "x1", "intercept")]
+    assert table.index.tolist() == [(label, name) for label in "ab" for name in ("x0", "x1", "intercept")]
     np.testing.assert_array_equal(table["mean"], classes.last_posterior_.mean.ravel())
     counts = BayesianNegativeBinomialRegression(fit_intercept=False).fit(X, rng.poisson(2.0, 900)).summary()
     assert counts.index.tolist() == ["x0", "x1"]

@@ -48,8 +48,8 @@ def test_principal_components_without_noise_are_those_of_scikit_learn(q):
             "components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_",
             "noise_variance_", "n_components_",
         ):  # fmt: skip
-            found = getattr(model, name)
-            np.testing.assert_allclose(found, getattr(expected, name), rtol=1e-6, atol=1e-9, err_msg=name)
+            value = getattr(model, name)
+            np.testing.assert_allclose(value, getattr(expected, name), rtol=1e-6, atol=1e-9, err_msg=name)
         for name in ("transform", "score_samples"):
             np.testing.assert_allclose(getattr(model, name)(records), getattr(expected, name)(X), rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(model.get_covariance(), expected.get_covariance(), atol=1e-9)
@@ -75,12 +75,12 @@ def test_factors_without_noise_are_those_of_scikit_learn(rotation):
 
 def _variance_of_a_spike():
     """Noise lengthens the eigenvalue by a quarter; taken out, the error is much smaller."""
-    rng, found = np.random.default_rng(2), []
+    rng, variances = np.random.default_rng(2), []
     for _ in range(40):
         X, _ = table(3000, rng, d=20, lengths=(0.5,))
         privacy = PrivacyPlan(noise_multiplier=15.0, sampling_rate=1.0, n_steps=1)
-        found.append(ProbabilisticPCA(1, privacy=privacy, max_norm=2.5).fit(X).explained_variance_[0])
-    assert abs(np.mean(found) - 0.27) < 0.035, "another variance"
+        variances.append(ProbabilisticPCA(1, privacy=privacy, max_norm=2.5).fit(X).explained_variance_[0])
+    assert abs(np.mean(variances) - 0.27) < 0.035, "another variance"
 
 
 def test_noise_is_taken_out_of_eigenvalues(monkeypatch):
@@ -116,9 +116,9 @@ def noisy_release(n_records, noise_std, rng, d=5):
 def test_noisy_factors_do_not_depend_on_where_iterations_start():
     """The likelihood of noisy moments falls on the way, and would end the iterations anywhere."""
     data = noisy_release(5000, 60.0, np.random.default_rng(1))
-    found = [factor_analysis(data, 2, start, 1e-2, 2000) for start in (None, np.full(5, 0.02), np.full(5, 0.1))]
-    for other in found[1:]:
-        np.testing.assert_allclose(other.noise_variance, found[0].noise_variance, rtol=0.05)
+    fits = [factor_analysis(data, 2, start, 1e-2, 2000) for start in (None, np.full(5, 0.02), np.full(5, 0.1))]
+    for other in fits[1:]:
+        np.testing.assert_allclose(other.noise_variance, fits[0].noise_variance, rtol=0.05)
 
 
 def test_several_noisy_factor_analyses_are_those_of_each():
@@ -138,16 +138,16 @@ def test_draws_of_a_noise_variance_at_its_bound_go_below_it(monkeypatch):
     data = NoisyCovariance.of(SecondMoments.of(rows.T @ rows + 0.5 * (noise + noise.T), 30.0), 1.0)
 
     def lower_ends():
-        found = factor_analysis(data, 1, None, 1e-2, 500)
-        again = partial(noisy_factor_analysis, n_components=1, start=found.noise_variance, max_iter=500)
-        return bootstrapped(data, found, again, 1.0, 60).interval(0.95)[0][1] / found.noise_variance
+        estimate = factor_analysis(data, 1, None, 1e-2, 500)
+        again = partial(noisy_factor_analysis, n_components=1, start=estimate.noise_variance, max_iter=500)
+        return bootstrapped(data, estimate, again, 1.0, 60).interval(0.95)[0][1] / estimate.noise_variance
 
     def intervals_go_below_the_bound():
         assert (lower_ends() < 0.9).all(), "an interval from the bound on"
 
     def mutant(patch):
-        patch.setattr(bootstrap, "stacked", lambda each, mean: stacked(
-            replace(each, noise_variance=np.maximum(each.noise_variance, 0.0099)), mean
+        patch.setattr(bootstrap, "stacked", lambda fits, mean: stacked(
+            replace(fits, noise_variance=np.maximum(fits.noise_variance, 0.0099)), mean
         ))  # fmt: skip
 
     intervals_go_below_the_bound()
@@ -181,13 +181,13 @@ def test_summary_names_every_number():
     X, truth = table(20_000, np.random.default_rng(7))
     for privacy in (None, plan(4.0)):
         fitted = ProbabilisticPCA(2, privacy=privacy, max_norm=2.5).fit(X)
-        found, posterior = fitted.summary(0.9), fitted.posterior_
-        assert list(found.columns) == ["mean", "std", "lower", "upper"]
-        assert found.index[[0, 7, 12, 23]].tolist() == [
+        summary, posterior = fitted.summary(0.9), fitted.posterior_
+        assert list(summary.columns) == ["mean", "std", "lower", "upper"]
+        assert summary.index[[0, 7, 12, 23]].tolist() == [
             "component 0: x0", "component 1: x1", "noise variance of x0", "mean of x5",
         ]  # fmt: skip
-        np.testing.assert_array_equal(found["lower"], posterior.interval(0.9)[0].ravel())
-        np.testing.assert_allclose(found["mean"][18:], truth[-1], atol=0.05)
+        np.testing.assert_array_equal(summary["lower"], posterior.interval(0.9)[0].ravel())
+        np.testing.assert_allclose(summary["mean"][18:], truth[-1], atol=0.05)
     nothing = ProbabilisticPCA(2, privacy=plan(0.01), max_norm=2.5).fit(X[:10]).summary()
     assert np.isfinite(nothing["mean"]).all()
     assert nothing["std"].isna().all()

@@ -119,16 +119,16 @@ def _products(std, d=12, n_matrices=400):
         moments, noise, vector = factor @ factor.T, rng.normal(size=(d, d)), rng.normal(size=d)
         noisy = moments + 0.5 * (noise + noise.T) * std
         denoised = Denoised.of(noisy, std)
-        found = [np.sum(((matrix - moments) @ vector) ** 2) for matrix in (noisy, denoised.matrix)]
-        errors.append([*found, np.trace(denoised.covariance_of_product(vector))])
+        squared_errors = [np.sum(((matrix - moments) @ vector) ** 2) for matrix in (noisy, denoised.matrix)]
+        errors.append([*squared_errors, np.trace(denoised.covariance_of_product(vector))])
     return np.mean(errors, axis=0)
 
 
 def _stated():
     for std in (1.0, 10.0):
-        raw, found, stated = _products(std)
-        assert 0.8 < stated / found < 1.25, "another covariance"
-        assert found < (1.02 if std == 1.0 else 0.6) * raw, "as much noise as before"
+        raw, denoised, stated = _products(std)
+        assert 0.8 < stated / denoised < 1.25, "another covariance"
+        assert denoised < (1.02 if std == 1.0 else 0.6) * raw, "as much noise as before"
 
 
 def test_denoised_moments_are_nearer_and_know_how_near(monkeypatch):
@@ -187,8 +187,8 @@ def test_save_summary_audit_and_persons(tmp_path):
     assert "target_range = (-6, 6)" in str(model.privacy_)
     persons = BayesianLinearRegression(privacy=replace(plan(4.0), max_rows_per_group=2), **TABLE)
     assert "person" in persons.fit(X, y, groups=np.arange(3000) // 2).privacy_.unit or "group" in persons.privacy_.unit
-    found = audit(BayesianLinearRegression(privacy=plan(4.0), **TABLE), X[:300], y[:300], n_runs=1000, random_state=0)
-    assert found.passed
+    report = audit(BayesianLinearRegression(privacy=plan(4.0), **TABLE), X[:300], y[:300], n_runs=1000, random_state=0)
+    assert report.passed
 
 
 def test_bad_input():

@@ -57,23 +57,23 @@ def likeness(model, truth):
 
 
 def test_real_topics_match_true_ones_and_others_do_not_stand_out(model, truth):
-    found = model.evidence()
-    is_real = np.array(found.labels) == "real"
+    topics = model.evidence()
+    is_real = np.array(topics.labels) == "real"
     assert is_real.sum() >= 3
     assert (likeness(model, truth)[is_real] > 0.4).all()  # the rule of docs/texts.md
-    assert (found.deviation[is_real] > found.deviation_of_noise).all()
-    assert (found.p_value[is_real] == found.p_value.min()).all()
-    assert (found.stability >= 0.0).all()
-    assert (found.stability <= 1.0).all()
-    assert str(found).startswith(f"6 topics: {is_real.sum()} real, ")
+    assert (topics.deviation[is_real] > topics.deviation_of_noise).all()
+    assert (topics.p_value[is_real] == topics.p_value.min()).all()
+    assert (topics.stability >= 0.0).all()
+    assert (topics.stability <= 1.0).all()
+    assert str(topics).startswith(f"6 topics: {is_real.sum()} real, ")
 
 
 @pytest.mark.parametrize("noise_multiplier", [10.0, 40.0])
 def test_documents_without_topics_show_none(noise_multiplier):
-    """Of a thousand words."""
+    """They have a thousand words."""
     plan = replace(PLAN, noise_multiplier=noise_multiplier)
-    found = fitted(frequencies(1000)[None, :], plan=plan).evidence()
-    assert "real" not in found.labels
+    topics = fitted(frequencies(1000)[None, :], plan=plan).evidence()
+    assert "real" not in topics.labels
 
 
 def streamed(topics, decay=1.0):
@@ -145,10 +145,10 @@ def test_noise_of_any_size_has_evidence():
 
 
 def test_topics_made_of_noise_are_not_real(truth):
-    found = fitted(
+    topics = fitted(
         truth, plan=PrivacyPlan(noise_multiplier=1000.0, sampling="full", n_steps=20, reproducible_noise=True)
     ).evidence()
-    assert "real" not in found.labels
+    assert "real" not in topics.labels
 
 
 def test_deviations_of_pure_noise_are_standard():
@@ -191,9 +191,9 @@ def test_labels_cost_no_budget_and_are_the_same_wherever_the_model_is(model, tmp
     ledger = PrivacyLedger(tmp_path / "letters.ledger", 1.0, 1e-5, "letters")
     model.save(tmp_path / "model.vips")
     with ledger:
-        found = load(tmp_path / "model.vips").evidence()
+        topics = load(tmp_path / "model.vips").evidence()
     assert ledger.runs() == []
-    for other in (found, pickle.loads(pickle.dumps(model)).evidence()):
+    for other in (topics, pickle.loads(pickle.dumps(model)).evidence()):
         assert other.labels == model.evidence().labels
         np.testing.assert_array_equal(other.deviation, model.evidence().deviation)
         assert other.deviation_of_noise == model.evidence().deviation_of_noise

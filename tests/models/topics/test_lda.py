@@ -191,7 +191,7 @@ def test_perplexity_is_per_word_and_does_not_depend_on_the_number_of_documents(c
 
 def test_halves_of_a_document_do_not_depend_on_other_documents():
     documents = sp.csr_array(np.array([[3.0, 0, 1, 2], [0, 0, 0, 0], [1, 1, 1, 1], [1e300, 1, 0, 5]]))
-    observed, hidden = (each.toarray() for each in alternate_words(documents))
+    observed, hidden = (half.toarray() for half in alternate_words(documents))
     assert (observed + hidden == documents.toarray()).all()
     assert observed[:3].tolist() == [[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 1]]
     for i in range(4):

@@ -45,8 +45,8 @@ def test_fixed_points_are_those_of_the_plain_iteration(n_words):
     topic_word = 0.5 + rng.gamma(0.2, 50.0, (7, n_words))
     counts = rng.poisson(rng.gamma(0.5, 2.0, (6, n_words)))
     gamma = infer(counts, topic_word).doc_topic
-    for row, own in zip(counts, gamma, strict=True):
-        np.testing.assert_allclose(own, plain_gamma(row, topic_word, 0.1), rtol=1e-4, atol=1e-5)
+    for row, concentration in zip(counts, gamma, strict=True):
+        np.testing.assert_allclose(concentration, plain_gamma(row, topic_word, 0.1), rtol=1e-4, atol=1e-5)
 
 
 def test_converged_means_converged_over_all_topics():
@@ -55,11 +55,11 @@ def test_converged_means_converged_over_all_topics():
     topic_word = 0.05 + 1000.0 * corpus.topics
     weights = np.exp(psi(topic_word) - psi(topic_word.sum(axis=1))[:, None])
     gamma = infer(corpus.counts, topic_word, prior=0.05, tol=1e-3).doc_topic
-    for row, own in zip(corpus.counts.toarray(), gamma, strict=True):
-        share = np.exp(psi(own))
+    for row, concentration in zip(corpus.counts.toarray(), gamma, strict=True):
+        share = np.exp(psi(concentration))
         updated = 0.05 + share * (weights @ (row / (share @ weights)))
-        assert np.abs(updated - own).mean() < 1e-3
-        assert own.sum() == pytest.approx(20 * 0.05 + row.sum(), rel=1e-9)
+        assert np.abs(updated - concentration).mean() < 1e-3
+        assert concentration.sum() == pytest.approx(20 * 0.05 + row.sum(), rel=1e-9)
 
 
 def test_norms_and_sums_by_brute_force():
@@ -115,11 +115,11 @@ def test_sums_by_brute_force_however_words_are_divided(rounded):
         words = counts.indices[row]
         share = (weights[d] * ratios[row])[:, None] * scaled_weights[words] * topic_weights[d]
         expected[:, words] += (np.rint(share / 1e-3) if rounded else share).T
-    found = summed([0, n_words])
+    totals = summed([0, n_words])
     np.testing.assert_allclose(
-        found, expected, rtol=1e-12, atol=1.0 if rounded else 0.0
+        totals, expected, rtol=1e-12, atol=1.0 if rounded else 0.0
     )  # a tie may be rounded either way
-    np.testing.assert_array_equal(summed([0, 1, 500, 512, 513, 1400, n_words]), found)
+    np.testing.assert_array_equal(summed([0, 1, 500, 512, 513, 1400, n_words]), totals)
 
 
 @pytest.mark.parametrize("n_words", [1, 2, 3, 17, 64, 1000])
@@ -132,9 +132,9 @@ def test_repeated_or_unsorted_words_are_found(n_words):
             words[place] = wrong  # as large as the one before, or smaller
             words = np.concatenate([sorted_words, words, sorted_words[:1]]).astype(np.int32)
             indptr = np.array([0, 0, n_words, 2 * n_words, 2 * n_words + 1], np.int32)
-            found = np.empty(4, dtype=bool)
-            sums.find_canonical(indptr, words, found)
-            assert found.tolist() == [True, True, False, True]
+            is_canonical = np.empty(4, dtype=bool)
+            sums.find_canonical(indptr, words, is_canonical)
+            assert is_canonical.tolist() == [True, True, False, True]
 
 
 @pytest.mark.parametrize("integers", [True, False])

@@ -51,8 +51,8 @@ def test_components_against_scipy():
         component_mean
     )
     log -= log.max(axis=0)
-    expected, found = np.exp(log), likelihood / likelihood.max(axis=0)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-24)
+    expected, scaled = np.exp(log), likelihood / likelihood.max(axis=0)
+    np.testing.assert_allclose(scaled, expected, rtol=1e-4, atol=1e-24)
     assert (z > 30.0).any()
     assert (z < -1000.0).any()
 
@@ -82,7 +82,7 @@ def test_fitted_shares_and_means_against_numpy(n_words):
     cells = (noisy, noise_std, np.outer(of_topic, prior_mean))
     bound, excess, likelihood = (
         array[..., : 7 * n_words].reshape(-1, 7, n_words).astype(float)
-        for array in components(*(each.ravel() for each in cells))
+        for array in components(*(numbers.ravel() for numbers in cells))
     )
     common = np.full(3, 1.0 / 3.0)
     for _ in range(20):
@@ -94,8 +94,8 @@ def test_fitted_shares_and_means_against_numpy(n_words):
     weights = shares[:, None] * likelihood
     expected = bound[0] + noise_std * (weights * excess).sum(axis=0) / weights.sum(axis=0)
     for mean, factors in ((prior_mean, of_topic), (cells[2], None)):
-        found = lda_view.posterior_mean(noisy, noise_std, mean, own_shares=True, of_topic=factors)
-        np.testing.assert_allclose(found, expected, rtol=2e-6)
+        means = lda_view.posterior_mean(noisy, noise_std, mean, own_shares=True, of_topic=factors)
+        np.testing.assert_allclose(means, expected, rtol=2e-6)
     in_place = noisy.copy()
     lda_view.posterior_mean(in_place, noise_std, prior_mean, own_shares=True, of_topic=of_topic, out=in_place)
     np.testing.assert_array_equal(

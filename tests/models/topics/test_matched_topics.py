@@ -165,7 +165,7 @@ def check_samples():
 
 
 def check_counts():
-    """Of one word of one topic: against numerical integration."""
+    """Counts of one word of one topic, against numerical integration."""
     for centre, sd in ((30.0, 10.0), (3.0, 5.0), (-20.0, 10.0)):
         base, q = 40.0, sd**-2
         n = 60_000
@@ -193,8 +193,8 @@ def test_counts_against_numerical_integration():
 def counts_may_be_below_zero_a_little(patch):
     draw = nonnegative.draw_counts
 
-    def shifted(precision, linear, base, x, *rest):
-        return draw(precision, linear - precision[:, :, 0] * 2.0, base, x, *rest)
+    def shifted(precision, linear, base, x, *arguments):
+        return draw(precision, linear - precision[:, :, 0] * 2.0, base, x, *arguments)
 
     patch.setattr(nonnegative, "draw_counts", shifted)
 

@@ -52,8 +52,8 @@ def perplexity_of_public_documents_alone(kind):
 @pytest.mark.parametrize(("n_documents", "epsilon"), [(20, 0.1), (500, 0.1), (500, 1.0)])
 def test_a_fit_is_not_worse_than_the_public_documents_alone(kind, n_documents, epsilon):
     plan, private = private_plan(epsilon), PRIVATE[:n_documents]
-    found = [model(KINDS[kind], plan, random_state=seed).fit(private).perplexity(TEST) for seed in SEEDS]
-    assert np.median(found) < 1.02 * perplexity_of_public_documents_alone(kind)
+    perplexities = [model(KINDS[kind], plan, random_state=seed).fit(private).perplexity(TEST) for seed in SEEDS]
+    assert np.median(perplexities) < 1.02 * perplexity_of_public_documents_alone(kind)
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_public_documents_meet_noisy_totals_only(monkeypatch):
     seen = []
     original = public_prior.denoise_with_public
     monkeypatch.setattr(
-        lda, "denoise_with_public", lambda *given: seen.append([each.copy() for each in given]) or original(*given)
+        lda, "denoise_with_public", lambda *given: seen.append([array.copy() for array in given]) or original(*given)
     )
     fitted = model(PUBLIC, private_plan(1.0)).fit(PRIVATE[:300])
     assert len(seen) == 12

@@ -60,7 +60,7 @@ def test_values_are_those_of_the_models(tmp_path, has_baseline):
     order = align(model.last_posterior_.mean, other.last_posterior_.mean).order
     assert order.tolist() != [0, 1, 2, 3]
     means = [model.last_posterior_.mean, other.last_posterior_.mean[order]][: 1 + has_baseline]
-    counts = [np.maximum(each.components_ - 0.25, 0.0).sum(axis=1) for each in (model, other)]
+    counts = [np.maximum(topics.components_ - 0.25, 0.0).sum(axis=1) for topics in (model, other)]
     counts[1] = counts[1][order]
     column = {printable(word): v for v, word in enumerate(WORDS)}
     shown = [column[word] for word in values["words"]]

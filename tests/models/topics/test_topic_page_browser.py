@@ -6,7 +6,7 @@ Needs Playwright for Python (the extra ``browser``) and a Chromium: the system's
 import numpy as np
 import pytest
 
-from tests.browsing import OUT_OF_SIGHT, Visit, chromium, contrast
+from tests.browsing import OUT_OF_SIGHT, Visit, contrast
 from tests.models.topics.topic_pages import WORDS, fitted
 from vips._alignment import align
 from vips._printable import printable
@@ -15,12 +15,6 @@ pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 N_WORDS = 12
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +35,8 @@ def visit(browser, pages):
         return opened[-1]
 
     yield go
-    for each in opened:
-        each.page.close()
+    for window in opened:
+        window.page.close()
 
 
 def words(page):
@@ -111,10 +105,10 @@ def test_bars_have_the_lengths_of_probabilities(visit):
 
 
 def radii(page, fit=0):
-    found = page.locator(f"#map .of-{fit}").evaluate_all(
+    circles = page.locator(f"#map .of-{fit}").evaluate_all(
         "links => links.map(link => [link.dataset.topic, link.querySelector('circle').getAttribute('r')])"
     )
-    return np.array([float(radius) for _, radius in sorted(found)])
+    return np.array([float(radius) for _, radius in sorted(circles)])
 
 
 def test_a_word_shows_the_topics_that_use_it(visit):
@@ -156,7 +150,7 @@ def test_everything_is_in_sight_on_a_phone(visit, name):
     for topic in range(4):
         page.select_option("#topic", str(topic))
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-        hidden = [each for each in page.evaluate(OUT_OF_SIGHT) if 'id="said"' not in each]  # is for screen readers
+        hidden = [box for box in page.evaluate(OUT_OF_SIGHT) if 'id="said"' not in box]  # is for screen readers
         assert hidden == []
 
 

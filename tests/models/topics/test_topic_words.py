@@ -49,10 +49,10 @@ def test_words_that_the_slider_can_show():
     words = random_words()
     shown = [set() for _ in words.shares]
     for weight in np.arange(101) / 100:
-        for found, top in zip(shown, words.top(12, weight), strict=True):
-            found |= set(top.tolist())
-    assert [set(found.tolist()) for found in words.ever_on_top(12)] == shown
-    assert all(12 < len(found) < 200 for found in shown)
+        for on_top, top in zip(shown, words.top(12, weight), strict=True):
+            on_top |= set(top.tolist())
+    assert [set(top_words.tolist()) for top_words in words.ever_on_top(12)] == shown
+    assert all(12 < len(top_words) < 200 for top_words in shown)
     assert len(SMALL.ever_on_top(12)[0]) == 3
 
 
@@ -135,10 +135,10 @@ def test_bars_for_notebooks(pyplot):
         axes[0].figure.canvas.draw()  # a word with dollar signs would fail here as a formula
     table = model.top_words(5, relevance=0.5, as_frame=True)
     for ax, topic in zip(axes, (2, 0), strict=True):
-        own = table[table.topic == topic]
+        of_topic = table[table.topic == topic]
         in_topic, over_all = (bars.datavalues for bars in ax.containers)
-        np.testing.assert_allclose(in_topic, own.probability)
-        np.testing.assert_allclose(over_all, own.overall)
+        np.testing.assert_allclose(in_topic, of_topic.probability)
+        np.testing.assert_allclose(over_all, of_topic.overall)
         heights = [bar.get_y() for bar in ax.containers[0]]
         assert heights == sorted(heights, reverse=True)  # the first word is at the top
         assert ax.get_title().startswith(f"topic {topic}: ")
@@ -148,7 +148,7 @@ def test_bars_for_notebooks(pyplot):
 def test_bars_on_axes_of_the_caller(pyplot):
     _, grid = pyplot.subplots(2, 2)
     axes = fitted().plot_topics(3, axes=grid)
-    assert [ax is own for ax, own in zip(axes, grid.ravel(), strict=True)] == [True] * 4
+    assert [ax is panel for ax, panel in zip(axes, grid.ravel(), strict=True)] == [True] * 4
     with pytest.raises(ValueError, match="4 topics and only 3 axes"):
         fitted().plot_topics(3, axes=grid.ravel()[:3])
 

@@ -86,9 +86,9 @@ def test_monotone_in_noise_steps_rate_and_delta(plan, name):
 @pytest.mark.parametrize("plan", ["poisson", "full", "discrete, full"])
 def test_the_tight_bound_is_smallest_and_none_exceeds_the_loosest(plan):
     for delta, steps in itertools.product((1e-3, 1e-8), (1, 12, 200)):
-        found = {name: replace(PLANS[plan], n_steps=steps).epsilon(delta, name) for name in ALLOWED[plan]}
-        assert all(found["pld"] <= value * (1.0 + 1e-3) for value in found.values()), found
-        assert all(value <= max(found["strong"], found["basic"]) * (1.0 + 1e-3) for value in found.values()), found
+        bounds = {name: replace(PLANS[plan], n_steps=steps).epsilon(delta, name) for name in ALLOWED[plan]}
+        assert all(bounds["pld"] <= value * (1.0 + 1e-3) for value in bounds.values()), bounds
+        assert all(value <= max(bounds["strong"], bounds["basic"]) * (1.0 + 1e-3) for value in bounds.values()), bounds
 
 
 @every_pair
@@ -133,7 +133,7 @@ def test_number_of_steps_is_the_largest(plan, name):
 
 
 def log_density(z, shift, sigma):
-    """Of N(shift, σ²); SciPy's takes a hundred times as long for one number."""
+    """Log density of N(shift, σ²); SciPy's takes a hundred times as long for one number."""
     return -0.5 * ((z - shift) / sigma) ** 2 - math.log(sigma * math.sqrt(2.0 * math.pi))
 
 
@@ -417,8 +417,8 @@ def test_a_gaussian_under_replacement_has_an_event_for_each_accountant():
     plan = PrivacyPlan(noise_multiplier=2.0, sampling="full", relation="replace_one", n_steps=1)
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     exact = brentq(lambda e: norm.sf(e - 0.5) - math.exp(e) * norm.sf(e + 0.5) - DELTA, 0.0, 20.0)
-    found = PLDAccountant(relation).compose(plan.event("pld")).get_epsilon(DELTA)
-    assert found == pytest.approx(exact, rel=1e-3)
+    epsilon = PLDAccountant(relation).compose(plan.event("pld")).get_epsilon(DELTA)
+    assert epsilon == pytest.approx(exact, rel=1e-3)
     assert exact < RdpAccountant(None, relation).compose(plan.event("rdp")).get_epsilon(DELTA) < 1.2 * exact
     assert not RdpAccountant(None, relation).supports(plan.event())
     assert not PLDAccountant(relation).supports(plan.event("rdp"))
@@ -518,7 +518,7 @@ def losses_rounded_down(patch):
     patch.setattr(
         pld,
         "_one_step",
-        lambda *arguments: tuple(each._replace(places=each.places - 1) for each in original(*arguments)),
+        lambda *arguments: tuple(loss._replace(places=loss.places - 1) for loss in original(*arguments)),
     )
 
 

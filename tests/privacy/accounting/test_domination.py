@@ -113,8 +113,8 @@ def test_zcdp_is_dominated(rho):
     orders = 1.0 + np.geomspace(1e-3, 1e3, 60)
     is_excluded = np.zeros(len(left), bool)
     for a in orders:
-        for p, other, q, rest in ((log_p, log_other, log_q, log_rest), (log_q, log_rest, log_p, log_other)):
-            divergence = np.logaddexp(a * p + (1.0 - a) * q, a * other + (1.0 - a) * rest) / (a - 1.0)
+        for p, other, q, other_q in ((log_p, log_other, log_q, log_rest), (log_q, log_rest, log_p, log_other)):
+            divergence = np.logaddexp(a * p + (1.0 - a) * q, a * other + (1.0 - a) * other_q) / (a - 1.0)
             is_excluded |= divergence > a * rho
     assert is_excluded.all()
     # and it is not much more than a Gaussian mechanism of this rho needs

@@ -168,12 +168,12 @@ def check(folder: Path) -> Counter:
     failures = [line["error"] for line in log if line["did"] == "failed"]
     assert not failures, (len(failures), failures[:3])
     for path in sorted(folder.glob("*.ledger")):
-        own = [line for line in log if line["ledger"] == path.name]
+        lines = [line for line in log if line["ledger"] == path.name]
         known = Counter()
         for body in entries_of(path):
             known[body["kind"], body.get("run")] += 1
         granted = Counter()
-        for line in own:
+        for line in lines:
             granted[line["did"], line.get("run")] += line.get("steps", 1)
         missing = {key: n for key, n in granted.items() if key[0] in ("charge", "release") and known[key] < n}
         assert not missing, (

@@ -135,7 +135,7 @@ def test_file_systems_without_hard_links(path, monkeypatch, error):
     ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
     fit(ledger)
     assert len(PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters").runs()) == 1
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_ledger_without_hard_links_replaces_nobodys_file(path, monkeypatch):
@@ -265,7 +265,7 @@ class Free(PrivacyPlan):
 
 
 def test_a_plan_of_a_class_of_its_own_has_no_guarantee(ledger):
-    plan = Free(**{each.name: getattr(PLAN, each.name) for each in fields(PrivacyPlan) if each.compare})
+    plan = Free(**{field.name: getattr(PLAN, field.name) for field in fields(PrivacyPlan) if field.compare})
     with pytest.raises(LedgerError, match="subclass of PrivacyPlan"):
         fit(ledger, plan)
     assert kinds(ledger) == ["open"]

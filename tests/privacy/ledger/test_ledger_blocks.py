@@ -138,8 +138,8 @@ def test_copies_that_stay_in_this_process_belong_to_no_ledger(ledger):
     model = BetaBernoulli(privacy=PLAN)
     with ledger:
         copies = [copy.copy(model), copy.deepcopy(model), clone(model), BetaBernoulli(privacy=copy.deepcopy(PLAN))]
-    for each in [*copies, copy.deepcopy(BetaBernoulli())]:
-        each.fit(COINS)
+    for estimator in [*copies, copy.deepcopy(BetaBernoulli())]:
+        estimator.fit(COINS)
     assert ledger.runs() == []
 
 
@@ -306,12 +306,12 @@ def test_calls_inside_of_two_ledgers_in_threads_of_one_worker(ledger, other):
         in_thread(lambda: outcome.append(attempt(fit_own_plan)))
         done.wait()
 
-    threads = [threading.Thread(target=each.inside(call)) for each in (ledger, other)]
+    threads = [threading.Thread(target=account.inside(call)) for account in (ledger, other)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [len(each.runs()) for each in (ledger, other)] == [1, 1]
+    assert [len(account.runs()) for account in (ledger, other)] == [1, 1]
     assert outcome == ["refused", "refused"]
 
     ledger.inside(lambda: in_thread(fit_own_plan))()  # one ledger only: its threads are inside
@@ -371,10 +371,10 @@ def _ledger_module():
 def test_estimators_that_come_back_open_no_ledger(ledger):
     cross_validate(Scored(privacy=PLAN), COINS, cv=2, n_jobs=2)
     with ledger:
-        found = cross_validate(Scored(privacy=PLAN), COINS, cv=3, n_jobs=2, return_estimator=True, error_score="raise")
+        scores = cross_validate(Scored(privacy=PLAN), COINS, cv=3, n_jobs=2, return_estimator=True, error_score="raise")
     assert current_ledger() is None
     fit()
-    assert sorted(run.run for run in ledger.runs()) == sorted(e.privacy_.ledger["run"] for e in found["estimator"])
+    assert sorted(run.run for run in ledger.runs()) == sorted(e.privacy_.ledger["run"] for e in scores["estimator"])
 
 
 # -- scikit-learn, joblib, multiprocessing ----------------------------------------------------------------------

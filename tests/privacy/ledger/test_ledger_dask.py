@@ -31,8 +31,8 @@ def use(address, path, both_began, worker_joined, answers):
             both_began.wait(120)
             worker_joined.wait(120)
             after = client.map(fit, [PLAN] * FITS, range(FITS), pure=False)
-            own = client.map(ledger.inside(fit_own_plan), range(FITS), pure=False)
-        answers.put((path, client.gather(before + after + own)))
+            inside = client.map(ledger.inside(fit_own_plan), range(FITS), pure=False)
+        answers.put((path, client.gather(before + after + inside)))
 
 
 def test_every_fit_is_charged_once_and_to_the_ledger_of_its_client(tmp_path, forkserver):

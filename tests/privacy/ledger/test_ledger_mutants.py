@@ -63,7 +63,7 @@ def hashes_are_not_checked(patch):
 def the_checkpoint_comes_before_the_ledger(patch):
     record, commit = LedgerRun.record, Journal.commit
     patch.setattr(LedgerRun, "record", lambda self, step: None)
-    patch.setattr(Journal, "commit", lambda self, step, *rest: (commit(self, step, *rest), record(self.run, step)))
+    patch.setattr(Journal, "commit", lambda self, step, *args: (commit(self, step, *args), record(self.run, step)))
 
 
 def a_checkpoint_holds_the_noise(patch):

@@ -165,4 +165,4 @@ def test_a_file_with_a_second_name_is_refused_until_it_has_one(ledger, tmp_path)
 def test_a_second_name_that_a_kill_left_is_removed(ledger, tmp_path):
     os.link(ledger.path, partial_of(ledger.path))
     assert ledger.spent() == 0.0
-    assert [each.name for each in tmp_path.iterdir()] == [ledger.path.name]
+    assert [file.name for file in tmp_path.iterdir()] == [ledger.path.name]

@@ -44,7 +44,7 @@ class Case:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Of μ², of one step of weight 1 or of the stream, for each release."""
+        """Shares of μ², of one step of weight 1 or of the stream, for each release."""
         return self.stream or self.weights or (1.0,) * self.n_steps
 
 

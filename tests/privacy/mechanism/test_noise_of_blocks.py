@@ -26,7 +26,7 @@ PLANS = {
 
 def draws(plan: PrivacyPlan) -> np.ndarray:
     """The noise of two steps in units of its deviation: of a symmetric block, the upper triangles."""
-    randomness, found = plan.randomness(0), []
+    randomness, drawn = plan.randomness(0), []
     for step in (1, 2):
         zero = {
             name: np.zeros(block.shape, np.int64 if plan.rounds_records else float) for name, block in BLOCKS.items()
@@ -37,12 +37,12 @@ def draws(plan: PrivacyPlan) -> np.ndarray:
             if block.symmetric:
                 upper = np.triu_indices(size[0])
                 value = value[..., *upper] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
-            found.append(np.ravel(value))
-    return np.concatenate(found)
+            drawn.append(np.ravel(value))
+    return np.concatenate(drawn)
 
 
 def check_no_draw_is_used_twice(plan):
-    """Of some 330 draws of a lattice of thousands of steps a few are equal; of three in a row none are."""
+    """A few of some 330 draws of a lattice of thousands of steps are equal, but no three in a row are."""
     values = np.rint(draws(plan) * 1e4)
     rows = np.lib.stride_tricks.sliding_window_view(values, 3)
     assert len(np.unique(rows, axis=0)) == len(rows), "coordinates share a draw"

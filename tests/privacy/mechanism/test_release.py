@@ -24,19 +24,19 @@ def weights(step_sizes):
 def test_the_noise_of_an_average_is_that_of_its_terms():
     mechanism = PLAN.mechanism(BLOCKS, PLAN.randomness(0), dict.fromkeys(BLOCKS, 0.0))
     for rho in STEP_SIZES:
-        found = mechanism.std_of_average({"heads": rho, "count": 1.0})
+        stds = mechanism.std_of_average({"heads": rho, "count": 1.0})
     one_step = 2.0 * 1.5 / 0.5
-    assert found["heads"] == pytest.approx(one_step * np.linalg.norm(weights(STEP_SIZES)), rel=1e-12)
-    assert found["count"] == pytest.approx(4.0 * one_step, rel=1e-12)
+    assert stds["heads"] == pytest.approx(one_step * np.linalg.norm(weights(STEP_SIZES)), rel=1e-12)
+    assert stds["count"] == pytest.approx(4.0 * one_step, rel=1e-12)
 
 
 def test_a_resumed_run_states_the_noise_of_an_uninterrupted_one():
     whole = PLAN.mechanism(BLOCKS, PLAN.randomness(0), dict.fromkeys(BLOCKS, 0.0))
     states = [whole.std_of_average(dict.fromkeys(BLOCKS, rho)) for rho in STEP_SIZES]
-    rest = PLAN.mechanism(BLOCKS, PLAN.randomness(0), states[2])
+    resumed = PLAN.mechanism(BLOCKS, PLAN.randomness(0), states[2])
     for rho in STEP_SIZES[3:]:
-        found = rest.std_of_average(dict.fromkeys(BLOCKS, rho))
-    assert found == states[-1]
+        stds = resumed.std_of_average(dict.fromkeys(BLOCKS, rho))
+    assert stds == states[-1]
 
 
 class Undoing(Mechanism):
@@ -56,13 +56,13 @@ class Undoing(Mechanism):
         return noisy
 
     def std_of_average(self, step_size):
-        found = {}
+        stds = {}
         for name, block in self.blocks.items():
             rho, before = step_size[name], self.weights[name]
             self.weights[name] = np.append(before * (1.0 - rho), rho)
-            own = self.weights[name] - 0.5 * np.append(self.weights[name][1:], 0.0)  # weights of z_t
-            found[name] = float(np.linalg.norm(own) * self.plan.noise_std() * block.scale / self.plan.sampling_rate)
-        return found
+            of_z = self.weights[name] - 0.5 * np.append(self.weights[name][1:], 0.0)  # weights of z_t
+            stds[name] = float(np.linalg.norm(of_z) * self.plan.noise_std() * block.scale / self.plan.sampling_rate)
+        return stds
 
 
 class Correlated(PrivacyPlan):
@@ -78,7 +78,7 @@ def test_correlated_noise_needs_no_change_of_engine_or_model():
         model = BetaBernoulli(plan).fit(np.zeros((0, 40)))
         averages.append(model.noisy_totals_.average["heads"])
     rho = [model.step_size(t) for t in range(1, 7)]
-    own = weights(rho) - 0.5 * np.append(weights(rho)[1:], 0.0)
-    expected = np.linalg.norm(own) * 2.0 * 1.5 / 0.5
+    of_z = weights(rho) - 0.5 * np.append(weights(rho)[1:], 0.0)
+    expected = np.linalg.norm(of_z) * 2.0 * 1.5 / 0.5
     assert model.noisy_totals_.noise_std["heads"] == pytest.approx(expected, rel=1e-12)
     assert np.std(averages) == pytest.approx(expected, rel=0.03)  # 16,000 numbers: one standard error is 0.6 %

@@ -265,10 +265,10 @@ def test_words_are_read_until_the_acceptance_is_decided():
             if not 0 <= words[place] + change <= LARGEST_WORD:
                 continue
             first, *others = [*words[:place], words[place] + change]
-            rest = [word for pair in zip(others, further, strict=False) for word in pair]
-            value = module._reference_attempt([word_of(k), fraction, first], exponent, partial(next_of, rest))
+            stream = [word for pair in zip(others, further, strict=False) for word in pair]
+            value = module._reference_attempt([word_of(k), fraction, first], exponent, partial(next_of, stream))
             assert value == (rounded(k, fraction, exponent) if change < 0 else None)
-            assert rest == []
+            assert stream == []
 
 
 @pytest.mark.parametrize("t", [Fraction(3, 8), Fraction(5, 8)])
@@ -296,8 +296,8 @@ def test_first_word_on_a_threshold_takes_further_words():
         assert module._reference_attempt([threshold, 0, 0], 1, lambda: 0) == 2 * k
         if k < 9:
             assert module._reference_attempt([threshold, 0, 0], 1, lambda: LARGEST_WORD) == 2 * (k + 1)
-    rest = iter([LARGEST_WORD, 0])  # U = 1 - 2⁻¹²⁸: no largest k
-    assert module._reference_attempt([LARGEST_WORD, 2**63, 0], 29, partial(next, rest)) == -13 * 2**29
+    stream = iter([LARGEST_WORD, 0])  # U = 1 - 2⁻¹²⁸: no largest k
+    assert module._reference_attempt([LARGEST_WORD, 2**63, 0], 29, partial(next, stream)) == -13 * 2**29
     assert cdf_between(12)[1] < 1 - Fraction(1, 2**128) < cdf_between(13)[0]
 
 
@@ -320,12 +320,12 @@ def test_zero_comes_with_both_signs_and_halves_are_rounded_away_from_it():
 
 def test_words_of_zeros_and_of_ones_are_decided():
     assert module._reference_attempt([0, 0, 0], 4, no_more) == 0
-    rest = [LARGEST_WORD, 0, LARGEST_WORD - 1, 0]  # U < 1 - 2⁻¹⁹² < p, since x < 2⁻¹⁹¹
-    assert module._reference_attempt([0, 0, LARGEST_WORD], 4, partial(next_of, rest)) == 0
-    assert rest == []
-    rest = [LARGEST_WORD, 2**63, LARGEST_WORD, 0]  # p < 1 - 2⁻¹³⁰ < U, since x ≥ 2⁻⁶⁴
-    assert module._reference_attempt([0, 0, LARGEST_WORD], 4, partial(next_of, rest)) is None
-    assert rest == []
+    stream = [LARGEST_WORD, 0, LARGEST_WORD - 1, 0]  # U < 1 - 2⁻¹⁹² < p, since x < 2⁻¹⁹¹
+    assert module._reference_attempt([0, 0, LARGEST_WORD], 4, partial(next_of, stream)) == 0
+    assert stream == []
+    stream = [LARGEST_WORD, 2**63, LARGEST_WORD, 0]  # p < 1 - 2⁻¹³⁰ < U, since x ≥ 2⁻⁶⁴
+    assert module._reference_attempt([0, 0, LARGEST_WORD], 4, partial(next_of, stream)) is None
+    assert stream == []
     assert module._reference_attempt([0, LARGEST_WORD, 0], 4, no_more) == -16
     assert module._reference_attempt([0, LARGEST_WORD, LARGEST_WORD], 4, no_more) is None
 

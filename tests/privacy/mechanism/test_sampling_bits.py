@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 from randomgen import AESCounter
 
+from tests.laws.totals import coin
 from vips.privacy.mechanism import sampling
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.mechanism.sampling import poisson_sample
@@ -59,11 +60,6 @@ def test_words_do_not_depend_on_how_they_are_asked_for():
 # Poisson samples ---------------------------------------------------------------------------------------------------------
 
 
-def coin(key: int, step: int, partition: int, row: int) -> int:
-    """By definition: this row's half of AES(key, (step, partition, row // 2))."""
-    return int(AESCounter(key=key, counter=(step << 64) + (partition << 32) + row // 2).random_raw(2)[row % 2])
-
-
 @pytest.mark.parametrize("start", [0, 1, 2, 7, 1001, 2**33 - 10, 2**33 - 9])
 @pytest.mark.parametrize("partition", [0, 1, 2**32 - 1])
 @pytest.mark.parametrize("step", [1, 2, 1000, 2**64 - 1])
@@ -99,10 +95,10 @@ def test_no_counter_is_used_twice(monkeypatch):
     for step in (0, 1, 2**64 - 1):
         for partition in (0, 1, 2**32 - 1):
             for start, stop in ((0, 5), (2**33 - 4, 2**33)):
-                own = counters(monkeypatch, start, stop, step, partition)
-                assert seen.isdisjoint(own)
-                assert 0 <= min(own) <= max(own) < 2**128
-                seen.update(own)
+                used = counters(monkeypatch, start, stop, step, partition)
+                assert seen.isdisjoint(used)
+                assert 0 <= min(used) <= max(used) < 2**128
+                seen.update(used)
 
 
 @pytest.mark.parametrize(("row", "partition", "step"), [(2**33, 0, 1), (0, 2**32, 1), (0, 0, 2**64)])
