@@ -185,8 +185,8 @@ class ReadableTopics:
 
         Privacy
         -------
-        The file holds values computed from ``last_posterior_``, and the share of signal in ``noisy_totals_``: it is as private as
-        the fits that it shows. It says so where one of them has no guarantee.
+        The file holds values computed from ``last_posterior_``, and the share of signal in ``noisy_totals_``: it is as private
+        as the fits that it shows. It says so where one of them has no guarantee.
         """
         check_is_fitted(self, "last_posterior_")
         check_integer("n_words", n_words)
