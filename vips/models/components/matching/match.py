@@ -185,10 +185,8 @@ class _Place:
 
     def move(self, damping: float) -> tuple[np.ndarray, float]:
         """A move, and its size before it is shortened."""
-        H = self.curvature + damping * np.diag(np.diagonal(self.curvature))
-        step, _ = self._within_bounds(H, np.linalg.inv(self.curvature))
-        sizes = [chart.largest(of) for chart, of in zip(self.charts, _split(step[:-1], self.charts), strict=True)]
-        size = max(*sizes, abs(step[-1]) / _LARGEST_CHANGE)
+        step, _ = self._within_bounds(damping, np.linalg.inv(self.curvature))
+        size = self._size(step)
         return step * min(1.0, _LARGE_MOVE / max(size, 1e-300)), size
 
     def moved(self, step: np.ndarray) -> tuple[list[Chart], float]:
@@ -197,10 +195,11 @@ class _Place:
         change = np.clip(step[-1], -_LARGEST_CHANGE, _LARGEST_CHANGE)
         return charts, max(self.n_records * float(np.exp(change)), _FEWEST)
 
-    def at_best(self) -> tuple[np.ndarray, float, float]:
-        """The next move, to 0 where it leads there; χ² after it, and its degrees of freedom: totals more than parameters, of
+    def at_best(self, damping: float) -> tuple[np.ndarray, float, float]:
+        """A small move, to 0 where it leads there; χ² after it, and its degrees of freedom: totals more than parameters, of
         which those at bounds do not count, and those that a prior tells count less."""
-        step, met = self._within_bounds(self.curvature)
+        step, met = self._within_bounds(damping)
+        step *= min(1.0, _SMALL_MOVE / max(self._size(step), 1e-300))
         gradient, precision = _prior(self.charts)
         told_of = self.curvature - precision
         chi2 = self.chi2 - 2.0 * step @ (self.slope - gradient) + step @ told_of @ step
@@ -208,9 +207,14 @@ class _Place:
         told = np.trace(np.linalg.solve(free.T @ self.curvature @ free, free.T @ told_of @ free))
         return step, float(chi2), float(max(len(self.moments.mean) - told, 0.0))
 
-    def _within_bounds(self, H: np.ndarray, cov: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _size(self, step: np.ndarray) -> float:
+        sizes = [chart.largest(of) for chart, of in zip(self.charts, _split(step[:-1], self.charts), strict=True)]
+        return max(*sizes, abs(step[-1]) / _LARGEST_CHANGE)
+
+    def _within_bounds(self, damping: float, cov: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The best step δ by slope'δ - δ'Hδ/2 that leads no parameter below its floor (0 without ``cov``), and the slopes of
         those that it leads there: least distance programming (Lawson and Hanson 1974, chapter 23)."""
+        H = self.curvature + damping * np.diag(np.diagonal(self.curvature))
         bounds = [c.bounds(None if cov is None else cov[of, of]) for c, of in _places(self.charts)]
         slopes = block_diag(*(slopes for slopes, _ in bounds), np.zeros((0, 1)))
         room = np.concatenate([room for _, room in bounds])
@@ -275,10 +279,8 @@ def match_near(simulator: Simulator, totals: Totals, starts: Iterable[Sequence[C
     return None
 
 
-def _matched(place: _Place, move: float) -> ChartMatch:
-    step, chi2, degrees = place.at_best()
-    if not move < _SETTLED:  # from so far nobody knows what is there
-        step, chi2 = np.zeros_like(step), place.chi2
+def _matched(place: _Place, damping: float, move: float) -> ChartMatch:
+    step, chi2, degrees = place.at_best(damping)
     return ChartMatch(
         charts=place.charts,
         step=step,
@@ -291,8 +293,9 @@ def _matched(place: _Place, move: float) -> ChartMatch:
     )
 
 
-def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float]:
-    """The best place after moves with so many simulated records each, and up to ``more`` with the last number."""
+def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float, float]:
+    """The best place after moves with so many simulated records each, and up to ``more`` with the last number; the damping of
+    the next move, and its size."""
     best, damping, size, most = None, 0.0, np.inf, np.inf
     for number in range(len(sizes) + more):
         if number >= len(sizes) and size < _SMALL_MOVE:
@@ -314,7 +317,7 @@ def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int
             best, damping = place, 0.0 if damping < 0.1 else damping / 5.0
         step, size = best.move(damping)
         charts, n_records = best.moved(step)
-    return best, size
+    return best, damping, size
 
 
 def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulated: int) -> _Place:
