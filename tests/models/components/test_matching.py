@@ -135,6 +135,20 @@ def test_mutants_at_bounds_are_noticed(mutant, monkeypatch):
     check_notices(check_bound, mutant, monkeypatch, "other|another")
 
 
+def check_last_move():
+    """Totals hardly tell where it would lead, far from where records were simulated."""
+    place = matching._place(Categories(), totals_at(0.6 * N * P), start(), N, 5_000)
+    weak = replace(place, curvature=1e-3 * place.curvature)
+    step, chi2, _ = weak.at_best(0.0)
+    assert weak.charts[0].largest(step[:-1]) < 0.11, "too large a move"
+    assert chi2 < weak.chi2
+
+
+def test_the_last_move_is_small(monkeypatch):
+    check_last_move()
+    check_notices(check_last_move, lambda patch: patch.setattr(matching, "_SMALL_MOVE", 1e9), monkeypatch, "too large")
+
+
 def test_simulated_means_are_closer_than_their_number_allows():
     """Scores explain all of what categories give, so that nothing is left of the simulation's error."""
     moments = moments_of(Categories(), [Simplexes(P[None], 1.0)], [STEPS], simulation.CHUNK)
