@@ -43,6 +43,7 @@ class Chart(ABC):
     """Parameters of one kind, and the coordinates of moves from them."""
 
     size: int  # number of coordinates
+    is_read = True  # whether anybody reads the parameters; those of other charts need not settle
 
     @abstractmethod
     def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
@@ -371,7 +372,7 @@ class Rates(Chart):
 
 @dataclass(frozen=True)
 class Tilts(Chart):
-    """Smooth probabilities of levels: those of ``base``, tilted along features.
+    """Smooth probabilities of levels, which only records need: those of ``base``, tilted along features.
 
     Parameters
     ----------
@@ -387,6 +388,7 @@ class Tilts(Chart):
     features: np.ndarray
     tilts: np.ndarray
     std: float
+    is_read = False
 
     @property
     def size(self) -> int:

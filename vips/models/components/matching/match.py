@@ -92,7 +92,7 @@ class Match:
     chi2, degrees : float
         Distance of the totals from those of the parameters, and its mean if they are from such records.
     move : float
-        Size of the last move.
+        Size of the last move, by parameters that people read.
     astray : float or None
         Where another start gives the totals better: ``misfit`` of the match that begins where the fit ended.
     """
@@ -183,11 +183,11 @@ class _Place:
     slope: np.ndarray
     moments: Moments
 
-    def move(self, damping: float) -> tuple[np.ndarray, float]:
-        """A move, and its size before it is shortened."""
+    def move(self, damping: float) -> tuple[np.ndarray, list[float]]:
+        """A move, and its sizes before it is shortened."""
         step, _ = self._within_bounds(damping, np.linalg.inv(self.curvature))
-        size = self._size(step)
-        return step * min(1.0, _LARGE_MOVE / max(size, 1e-300)), size
+        sizes = self._sizes(step)
+        return step * min(1.0, _LARGE_MOVE / max(*sizes, 1e-300)), sizes
 
     def moved(self, step: np.ndarray) -> tuple[list[Chart], float]:
         cov = np.linalg.inv(self.curvature)
@@ -199,7 +199,7 @@ class _Place:
         """A small move, to 0 where it leads there; χ² after it, and its degrees of freedom: totals more than parameters, of
         which those at bounds do not count, and those that a prior tells count less."""
         step, met = self._within_bounds(damping)
-        step *= min(1.0, _SMALL_MOVE / max(self._size(step), 1e-300))
+        step *= min(1.0, _SMALL_MOVE / max(*self._sizes(step), 1e-300))
         gradient, precision = _prior(self.charts)
         told_of = self.curvature - precision
         chi2 = self.chi2 - 2.0 * step @ (self.slope - gradient) + step @ told_of @ step
@@ -207,9 +207,9 @@ class _Place:
         told = np.trace(np.linalg.solve(free.T @ self.curvature @ free, free.T @ told_of @ free))
         return step, float(chi2), float(max(len(self.moments.mean) - told, 0.0))
 
-    def _size(self, step: np.ndarray) -> float:
-        sizes = [chart.largest(of) for chart, of in zip(self.charts, _split(step[:-1], self.charts), strict=True)]
-        return max(*sizes, abs(step[-1]) / _LARGEST_CHANGE)
+    def _sizes(self, step: np.ndarray) -> list[float]:
+        """Of the move of each chart, and of log N."""
+        return [*(chart.largest(step[of]) for chart, of in _places(self.charts)), abs(step[-1]) / _LARGEST_CHANGE]
 
     def _within_bounds(self, damping: float, cov: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The best step δ by slope'δ - δ'Hδ/2 that leads no parameter below its floor (0 without ``cov``), and the slopes of
@@ -279,8 +279,9 @@ def match_near(simulator: Simulator, totals: Totals, starts: Iterable[Sequence[C
     return None
 
 
-def _matched(place: _Place, damping: float, move: float) -> ChartMatch:
+def _matched(place: _Place, damping: float, sizes: Sequence[float]) -> ChartMatch:
     step, chi2, degrees = place.at_best(damping)
+    of_read = [size for size, chart in zip(sizes, place.charts, strict=False) if chart.is_read]
     return ChartMatch(
         charts=place.charts,
         step=step,
@@ -289,16 +290,16 @@ def _matched(place: _Place, damping: float, move: float) -> ChartMatch:
         n_records=place.n_records,
         chi2=chi2,
         degrees=degrees,
-        move=move,
+        move=max(*of_read, sizes[-1]),
     )
 
 
-def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float, float]:
+def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float, list[float]]:
     """The best place after moves with so many simulated records each, and up to ``more`` with the last number; the damping of
-    the next move, and its size."""
-    best, damping, size, most = None, 0.0, np.inf, np.inf
+    the next move, and its sizes."""
+    best, damping, next_sizes, most = None, 0.0, [np.inf], np.inf
     for number in range(len(sizes) + more):
-        if number >= len(sizes) and size < _SMALL_MOVE:
+        if number >= len(sizes) and max(next_sizes) < _SMALL_MOVE:
             break
         n_simulated = int(min(sizes[min(number, len(sizes) - 1)], most))
         place = _place(simulator, totals, charts, n_records, n_simulated)
@@ -315,9 +316,9 @@ def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int
             damping = max(10.0 * damping, 0.3)
         else:
             best, damping = place, 0.0 if damping < 0.1 else damping / 5.0
-        step, size = best.move(damping)
+        step, next_sizes = best.move(damping)
         charts, n_records = best.moved(step)
-    return best, damping, size
+    return best, damping, next_sizes
 
 
 def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulated: int) -> _Place:
