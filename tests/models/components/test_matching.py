@@ -108,6 +108,8 @@ def check_bound():
     assert match.n_records == pytest.approx(N, rel=5e-3), "another number of records"
     np.testing.assert_allclose(match.best()[0].p[0], p, atol=2e-4, err_msg="other probabilities")
     np.testing.assert_allclose(match.draws()[0][:, :3].mean(axis=0), p[:3], atol=2e-4, err_msg="another mean of draws")
+    largest = 1.96 * np.sqrt(1.0 - 2.0 / np.pi) * NOISE / (0.6 * N)  # deviation of half a normal law
+    assert np.quantile(match.draws()[0][:, 3], 0.975) == pytest.approx(largest, rel=0.15), "another limit"
     assert match.chi2 == pytest.approx(9.0, rel=0.2), "another distance"
     assert match.degrees == pytest.approx(1.0, abs=0.1), "other degrees of freedom"
 
@@ -130,7 +132,11 @@ def draws_add_up_to_one(patch):
     patch.setattr(Simplexes, "draws", mutant)
 
 
-@pytest.mark.parametrize("mutant", [probabilities_fall_below_zero, draws_add_up_to_one])
+def bounds_tell_nothing(patch):
+    patch.setattr(matching, "_OF_BOUND", 0.0)
+
+
+@pytest.mark.parametrize("mutant", [probabilities_fall_below_zero, draws_add_up_to_one, bounds_tell_nothing])
 def test_mutants_at_bounds_are_noticed(mutant, monkeypatch):
     check_notices(check_bound, mutant, monkeypatch, "other|another")
 
@@ -139,7 +145,7 @@ def check_last_move():
     """Totals hardly tell where it would lead, far from where records were simulated."""
     place = matching._place(Categories(), totals_at(0.6 * N * P), start(), N, 5_000)
     weak = replace(place, curvature=1e-3 * place.curvature)
-    step, chi2, _ = weak.at_best(0.0)
+    step, _, chi2, _ = weak.at_best(0.0)
     assert weak.charts[0].largest(step[:-1]) < 0.11, "too large a move"
     assert chi2 < weak.chi2
 

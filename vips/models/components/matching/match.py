@@ -18,6 +18,9 @@ P, g       precision and gradient of the prior
 A move of Gauss and Newton for y ~ N(N μ(θ), V) is (A'V⁻¹A + P)⁻¹(A'V⁻¹(y - Nμ) + g) with A = [N J, N μ]; the covariance is
 (A'V⁻¹A + P)⁻¹. A move after which χ² = (y - Nμ)'V⁻¹(y - Nμ) is larger is taken back, and a shorter one is taken.
 
+Probabilities and rates are not below 0. While moves go on they stay a little above it, where simulated records tell of them;
+the last move may lead to 0. What it leads there has about the variance of half a normal law.
+
 χ² has about as many degrees of freedom as there are totals more than parameters that these tell. If it is far above, the totals
 are not those of such a model, or the match went astray: then there are no intervals.
 """
@@ -47,6 +50,7 @@ _LARGEST_CHANGE = 0.3  # of log N in a move
 _PER_RECORD, _FEWEST_SIMULATED = 4.0, 2_000  # simulated records: at most for each one of the totals, and at least
 _WORSE, _WORSE_BY = 1.02, 3.0  # factor and sum by which χ² may rise
 _MOST_DAMPING = 100.0
+_OF_BOUND = 1.0 / (1.0 - 2.0 / np.pi) - 1.0  # precision that a normal law gains where it is cut at its mean
 _TELL_NOTHING = "The released totals tell nothing of the parameters at which the fit ended: there are no intervals."
 ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
 _PER_PARAMETER = 2.5  # by which -2 log likelihood must fall; 2 is Akaike's
@@ -195,9 +199,10 @@ class _Place:
         change = np.clip(step[-1], -_LARGEST_CHANGE, _LARGEST_CHANGE)
         return charts, max(self.n_records * float(np.exp(change)), _FEWEST)
 
-    def at_best(self, damping: float) -> tuple[np.ndarray, float, float]:
-        """A small move, to 0 where it leads there; χ² after it, and its degrees of freedom: totals more than parameters, of
-        which those at bounds do not count, and those that a prior tells count less."""
+    def at_best(self, damping: float) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """A small move, to 0 where it leads there; the covariance there, of which bounds tell something, too; χ² there, and its
+        degrees of freedom: totals more than parameters, of which those at bounds do not count, and those that a prior tells
+        count less."""
         step, met = self._within_bounds(damping)
         step *= min(1.0, _SMALL_MOVE / max(*self._sizes(step), 1e-300))
         gradient, precision = _prior(self.charts)
@@ -205,7 +210,9 @@ class _Place:
         chi2 = self.chi2 - 2.0 * step @ (self.slope - gradient) + step @ told_of @ step
         free = null_space(met) if len(met) else np.eye(len(step))
         told = np.trace(np.linalg.solve(free.T @ self.curvature @ free, free.T @ told_of @ free))
-        return step, float(chi2), float(max(len(self.moments.mean) - told, 0.0))
+        variances = np.einsum("bi,ij,bj->b", met, np.linalg.inv(self.curvature), met)
+        cov = np.linalg.inv(self.curvature + (met.T * (_OF_BOUND / variances)) @ met)
+        return step, cov, float(chi2), float(max(len(self.moments.mean) - told, 0.0))
 
     def _sizes(self, step: np.ndarray) -> list[float]:
         """Of the move of each chart, and of log N."""
@@ -280,12 +287,12 @@ def match_near(simulator: Simulator, totals: Totals, starts: Iterable[Sequence[C
 
 
 def _matched(place: _Place, damping: float, sizes: Sequence[float]) -> ChartMatch:
-    step, chi2, degrees = place.at_best(damping)
+    step, cov, chi2, degrees = place.at_best(damping)
     of_read = [size for size, chart in zip(sizes, place.charts, strict=False) if chart.is_read]
     return ChartMatch(
         charts=place.charts,
         step=step,
-        cov=np.linalg.inv(place.curvature),
+        cov=cov,
         log_det=place.log_det,
         n_records=place.n_records,
         chi2=chi2,
