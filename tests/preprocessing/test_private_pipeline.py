@@ -26,7 +26,14 @@ from vips import (
 )
 from vips.persistence import checkpoint
 from vips.persistence.archive import read_archive, write_archive
-from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _budget, _private_pipeline, make_private_pipeline
+from vips.preprocessing import (
+    PrivateCountVectorizer,
+    PrivatePipeline,
+    TableEncoder,
+    _budget,
+    _private_pipeline,
+    make_private_pipeline,
+)
 from vips.preprocessing._budget import split_budget
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.privacy.certificate.check import findings
@@ -466,6 +473,13 @@ def test_errors_come_before_anything_is_read(steps, settings, says):
     X, y = table(5)
     with pytest.raises((TypeError, ValueError), match=says):
         make_private_pipeline(*steps, **({"privacy": PrivacyBudget(1.0, 1e-6)} | settings)).fit(X, y)
+
+
+def test_steps_without_names_are_refused_in_words():
+    X, y = table(5)
+    steps = [TableEncoder(), BayesianLogisticRegression()]
+    with pytest.raises(TypeError, match=r"pairs of a name and a step.*make_private_pipeline\(encoder, model"):
+        PrivatePipeline(steps, privacy=PrivacyBudget(1.0, 1e-6)).fit(X, y)
 
 
 def test_the_certificate_counts_the_encoder_too(tmp_path):

@@ -15,6 +15,7 @@ from vips._printable import PLAIN_TEXT, printable, strings_for_pandas
 from vips._validation import check_level
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
+from vips.privacy.words import whose
 
 __all__ = [
     "Signal",
@@ -124,6 +125,7 @@ def coefficient_table(model, posterior, level: float, units=None):
         )
     table = pd.concat(frames, keys=classes, names=[target_of(model)]) if len(frames) > 1 else frames[0]
     table.attrs["level"] = level
+    table.columns.name = whose(getattr(model, "privacy_", None))
     return table
 
 

@@ -409,6 +409,11 @@ class PrivatePipeline(Pipeline):
         check_privacy(self.privacy, *self.budgets)
         check_integer("n_steps", self.n_steps)
         check_number("encoder_share", self.encoder_share, 0.001, 0.999, "between 0.001 and 0.999")
+        if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in self.steps):
+            raise TypeError(
+                "`steps` are pairs of a name and a step, as those of scikit-learn's Pipeline. Without names write "
+                "make_private_pipeline(encoder, model, privacy=...)."
+            )
         steps = [step for _, step in self.steps]
         if (
             len(steps) != 2

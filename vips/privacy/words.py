@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vips.privacy.report import PrivacyReport, Release
 
 __all__ = [
-    "HOW", "OF_ONE_PERSON", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "who_counts",
+    "HOW", "OF_ONE_PERSON", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "who_counts", "whose",
     "why_none",
 ]  # fmt: skip
 
@@ -64,16 +64,24 @@ def relation(report: PrivacyReport) -> str:
     return _RELATIONS[report.plan.relation].format(noun_of(report.unit))
 
 
+def whose(report: PrivacyReport | None) -> str | None:
+    """Whose shares and effects a fit with several rows of a person is about; None where nobody has several."""
+    declared = [] if report is None else [text for release in report.releases for text in release.declared]
+    if report is None or not is_group(report.unit) or any(OF_ONE_PERSON in text for text in declared):
+        return None
+    return f"of each {noun_of(report.unit)}" if report.plan.max_rows_per_group is None else "of rows"
+
+
 def who_counts(report: PrivacyReport) -> tuple[str, ...]:
-    """Whose shares and effects a fit with several rows of a person is about."""
-    declared = (text for release in report.releases for text in release.declared)
-    if not is_group(report.unit) or any(OF_ONE_PERSON in text for text in declared):
+    """The same in a sentence, and why."""
+    if not (people := whose(report)):
         return ()
-    rows, noun = report.plan.max_rows_per_group, noun_of(report.unit)
-    if rows is not None:
-        return (f"Rows count alike, up to {rows} of each {noun}: shares and effects are those of rows",)
+    if (rows := report.plan.max_rows_per_group) is not None:
+        return (
+            f"Rows count alike, up to {rows} of each {noun_of(report.unit)}: shares and effects are those {people}",
+        )
     return (
-        f"Whoever has many rows counts about as much as who has one: shares and effects are those of each {noun}, not of rows",
+        f"Whoever has many rows counts about as much as who has one: shares and effects are those {people}, not of rows",
     )
 
 

@@ -209,3 +209,14 @@ def test_labels_that_are_no_class_are_called_possible(labels):
     assert "perhaps no record is as declared: no label is a declared class, say" in str(pipeline.privacy_)
     with pytest.warns(PrivacyWarning, match=r"Or perhaps no label is one of \[.*\], the declared classes"):
         pipeline.summary()
+
+
+@pytest.mark.parametrize(("rows", "head"), [(None, "of each patient"), (3, "of rows")])
+def test_a_summary_says_whose_effects_it_has(rows, head):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((600, 2)), (rng.random(600) < 0.4).astype(float)
+    plan = PrivacyBudget(1.0, 1e-6).plan(n_steps=5, max_rows_per_group=rows)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=2.0, classes=[0, 1])
+    model.fit(X, y, groups=pd.Series(np.arange(600) // 3, name="patient_id"))
+    assert model.summary().columns.name == head
+    assert model.set_params(privacy=None).fit(X, y).summary().columns.name is None

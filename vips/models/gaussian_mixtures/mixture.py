@@ -17,6 +17,7 @@ from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.parts import Part, last_of
+from vips.privacy.words import whose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,7 +174,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         for j, name in enumerate(self.column_names()):
             table[f"mean {name}"] = self.means_[order, j]
             table[f"std {name}"] = deviations[order, j]
-        return pd.DataFrame(table, index=pd.Index([f"component {k}" for k in order]))
+        table = pd.DataFrame(table, index=pd.Index([f"component {k}" for k in order]))
+        return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def plot_components(self, columns: tuple = (0, 1), *, X=None, ax: Axes | None = None) -> Axes:
         """A picture in two columns: ellipses that hold a half and nine tenths of each component, darker for larger ones.

@@ -38,6 +38,7 @@ from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 from vips.models.mixtures.statistics import ClassStatistics, inferred
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy.words import whose
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
 
@@ -308,7 +309,8 @@ class LatentClasses(Mixture):
         columns |= ({} if labels is None else {"label": labels}) | self._moments(level)
         if posterior.answers:
             columns["typical answers"] = strings_for_pandas([self._typical(k, n_answers) for k in range(n_classes)])
-        return pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class")).iloc[self._by_size()]
+        table = pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class")).iloc[self._by_size()]
+        return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def plot_profiles(self, columns: Sequence[str] | None = None, *, ax: Axes | None = None) -> Axes:
         """A picture of the classes: a column for each, the largest first, and a row for each answer, darker if more probable.

@@ -215,7 +215,7 @@ class _Place:
         return step, cov, float(chi2), float(max(len(self.moments.mean) - told, 0.0))
 
     def _sizes(self, step: np.ndarray) -> list[float]:
-        """Of the move of each chart, and of log N."""
+        """Sizes of the move of each chart, and of log N."""
         return [*(chart.largest(step[of]) for chart, of in _places(self.charts)), abs(step[-1]) / _LARGEST_CHANGE]
 
     def _within_bounds(self, damping: float, cov: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
