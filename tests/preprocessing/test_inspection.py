@@ -162,3 +162,14 @@ def test_sequences_that_a_model_takes_for_missing_ones_are_counted():
 def test_a_word_that_is_no_kind_is_refused():
     with pytest.raises(TypeError, match="'nubmer'"):
         vips.inspect(pd.DataFrame({"x": [1.0]}), {"x": "nubmer"})
+
+
+def test_bounds_far_wider_than_the_values_are_said():
+    table = pd.DataFrame({"age": [18, 30, 89], "empty": [np.nan] * 3})
+    age, empty = vips.inspect(table, {"age": (0, 1000), "empty": (0, 1)}).columns
+    assert age.says.startswith("Holds numbers from 18 to 89, a small part of the declared range")
+    assert "Holds" not in empty.says
+    assert vips.inspect(table, {"age": (0, 120)}).columns[0].says == ""
+    day = pd.DataFrame({"day": pd.to_datetime(["2024-01-01", "2024-02-01"])})
+    bounds = (np.datetime64("2000-01-01"), np.datetime64("2030-01-01"))
+    assert "dates from 2024-01-01 to 2024-02-01" in vips.inspect(day, {"day": bounds}).columns[0].says

@@ -21,6 +21,7 @@ from vips.preprocessing._encoder_settings import column_kind
 __all__ = ["ColumnReading", "Inspection", "inspect"]
 
 _MOST_EXAMPLES, _LONGEST = 5, 60  # characters
+_SMALL_PART = 0.3
 _MOST_CATEGORIES = 12  # that are listed as a suggestion
 _MIDDLE = 'Missing or unread cells count as {}, the middle, in regressions; "(missing)" behind the bounds gives them a feature.'
 _NOTHING = "No cell is read: convert the column to numbers, texts or dates, or leave it out."
@@ -150,15 +151,19 @@ def _of_numbers(name, values, kind: str, bounds: Number | None) -> ColumnReading
     missing, unread = _not_read(values, np.isnan(numbers))
     seen, what = numbers[~np.isnan(numbers)], "date" if kind == "date" else "number"
     n_beyond, says, declared = 0, "", f"a {what}, by its cells"
-    if bounds is None and len(seen):
+    if len(seen):
         low, high = float(seen.min()), float(seen.max())
         between = Number(math.floor(low), math.ceil(high), True) if kind == "date" else Number(low, high)
-        says = f"Holds {what}s from {between}: declare (low, high), the possible range and not that of these records."
+        holds = f"Holds {what}s from {between}"
+    if bounds is None and len(seen):
+        says = f"{holds}: declare (low, high), the possible range and not that of these records."
     elif bounds is not None:
         n_beyond = int(np.sum((seen < bounds.low) | (seen > bounds.high)))
         declared = f"a {what} from {bounds}"
         if len(seen) < len(numbers) and not bounds.has_missing:
             says = _MIDDLE.format(bounds.text_of(0.5 * (bounds.low + bounds.high)))
+        elif len(seen) and high - low < _SMALL_PART * (bounds.high - bounds.low):
+            says = f"{holds}, a small part of the declared range: less is lost to noise with nearer bounds of what is possible."
     return ColumnReading(name, str(getattr(values, "dtype", "")), declared, len(seen), missing, unread, n_beyond, says)
 
 
