@@ -155,6 +155,15 @@ def test_the_last_move_is_small(monkeypatch):
     check_notices(check_last_move, lambda patch: patch.setattr(matching, "_SMALL_MOVE", 1e9), monkeypatch, "too large")
 
 
+def test_a_move_that_cannot_be_computed_is_no_match(monkeypatch):
+    def fails(*arguments):
+        raise RuntimeError("Maximum number of iterations reached.")
+
+    monkeypatch.setattr(matching, "nnls", fails)
+    with pytest.raises(NotImplementedError, match="tell nothing"):
+        check_bound()
+
+
 def test_simulated_means_are_closer_than_their_number_allows():
     """Scores explain all of what categories give, so that nothing is left of the simulation's error."""
     moments = moments_of(Categories(), [Simplexes(P[None], 1.0)], [STEPS], simulation.CHUNK)

@@ -231,7 +231,10 @@ class _Place:
             return step, slopes[:0]
         across = solve_triangular(factor, slopes.T, lower=True)
         lack = -room - slopes @ step
-        weights, _ = nnls(np.vstack([across, lack]), np.append(np.zeros(len(H)), 1.0))
+        try:
+            weights, _ = nnls(np.vstack([across, lack]), np.append(np.zeros(len(H)), 1.0))
+        except (RuntimeError, ValueError) as error:  # too many iterations, or not finite
+            raise np.linalg.LinAlgError(str(error)) from error
         pull = across @ weights / max(1.0 - lack @ weights, 1e-300)
         return step + solve_triangular(factor.T, pull), slopes[weights > 0.0]
 
