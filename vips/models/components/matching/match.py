@@ -203,7 +203,7 @@ class _Place:
         """A small move, to 0 where it leads there; the covariance there, of which bounds tell something, too; χ² there, and its
         degrees of freedom: totals more than parameters, of which those at bounds do not count, and those that a prior tells
         count less."""
-        step, met = self._within_bounds(damping)
+        (step, _), (_, met) = self._within_bounds(damping), self._within_bounds(0.0)
         step *= min(1.0, _SMALL_MOVE / max(*self._sizes(step), 1e-300))
         gradient, precision = _prior(self.charts)
         told_of = self.curvature - precision
