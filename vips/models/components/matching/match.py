@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import block_diag, cho_solve, null_space, solve_triangular
@@ -187,15 +188,19 @@ class _Place:
     slope: np.ndarray
     moments: Moments
 
+    @cached_property
+    def cov(self) -> np.ndarray:
+        """About the covariance of the coordinates, and of log N."""
+        return np.linalg.inv(self.curvature)
+
     def move(self, damping: float) -> tuple[np.ndarray, list[float]]:
         """A move, and its sizes before it is shortened."""
-        step, _ = self._within_bounds(damping, np.linalg.inv(self.curvature))
+        step, _ = self._within_bounds(damping, self.cov)
         sizes = self._sizes(step)
         return step * min(1.0, _LARGE_MOVE / max(*sizes, 1e-300)), sizes
 
     def moved(self, step: np.ndarray) -> tuple[list[Chart], float]:
-        cov = np.linalg.inv(self.curvature)
-        charts = [chart.moved(step[of], cov[of, of]) for chart, of in _places(self.charts)]
+        charts = [chart.moved(step[of], self.cov[of, of]) for chart, of in _places(self.charts)]
         change = np.clip(step[-1], -_LARGEST_CHANGE, _LARGEST_CHANGE)
         return charts, max(self.n_records * float(np.exp(change)), _FEWEST)
 
@@ -203,14 +208,16 @@ class _Place:
         """A small move, to 0 where it leads there; the covariance there, of which bounds tell something, too; χ² there, and its
         degrees of freedom: totals more than parameters, of which those at bounds do not count, and those that a prior tells
         count less."""
-        (step, _), (_, met) = self._within_bounds(damping), self._within_bounds(0.0)
+        step, met = self._within_bounds(damping)
+        if damping > 0.0:  # bounds count where the best parameters meet them
+            _, met = self._within_bounds(0.0)
         step *= min(1.0, _SMALL_MOVE / max(*self._sizes(step), 1e-300))
         gradient, precision = _prior(self.charts)
         told_of = self.curvature - precision
         chi2 = self.chi2 - 2.0 * step @ (self.slope - gradient) + step @ told_of @ step
         free = null_space(met) if len(met) else np.eye(len(step))
         told = np.trace(np.linalg.solve(free.T @ self.curvature @ free, free.T @ told_of @ free))
-        variances = np.einsum("bi,ij,bj->b", met, np.linalg.inv(self.curvature), met)
+        variances = np.einsum("bi,ij,bj->b", met, self.cov, met)
         cov = np.linalg.inv(self.curvature + (met.T * (_OF_BOUND / variances)) @ met)
         return step, cov, float(chi2), float(max(len(self.moments.mean) - told, 0.0))
 
