@@ -15,12 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vips import engine
+from vips import door, engine
 from vips._fitted import all_or_nothing, forget_fit
 from vips._validation import levels_to_user
 from vips.contract import Contract
-from vips.data import DataSource, InMemoryData, Records
-from vips.door import persons_of, rows_of, table_of, validated, with_weights
+from vips.data import Records
 from vips.exceptions import LedgerError, PrivacyWarning
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
@@ -201,8 +200,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         journal = Journal()
         try:
             records = self.records_of(X, y)
-            weighted = with_weights(self, records, sample_weight)
-            data = persons_of(self, weighted, groups, "X" if y is None else "X, y")
+            weighted = door.with_weights(self, records, sample_weight)
+            data = door.persons_of(self, weighted, groups, "X" if y is None else "X, y")
             self.check_features()
             plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
             if sample_weight is not None and plan.max_weight is None:
@@ -386,17 +385,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             "For another number of steps, write privacy=PrivacyPlan.non_private(n_steps=...)."
         )
 
-    def records_of(self, X, y) -> DataSource:
-        """The records of a fit, from what users pass to it: see ``door.py``."""
-        return rows_of(self, X, y)
-
-    def table_of(self, X, y) -> InMemoryData:
-        """The same of a table in memory, with the labels that the model takes."""
-        return table_of(self, X, y)
-
-    def read_rows(self, X, *y, **settings):
-        """Rows for an ordinary fit, or for the fitted model, as arrays of numbers: see ``door.py``."""
-        return validated(self, X, *y, **settings)
+    # How records come in. A model that takes something else overrides them.
+    records_of = door.rows_of
+    table_of = door.table_of
+    read_rows = door.validated
 
     def forget_computed(self) -> None:
         """Forget what was computed from released values: others have come."""

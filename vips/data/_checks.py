@@ -29,7 +29,18 @@ def check_data(X, y=None) -> InMemoryData:
     ValueError
         If the dtype is complex, ``X`` is not two-dimensional, or ``y`` has another number of rows.
     """
-    return InMemoryData(*_checked(X, y))
+    # A plain array: a matrix or masked array would index and compare differently, for some records only.
+    X, y = without_mask(X), without_mask(y)
+    X = checked_csr(X) if sp.issparse(X) else np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
+    check_dtype(X, "X")
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X has one row per record.")
+    if y is not None:
+        y = np.asarray(y if isinstance(y, np.ndarray) else _to_array(y, "y"))
+        check_dtype(y, "y")
+        if y.shape[:1] != X.shape[:1]:
+            raise ValueError("X and y have different numbers of rows.")
+    return InMemoryData(X, y)
 
 
 def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
@@ -38,28 +49,12 @@ def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
         if isinstance(X, Sequences):
             check_dtype(X, "the array of steps")
         else:
-            X, y = _checked(X, y)
+            X, y = check_data(X, y).arrays
     except (TypeError, ValueError) as error:
         raise SourceError(f"{name}: {error}") from None
     if X.shape[1] != n_features:
         raise SourceError(f"{name} has {X.shape[1]} columns, the data source has {n_features}.")
     return OpenPartition(X, y)
-
-
-def _checked(X, y) -> tuple:
-    # A plain array: a matrix or masked array would index and compare differently, for some records only.
-    X, y = without_mask(X), without_mask(y)
-    X = checked_csr(X) if sp.issparse(X) else np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
-    check_dtype(X, "X")
-    if X.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X has one row per record.")
-    if y is None:
-        return X, None
-    y = np.asarray(y if isinstance(y, np.ndarray) else _to_array(y, "y"))
-    check_dtype(y, "y")
-    if y.shape[:1] != X.shape[:1]:
-        raise ValueError("X and y have different numbers of rows.")
-    return X, y
 
 
 def checked_csr(X):

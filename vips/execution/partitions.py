@@ -156,8 +156,31 @@ class Task(PartitionTask):
         return min(n_threads(), max(1, MOST_NUMBERS // (2 * numbers)))
 
     def calls(self, partition: Partition, coins) -> Iterator[Callable[[], Totals]]:
-        """See :func:`chunk_sums`."""
-        return chunk_sums(self, partition, coins)
+        """Calls for Σ over the chunks of one partition's sample of each record's statistics, scaled into the ball of radius C.
+
+        Guarantees
+        ----------
+        Functions of the arguments and the partition's records. Nothing is raised or warned of because of a record, unless
+        ``stop_at_invalid``.
+        """
+        model, plan = self.model, self.plan
+        with one_blas_thread(), np.errstate(all="ignore"):
+            most_rows = plan.max_rows_per_group
+            if model.reads_persons and plan.is_private:
+                most_rows = most_rows or MOST_ROWS
+            opened = partition.open().at_most(most_rows).first_steps(model.max_length)
+            has_weights = plan.max_weight is not None
+            if model.ignores_labels and not has_weights:
+                opened = opened.without_labels()
+            if model.takes_one_label and np.ndim(opened.y) != 1 + has_weights:  # before a record is sampled
+                raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
+            if plan.is_private:
+                rehearse(self, opened)
+            size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
+            most = size or model.chunk_size
+            if opened.starts is not None:  # no chunk divides a run of PIECE rows, whose norm may be exact
+                most = max(most, PIECE)
+            return calls_of_chunks(self, opened, coins.rows(opened.n_records), size, most)
 
     def zeros(self) -> Totals:
         """The sum of no records."""
@@ -183,34 +206,6 @@ def added(sums: Iterable[Totals]) -> Totals:
         with np.errstate(all="ignore"):
             add_to(total, other)
     return total
-
-
-def chunk_sums(task: Task, partition: Partition, coins) -> Iterator[Callable[[], Totals]]:
-    """Calls for Σ over the chunks of one partition's sample of each record's statistics, scaled into the ball of radius C.
-
-    Guarantees
-    ----------
-    Functions of the arguments and the partition's records. Nothing is raised or warned of because of a record, unless
-    ``task.stop_at_invalid``.
-    """
-    model, plan = task.model, task.plan
-    with one_blas_thread(), np.errstate(all="ignore"):
-        most_rows = plan.max_rows_per_group
-        if model.reads_persons and plan.is_private:
-            most_rows = most_rows or MOST_ROWS
-        opened = partition.open().at_most(most_rows).first_steps(model.max_length)
-        has_weights = plan.max_weight is not None
-        if model.ignores_labels and not has_weights:
-            opened = opened.without_labels()
-        if model.takes_one_label and np.ndim(opened.y) != 1 + has_weights:  # before a record is sampled
-            raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
-        if plan.is_private:
-            rehearse(task, opened)
-        size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
-        most = size or model.chunk_size
-        if opened.starts is not None:  # no chunk divides a run of PIECE rows, whose norm may be exact
-            most = max(most, PIECE)
-        return calls_of_chunks(task, opened, coins.rows(opened.n_records), size, most)
 
 
 def calls_of_chunks(
