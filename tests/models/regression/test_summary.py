@@ -8,10 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from sklearn.base import clone
 
 from vips import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
+    CategoricalHMM,
+    LatentDirichletAllocation,
     PrivacyBudget,
     PrivacyPlan,
     PrivacyWarning,
@@ -211,12 +214,22 @@ def test_labels_that_are_no_class_are_called_possible(labels):
         pipeline.summary()
 
 
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        (BayesianLogisticRegression(max_norm=2.0, classes=[0, 1]), "labelled"),
+        (LatentDirichletAllocation(2, vocabulary=3), "counts"),
+        (CategoricalHMM(2, n_symbols=3), "sequences"),
+    ],
+)
 @pytest.mark.parametrize(("rows", "head"), [(None, "of each patient"), (3, "of rows")])
-def test_a_summary_says_whose_effects_it_has(rows, head):
-    rng = np.random.default_rng(0)
-    X, y = rng.random((600, 2)), (rng.random(600) < 0.4).astype(float)
+@pytest.mark.filterwarnings("ignore::vips.PrivacyWarning")
+def test_a_summary_says_whose_effects_it_has(model, kind, rows, head):
+    X = np.random.default_rng(0).integers(0, 3, (600, 3))
+    data = {"labelled": (X / 3.0, X[:, 0] > 1.0), "counts": (X,), "sequences": (list(X),)}[kind]
     plan = PrivacyBudget(1.0, 1e-6).plan(n_steps=5, max_rows_per_group=rows)
-    model = BayesianLogisticRegression(privacy=plan, max_norm=2.0, classes=[0, 1])
-    model.fit(X, y, groups=pd.Series(np.arange(600) // 3, name="patient_id"))
+    model = clone(model).set_params(privacy=plan)
+    model.fit(*data, groups=pd.Series(np.arange(600) // 3, name="patient_id"))
     assert model.summary().columns.name == head
-    assert model.set_params(privacy=None).fit(X, y).summary().columns.name is None
+    model.set_params(privacy=PrivacyPlan.non_private(n_steps=5)).fit(*data)
+    assert model.summary().columns.name is None

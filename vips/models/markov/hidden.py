@@ -25,6 +25,7 @@ from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, drawn_states
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.privacy import PrivacyPlan
+from vips.privacy.words import whose
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
 
@@ -294,7 +295,8 @@ class HiddenMarkovModel(SequenceModel):
             "steps of a stay": np.minimum(stays, float(self.max_length)),
             "then": after,
         }
-        return pd.DataFrame(table | self._seen(names, n_typical), index=pd.Index(self.state_names()))
+        table = pd.DataFrame(table | self._seen(names, n_typical), index=pd.Index(self.state_names()))
+        return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def plot_transitions(self, ax: Axes | None = None) -> Axes:
         """A picture of the moves: states as large as their shares of the steps, arrows as wide as moves are probable.

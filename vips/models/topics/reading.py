@@ -15,6 +15,7 @@ from vips._printable import strings_for_pandas
 from vips._validation import check_integer
 from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
+from vips.privacy.words import whose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,6 +148,7 @@ class ReadableTopics:
         columns = {"share": words.shares} | ({} if evidence is None else {"label": evidence.labels})
         columns["top words"] = strings_for_pandas([", ".join(told(k, v) for v in row) for k, row in enumerate(top)])
         table = pd.DataFrame(columns, index=pd.Index(range(len(means)), name="topic"))
+        table = table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
         return table.sort_values("share", ascending=False, kind="stable")
 
     def to_html(
