@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 
 from tests.comparison.test_report import Page
 from tests.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
@@ -201,6 +202,18 @@ def test_an_older_file_is_replaced_by_a_whole_one_or_not_at_all(tmp_path, monkey
     CALIBRATED.to_html(str(path))
     assert path.read_text(encoding="utf-8").endswith("</html>\n")
     assert [file.name for file in tmp_path.iterdir()] == ["certificate.html"]
+
+
+def test_a_fitted_model_is_named_with_what_it_finds(tmp_path):
+    X = np.random.default_rng(0).random((400, 2))
+    model = BayesianLogisticRegression(privacy=replace(PLAN, n_steps=5), max_norm=2.0).fit(X, X[:, 0] > 0.5)
+    (name, value), *_ = model.findings().items()
+    for fitted in (model, Pipeline([("model", model)])):
+        text = written(model.privacy_, tmp_path, model=fitted).text
+        assert f"BayesianLogisticRegression; {name}: {value:.2g}" in text
+    assert "DirichletMultinomial" in written(CALIBRATED, tmp_path, model=counts()).text
+    with pytest.raises(TypeError, match="`model` must be a text, got list"):
+        CALIBRATED.to_html(tmp_path / "certificate.html", model=[1])
 
 
 def test_wrong_arguments_and_missing_packages_write_nothing(tmp_path, monkeypatch):

@@ -109,7 +109,7 @@ def _fit(options: argparse.Namespace) -> None:
         save_for_shell(model, options.save, {"model": options.model, "reading": asdict(reading), **needs})
     if options.report is not None:
         dataset = Path(options.data).name if ledger is None else ledger.dataset
-        of_page = {"ledger": ledger, "dataset": dataset, "purpose": options.purpose, "model": options.model}
+        of_page = {"ledger": ledger, "dataset": dataset, "purpose": options.purpose, "model": model}
         model.privacy_.to_html(options.report, **of_page)
     print("\n".join(lines))
     print(model.privacy_)

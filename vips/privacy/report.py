@@ -290,7 +290,7 @@ class PrivacyReport:
         ledger: PrivacyLedger | None = None,
         dataset: str = "",
         purpose: str = "",
-        model: str = "",
+        model: object = "",
         responsible: str = "",
         chosen_by: str = "",
         reason: str = "",
@@ -311,8 +311,9 @@ class PrivacyReport:
             Name of the data set. Empty: as the ledger names it.
         purpose : str
             What the data are processed for.
-        model : str
-            What was fitted.
+        model : str or fitted model
+            What was fitted, in words; or the model, or its pipeline, whose class and findings are then named: how far the
+            released totals are from those of such records, say.
         responsible : str
             Who is responsible for the processing.
         chosen_by, reason : str
@@ -339,7 +340,7 @@ class PrivacyReport:
         from vips.privacy.certificate.page import write_certificate
 
         write_certificate(
-            self, path, ledger, dataset=dataset, purpose=purpose, model=model, responsible=responsible,
+            self, path, ledger, dataset=dataset, purpose=purpose, model=words.in_words(model), responsible=responsible,
             chosen_by=chosen_by, reason=reason,
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from vips._pipelines import model_of
 from vips._printable import printable
 from vips.privacy.only_noise import NO_SIGNAL
 from vips.privacy.units import is_group, noun_of
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from vips.privacy.report import PrivacyReport, Release
 
 __all__ = [
-    "HOW", "OF_ONE_PERSON", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "who_counts", "whose",
-    "why_none",
+    "HOW", "OF_ONE_PERSON", "at_delta", "in_line", "in_lines", "in_words", "loss", "relation", "sections", "steps",
+    "who_counts", "whose", "why_none",
 ]  # fmt: skip
 
 HOW = "privacy loss distributions"  # how every ε is computed
@@ -45,6 +46,15 @@ def in_lines(report: PrivacyReport) -> str:
 def in_line(items: Sequence[str]) -> str:
     """The items of a section as one line, whatever they hold."""
     return printable(f"{'; '.join(items)}.")
+
+
+def in_words(model: object) -> object:
+    """A fitted model, or a pipeline: its class, its findings and why it has no intervals. Anything else unchanged."""
+    fitted = model_of(model)
+    if not hasattr(fitted, "findings"):
+        return model
+    findings = [f"{name}: {value:.2g}" for name, value in fitted.findings().items()]
+    return "; ".join([type(fitted).__name__, *findings, *filter(None, [fitted.why_no_intervals()])])
 
 
 def loss(epsilon: float, delta: float) -> str:

@@ -402,10 +402,12 @@ class PolyaGammaRegression(AugmentedRegression):
         return FeatureTotals(squares[:d], std[:d], means)
 
     def findings(self) -> dict[str, float]:
-        """The weight of public records."""
-        if not self._knows_public:
-            return super().findings()
-        return super().findings() | {"weight of public records": float(self.public_weight_.mean())}
+        """The weight of public records, and :meth:`misfit`."""
+        public = {"weight of public records": float(self.public_weight_.mean())} if self._knows_public else {}
+        misfit = (
+            {"probability of so large a misfit of the released gradients": self.misfit()} if self.is_private else {}
+        )
+        return super().findings() | public | {name: value for name, value in misfit.items() if not np.isnan(value)}
 
     def check_features(self) -> None:
         super().check_features()
