@@ -92,9 +92,7 @@ def person_moments(
         weight = 1.0
         if limits[0] < np.inf:
             weight = min(1.0, limits[0] / np.sqrt(_typical_square(x, v_design, base, dispersion, size)))
-        clip = min(1.0, limits[0] / _norm(score, weight))
-        for k in range(p):
-            scores[i, k] = weight * clip * score[k]
+        scores[i] = weight * min(1.0, limits[0] / _norm(score, weight)) * score
         if limits[0] < np.inf and n > 0:
             state = np.uint64(salt)
             for j in range(a, b):
@@ -110,15 +108,9 @@ def person_moments(
                     scores[i, k] += weight * cut / n_simulated * drawn[k]
                     for c in range(p):
                         hessian[k, c] -= cut / n_simulated * drawn[k] * drawn[c]
-        clip = min(1.0, limits[1] / _norm(hessian.reshape(p * p), weight))
-        for k in range(p):
-            for c in range(p):
-                information[i, k, c] = weight * clip * hessian[k, c]
-        for k in range(p):
-            squares[i, k] = scores[i, k] * scores[i, k]
-        clip = min(1.0, limits[2] / _norm(squares[i], 1.0))
-        for k in range(p):
-            squares[i, k] *= clip
+        information[i] = weight * min(1.0, limits[1] / _norm(hessian.ravel(), weight)) * hessian
+        squares[i] = scores[i] * scores[i]
+        squares[i] *= min(1.0, limits[2] / _norm(squares[i], 1.0))
 
 
 @_jit
@@ -135,7 +127,6 @@ def _moments(x, u, v_design, base, shape, linear, factor, nodes, log_weights, fi
     n, q, n_nodes = len(x), u.shape[1], len(log_weights)
     mode, spread, places = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q))
     _find_mode(v_design, base, shape, linear, n, mode, spread)
-    top = -np.inf
     weights = np.empty(n_nodes)
     for m in range(n_nodes):
         density = log_weights[m]
@@ -156,16 +147,14 @@ def _moments(x, u, v_design, base, shape, linear, factor, nodes, log_weights, fi
             if len(hessian):
                 second[m, j] = shape[j] * e / ((1.0 + e) * (1.0 + e))
         weights[m] = density
-        top = max(top, density)
-    total = 0.0
-    for m in range(n_nodes):
-        weights[m] = np.exp(weights[m] - top)
-        total += weights[m]
-    for k in range(len(score)):
-        score[k] = 0.0
-    for m in range(n_nodes):
-        weights[m] /= total
         _score_at(x, u, places[m], factor, first[m], by_node[m])
+    weights[:] = np.exp(weights - weights.max())
+    total = 0.0
+    for weight in weights:
+        total += weight
+    weights /= total
+    score[:] = 0.0
+    for m in range(n_nodes):
         for k in range(len(score)):
             score[k] += weights[m] * by_node[m, k]
     if len(hessian):
@@ -180,25 +169,23 @@ def _find_mode(v_design, base, shape, linear, n, mode, spread):
     are nearly Poisson ones, where E[PG(b, ψ)] is far above the curvature.
     """
     q = len(mode)
-    precision, step, place = np.empty((q, q)), np.empty(q), np.empty(q)
-    height = _log_density(v_design, base, shape, linear, n, mode)
+    precision, gradient, step, place = np.empty((q, q)), np.empty(q), np.empty(q), np.empty(q)
+    height = _fill_equations(v_design, base, shape, linear, n, mode, precision, gradient)
     for _ in range(_MOST_STEPS):
-        _fill_equations(v_design, base, shape, linear, n, mode, precision, step)
         _factorise(precision)
+        step[:] = gradient
         largest = _solve(precision, step)
         for _ in range(_MOST_HALVED):
             for k in range(q):
                 place[k] = mode[k] + step[k]
-            reached = _log_density(v_design, base, shape, linear, n, place)
+            reached = _fill_equations(v_design, base, shape, linear, n, place, precision, gradient)
             if reached >= height or largest < _SETTLED:
                 break
-            for k in range(q):
-                step[k] *= 0.5
+            step *= 0.5
         height = reached
         mode[:] = place
         if largest < _SETTLED:
             break
-    _fill_equations(v_design, base, shape, linear, n, mode, precision, step)
     _factorise(precision)
     for c in range(q):  # columns of the inverse of the factor, transposed
         for k in range(c, q):
@@ -209,33 +196,20 @@ def _find_mode(v_design, base, shape, linear, n, mode, spread):
 
 
 @_jit
-def _log_density(v_design, base, shape, linear, n, place):
-    """log p(y, v) at one place of v, up to a constant."""
-    density = 0.0
-    for value in place:
-        density -= 0.5 * value * value
-    for j in range(n):
-        psi = base[j]
-        for k in range(len(place)):
-            psi += v_design[j, k] * place[k]
-        size = abs(psi)
-        density += linear[j] * psi - shape[j] * (0.5 * size + np.log1p(np.exp(-size)))
-    return density
-
-
-@_jit
-def _fill_equations(v_design, base, shape, linear, n, mode, precision, gradient):
-    """I + Σ_j h_j a_j a_jᵀ, its lower triangle, and Σ_j r_j a_j - v."""
-    q = len(mode)
+def _fill_equations(v_design, base, shape, linear, n, place, precision, gradient):
+    """log p(y, v) at one place of v, up to a constant; I + Σ_j h_j a_j a_jᵀ, its lower triangle; and Σ_j r_j a_j - v."""
+    q, density = len(place), 0.0
     for k in range(q):
-        gradient[k] = -mode[k]
+        density -= 0.5 * place[k] * place[k]
+        gradient[k] = -place[k]
         for c in range(k + 1):
             precision[k, c] = 1.0 if k == c else 0.0
     for j in range(n):
         psi = base[j]
         for k in range(q):
-            psi += v_design[j, k] * mode[k]
+            psi += v_design[j, k] * place[k]
         e = np.exp(-abs(psi))
+        density += linear[j] * psi - shape[j] * (0.5 * abs(psi) + np.log1p(e))
         half = 0.5 * (1.0 - e) / (1.0 + e)
         residual = linear[j] - shape[j] * (half if psi > 0.0 else -half)
         h = shape[j] * e / ((1.0 + e) * (1.0 + e))
@@ -243,6 +217,7 @@ def _fill_equations(v_design, base, shape, linear, n, mode, precision, gradient)
             gradient[k] += v_design[j, k] * residual
             for c in range(k + 1):
                 precision[k, c] += h * v_design[j, k] * v_design[j, c]
+    return density
 
 
 @_jit
@@ -275,10 +250,9 @@ def _solve(factor, target):
 @_jit
 def _score_at(x, u, place, factor, residual, score):
     """Σ_j r_j ∂ψ_j at one place of v: by b, and by η."""
-    n, d, q = len(x), x.shape[1], u.shape[1]
-    for k in range(len(score)):
-        score[k] = 0.0
-    for j in range(n):
+    d, q = x.shape[1], u.shape[1]
+    score[:] = 0.0
+    for j in range(len(x)):
         for k in range(d):
             score[k] += residual[j] * x[j, k]
         e = d
@@ -299,18 +273,11 @@ def _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian
             for m in range(n_nodes):
                 total -= weights[m] * (by_node[m, k] - score[k]) * (by_node[m, c] - score[c])
             hessian[k, c] = total
-    e = d
-    for k in range(q):
-        for c in range(k + 1):
-            if k == c:
-                hessian[e, e] -= score[e]
-            e += 1
+    for k in range(q):  # the diagonal of L
+        e = d + k * (k + 3) // 2
+        hessian[e, e] -= score[e]
     for j in range(n):
-        e0 = 0.0
-        for k in range(q):
-            e1[k] = 0.0
-            for c in range(q):
-                e2[k, c] = 0.0
+        e0, e1[:], e2[:] = 0.0, 0.0, 0.0
         for m in range(n_nodes):
             h = weights[m] * second[m, j]
             e0 += h
@@ -445,9 +412,6 @@ def add_curvature(rows, linear, starts, limit, most_rows, curvature, outcome):
         for k in range(d):
             for c in range(k):
                 total[c, k] = total[k, c]
-        clip = min(1.0, limit / _norm(total.reshape(d * d), 1.0))
-        clip = min(clip, most_rows / max(starts[i + 1] - starts[i], 1))
+        clip = min(1.0, limit / _norm(total.ravel(), 1.0), most_rows / max(starts[i + 1] - starts[i], 1))
         outcome[i] *= clip
-        for k in range(d):
-            for c in range(d):
-                total[k, c] *= clip
+        total *= clip
