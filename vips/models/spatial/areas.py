@@ -114,11 +114,8 @@ def _borders(declared: Mapping, places: Mapping[bytes, int]) -> np.ndarray:
                 raise ValueError(f"{neighbour!r}, a neighbour of {name!r}, is no other one of the declared `areas`.")
             borders[place, other] = 1.0
     if (borders != borders.T).any():
-        first, second = np.argwhere(borders > borders.T)[0]
-        names = list(declared)
-        raise ValueError(
-            f"{names[second]!r} is a neighbour of {names[first]!r}, but not the other way round in `areas`."
-        )
+        first, second = (list(declared)[place] for place in np.argwhere(borders > borders.T)[0])
+        raise ValueError(f"{second!r} is a neighbour of {first!r}, but not the other way round in `areas`.")
     return borders
 
 
@@ -131,11 +128,8 @@ def _nearest(coordinates, n_areas: int) -> np.ndarray:
         coordinates = np.asarray(coordinates, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(words) from None
-    if (
-        coordinates.ndim != 2
-        or len(coordinates) != n_areas
-        or not (coordinates.size and np.abs(coordinates).max() <= _FARTHEST)
-    ):
+    are_finite = coordinates.size and np.abs(coordinates).max() <= _FARTHEST
+    if coordinates.ndim != 2 or len(coordinates) != n_areas or not are_finite:
         raise ValueError(words)
     near = cKDTree(coordinates).query(coordinates, min(_N_NEAREST + 1, n_areas))[1]
     borders = np.zeros((n_areas, n_areas))

@@ -17,7 +17,7 @@ determinant, solutions, and the diagonal of its inverse take n b² multiplicatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -73,8 +73,7 @@ class _Blocks:
         return np.stack(parts[::-1], axis=-2)
 
 
-@dataclass(frozen=True)
-class Fits:
+class Fits(NamedTuple):
     """c + f given y, in some cells of the grid.
 
     Parameters
@@ -95,11 +94,6 @@ class Fits:
     variances: np.ndarray
     precision: np.ndarray
     evidence: np.ndarray
-
-    @classmethod
-    def joined(cls, parts: list[Fits]) -> Fits:
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
 
 
 class Fields:
@@ -130,22 +124,20 @@ class Fields:
         matrices = [conditional(borders, smoothness) for smoothness in SMOOTHNESS]
         plain = _Blocks(*self._cut(matrices))
         stds = np.sqrt(self._joined(plain.diagonal_of_inverse()))
-        row_sums = self._joined(plain.solve(self._blocks_of(1.0 / stds)[..., None])[..., 0]) / stds
+        row_sums = self._solved(plain, 1.0 / stds) / stds
         self.centred_variances = 1.0 - 2.0 * row_sums / self.n + row_sums.sum(axis=1, keepdims=True) / self.n**2
         self._log_dets = plain.log_det + 2.0 * np.log(stds).sum(axis=1)
-        self._precisions = [
-            sp.csr_array(sp.diags_array(std) @ matrix @ sp.diags_array(std))
-            for matrix, std in zip(matrices, stds, strict=True)
-        ]
+        scaled = (
+            sp.diags_array(std) @ matrix @ sp.diags_array(std) for matrix, std in zip(matrices, stds, strict=True)
+        )
+        self._precisions = list(map(sp.csr_array, scaled))
         self._diagonal, self._below = self._cut(self._precisions)
         unit = np.eye(self._width)
         self._half = [0.5 * (unit + block[_OF_NOISE]) for block in self._diagonal]
         self._half_below = [0.5 * block[_OF_NOISE] for block in self._below]
         half = _Blocks(self._half, self._half_below)
         self.noise = 2.0 - self._joined(half.diagonal_of_inverse())
-        self.noise_of_sum = (
-            2.0 * self.n - self._joined(half.solve(self._blocks_of(np.ones(self.n))[..., None])[..., 0]).sum()
-        )
+        self.noise_of_sum = 2.0 * self.n - self._solved(half, np.ones(self.n)).sum()
 
     def fits(self, cells: np.ndarray, slope, varies, noise: float, residual) -> Fits:
         """Fits of y = ``residual`` in the given cells.
@@ -168,7 +160,8 @@ class Fields:
         seen = slope * (seen.T - noise**2 / b * self._joined(np.moveaxis(through, -1, 0)))  # H V⁻¹ (y, H 1)
         size = max(1, _BYTES // (128 * self._n_blocks * self._width**2))
         pieces = [cells[first : first + size] for first in range(0, len(cells), size)]
-        return Fits.joined([self._fits(part, white, cross, minus_k, seen) for part in pieces])
+        parts = [self._fits(part, white, cross, minus_k, seen) for part in pieces]
+        return Fits(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _fits(self, cells, white, cross, minus_k, seen) -> Fits:
         places, squares, w = cells[:, 0], STDS[cells[:, 1]] ** 2, self._width
@@ -216,6 +209,10 @@ class Fields:
         values = np.empty((*blocks.shape[:-2], self.n))
         values[..., self._order] = blocks.reshape(*blocks.shape[:-2], -1)[..., : self.n]
         return values
+
+    def _solved(self, matrices: _Blocks, values: np.ndarray) -> np.ndarray:
+        """Solutions, shape (..., n_areas), as ``values`` are."""
+        return self._joined(matrices.solve(self._blocks_of(values)[..., None])[..., 0])
 
     def _cut(self, matrices: Sequence[sp.csr_array]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Blocks of matrices over areas, each of shape (n_matrices, width, width): on the diagonal, and below it. Beyond the

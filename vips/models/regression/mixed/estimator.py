@@ -19,8 +19,8 @@ from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import coefficient_table, forest_plot
 from vips.models._coefficients import coefficient_parts
-from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
-from vips.models.regression.counts import BayesianNegativeBinomialRegression, check_counts
+from vips.models._exposures import TakesExposures, check_counts, times_exposure
+from vips.models.regression.counts import BayesianNegativeBinomialRegression
 from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
 from vips.models.regression.mixed.contract import MixedRegression
 from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
@@ -445,7 +445,6 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_exposure_bounds(self.exposure_bounds)
         check_counts(self)
 
     def records_of(self, X, y) -> DataSource:

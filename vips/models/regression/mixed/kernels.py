@@ -66,12 +66,12 @@ def person_moments(
         To fill in.
     """
     n_persons, d, q, n_nodes = len(starts) - 1, rows.shape[1], effects.shape[1], len(log_weights)
-    p, longest = scores.shape[1], 0
-    for i in range(n_persons):
-        longest = max(longest, starts[i + 1] - starts[i])
+    p, longest = scores.shape[1], np.max(np.append(np.diff(starts), 0))
     base, v_design, labels = np.empty(longest), np.empty((longest, q)), np.empty((2, longest))
     first, second, by_node = np.empty((n_nodes, longest)), np.empty((n_nodes, longest)), np.empty((n_nodes, p))
     score, hessian, drawn, none = np.empty(p), np.empty((p, p)), np.empty(p), np.empty((0, 0))
+    places, columns = np.tril_indices(q)
+    eta = places, columns, np.where(places == columns, np.diag(factor)[places], 1.0)
     for i in range(n_persons):
         a, b = starts[i], starts[i + 1]
         n = b - a
@@ -87,7 +87,7 @@ def person_moments(
                 v_design[j, c] = total
         x, u = rows[a:b], effects[a:b]
         _moments(
-            x, u, v_design, base, shape[a:b], linear[a:b], factor, nodes, log_weights, first, second, by_node, score, hessian
+            x, u, v_design, base, shape[a:b], linear[a:b], eta, nodes, log_weights, first, second, by_node, score, hessian
         )  # fmt: skip
         weight = 1.0
         if limits[0] < np.inf:
@@ -101,7 +101,7 @@ def person_moments(
             for _ in range(n_simulated):
                 state = _draw_labels(v_design, base, n, dispersion, largest, state, labels)
                 _moments(
-                    x, u, v_design, base, labels[0], labels[1], factor, nodes, log_weights, first, second, by_node, drawn, none
+                    x, u, v_design, base, labels[0], labels[1], eta, nodes, log_weights, first, second, by_node, drawn, none
                 )  # fmt: skip
                 cut = 1.0 - min(1.0, limits[0] / _norm(drawn, weight))
                 for k in range(p):
@@ -122,8 +122,11 @@ def _norm(values, weight):
 
 
 @_jit
-def _moments(x, u, v_design, base, shape, linear, factor, nodes, log_weights, first, second, by_node, score, hessian):
-    """Score of one person, and the negative Hessian where ``hessian`` has a place for it."""
+def _moments(x, u, v_design, base, shape, linear, eta, nodes, log_weights, first, second, by_node, score, hessian):
+    """Score of one person, and the negative Hessian where ``hessian`` has a place for it.
+
+    ``eta``: places in L, and the derivative of L there by each entry of η.
+    """
     n, q, n_nodes = len(x), u.shape[1], len(log_weights)
     mode, spread, places = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q))
     _find_mode(v_design, base, shape, linear, n, mode, spread)
@@ -147,7 +150,7 @@ def _moments(x, u, v_design, base, shape, linear, factor, nodes, log_weights, fi
             if len(hessian):
                 second[m, j] = shape[j] * e / ((1.0 + e) * (1.0 + e))
         weights[m] = density
-        _score_at(x, u, places[m], factor, first[m], by_node[m])
+        _score_at(x, u, places[m], eta, first[m], by_node[m])
     weights[:] = np.exp(weights - weights.max())
     total = 0.0
     for weight in weights:
@@ -158,7 +161,7 @@ def _moments(x, u, v_design, base, shape, linear, factor, nodes, log_weights, fi
         for k in range(len(score)):
             score[k] += weights[m] * by_node[m, k]
     if len(hessian):
-        _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian)
+        _fill_hessian(x, u, eta, places, weights, second, by_node, score, hessian)
 
 
 @_jit
@@ -248,34 +251,31 @@ def _solve(factor, target):
 
 
 @_jit
-def _score_at(x, u, place, factor, residual, score):
+def _score_at(x, u, place, eta, residual, score):
     """Σ_j r_j ∂ψ_j at one place of v: by b, and by η."""
-    d, q = x.shape[1], u.shape[1]
+    d, (rows, columns, units) = x.shape[1], eta
     score[:] = 0.0
     for j in range(len(x)):
         for k in range(d):
             score[k] += residual[j] * x[j, k]
-        e = d
-        for k in range(q):
-            for c in range(k + 1):
-                score[e] += residual[j] * u[j, k] * place[c] * (factor[k, k] if k == c else 1.0)
-                e += 1
+        for e in range(len(units)):
+            score[d + e] += residual[j] * u[j, rows[e]] * place[columns[e]] * units[e]
 
 
 @_jit
-def _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian):
+def _fill_hessian(x, u, eta, places, weights, second, by_node, score, hessian):
     """E[-∂² log p(y, v)] - Var[∂ log p(y, v)] given the labels."""
     n, d, q, n_nodes, p = len(x), x.shape[1], u.shape[1], len(weights), len(score)
-    slopes, e1, e2 = np.empty(p - d), np.empty(q), np.empty((q, q))
+    slopes, e1, e2, (rows, columns, units) = np.empty(p - d), np.empty(q), np.empty((q, q)), eta
     for k in range(p):
         for c in range(k + 1):
             total = 0.0
             for m in range(n_nodes):
                 total -= weights[m] * (by_node[m, k] - score[k]) * (by_node[m, c] - score[c])
             hessian[k, c] = total
-    for k in range(q):  # the diagonal of L
-        e = d + k * (k + 3) // 2
-        hessian[e, e] -= score[e]
+    for e in range(p - d):
+        if rows[e] == columns[e]:
+            hessian[d + e, d + e] -= score[d + e]
     for j in range(n):
         e0, e1[:], e2[:] = 0.0, 0.0, 0.0
         for m in range(n_nodes):
@@ -288,19 +288,12 @@ def _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian
         for k in range(d):
             for c in range(k + 1):
                 hessian[k, c] += e0 * x[j, k] * x[j, c]
-        e = d
-        for k in range(q):
-            for c in range(k + 1):
-                slopes[e - d] = u[j, k] * (factor[k, k] if k == c else 1.0)
-                for m in range(d):
-                    hessian[e, m] += e1[c] * slopes[e - d] * x[j, m]
-                f = d
-                for k2 in range(k + 1):
-                    for c2 in range(k2 + 1):
-                        if f <= e:
-                            hessian[e, f] += e2[c, c2] * slopes[e - d] * slopes[f - d]
-                        f += 1
-                e += 1
+        for e in range(p - d):
+            slopes[e] = u[j, rows[e]] * units[e]
+            for m in range(d):
+                hessian[d + e, m] += e1[columns[e]] * slopes[e] * x[j, m]
+            for f in range(e + 1):
+                hessian[d + e, d + f] += e2[columns[e], columns[f]] * slopes[e] * slopes[f]
     for k in range(p):
         for c in range(k):
             hessian[c, k] = hessian[k, c]
