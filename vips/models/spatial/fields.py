@@ -40,7 +40,7 @@ class _Blocks:
 
     Parameters
     ----------
-    diagonal, below : list of ndarray of shape (..., m, m)
+    diagonal, below : array or list of shape (n_blocks, ..., m, m), (n_blocks - 1, ..., m, m)
         ``below[k]`` is left of ``diagonal[k + 1]``.
     """
 
@@ -127,14 +127,11 @@ class Fields:
         row_sums = self._solved(plain, 1.0 / stds) / stds
         self.centred_variances = 1.0 - 2.0 * row_sums / self.n + row_sums.sum(axis=1, keepdims=True) / self.n**2
         self._log_dets = plain.log_det + 2.0 * np.log(stds).sum(axis=1)
-        scaled = (
-            sp.diags_array(std) @ matrix @ sp.diags_array(std) for matrix, std in zip(matrices, stds, strict=True)
-        )
-        self._precisions = list(map(sp.csr_array, scaled))
+        scales = map(sp.diags_array, stds)
+        self._precisions = [sp.csr_array(s @ matrix @ s) for matrix, s in zip(matrices, scales, strict=True)]
         self._diagonal, self._below = self._cut(self._precisions)
-        unit = np.eye(self._width)
-        self._half = [0.5 * (unit + block[_OF_NOISE]) for block in self._diagonal]
-        self._half_below = [0.5 * block[_OF_NOISE] for block in self._below]
+        self._half = 0.5 * (np.eye(self._width) + self._diagonal[:, _OF_NOISE])
+        self._half_below = 0.5 * self._below[:, _OF_NOISE]
         half = _Blocks(self._half, self._half_below)
         self.noise = 2.0 - self._joined(half.diagonal_of_inverse())
         self.noise_of_sum = 2.0 * self.n - self._solved(half, np.ones(self.n)).sum()
@@ -152,11 +149,10 @@ class Fields:
         """
         b = varies + 2.0 * noise**2
         white, cross = self._blocks_of(slope**2 / b), self._blocks_of(noise * slope / b)
-        shrunk = self._blocks_of(noise**2 / b)
-        minus_k = [shrunk[k] * np.eye(self._width) - block for k, block in enumerate(self._half)]
+        minus_k = self._blocks_of(noise**2 / b)[..., None] * np.eye(self._width) - self._half
         seen = np.stack([residual, slope], axis=1) / b[:, None]
         right = self._blocks_of(seen.T)
-        through = _Blocks(minus_k, [-block for block in self._half_below]).solve(np.moveaxis(right, 0, -1))
+        through = _Blocks(minus_k, -self._half_below).solve(np.moveaxis(right, 0, -1))
         seen = slope * (seen.T - noise**2 / b * self._joined(np.moveaxis(through, -1, 0)))  # H V⁻¹ (y, H 1)
         size = max(1, _BYTES // (128 * self._n_blocks * self._width**2))
         pieces = [cells[first : first + size] for first in range(0, len(cells), size)]
@@ -165,15 +161,14 @@ class Fields:
 
     def _fits(self, cells, white, cross, minus_k, seen) -> Fits:
         places, squares, w = cells[:, 0], STDS[cells[:, 1]] ** 2, self._width
-        diagonal = [np.zeros((len(cells), 2 * w, 2 * w)) for _ in minus_k]
-        below = [np.zeros((len(cells), 2 * w, 2 * w)) for _ in self._below]
-        for k, block in enumerate(diagonal):
-            block[:, :w, :w] = self._diagonal[k][places] / squares[:, None, None] + np.diag(white[k])
-            block[:, :w, w:] = block[:, w:, :w] = np.diag(cross[k])
-            block[:, w:, w:] = minus_k[k]
-        for k, block in enumerate(below):
-            block[:, :w, :w] = self._below[k][places] / squares[:, None, None]
-            block[:, w:, w:] = -self._half_below[k]
+        diagonal, below = (
+            np.zeros((len(blocks), len(cells), 2 * w, 2 * w)) for blocks in (self._diagonal, self._below)
+        )
+        diagonal[..., :w, :w] = self._diagonal[:, places] / squares[:, None, None] + white[:, None, :, None] * np.eye(w)
+        diagonal[..., :w, w:] = diagonal[..., w:, :w] = cross[:, None, :, None] * np.eye(w)
+        diagonal[..., w:, w:] = minus_k[:, None]
+        below[..., :w, :w] = self._below[:, places] / squares[:, None, None]
+        below[..., w:, w:] = -self._half_below[:, None]
         joint = _Blocks(diagonal, below)
         right = np.zeros((len(cells), self._n_blocks, 2 * w, 2))
         right[:, :, :w] = np.moveaxis(self._blocks_of(seen), 0, -1)
@@ -214,17 +209,15 @@ class Fields:
         """Solutions, shape (..., n_areas), as ``values`` are."""
         return self._joined(matrices.solve(self._blocks_of(values)[..., None])[..., 0])
 
-    def _cut(self, matrices: Sequence[sp.csr_array]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Blocks of matrices over areas, each of shape (n_matrices, width, width): on the diagonal, and below it. Beyond the
-        last area is a unit matrix."""
-        w, size = self._width, self._n_blocks * self._width
-        beyond = sp.eye_array(size - self.n)
+    def _cut(self, matrices: Sequence[sp.csr_array]) -> tuple[np.ndarray, np.ndarray]:
+        """Blocks of matrices over areas, on the diagonal and below it, both of shape (n_blocks or less, n_matrices, width,
+        width). Beyond the last area is a unit matrix."""
+        w, n = self._width, self._n_blocks
+        beyond = sp.eye_array(n * w - self.n)
         padded = [sp.block_diag([matrix[self._order][:, self._order], beyond], format="csr") for matrix in matrices]
-
-        def block(i: int, k: int) -> np.ndarray:
-            return np.stack([matrix[i * w : (i + 1) * w, k * w : (k + 1) * w].toarray() for matrix in padded])
-
-        return [block(k, k) for k in range(self._n_blocks)], [block(k + 1, k) for k in range(self._n_blocks - 1)]
+        places = [(k, k) for k in range(n)] + [(k + 1, k) for k in range(n - 1)]
+        blocks = [[m[i * w : (i + 1) * w, k * w : (k + 1) * w].toarray() for m in padded] for i, k in places]
+        return np.array(blocks[:n]), np.reshape(blocks[n:], (n - 1, len(padded), w, w))
 
 
 def conditional(borders: sp.csr_array, smoothness: float) -> sp.csr_array:

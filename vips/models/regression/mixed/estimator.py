@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MixedLogisticRegression", "MixedNegativeBinomialRegression"]
 
-# Variance of a logistic distribution, and the square of c with σ(ψ) ≈ Φ(cψ) (Zeger, Liang and Albert 1988).
-_LOGISTIC_VARIANCE = np.pi**2 / 3.0
+# The square of c with σ(ψ) ≈ Φ(cψ) (Zeger, Liang and Albert 1988).
 _TO_PROBIT = (16.0 * np.sqrt(3.0) / (15.0 * np.pi)) ** 2
 _LEAST_SHARE = 0.01  # of yes, or mean, at which a fit starts
 _TYPICAL_SLOPE = 0.5  # deviation among persons, for a column with a deviation of 1
@@ -124,7 +124,7 @@ class MixedEffects(MixedRegression):
         values = {f"deviation of {name}": deviations[:, k] for k, name in enumerate(names)}
         for k, m in zip(*np.tril_indices(len(names), -1), strict=True):
             values[f"correlation of {names[m]} and {names[k]}"] = draws[:, k, m] / (deviations[:, k] * deviations[:, m])
-        values["intraclass correlation"] = variance / (variance + self._row_variance())
+        values["intraclass correlation"] = variance / (variance + self._row_variance)
         tails = [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]
         quantiles = np.array([np.quantile(value, tails) for value in values.values()])
         table = pd.DataFrame(quantiles, index=list(values), columns=["lower", "median", "upper"])
@@ -146,11 +146,10 @@ class MixedEffects(MixedRegression):
         names = ["intercept" if place == INTERCEPT else names[place] for place in places]
         if units is not None:
             of_columns, to_columns, shift = units
-            for k, place in enumerate(places):
-                if place != INTERCEPT:
-                    column = int(np.argmax(np.abs(to_columns[:, place])))
-                    names[k], matrix[k, k] = of_columns[column], to_columns[column, place]
-                    matrix[is_intercept, k] = shift[place]
+            for k, place in zip(np.flatnonzero(~is_intercept), places[~is_intercept], strict=True):
+                column = int(np.argmax(np.abs(to_columns[:, place])))
+                names[k], matrix[k, k] = of_columns[column], to_columns[column, place]
+                matrix[is_intercept, k] = shift[place]
         return names, matrix
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
@@ -184,7 +183,10 @@ class MixedEffects(MixedRegression):
         if not isinstance(posterior, MixedPosterior):
             return super().posterior_parts(posterior)
         parts = coefficient_parts(self, posterior.coefficients)
-        return [*parts, Part("covariance of effects", posterior.effects, _label_of_effects, self.column_names())]
+        return [
+            *parts,
+            Part("covariance of effects", posterior.effects, partial(indexed, "covariance"), self.column_names()),
+        ]
 
     def check_restored(self) -> None:
         self.posterior_parts(self.posterior_)
@@ -217,10 +219,6 @@ class MixedEffects(MixedRegression):
     def _variance_of_average_row(self) -> float:
         row = self.posterior_.frame.average_row()
         return float(row @ self.posterior_.effects_cov @ row)
-
-
-def _label_of_effects(index: tuple[int, ...]) -> str:
-    return indexed("covariance", index)
 
 
 class MixedLogisticRegression(ClassifierMixin, MixedEffects):
@@ -319,7 +317,7 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     check_source, labels_of = BayesianLogisticRegression.check_source, BayesianLogisticRegression.labels_of
     likelihood, typical_labels = BayesianLogisticRegression.likelihood, BayesianLogisticRegression.typical_labels
     held_out_scores, predictions = BayesianLogisticRegression.held_out_scores, BayesianLogisticRegression.predictions
-    _declared = BayesianLogisticRegression._declared
+    _declared, _row_variance = BayesianLogisticRegression._declared, np.pi**2 / 3.0  # that of a logistic distribution
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -341,9 +339,6 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
 
     def _averaged(self, coefficients: np.ndarray) -> np.ndarray:
         return coefficients / np.sqrt(1.0 + _TO_PROBIT * self._variance_of_average_row())
-
-    def _row_variance(self) -> float:
-        return _LOGISTIC_VARIANCE
 
 
 def _check_two(classes: np.ndarray) -> None:
@@ -469,6 +464,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
         """Logarithms of averages: the intercept alone moves, where effects are those of the intercept."""
         return coefficients + np.append(np.zeros(len(coefficients) - 1), 0.5 * self._variance_of_average_row())
 
+    @property
     def _row_variance(self) -> float:
         """Variance of the logarithm of a mean, by its reciprocal average and dispersion (Nakagawa and Schielzeth 2010)."""
         posterior = self.posterior_
