@@ -355,9 +355,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
             )
         return table
 
-    def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """The same as :meth:`rates`."""
-        return self.rates(level)
+    summary = rates
 
     def findings(self) -> dict[str, float]:
         """Posterior means of what holds for the whole map: standard deviation of the areas' log rates; smoothness ρ, from 0 of
@@ -386,11 +384,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         places, posterior = self._places(self.read_rows(X, reset=False)), self.posterior_
         return times_exposure(exposure, np.exp(posterior.mean + 0.5 * posterior.var)[places])
 
-    def predictions(self, X) -> np.ndarray:
-        """Expected counts."""
-        return self.predict(X)
-
-    held_out_scores = count_scores
+    predictions, held_out_scores = predict, count_scores
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Log rates by area."""

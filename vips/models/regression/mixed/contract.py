@@ -12,7 +12,6 @@ with q(β) q(z) is biased: its variances of effects are far too small (docs/mixe
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -31,10 +30,10 @@ from vips.models.regression.contract import check_indicators, unseen_directions
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.mixed.kernels import add_curvature, person_moments
-from vips.models.regression.mixed.posterior import CONSTANT, INTERCEPT, Frame, MixedPosterior, n_parameters
+from vips.models.regression.mixed.posterior import CONSTANT, INTERCEPT, Frame, MixedPosterior
 from vips.models.regression.statistics import design_rows
 from vips.phases import FitPhase, plain_average, unchanged
-from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy import PrivacyPlan
 from vips.privacy.words import OF_ONE_PERSON
 from vips.statistics import Block, DenseStatistics
 from vips.step_size import PolynomialAveraging
@@ -70,7 +69,7 @@ _STANDS_OUT, _RATIOS = 2.0, (0.25, 10.0)
 
 
 class MixedRegression(ConjugateExponentialModel):
-    """The methods that the engine calls. A subclass has a :class:`Likelihood`."""
+    """The methods that the engine calls. A subclass has a :class:`Likelihood`, and stores the arguments."""
 
     unit = "one row of X with its label"
     needs_labels = True
@@ -88,31 +87,11 @@ class MixedRegression(ConjugateExponentialModel):
     # Dispersion and largest count of labels that are counts, for draws of labels.
     _drawn_as = (0.0, 1.0)
     _information_scale = 0.8  # over the clip norm
-    _declared: Callable[[], tuple[str, ...]]  # what labels may be, in words
-
-    def __init__(
-        self,
-        *,
-        random_effects: Sequence[str | int] = ("intercept",),
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        max_norm: float | None = None,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        prior: float | None = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.random_effects = random_effects
-        self.privacy = privacy
-        self.max_norm = max_norm
-        self.indicators = indicators
-        self.prior = prior
-        self.on_invalid = on_invalid
-        self.random_state = random_state
-
-    @property
-    @abstractmethod
-    def likelihood(self) -> Likelihood:
-        """What a label says."""
+    # What a label says, what labels may be, in words, and the intercept of rows whose κ is so large on average: log odds, or
+    # log mean.
+    likelihood: Likelihood
+    _declared: Callable[[], tuple[str, ...]]
+    _intercept_at: Callable[[float], float]
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -160,8 +139,7 @@ class MixedRegression(ConjugateExponentialModel):
         if np.isnan(self.likelihood.terms(y)[0]).any():
             raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
         for place in self._places_of_effects():
-            column = X[:, [place]]
-            if place != INTERCEPT and column.max() == column.min():
+            if place != INTERCEPT and X[:, [place]].max() == X[:, [place]].min():
                 raise ValueError(
                     f"`random_effects` names {self.column_names()[place]!r}, which has one value in all rows: effects of it "
                     'cannot be told from those of the "intercept".'
@@ -330,7 +308,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def default_chunk_size(self) -> int:
         """So many rows that information of as many persons takes 64 MiB."""
-        return int(np.clip(2**23 // n_parameters(self.n_columns + 1, len(self.random_effects)) ** 2, 256, 8192))
+        return int(np.clip(2**23 // self._n_parameters() ** 2, 256, 8192))
 
     def valid_records(self, records: Records) -> np.ndarray:
         shape, linear = self.likelihood.terms(self._labels_apart(records.y)[0])
@@ -367,12 +345,10 @@ class MixedRegression(ConjugateExponentialModel):
         terms = [np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)]
         return runs.starts, *frame.design(self._rows(runs.rows.X)), terms, words
 
-    @abstractmethod
-    def _intercept_at(self, linear: float) -> float:
-        """The intercept of rows whose κ is so large on average: log odds, or log mean."""
-
     def _n_parameters(self) -> int:
-        return n_parameters(self.n_features_in_ + 1, len(self.random_effects))
+        """Number of entries of b, and of the lower triangle of L."""
+        q = len(self.random_effects)
+        return self.n_columns + 1 + q * (q + 1) // 2
 
     def _ball(self) -> float:
         return 1.0 if self.max_norm is None else float(self.max_norm)

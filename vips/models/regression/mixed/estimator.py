@@ -290,11 +290,14 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
-        super().__init__(
-            random_effects=random_effects, privacy=privacy, max_norm=max_norm, indicators=indicators,
-            prior=prior, on_invalid=on_invalid, random_state=random_state,
-        )  # fmt: skip
+        self.random_effects = random_effects
         self.classes = classes
+        self.privacy = privacy
+        self.max_norm = max_norm
+        self.indicators = indicators
+        self.prior = prior
+        self.on_invalid = on_invalid
+        self.random_state = random_state
 
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities for a row of a new person, ∫ σ(x'β + u'z) over z and the posterior; shape (n_rows, 2)."""
@@ -396,13 +399,16 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
-        super().__init__(
-            random_effects=random_effects, privacy=privacy, max_norm=max_norm, indicators=indicators,
-            prior=prior, on_invalid=on_invalid, random_state=random_state,
-        )  # fmt: skip
+        self.random_effects = random_effects
         self.dispersion = dispersion
         self.max_count = max_count
         self.exposure_bounds = exposure_bounds
+        self.privacy = privacy
+        self.max_norm = max_norm
+        self.indicators = indicators
+        self.prior = prior
+        self.on_invalid = on_invalid
+        self.random_state = random_state
 
     def fit(
         self,

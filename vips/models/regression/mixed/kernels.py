@@ -46,18 +46,14 @@ def person_moments(
     rows, effects, bits : ndarray of shape (n_rows, d), (n_rows, q), and uint64 (n_rows, d + 1)
         x, u, and the bits of x and of a number that the person's id gives: persons of equal rows have draws of their own, whose
         errors do not add up.
-    shape, linear, offset : ndarray of shape (n_rows,)
-        b, κ, o.
-    starts : ndarray of shape (n_persons + 1,)
-    coefficients, factor : ndarray of shape (d,), (q, q)
-        b, L.
-    nodes, log_weights : ndarray of shape (n_nodes, q), (n_nodes,)
-        Of the quadrature for N(0, I).
+    shape, linear, offset, starts : ndarray of shape (n_rows,), and (n_persons + 1,)
+        b, κ, o, and where each person's rows begin.
+    coefficients, factor, nodes, log_weights : ndarray of shape (d,), (q, q), (n_nodes, q), (n_nodes,)
+        b, L, and the quadrature for N(0, I).
     dispersion, largest : float
         r and the largest count of negative binomial labels; 0 and 1 for binary ones.
-    n_simulated : int
-        Drawn sets of labels of a person.
-    salt : uint64
+    n_simulated, salt : int, uint64
+        Drawn sets of labels of a person, and of what they are a function besides.
     size : (float, float)
         A person's weight is the smaller of 1 and C₁ / √(f₁ E‖s‖² + f₂ max_j ‖a_j‖²), with a_j one row's part: f₁ and f₂.
     limits : (float, float, float)

@@ -10,17 +10,12 @@ import numpy as np
 from vips._random_state import RandomStateLike, as_generator
 from vips.expfam import Draws, Gaussian
 
-__all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of", "n_parameters"]
+__all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of"]
 
 # Value of the constant column of the design, and what stands for it among columns with effects of persons.
 CONSTANT, INTERCEPT = 0.5, -1
 _N_DRAWS = 20_000
 _TOO_LARGE, _ROUNDING = 1e100, 1e-9  # of files; of a covariance, relative to its largest entry
-
-
-def n_parameters(d: int, q: int) -> int:
-    """Number of entries of b and η: d coefficients, and the lower triangle of L."""
-    return d + q * (q + 1) // 2
 
 
 def factor_of(eta: np.ndarray, q: int) -> np.ndarray:
