@@ -29,23 +29,12 @@ _SHARE, _SMOOTHNESS = 0.5, 0.9
 
 @dataclass(frozen=True)
 class Areas:
-    """Areas in the order of their declaration.
-
-    Parameters
-    ----------
-    names : tuple
-    places : dict of bytes to int
-        Place of each name, by its canonical bytes.
-    codes : ndarray of shape (n_areas,)
-        How a number stands for each area: the names themselves where all are whole numbers, else the places.
-    borders : ndarray of shape (n_areas, n_areas)
-        1 where two areas are neighbours.
-    """
+    """Areas in the order of their declaration."""
 
     names: tuple
-    places: dict[bytes, int]
-    codes: np.ndarray
-    borders: np.ndarray
+    places: dict[bytes, int]  # of each name, by its canonical bytes
+    codes: np.ndarray  # how a number stands for each area: the names where all are whole numbers, else the places
+    borders: np.ndarray  # shape (n_areas, n_areas): 1 where two areas are neighbours
 
     @cached_property
     def mixing(self) -> np.ndarray:

@@ -70,10 +70,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         Name of the column of X that holds the areas; others are left out. Not needed where it is the only one.
     dispersion : float or None
         r: the variance of a count of mean m is m + m²/r. None learns it. Public.
-    max_count : int or None
-        Larger counts are reduced to it. Required by a private fit.
-    exposure_bounds : (float, float) or None
-        Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
+    max_count, exposure_bounds
+        See :class:`BayesianNegativeBinomialRegression`.
     privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit. One full-batch step is enough; further steps are averaged.
     on_invalid : {"drop", "raise"}

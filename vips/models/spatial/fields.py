@@ -36,13 +36,8 @@ _LEAST_BLOCK, _BYTES = 32, 2**26  # areas of a block; of the blocks that are fac
 
 
 class _Blocks:
-    """Symmetric matrices with blocks on the diagonal and beside it, factorised.
-
-    Parameters
-    ----------
-    diagonal, below : array or list of shape (n_blocks, ..., m, m), (n_blocks - 1, ..., m, m)
-        ``below[k]`` is left of ``diagonal[k + 1]``.
-    """
+    """Symmetric matrices, factorised, with blocks on the diagonal, shape (n_blocks, ..., m, m), and beside it: ``below[k]`` is
+    left of ``diagonal[k + 1]``."""
 
     def __init__(self, diagonal: list[np.ndarray], below: list[np.ndarray]) -> None:
         self.inverses, self.factors, self.log_det = [], [], 0.0
@@ -74,44 +69,25 @@ class _Blocks:
 
 
 class Fits(NamedTuple):
-    """c + f given y, in some cells of the grid.
+    """c + f given y, in some cells of the grid."""
 
-    Parameters
-    ----------
-    cells : ndarray of int, shape (n_cells, 2)
-        Places of ρ and s.
-    means, level : ndarray of shape (n_cells, n_areas)
-        Means, and how f + c follows c: 1 - Λ⁻¹ H V⁻¹ H 1.
-    variances : ndarray of shape (n_cells, n_areas)
-        Diagonal of Λ⁻¹.
-    precision, evidence : ndarray of shape (n_cells,)
-        Of c; and logarithms, up to a constant that is the same for all.
-    """
-
-    cells: np.ndarray
-    means: np.ndarray
-    level: np.ndarray
-    variances: np.ndarray
-    precision: np.ndarray
-    evidence: np.ndarray
+    cells: np.ndarray  # places of ρ and s, shape (n_cells, 2)
+    means: np.ndarray  # shape (n_cells, n_areas), as the next two
+    level: np.ndarray  # how f + c follows c: 1 - Λ⁻¹ H V⁻¹ H 1
+    variances: np.ndarray  # diagonal of Λ⁻¹
+    precision: np.ndarray  # of c, shape (n_cells,)
+    evidence: np.ndarray  # logarithms, up to a constant that is the same for all; shape (n_cells,)
 
 
 class Fields:
-    """All fields of the grid over a map.
-
-    Parameters
-    ----------
-    borders : ndarray of shape (n_areas, n_areas)
-        1 where two areas are neighbours.
+    """All fields of the grid over a map, whose ``borders``, shape (n_areas, n_areas), are 1 where two areas are neighbours.
 
     Attributes
     ----------
     centred_variances : ndarray of shape (n_smoothness, n_areas)
         Of an area's distance from the average, for s = 1.
-    noise : ndarray of shape (n_areas,)
-        Variances of noise in counts for n = 1.
-    noise_of_sum : float
-        The same of the sum of all counts.
+    noise, noise_of_sum : ndarray of shape (n_areas,), float
+        Variances of noise in counts, and in the sum of all counts, for n = 1.
     """
 
     def __init__(self, borders: np.ndarray) -> None:
@@ -137,16 +113,8 @@ class Fields:
         self.noise_of_sum = 2.0 * self.n - self._solved(half, np.ones(self.n)).sum()
 
     def fits(self, cells: np.ndarray, slope, varies, noise: float, residual) -> Fits:
-        """Fits of y = ``residual`` in the given cells.
-
-        Parameters
-        ----------
-        cells : ndarray of int, shape (n_cells, 2)
-        slope, varies, residual : ndarray of shape (n_areas,)
-            H; variances of counts; y.
-        noise : float
-            n.
-        """
+        """Fits of y = ``residual`` in ``cells``, shape (n_cells, 2), for H = ``slope``, counts of variances ``varies``, and
+        n = ``noise``."""
         b = varies + 2.0 * noise**2
         white, cross = self._blocks_of(slope**2 / b), self._blocks_of(noise * slope / b)
         minus_k = self._blocks_of(noise**2 / b)[..., None] * np.eye(self._width) - self._half

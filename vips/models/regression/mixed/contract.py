@@ -138,8 +138,9 @@ class MixedRegression(ConjugateExponentialModel):
     def check_values(self, X, y) -> None:
         if np.isnan(self.likelihood.terms(y)[0]).any():
             raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
-        for place in self._places_of_effects():
-            if place != INTERCEPT and X[:, [place]].max() == X[:, [place]].min():
+        places = self._places_of_effects()
+        for place in places[places != INTERCEPT]:
+            if X[:, [place]].max() == X[:, [place]].min():
                 raise ValueError(
                     f"`random_effects` names {self.column_names()[place]!r}, which has one value in all rows: effects of it "
                     'cannot be told from those of the "intercept".'
@@ -175,11 +176,10 @@ class MixedRegression(ConjugateExponentialModel):
         first = {name: blocks.pop(name) for name in ("curvature", "outcome")}
         n_first = max(1, n_steps // _STEPS_PER_LEARNING) if n_steps >= _FEWEST_STEPS else 0
         n_near = (n_steps - n_first) // _STEPS_PER_APPROACH if self.is_private else 0
-        words = "noisy sums of products of the columns, and of the target"
         return [
             FitPhase(
                 "coordinates", n_first, blocks=first, statistics="_curvatures", update=unchanged, end=self._learnt_frame,
-                step_size=plain_average, released=words,
+                step_size=plain_average, released="noisy sums of products of the columns, and of the target",
             ),
             FitPhase("approach", n_near, _NEAR_WEIGHT, blocks=blocks, update=self._approached, step_size=_near),
             FitPhase("estimates", n_steps - n_first - n_near, blocks=blocks, step_size=self._rho),
@@ -276,9 +276,12 @@ class MixedRegression(ConjugateExponentialModel):
         prior = self._prior_precision(posterior.frame)
         precision, hidden = _positive(information + prior, noise["information"])
         if hidden.any():
+            d, names = self.n_features_in_ + 1, [*self.column_names(), "the intercept", "the deviations"]
+            share = np.append(hidden[:d], hidden[d:].sum())  # of each parameter that lies in such directions
+            most = ", ".join(names[k] for k in np.flatnonzero(share >= 0.5 * share.max()))
             raise NotImplementedError(
-                f"The noise hides how much the totals say about {self._named(hidden)}. A larger ε or more persons would show "
-                "it; fewer columns, categories or random effects would show the others."
+                f"The noise hides how much the totals say about {most}. A larger ε or more persons would show it; fewer "
+                "columns, categories or random effects would show the others."
             )
         diagonal = np.maximum(np.diagonal(precision), 1e-300)
         ratio = np.sqrt(np.clip(totals.average["squares"] / diagonal, *_RATIOS))
@@ -375,13 +378,6 @@ class MixedRegression(ConjugateExponentialModel):
         outer = unseen @ unseen.T
         seen = np.eye(len(score)) - outer
         return seen @ score, seen @ information @ seen + outer * np.trace(information) / len(score)
-
-    def _named(self, hidden: np.ndarray) -> str:
-        """Names of the parameters that have most of such directions: coefficients, and deviations under one name."""
-        d, names = self.n_features_in_, [*self.column_names(), "the intercept"]
-        share = np.append(hidden[: d + 1], hidden[d + 1 :].sum())
-        most = np.flatnonzero(share >= 0.5 * share.max())
-        return ", ".join([*names, "the deviations"][k] for k in most)
 
     def _prior_precision(self, frame: Frame) -> np.ndarray:
         """Λ, shape (p, p), in coordinates of the fit."""

@@ -18,7 +18,7 @@ from vips.data import DataSource
 from vips.data._columns import column
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _typical as typical
-from vips.models._coefficient_tables import coefficient_table, forest_plot
+from vips.models._coefficient_tables import coefficient_table
 from vips.models._coefficients import coefficient_parts
 from vips.models._exposures import TakesExposures, check_counts, times_exposure
 from vips.models.regression.counts import BayesianNegativeBinomialRegression
@@ -31,7 +31,6 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 __all__ = ["MixedLogisticRegression", "MixedNegativeBinomialRegression"]
 
@@ -60,10 +59,8 @@ class MixedEffects(MixedRegression):
 
         Parameters
         ----------
-        X : array, CSR matrix, data frame or Arrow table of shape (n_rows, n_features), or a data source with labels
-        y : array of shape (n_rows,), unless a source holds the labels
-        ledger, checkpoint, executor : optional
-            See :meth:`ConjugateExponentialModel.fit`.
+        X, y, ledger, checkpoint, executor
+            See :meth:`BayesianLogisticRegression.fit`.
         groups : array, series or list of length n_rows
             Ids of the persons, or sites: all rows of one share the effects that are its own, and are one record, which the
             guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. Without ids every row is a person. A
@@ -85,10 +82,8 @@ class MixedEffects(MixedRegression):
 
         Parameters
         ----------
-        level : float
-            Of the intervals.
-        features : fitted TableEncoder, optional
-            As for :meth:`BayesianLogisticRegression.summary`.
+        level, features
+            See :meth:`BayesianLogisticRegression.summary`.
 
         Returns
         -------
@@ -152,9 +147,7 @@ class MixedEffects(MixedRegression):
                 matrix[is_intercept, k] = shift[place]
         return names, matrix
 
-    def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
-        """A forest plot: each coefficient with its interval; arguments as for :meth:`summary`."""
-        return forest_plot(self.summary(level, features=features), ax)
+    plot_coefficients = BayesianLogisticRegression.plot_coefficients
 
     @property
     def coef_(self) -> np.ndarray:
@@ -230,19 +223,10 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     ----------
     random_effects : sequence of str or int
         Columns whose coefficients differ among persons, by name or place, and "intercept": up to three.
-    classes : sequence of two, or None
-        The possible labels; see :class:`BayesianLogisticRegression`.
-    privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit, full batch.
-    max_norm : float or None
-        Public bound on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a private
-        fit.
-    indicators : sequence of (int, int, float), or None
-        See :class:`BayesianLogisticRegression`.
     prior : float or None
         Precision of the coefficients. None: 0.02 for rows in units of ``max_norm``, which hardly shrinks.
-    on_invalid, random_state
-        See :class:`BayesianLogisticRegression`.
+    classes, privacy, max_norm, indicators, on_invalid, random_state
+        See :class:`BayesianLogisticRegression`; there are two ``classes``.
 
     Attributes
     ----------
@@ -253,9 +237,8 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     intercept_ : float
     effects_cov_ : ndarray of shape (q, q)
         Ω.
-    classes_ : ndarray of shape (2,)
-    privacy_ : PrivacyReport
-    n_features_in_ : int
+    classes_, privacy_, n_features_in_
+        See :class:`BayesianLogisticRegression`.
 
     Privacy
     -------
@@ -360,12 +343,8 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
 
     Parameters
     ----------
-    dispersion : float
-        r: a large one gives Poisson counts. Public.
-    max_count : int or None
-        Larger counts are reduced to it. Required by a private fit.
-    exposure_bounds : (float, float) or None
-        Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
+    dispersion, max_count, exposure_bounds
+        See :class:`BayesianNegativeBinomialRegression`.
     random_effects, privacy, max_norm, indicators, prior, on_invalid, random_state
         See :class:`MixedLogisticRegression`.
 
