@@ -62,10 +62,8 @@ class Areas:
         if None in keys or len(set(keys)) < len(keys):
             raise ValueError("`areas` must have different names: whole numbers or strings, of which 7 and '7' are one.")
         places = {key: place for place, key in enumerate(keys)}
-        are_whole = all(
-            name.isdigit() and int(name) < _LARGEST_CODE and str(int(name)).encode() == name for name in keys
-        )
-        codes = np.array([int(name) for name in keys] if are_whole else range(len(keys)), dtype=np.float64)
+        are_whole = all(key.isdigit() and int(key) < _LARGEST_CODE and str(int(key)).encode() == key for key in keys)
+        codes = np.array([int(key) for key in keys] if are_whole else range(len(keys)), dtype=np.float64)
         if isinstance(declared, Mapping):
             borders = _borders(declared, places)
         else:
@@ -75,9 +73,8 @@ class Areas:
     def codes_of(self, column) -> np.ndarray:
         """Codes of a column of ids of any type; NaN for what is no declared area. A value's code depends on it alone."""
         ids, numbers = ids_and_numbers(column, len(column))
-        known = [self.places.get(key) for key in ids]
-        codes = np.array([np.nan if place is None else self.codes[place] for place in known] + [np.nan])
-        return codes[numbers]
+        codes = [self.codes[self.places[key]] if key in self.places else np.nan for key in ids]
+        return np.array([*codes, np.nan])[numbers]
 
     def places_of(self, codes: np.ndarray) -> np.ndarray:
         """Place of each code; -1 for what is none."""

@@ -358,13 +358,12 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _clip_norm(self) -> float:
         """C: public; without privacy ∞, and scales are of no matter."""
-        clip_norm = self.plan_of_fit().clip_norm
-        return _CLIP_NORM if clip_norm is None else clip_norm
+        return self.plan_of_fit().clip_norm or _CLIP_NORM
 
     def _rows(self, X) -> np.ndarray:
         """Rows of norm at most 1."""
         rows = X.toarray() if sp.issparse(X) else X
-        return design_rows(rows, np.inf if self.max_norm is None else float(self.max_norm), 0.0)[0] / self._ball()
+        return design_rows(rows, float(self.max_norm or np.inf), 0.0)[0] / self._ball()
 
     def _seen(self, average, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
         """Score and information without the noise in directions that no row sees: all coefficients of ``indicators`` against

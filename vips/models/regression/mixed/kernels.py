@@ -61,17 +61,14 @@ def person_moments(
     scores, information, squares : ndarray of shape (n_persons, p), (n_persons, p, p), (n_persons, p)
         To fill in.
     """
-    n_persons, d, q, n_nodes = len(starts) - 1, rows.shape[1], effects.shape[1], len(log_weights)
-    p, longest = scores.shape[1], np.max(np.append(np.diff(starts), 0))
-    base, v_design, labels = np.empty(longest), np.empty((longest, q)), np.empty((2, longest))
-    first, second, by_node = np.empty((n_nodes, longest)), np.empty((n_nodes, longest)), np.empty((n_nodes, p))
+    d, q, p = rows.shape[1], effects.shape[1], scores.shape[1]
     score, hessian, drawn, none = np.empty(p), np.empty((p, p)), np.empty(p), np.empty((0, 0))
     places, columns = np.tril_indices(q)
     eta = places, columns, np.where(places == columns, np.diag(factor)[places], 1.0)
-    for i in range(n_persons):
+    for i in range(len(scores)):
         a, b = starts[i], starts[i + 1]
-        n = b - a
-        for j in range(n):
+        base, v_design, labels = np.empty(b - a), np.empty((b - a, q)), np.empty((2, b - a))
+        for j in range(b - a):
             total = offset[a + j]
             for k in range(d):
                 total += rows[a + j, k] * coefficients[k]
@@ -82,23 +79,19 @@ def person_moments(
                     total += effects[a + j, k] * factor[k, c]
                 v_design[j, c] = total
         x, u = rows[a:b], effects[a:b]
-        _moments(
-            x, u, v_design, base, shape[a:b], linear[a:b], eta, nodes, log_weights, first, second, by_node, score, hessian
-        )  # fmt: skip
+        _moments(x, u, v_design, base, shape[a:b], linear[a:b], eta, nodes, log_weights, score, hessian)
         weight = 1.0
         if limits[0] < np.inf:
             weight = min(1.0, limits[0] / np.sqrt(_typical_square(x, v_design, base, dispersion, size)))
         scores[i] = weight * min(1.0, limits[0] / _norm(score, weight)) * score
-        if limits[0] < np.inf and n > 0:
+        if limits[0] < np.inf and a < b:
             state = np.uint64(salt)
             for j in range(a, b):
                 for k in range(bits.shape[1]):
                     state = _mixed(state ^ bits[j, k])
             for _ in range(n_simulated):
-                state = _draw_labels(v_design, base, n, dispersion, largest, state, labels)
-                _moments(
-                    x, u, v_design, base, labels[0], labels[1], eta, nodes, log_weights, first, second, by_node, drawn, none
-                )  # fmt: skip
+                state = _draw_labels(v_design, base, dispersion, largest, state, labels)
+                _moments(x, u, v_design, base, labels[0], labels[1], eta, nodes, log_weights, drawn, none)
                 cut = 1.0 - min(1.0, limits[0] / _norm(drawn, weight))
                 for k in range(p):
                     scores[i, k] += weight * cut / n_simulated * drawn[k]
@@ -118,15 +111,15 @@ def _norm(values, weight):
 
 
 @_jit
-def _moments(x, u, v_design, base, shape, linear, eta, nodes, log_weights, first, second, by_node, score, hessian):
+def _moments(x, u, v_design, base, shape, linear, eta, nodes, log_weights, score, hessian):
     """Score of one person, and the negative Hessian where ``hessian`` has a place for it.
 
     ``eta``: places in L, and the derivative of L there by each entry of η.
     """
     n, q, n_nodes = len(x), u.shape[1], len(log_weights)
-    mode, spread, places = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q))
-    _find_mode(v_design, base, shape, linear, n, mode, spread)
-    weights = np.empty(n_nodes)
+    mode, spread, places, weights = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q)), np.empty(n_nodes)
+    first, second, by_node = np.empty((n_nodes, n)), np.empty((n_nodes, n)), np.empty((n_nodes, len(score)))
+    _find_mode(v_design, base, shape, linear, mode, spread)
     for m in range(n_nodes):
         density = log_weights[m]
         for k in range(q):
@@ -161,7 +154,7 @@ def _moments(x, u, v_design, base, shape, linear, eta, nodes, log_weights, first
 
 
 @_jit
-def _find_mode(v_design, base, shape, linear, n, mode, spread):
+def _find_mode(v_design, base, shape, linear, mode, spread):
     """Mode of v given the labels, and the inverse of the transposed Cholesky factor of its negative Hessian there.
 
     Newton steps, each halved until it rises. Pólya-Gamma sweeps never overshoot, but take thousands of steps for counts that
@@ -169,7 +162,7 @@ def _find_mode(v_design, base, shape, linear, n, mode, spread):
     """
     q = len(mode)
     precision, gradient, step, place = np.empty((q, q)), np.empty(q), np.empty(q), np.empty(q)
-    height = _fill_equations(v_design, base, shape, linear, n, mode, precision, gradient)
+    height = _fill_equations(v_design, base, shape, linear, mode, precision, gradient)
     for _ in range(_MOST_STEPS):
         _factorise(precision)
         step[:] = gradient
@@ -177,7 +170,7 @@ def _find_mode(v_design, base, shape, linear, n, mode, spread):
         for _ in range(_MOST_HALVED):
             for k in range(q):
                 place[k] = mode[k] + step[k]
-            reached = _fill_equations(v_design, base, shape, linear, n, place, precision, gradient)
+            reached = _fill_equations(v_design, base, shape, linear, place, precision, gradient)
             if reached >= height or largest < _SETTLED:
                 break
             step *= 0.5
@@ -195,7 +188,7 @@ def _find_mode(v_design, base, shape, linear, n, mode, spread):
 
 
 @_jit
-def _fill_equations(v_design, base, shape, linear, n, place, precision, gradient):
+def _fill_equations(v_design, base, shape, linear, place, precision, gradient):
     """log p(y, v) at one place of v, up to a constant; I + Σ_j h_j a_j a_jᵀ, its lower triangle; and Σ_j r_j a_j - v."""
     q, density = len(place), 0.0
     for k in range(q):
@@ -203,7 +196,7 @@ def _fill_equations(v_design, base, shape, linear, n, place, precision, gradient
         gradient[k] = -place[k]
         for c in range(k + 1):
             precision[k, c] = 1.0 if k == c else 0.0
-    for j in range(n):
+    for j in range(len(base)):
         psi = base[j]
         for k in range(q):
             psi += v_design[j, k] * place[k]
@@ -347,7 +340,7 @@ def _uniform(word):
 
 
 @_jit
-def _draw_labels(v_design, base, n, dispersion, largest, state, labels):
+def _draw_labels(v_design, base, dispersion, largest, state, labels):
     """b and κ of labels that the model draws for a person's rows; returns the next state."""
     q = v_design.shape[1]
     effects = np.empty(q)
@@ -356,7 +349,7 @@ def _draw_labels(v_design, base, n, dispersion, largest, state, labels):
         radius = np.sqrt(-2.0 * np.log(_uniform(state)))
         state = _mixed(state)
         effects[k] = radius * np.cos(2.0 * np.pi * _uniform(state))
-    for j in range(n):
+    for j in range(len(base)):
         psi = base[j]
         for k in range(q):
             psi += v_design[j, k] * effects[k]
