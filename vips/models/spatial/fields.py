@@ -39,7 +39,7 @@ class _Blocks:
     """Symmetric matrices, factorised, with blocks on the diagonal, shape (n_blocks, ..., m, m), and beside it: ``below[k]`` is
     left of ``diagonal[k + 1]``."""
 
-    def __init__(self, diagonal: list[np.ndarray], below: list[np.ndarray]) -> None:
+    def __init__(self, diagonal: np.ndarray, below: np.ndarray) -> None:
         self.inverses, self.factors, self.log_det = [], [], 0.0
         for k, block in enumerate(diagonal):
             complement = block - self.factors[-1] @ below[k - 1].mT if k else block
