@@ -203,7 +203,9 @@ class MixedRegression(ConjugateExponentialModel):
         arrays = {"score": np.zeros((n, p)), "information": np.zeros((n, p, p)), "squares": np.zeros((n, p))}
         scales = 1.0, self._information_scale * clip, _SQUARES * clip
         limits = tuple(part * scale * clip for part, scale in zip(_PARTS, scales, strict=True))
-        settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(u.shape[1]), *self._drawn_as)
+        factor, (places, columns) = posterior.factor, np.tril_indices(u.shape[1])
+        eta = places, columns, np.where(places == columns, factor.diagonal()[places], 1.0)
+        settings = (posterior.parameters[: x.shape[1]], factor, eta, *_quadrature(u.shape[1]), *self._drawn_as)
         rows = x, u, np.column_stack([x, words]).view(np.uint64), *terms
 
         def compute(first: int, last: int) -> None:

@@ -31,7 +31,7 @@ _MOST_COUNTED = 10_000.0
 
 @_jit
 def person_moments(
-    rows, effects, bits, shape, linear, offset, starts, coefficients, factor, nodes, log_weights, dispersion, largest,
+    rows, effects, bits, shape, linear, offset, starts, coefficients, factor, eta, nodes, log_weights, dispersion, largest,
     n_simulated, salt, size, limits, scores, information, squares,
 ):  # fmt: skip
     """Clipped scores of all persons, centred, their information and the squares of the scores.
@@ -50,6 +50,8 @@ def person_moments(
         b, κ, o, and where each person's rows begin.
     coefficients, factor, nodes, log_weights : ndarray of shape (d,), (q, q), (n_nodes, q), (n_nodes,)
         b, L, and the quadrature for N(0, I).
+    eta : (ndarray, ndarray, ndarray) of shape (p - d,)
+        Places of the entries of η in L, rows and columns, and the derivatives of L there.
     dispersion, largest : float
         r and the largest count of negative binomial labels; 0 and 1 for binary ones.
     n_simulated, salt : int, uint64
@@ -63,8 +65,6 @@ def person_moments(
     """
     d, q, p = rows.shape[1], effects.shape[1], scores.shape[1]
     score, hessian, drawn, none = np.empty(p), np.empty((p, p)), np.empty(p), np.empty((0, 0))
-    places, columns = np.tril_indices(q)
-    eta = places, columns, np.where(places == columns, np.diag(factor)[places], 1.0)
     for i in range(len(scores)):
         a, b = starts[i], starts[i + 1]
         base, v_design, labels = np.empty(b - a), np.empty((b - a, q)), np.empty((2, b - a))
@@ -97,7 +97,10 @@ def person_moments(
                     scores[i, k] += weight * cut / n_simulated * drawn[k]
                     for c in range(p):
                         hessian[k, c] -= cut / n_simulated * drawn[k] * drawn[c]
-        information[i] = weight * min(1.0, limits[1] / _norm(hessian.ravel(), weight)) * hessian
+        clip = min(1.0, limits[1] / _norm(hessian.ravel(), weight))
+        for k in range(p):
+            for c in range(p):
+                information[i, k, c] = weight * clip * hessian[k, c]
         squares[i] = scores[i] * scores[i]
         squares[i] *= min(1.0, limits[2] / _norm(squares[i], 1.0))
 
@@ -112,10 +115,7 @@ def _norm(values, weight):
 
 @_jit
 def _moments(x, u, v_design, base, shape, linear, eta, nodes, log_weights, score, hessian):
-    """Score of one person, and the negative Hessian where ``hessian`` has a place for it.
-
-    ``eta``: places in L, and the derivative of L there by each entry of η.
-    """
+    """Score of one person, and the negative Hessian where ``hessian`` has a place for it."""
     n, q, n_nodes = len(x), u.shape[1], len(log_weights)
     mode, spread, places, weights = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q)), np.empty(n_nodes)
     first, second, by_node = np.empty((n_nodes, n)), np.empty((n_nodes, n)), np.empty((n_nodes, len(score)))
