@@ -40,7 +40,7 @@ def _of_class(classes: list, names: list[str], index: tuple[int, ...]) -> str:
     return f"class {classes[index[0]]}: {names[index[1]]}"
 
 
-def count_scores(model, X, y) -> list[Score]:
+def count_scores(model, X, y=None) -> list[Score]:
     """Root mean squared error, and R²."""
     truth = column_or_1d(y).astype(np.float64)
     errors = (truth - model.predict(X)) ** 2

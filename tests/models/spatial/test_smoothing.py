@@ -8,7 +8,6 @@ from vips import PrivacyPlan, SpatialCounts
 from vips.models.spatial import fields, smoothing
 from vips.models.spatial.areas import Areas
 from vips.models.spatial.fields import SMOOTHNESS, STDS
-from vips.models.spatial.smoothing import NoisySums
 
 ROW = {place: [other for other in (place - 1, place + 1) if 0 <= other < 12] for place in range(12)}
 
@@ -116,8 +115,8 @@ def test_areas_of_which_noise_tells_little_are_no_average_areas():
         squares = np.array([counts.sum() + 50.0 * np.exp(2.0 * truth).sum(), 2_000.0])
         seen = areas.mixing.T @ counts, np.full(40, 50.0), squares
         noisy, *others = (value + std * rng.standard_normal(len(value)) for value, std in zip(seen, noise, strict=True))
-        sums = NoisySums(np.linalg.solve(areas.mixing.T, noisy), *others, noise)
-        posterior = smoothing.smoothed(sums, over_row, (1.0, 1.0), None, 1.0)
+        sums = np.linalg.solve(areas.mixing.T, noisy), *others
+        posterior = smoothing.smoothed(*sums, noise, over_row, (1.0, 1.0), None, 1.0)
         errors.append(np.mean((posterior.mean - truth) / posterior.std))
         held.append(np.abs(posterior.mean - truth) < 1.96 * posterior.std)
     assert abs(np.mean(errors)) < 0.25

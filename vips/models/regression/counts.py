@@ -11,11 +11,11 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
-from vips._validation import check_integer, check_number
+from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
-from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
+from vips.models._exposures import MOST, TakesExposures, check_counts, check_planned, times_exposure
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
 from vips.models.regression.maximum import most_probable
@@ -23,11 +23,8 @@ from vips.models.regression.posterior import CoefficientPosterior
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression", "check_counts"]
+__all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 
-
-# Upper limit of `n_trials` and `max_count`.
-_MOST = 1_000_000
 # Count at which a private fit starts, relative to the largest one.
 _TYPICAL = 0.1
 
@@ -89,7 +86,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_integer("n_trials", self.n_trials, 1, _MOST)
+        check_integer("n_trials", self.n_trials, 1, MOST)
 
     @property
     def likelihood(self) -> Binomial:
@@ -163,10 +160,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         self.exposure_bounds = exposure_bounds
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if self.exposure_bounds is not None:
-            raise NotImplementedError(
-                "Counts with exposures are not planned: leave `exposure_bounds` out, as if all were 1."
-            )
+        check_planned(self)
         counts = rng.negative_binomial(self.dispersion, 1.0 / (1.0 + np.exp(predictor) / self.dispersion))
         return counts if self.max_count is None else np.minimum(counts, self.max_count)
 
@@ -268,7 +262,6 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_exposure_bounds(self.exposure_bounds)
         check_counts(self)
 
     def max_record_norm(self) -> float:
@@ -282,15 +275,3 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     def _declared(self) -> tuple[str, ...]:
         bounds = () if self.exposure_bounds is None else (f"exposures between {self.exposure_bounds}",)
         return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}", *bounds)
-
-
-def check_counts(model) -> None:
-    """Raise ValueError for a dispersion or a largest count that cannot work."""
-    check_number("dispersion", model.dispersion, 1e-6, 1e6, "a number between 1e-6 and 1e6, which is not learnt")
-    if model.max_count is not None:
-        check_integer("max_count", model.max_count, 1, _MOST)
-    elif model.is_private:
-        raise ValueError(
-            "`max_count` is required for a private fit: a record's share in the sum grows with its count, and a bound that "
-            "is learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
-        )

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, gammaln
 
+from vips.models._exposures import counts_and_exposures
+
 __all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial"]
 
 
@@ -133,8 +135,7 @@ class _Counts(Likelihood):
 
     def counts(self, y: np.ndarray) -> np.ndarray:
         """Counts as floats, NaN for invalid ones; shape (n_records, 1)."""
-        y = np.asarray(y, dtype=np.float64)
-        return np.where((y >= 0.0) & (y == np.floor(y)) & np.isfinite(y), y, np.nan)[:, None]
+        return counts_and_exposures(y, None, None)[0][:, None]
 
 
 @dataclass(frozen=True)
@@ -204,10 +205,7 @@ class NegativeBinomial(_Counts):
 
     def log_exposures(self, y: np.ndarray) -> np.ndarray:
         """Shape (n_records,); 0 without exposures, and NaN for one that is not above 0."""
-        if y.ndim == 1:
-            return np.zeros(len(y))
-        exposures = np.where((y[:, 1] > 0.0) & np.isfinite(y[:, 1]), y[:, 1], np.nan)
-        return np.log(exposures if self.exposure_bounds is None else np.clip(exposures, *self.exposure_bounds))
+        return np.log(counts_and_exposures(y, self.max_count, self.exposure_bounds)[1])
 
     @property
     def largest(self) -> float:
@@ -228,8 +226,8 @@ class NegativeBinomial(_Counts):
 
     def limited(self, y: np.ndarray) -> np.ndarray:
         """Counts up to ``max_count``, NaN beside an exposure that is none; shape (n_records, 1)."""
-        counts = np.minimum(self.counts(y if y.ndim == 1 else y[:, 0]), self.largest)
-        return np.where(np.isnan(self.log_exposures(y))[:, None], np.nan, counts)
+        counts, _ = counts_and_exposures(y, self.max_count, self.exposure_bounds)
+        return np.where(np.isnan(self.log_exposures(y)), np.nan, counts)[:, None]
 
     def expected(self, psi: np.ndarray) -> np.ndarray:
         return self.dispersion * np.exp(psi)

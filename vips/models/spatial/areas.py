@@ -29,23 +29,12 @@ _SHARE, _SMOOTHNESS = 0.5, 0.9
 
 @dataclass(frozen=True)
 class Areas:
-    """Areas in the order of their declaration.
-
-    Parameters
-    ----------
-    names : tuple
-    places : dict of bytes to int
-        Place of each name, by its canonical bytes.
-    codes : ndarray of shape (n_areas,)
-        How a number stands for each area: the names themselves where all are whole numbers, else the places.
-    borders : ndarray of shape (n_areas, n_areas)
-        1 where two areas are neighbours.
-    """
+    """Areas in the order of their declaration."""
 
     names: tuple
-    places: dict[bytes, int]
-    codes: np.ndarray
-    borders: np.ndarray
+    places: dict[bytes, int]  # of each name, by its canonical bytes
+    codes: np.ndarray  # how a number stands for each area: the names where all are whole numbers, else the places
+    borders: np.ndarray  # shape (n_areas, n_areas): 1 where two areas are neighbours
 
     @cached_property
     def mixing(self) -> np.ndarray:
@@ -73,10 +62,8 @@ class Areas:
         if None in keys or len(set(keys)) < len(keys):
             raise ValueError("`areas` must have different names: whole numbers or strings, of which 7 and '7' are one.")
         places = {key: place for place, key in enumerate(keys)}
-        are_whole = all(
-            name.isdigit() and int(name) < _LARGEST_CODE and str(int(name)).encode() == name for name in keys
-        )
-        codes = np.array([int(name) for name in keys] if are_whole else range(len(keys)), dtype=np.float64)
+        are_whole = all(key.isdigit() and int(key) < _LARGEST_CODE and str(int(key)).encode() == key for key in keys)
+        codes = np.array([int(key) for key in keys] if are_whole else range(len(keys)), dtype=np.float64)
         if isinstance(declared, Mapping):
             borders = _borders(declared, places)
         else:
@@ -86,9 +73,8 @@ class Areas:
     def codes_of(self, column) -> np.ndarray:
         """Codes of a column of ids of any type; NaN for what is no declared area. A value's code depends on it alone."""
         ids, numbers = ids_and_numbers(column, len(column))
-        known = [self.places.get(key) for key in ids]
-        codes = np.array([np.nan if place is None else self.codes[place] for place in known] + [np.nan])
-        return codes[numbers]
+        codes = [self.codes[self.places[key]] if key in self.places else np.nan for key in ids]
+        return np.array([*codes, np.nan])[numbers]
 
     def places_of(self, codes: np.ndarray) -> np.ndarray:
         """Place of each code; -1 for what is none."""
@@ -114,11 +100,8 @@ def _borders(declared: Mapping, places: Mapping[bytes, int]) -> np.ndarray:
                 raise ValueError(f"{neighbour!r}, a neighbour of {name!r}, is no other one of the declared `areas`.")
             borders[place, other] = 1.0
     if (borders != borders.T).any():
-        first, second = np.argwhere(borders > borders.T)[0]
-        names = list(declared)
-        raise ValueError(
-            f"{names[second]!r} is a neighbour of {names[first]!r}, but not the other way round in `areas`."
-        )
+        first, second = (list(declared)[place] for place in np.argwhere(borders > borders.T)[0])
+        raise ValueError(f"{second!r} is a neighbour of {first!r}, but not the other way round in `areas`.")
     return borders
 
 
@@ -131,11 +114,8 @@ def _nearest(coordinates, n_areas: int) -> np.ndarray:
         coordinates = np.asarray(coordinates, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(words) from None
-    if (
-        coordinates.ndim != 2
-        or len(coordinates) != n_areas
-        or not (coordinates.size and np.abs(coordinates).max() <= _FARTHEST)
-    ):
+    are_finite = coordinates.size and np.abs(coordinates).max() <= _FARTHEST
+    if coordinates.ndim != 2 or len(coordinates) != n_areas or not are_finite:
         raise ValueError(words)
     near = cKDTree(coordinates).query(coordinates, min(_N_NEAREST + 1, n_areas))[1]
     borders = np.zeros((n_areas, n_areas))

@@ -5,30 +5,30 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
-from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._compute.blas import threads_for
 from vips._extras import imported
-from vips._validation import check_integer, check_level, check_number, levels_to_user
-from vips.data import DataSource, InMemoryData, Records, as_source
+from vips._validation import levels_to_user
+from vips.data import DataSource, Records, as_source
 from vips.data._columns import as_table
 from vips.data._tables import from_arrow
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
-from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
+from vips.models._exposures import TakesExposures, check_counts, check_planned, counts_and_exposures, times_exposure
 from vips.models.spatial.areas import Areas
 from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields
 from vips.models.spatial.map import map_of
-from vips.models.spatial.smoothing import FieldPosterior, NoisySums, smoothed
-from vips.parts import Part, Score
+from vips.models.spatial.smoothing import FieldPosterior, smoothed
+from vips.parts import Part, last_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.statistics import Block, DenseStatistics
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SpatialCounts"]
 
-_MOST = 1_000_000  # upper limit of `max_count`
 # Norm of the largest exposure in a record's vector, and of each largest square; that of the largest count is 1.
 _EXPOSURE_NORM, _SQUARE_NORM = 0.5, 0.2
 _TYPICAL_SMOOTHNESS = 0.9
@@ -71,10 +70,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         Name of the column of X that holds the areas; others are left out. Not needed where it is the only one.
     dispersion : float or None
         r: the variance of a count of mean m is m + m²/r. None learns it. Public.
-    max_count : int or None
-        Larger counts are reduced to it. Required by a private fit.
-    exposure_bounds : (float, float) or None
-        Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
+    max_count, exposure_bounds
+        See :class:`BayesianNegativeBinomialRegression`.
     privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit. One full-batch step is enough; further steps are averaged.
     on_invalid : {"drop", "raise"}
@@ -177,30 +174,14 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         """
         with self.exposed(exposure):
             return super().fit(
-                X,
-                y,
-                sample_weight=sample_weight,
-                ledger=ledger,
-                checkpoint=checkpoint,
-                executor=executor,
-                groups=groups,
-            )
+                X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups,
+            )  # fmt: skip
 
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
-        """Check all constructor arguments, before the records are read."""
         self._map()
-        check_exposure_bounds(self.exposure_bounds)
-        if self.dispersion is not None:
-            check_number("dispersion", self.dispersion, 1e-6, 1e6, "a number between 1e-6 and 1e6, or None")
-        if self.max_count is not None:
-            check_integer("max_count", self.max_count, 1, _MOST)
-        elif self.is_private:
-            raise ValueError(
-                "`max_count` is required for a private fit: a record's share in the sum is its count, and a bound that is "
-                "learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
-            )
+        check_counts(self, learns_dispersion=True)
 
     def use_plan(self, plan: PrivacyPlan | None) -> None:
         super().use_plan(plan)
@@ -225,13 +206,14 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         }
 
     def valid_records(self, records: Records) -> np.ndarray:
-        counts, exposures = self._labels(records.y)
+        counts, exposures = counts_and_exposures(records.y, self.max_count, self.exposure_bounds)
         return (self._places(records.X) >= 0) & np.isfinite(counts) & np.isfinite(exposures)
 
     def expected_statistics(self, records: Records, posterior) -> DenseStatistics:
         """y M_a, and e at place a; squares relative to the largest."""
         areas, (most, longest) = self._map(), self._largest
-        places, (counts, exposures) = self._places(records.X), self._labels(records.y)
+        places = self._places(records.X)
+        counts, exposures = counts_and_exposures(records.y, self.max_count, self.exposure_bounds)
         squares = (counts / most) ** 2, (exposures / longest) ** 2, exposures / longest
         at_place = np.zeros((len(places), len(areas.names)))
         at_place[np.arange(len(places)), places] = exposures
@@ -250,12 +232,12 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         units = np.array([most**2, longest**2, longest])[: self._n_squares]
         noise = noise_std["counts"], noise_std["exposures"], noise_std["squares"] * units
         counts = solve_triangular(areas.mixing, average["counts"], trans="T", lower=True)
-        sums = NoisySums(counts, average["exposures"], average["squares"] * units, noise)
+        sums = counts, average["exposures"], average["squares"] * units
         unbounded = self.exposure_bounds is None and not self.is_private
         bounds = (1e-300, 1e300) if unbounded else self.exposure_bounds or (1.0, 1.0)
         like_one = (plan.max_rows_per_group or 1) * (1.0 + (1.0 / plan.sampling_rate - 1.0) / plan.n_steps)
         with threads_for(areas.borders):
-            return smoothed(sums, Fields(areas.borders), bounds, self.dispersion, like_one)
+            return smoothed(*sums, noise, Fields(areas.borders), bounds, self.dispersion, like_one)
 
     def to_noise_aware_posterior(self) -> FieldPosterior:
         return self.last_posterior_
@@ -289,7 +271,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         return super().read_rows(self._codes(X, True), *y, **settings)
 
     def check_values(self, X, y) -> None:
-        if np.isnan(self._labels(y)[0]).any():
+        if np.isnan(counts_and_exposures(y, None, None)[0]).any():
             raise ValueError("y must hold whole numbers from 0 on.")
 
     def describe(self) -> dict:
@@ -308,10 +290,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         }
 
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
-        if self.exposure_bounds is not None:
-            raise NotImplementedError(
-                "Counts with exposures are not planned: leave `exposure_bounds` out, as if all were 1."
-            )
+        check_planned(self)
         n_areas, most = len(self._map().names), self.max_count or 10
         field = np.linalg.cholesky(self._map().correlation(_TYPICAL_SMOOTHNESS)) @ rng.standard_normal(n_areas)
         places = rng.integers(n_areas, size=n_records)
@@ -348,16 +327,14 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
             If more than half of the areas of a private fit are hidden: their intervals rest on how smooth the map is.
         """
         pd = imported("pandas", "rates()")
-
-        check_level(level)
         posterior = self.posterior_
-        half = ndtri(0.5 + 0.5 * level) * posterior.std
+        lower, upper = posterior.interval(level)
         hidden = np.where(posterior.noise_share > 0.5, "noise", "few records")
         table = pd.DataFrame(
             {
                 "rate": np.exp(posterior.mean + 0.5 * posterior.var),
-                "lower": np.exp(posterior.mean - half),
-                "upper": np.exp(posterior.mean + half),
+                "lower": np.exp(lower),
+                "upper": np.exp(upper),
                 "left open": posterior.open_share,
                 "noise": posterior.noise_share,
                 "hidden by": np.where(posterior.open_share > _HIDDEN, hidden, ""),
@@ -376,9 +353,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
             )
         return table
 
-    def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """The same as :meth:`rates`."""
-        return self.rates(level)
+    summary = rates
 
     def findings(self) -> dict[str, float]:
         """Posterior means of what holds for the whole map: standard deviation of the areas' log rates; smoothness ρ, from 0 of
@@ -407,18 +382,12 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         places, posterior = self._places(self.read_rows(X, reset=False)), self.posterior_
         return times_exposure(exposure, np.exp(posterior.mean + 0.5 * posterior.var)[places])
 
-    def predictions(self, X) -> np.ndarray:
-        """Expected counts."""
-        return self.predict(X)
-
-    def held_out_scores(self, X, y=None) -> list[Score]:
-        """Root mean squared error, and R²."""
-        return count_scores(self, X, y)
+    predictions, held_out_scores = predict, count_scores
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Log rates by area."""
         names = [f"log rate of {name}" for name in self._map().names]
-        return [Part("log rates", posterior, lambda index: names[index[-1]], names)]
+        return [Part("log rates", posterior, partial(last_of, names), names)]
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
@@ -438,46 +407,32 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     def _codes(self, X, refuses: bool) -> object:
         """X with codes of areas, NaN where there is none, shape (n_records, 1); a data source as it is."""
         X = from_arrow(X)
-        if isinstance(X, DataSource) or (not isinstance(X, InMemoryData) and as_source(X, None) is not None):
+        if as_source(X) is not None:
             return X
         if sp.issparse(X):
-            raise TypeError(
-                "X holds the area of each record: pass a series, an array or a data frame, not a sparse matrix."
-            )
+            raise TypeError("X holds the area of each record: pass a series, array or data frame, not a sparse matrix.")
         if hasattr(X, "columns"):
-            if self.area is None and len(X.columns) != 1:
-                raise ValueError(
-                    f"X has {len(X.columns)} columns: say which one holds the areas, SpatialCounts(area=...)."
-                )
+            n_columns = len(X.columns)
+            if self.area is None and n_columns != 1:
+                raise ValueError(f"X has {n_columns} columns: say which one holds the areas, SpatialCounts(area=...).")
             if self.area is not None and self.area not in X.columns:
                 raise ValueError(f"X has no column {self.area!r}, which is to hold the areas.")
-            X = X[self.area] if self.area is not None else X.iloc[:, 0]
+            X = X.iloc[:, 0] if self.area is None else X[self.area]
         if isinstance(X, list | tuple) and refuses:
             X = np.array(X, dtype=object)  # of text would make text of all
         if not hasattr(X, "shape"):  # whether the items of a list are areas, or rows of a table, depends on records
             X = as_table(X)
-        shape = X.shape
-        if len(shape) == 2 and shape[1] == 1:
-            X, shape = X[:, 0], shape[:1]
-        if len(shape) != 1:
-            raise ValueError(f"X must hold one area for each record, shape (n_records,), got shape {shape}.")
+        if len(X.shape) == 2 and X.shape[1] == 1:
+            X = X[:, 0]
+        if len(X.shape) != 1:
+            raise ValueError(f"X must hold one area for each record, shape (n_records,), got shape {X.shape}.")
         codes = self._map().codes_of(X)
         if refuses and np.isnan(codes).any():
-            first = list(X)[int(np.isnan(codes).argmax())]
-            raise ValueError(
-                f"{np.isnan(codes).sum():,} records are in no declared area: {str(first)!r}, say. Add it to `areas`."
-            )
+            first = str(list(X)[int(np.isnan(codes).argmax())])
+            n_lost = np.isnan(codes).sum()
+            raise ValueError(f"{n_lost:,} records are in no declared area: {first!r}, say. Add it to `areas`.")
         return codes[:, None]
 
     def _places(self, X: np.ndarray) -> np.ndarray:
         X = X.toarray() if sp.issparse(X) else X
         return self._map().places_of(X[:, 0].astype(np.float64))
-
-    def _labels(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Counts up to ``max_count`` and exposures, NaN for what is none."""
-        y = np.asarray(y, dtype=np.float64)
-        counts, exposures = (y, np.ones(len(y))) if y.ndim == 1 else y.T
-        counts = np.where((counts >= 0.0) & (counts == np.floor(counts)) & np.isfinite(counts), counts, np.nan)
-        exposures = np.where((exposures > 0.0) & np.isfinite(exposures), exposures, np.nan)
-        counts = np.minimum(counts, np.inf if self.max_count is None else self.max_count)
-        return counts, exposures if self.exposure_bounds is None else np.clip(exposures, *self.exposure_bounds)

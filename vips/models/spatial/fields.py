@@ -17,7 +17,7 @@ determinant, solutions, and the diagonal of its inverse take n b² multiplicatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,15 +36,10 @@ _LEAST_BLOCK, _BYTES = 32, 2**26  # areas of a block; of the blocks that are fac
 
 
 class _Blocks:
-    """Symmetric matrices with blocks on the diagonal and beside it, factorised.
+    """Symmetric matrices, factorised, with blocks on the diagonal, shape (n_blocks, ..., m, m), and beside it: ``below[k]`` is
+    left of ``diagonal[k + 1]``."""
 
-    Parameters
-    ----------
-    diagonal, below : list of ndarray of shape (..., m, m)
-        ``below[k]`` is left of ``diagonal[k + 1]``.
-    """
-
-    def __init__(self, diagonal: list[np.ndarray], below: list[np.ndarray]) -> None:
+    def __init__(self, diagonal: np.ndarray, below: np.ndarray) -> None:
         self.inverses, self.factors, self.log_det = [], [], 0.0
         for k, block in enumerate(diagonal):
             complement = block - self.factors[-1] @ below[k - 1].mT if k else block
@@ -73,51 +68,26 @@ class _Blocks:
         return np.stack(parts[::-1], axis=-2)
 
 
-@dataclass(frozen=True)
-class Fits:
-    """c + f given y, in some cells of the grid.
+class Fits(NamedTuple):
+    """c + f given y, in some cells of the grid."""
 
-    Parameters
-    ----------
-    cells : ndarray of int, shape (n_cells, 2)
-        Places of ρ and s.
-    means, level : ndarray of shape (n_cells, n_areas)
-        Means, and how f + c follows c: 1 - Λ⁻¹ H V⁻¹ H 1.
-    variances : ndarray of shape (n_cells, n_areas)
-        Diagonal of Λ⁻¹.
-    precision, evidence : ndarray of shape (n_cells,)
-        Of c; and logarithms, up to a constant that is the same for all.
-    """
-
-    cells: np.ndarray
-    means: np.ndarray
-    level: np.ndarray
-    variances: np.ndarray
-    precision: np.ndarray
-    evidence: np.ndarray
-
-    @classmethod
-    def joined(cls, parts: list[Fits]) -> Fits:
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
+    cells: np.ndarray  # places of ρ and s, shape (n_cells, 2)
+    means: np.ndarray  # shape (n_cells, n_areas), as the next two
+    level: np.ndarray  # how f + c follows c: 1 - Λ⁻¹ H V⁻¹ H 1
+    variances: np.ndarray  # diagonal of Λ⁻¹
+    precision: np.ndarray  # of c, shape (n_cells,)
+    evidence: np.ndarray  # logarithms, up to a constant that is the same for all; shape (n_cells,)
 
 
 class Fields:
-    """All fields of the grid over a map.
-
-    Parameters
-    ----------
-    borders : ndarray of shape (n_areas, n_areas)
-        1 where two areas are neighbours.
+    """All fields of the grid over a map, whose ``borders``, shape (n_areas, n_areas), are 1 where two areas are neighbours.
 
     Attributes
     ----------
     centred_variances : ndarray of shape (n_smoothness, n_areas)
         Of an area's distance from the average, for s = 1.
-    noise : ndarray of shape (n_areas,)
-        Variances of noise in counts for n = 1.
-    noise_of_sum : float
-        The same of the sum of all counts.
+    noise, noise_of_sum : ndarray of shape (n_areas,), float
+        Variances of noise in counts, and in the sum of all counts, for n = 1.
     """
 
     def __init__(self, borders: np.ndarray) -> None:
@@ -130,57 +100,43 @@ class Fields:
         matrices = [conditional(borders, smoothness) for smoothness in SMOOTHNESS]
         plain = _Blocks(*self._cut(matrices))
         stds = np.sqrt(self._joined(plain.diagonal_of_inverse()))
-        row_sums = self._joined(plain.solve(self._blocks_of(1.0 / stds)[..., None])[..., 0]) / stds
+        row_sums = self._solved(plain, 1.0 / stds) / stds
         self.centred_variances = 1.0 - 2.0 * row_sums / self.n + row_sums.sum(axis=1, keepdims=True) / self.n**2
         self._log_dets = plain.log_det + 2.0 * np.log(stds).sum(axis=1)
-        self._precisions = [
-            sp.csr_array(sp.diags_array(std) @ matrix @ sp.diags_array(std))
-            for matrix, std in zip(matrices, stds, strict=True)
-        ]
+        scales = map(sp.diags_array, stds)
+        self._precisions = [sp.csr_array(s @ matrix @ s) for matrix, s in zip(matrices, scales, strict=True)]
         self._diagonal, self._below = self._cut(self._precisions)
-        unit = np.eye(self._width)
-        self._half = [0.5 * (unit + block[_OF_NOISE]) for block in self._diagonal]
-        self._half_below = [0.5 * block[_OF_NOISE] for block in self._below]
+        self._half = 0.5 * (np.eye(self._width) + self._diagonal[:, _OF_NOISE])
+        self._half_below = 0.5 * self._below[:, _OF_NOISE]
         half = _Blocks(self._half, self._half_below)
         self.noise = 2.0 - self._joined(half.diagonal_of_inverse())
-        self.noise_of_sum = (
-            2.0 * self.n - self._joined(half.solve(self._blocks_of(np.ones(self.n))[..., None])[..., 0]).sum()
-        )
+        self.noise_of_sum = 2.0 * self.n - self._solved(half, np.ones(self.n)).sum()
 
     def fits(self, cells: np.ndarray, slope, varies, noise: float, residual) -> Fits:
-        """Fits of y = ``residual`` in the given cells.
-
-        Parameters
-        ----------
-        cells : ndarray of int, shape (n_cells, 2)
-        slope, varies, residual : ndarray of shape (n_areas,)
-            H; variances of counts; y.
-        noise : float
-            n.
-        """
+        """Fits of y = ``residual`` in ``cells``, shape (n_cells, 2), for H = ``slope``, counts of variances ``varies``, and
+        n = ``noise``."""
         b = varies + 2.0 * noise**2
         white, cross = self._blocks_of(slope**2 / b), self._blocks_of(noise * slope / b)
-        shrunk = self._blocks_of(noise**2 / b)
-        minus_k = [shrunk[k] * np.eye(self._width) - block for k, block in enumerate(self._half)]
+        minus_k = self._blocks_of(noise**2 / b)[..., None] * np.eye(self._width) - self._half
         seen = np.stack([residual, slope], axis=1) / b[:, None]
         right = self._blocks_of(seen.T)
-        through = _Blocks(minus_k, [-block for block in self._half_below]).solve(np.moveaxis(right, 0, -1))
+        through = _Blocks(minus_k, -self._half_below).solve(np.moveaxis(right, 0, -1))
         seen = slope * (seen.T - noise**2 / b * self._joined(np.moveaxis(through, -1, 0)))  # H V⁻¹ (y, H 1)
         size = max(1, _BYTES // (128 * self._n_blocks * self._width**2))
         pieces = [cells[first : first + size] for first in range(0, len(cells), size)]
-        return Fits.joined([self._fits(part, white, cross, minus_k, seen) for part in pieces])
+        parts = [self._fits(part, white, cross, minus_k, seen) for part in pieces]
+        return Fits(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _fits(self, cells, white, cross, minus_k, seen) -> Fits:
         places, squares, w = cells[:, 0], STDS[cells[:, 1]] ** 2, self._width
-        diagonal = [np.zeros((len(cells), 2 * w, 2 * w)) for _ in minus_k]
-        below = [np.zeros((len(cells), 2 * w, 2 * w)) for _ in self._below]
-        for k, block in enumerate(diagonal):
-            block[:, :w, :w] = self._diagonal[k][places] / squares[:, None, None] + np.diag(white[k])
-            block[:, :w, w:] = block[:, w:, :w] = np.diag(cross[k])
-            block[:, w:, w:] = minus_k[k]
-        for k, block in enumerate(below):
-            block[:, :w, :w] = self._below[k][places] / squares[:, None, None]
-            block[:, w:, w:] = -self._half_below[k]
+        diagonal, below = (
+            np.zeros((len(blocks), len(cells), 2 * w, 2 * w)) for blocks in (self._diagonal, self._below)
+        )
+        diagonal[..., :w, :w] = self._diagonal[:, places] / squares[:, None, None] + white[:, None, :, None] * np.eye(w)
+        diagonal[..., :w, w:] = diagonal[..., w:, :w] = cross[:, None, :, None] * np.eye(w)
+        diagonal[..., w:, w:] = minus_k[:, None]
+        below[..., :w, :w] = self._below[:, places] / squares[:, None, None]
+        below[..., w:, w:] = -self._half_below[:, None]
         joint = _Blocks(diagonal, below)
         right = np.zeros((len(cells), self._n_blocks, 2 * w, 2))
         right[:, :, :w] = np.moveaxis(self._blocks_of(seen), 0, -1)
@@ -217,17 +173,19 @@ class Fields:
         values[..., self._order] = blocks.reshape(*blocks.shape[:-2], -1)[..., : self.n]
         return values
 
-    def _cut(self, matrices: Sequence[sp.csr_array]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Blocks of matrices over areas, each of shape (n_matrices, width, width): on the diagonal, and below it. Beyond the
-        last area is a unit matrix."""
-        w, size = self._width, self._n_blocks * self._width
-        beyond = sp.eye_array(size - self.n)
+    def _solved(self, matrices: _Blocks, values: np.ndarray) -> np.ndarray:
+        """Solutions, shape (..., n_areas), as ``values`` are."""
+        return self._joined(matrices.solve(self._blocks_of(values)[..., None])[..., 0])
+
+    def _cut(self, matrices: Sequence[sp.csr_array]) -> tuple[np.ndarray, np.ndarray]:
+        """Blocks of matrices over areas, on the diagonal and below it, both of shape (n_blocks or less, n_matrices, width,
+        width). Beyond the last area is a unit matrix."""
+        w, n = self._width, self._n_blocks
+        beyond = sp.eye_array(n * w - self.n)
         padded = [sp.block_diag([matrix[self._order][:, self._order], beyond], format="csr") for matrix in matrices]
-
-        def block(i: int, k: int) -> np.ndarray:
-            return np.stack([matrix[i * w : (i + 1) * w, k * w : (k + 1) * w].toarray() for matrix in padded])
-
-        return [block(k, k) for k in range(self._n_blocks)], [block(k + 1, k) for k in range(self._n_blocks - 1)]
+        places = [(k, k) for k in range(n)] + [(k + 1, k) for k in range(n - 1)]
+        blocks = [[m[i * w : (i + 1) * w, k * w : (k + 1) * w].toarray() for m in padded] for i, k in places]
+        return np.array(blocks[:n]), np.reshape(blocks[n:], (n - 1, len(padded), w, w))
 
 
 def conditional(borders: sp.csr_array, smoothness: float) -> sp.csr_array:

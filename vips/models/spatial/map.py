@@ -22,7 +22,6 @@ _MARGIN = 0.05  # around coordinates, relative to their range
 def map_of(rates: pd.DataFrame, outlines: Mapping | None, coordinates, ax: Axes | None) -> Axes:
     """Draw a table of rates; see ``SpatialCounts.plot``."""
     plt = imported("matplotlib.pyplot", "plot()")
-
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Patch, Polygon
 
@@ -31,9 +30,9 @@ def map_of(rates: pd.DataFrame, outlines: Mapping | None, coordinates, ax: Axes 
     shapes = cells_around(coordinates) if outlines is None else [outlines[name] for name in rates.index]
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 5.0), layout="constrained")
-    colours, values = plt.get_cmap("viridis"), rates["rate"].to_numpy()
+    colours, values, are_hidden = plt.get_cmap("viridis"), rates["rate"].to_numpy(), rates["hidden by"] != ""
     norm = LogNorm(values.min() / 1.01, values.max() * 1.01)
-    for shape, value, hidden in zip(shapes, values, rates["hidden by"] != "", strict=True):
+    for shape, value, hidden in zip(shapes, values, are_hidden, strict=True):
         look = {"hatch": "////", "edgecolor": "0.85"} if hidden else {"edgecolor": "white"}
         ax.add_patch(Polygon(shape, facecolor=colours(norm(value)), linewidth=0.6, **look))
     ax.autoscale_view()
@@ -41,7 +40,7 @@ def map_of(rates: pd.DataFrame, outlines: Mapping | None, coordinates, ax: Axes 
     ax.set_axis_off()
     bar = ax.figure.colorbar(plt.cm.ScalarMappable(norm, colours), ax=ax, label="rate", shrink=0.8, format="%.2g")
     bar.ax.yaxis.set_minor_formatter("{x:.2g}")
-    if (rates["hidden by"] != "").any():
+    if are_hidden.any():
         hatched = Patch(facecolor="0.6", edgecolor="0.85", hatch="////", label="hidden: more than half is left open")
         ax.legend(handles=[hatched], loc="upper center", bbox_to_anchor=(0.5, 0.02), frameon=False)
     return ax
@@ -54,10 +53,9 @@ def cells_around(coordinates) -> list[np.ndarray]:
     margin = _MARGIN * np.maximum(high - low, 1e-9)
     low, high = low - margin, high + margin
     mirrored = [points]
-    for axis in (0, 1):
-        for side in (low, high):
-            other = points.copy()
-            other[:, axis] = 2.0 * side[axis] - other[:, axis]
-            mirrored.append(other)
+    for axis, side in ((axis, side) for axis in (0, 1) for side in (low, high)):
+        other = points.copy()
+        other[:, axis] = 2.0 * side[axis] - other[:, axis]
+        mirrored.append(other)
     voronoi = Voronoi(np.concatenate(mirrored))
     return [voronoi.vertices[voronoi.regions[region]] for region in voronoi.point_region[: len(points)]]

@@ -23,7 +23,6 @@ the Gaussian with the moments of the mixture.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm
@@ -33,7 +32,7 @@ from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
 from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields
 
-__all__ = ["FieldPosterior", "NoisySums", "smoothed"]
+__all__ = ["FieldPosterior", "smoothed"]
 
 # Most rounds of scoring under one ρ, whose place this is, and as many under all; and where they end before.
 _FIRST, _ROUNDS, _TOLERANCE = 3, 15, 1e-3
@@ -87,36 +86,19 @@ class FieldPosterior(Gaussian):
         return cls(**arrays)
 
 
-@dataclass(frozen=True)
-class NoisySums:
-    """What a fit has released, in units of counts and exposures.
+def smoothed(
+    counts, exposures, squares, noise, fields: Fields, bounds, dispersion: float | None, rows: float
+) -> FieldPosterior:
+    """The posterior of the areas' log rates, from what a fit has released, in units of counts and exposures.
 
     Parameters
     ----------
-    counts : ndarray of shape (n_areas,)
-        Y, and noise in it.
-    exposures : ndarray of shape (n_areas,)
-        E.
+    counts, exposures : ndarray of shape (n_areas,)
+        Y and E, and noise in them.
     squares : ndarray of shape (2,) or (3,)
         Σ w²y², Σ w²e², and Σ w²e with weights.
     noise : (float, float, ndarray)
         n₁, n₂, and of squares.
-    """
-
-    counts: np.ndarray
-    exposures: np.ndarray
-    squares: np.ndarray
-    noise: tuple[float, float, np.ndarray]
-
-
-def smoothed(
-    sums: NoisySums, fields: Fields, bounds: tuple[float, float], dispersion: float | None, rows: float
-) -> FieldPosterior:
-    """The posterior of the areas' log rates.
-
-    Parameters
-    ----------
-    sums : NoisySums
     fields : Fields
     bounds : (float, float)
         Between which exposures of records lie.
@@ -125,12 +107,12 @@ def smoothed(
     rows : float
         k; of samples, how many times their variance is that of all records, too.
     """
-    counts, noise = sums.counts, sums.noise[0]
-    exposures, unsure = _denoised(sums.exposures, sums.noise[1])
+    noise, of_exposures, of_squares = noise
+    exposures, unsure = _denoised(exposures, of_exposures)
     whole = max(exposures.sum(), 1e-300)
-    weighs = len(sums.squares) > 2
-    h = np.clip(sums.squares[1] / whole, 1e-3 * bounds[0] if weighs else bounds[0], bounds[1])
-    g = np.clip(sums.squares[2] / whole, 1e-3, 1.0) if weighs else 1.0
+    weighs = len(squares) > 2
+    h = np.clip(squares[1] / whole, 1e-3 * bounds[0] if weighs else bounds[0], bounds[1])
+    g = np.clip(squares[2] / whole, 1e-3, 1.0) if weighs else 1.0
     common = np.log(max(counts.sum(), noise * np.sqrt(fields.noise_of_sum), 0.5) / whole)
     log_rates, spread = np.full(len(counts), common), np.zeros(len(counts))
     everywhere = np.argwhere(np.ones((len(SMOOTHNESS), len(STDS)), bool))
@@ -138,7 +120,11 @@ def smoothed(
     for t in range(2 * _ROUNDS):
         rates = np.exp(log_rates + 0.5 * spread)
         slope, squared_rates = rates * exposures, rates**2 * np.exp(spread)
-        kappa = _kappa(sums, exposures, rates, squared_rates, g, h) if dispersion is None else 1.0 / dispersion
+        if dispersion is None:
+            unit = max(h * float(exposures @ squared_rates), 1e-300)
+            kappa = _kappa((squares[0] - g * float(exposures @ rates)) / unit - 1.0, of_squares[0] / unit)
+        else:
+            kappa = 1.0 / dispersion
         of_noise = noise**2 * fields.noise + squared_rates * unsure
         sampling = rows * exposures * (g * rates + kappa * h * squared_rates) + _LEAST_VARIANCE
         varies = sampling + squared_rates * unsure + slope**2 * (np.expm1(spread) - spread)
@@ -162,27 +148,21 @@ def smoothed(
     prior = (weights * STDS[fits.cells[:, 1]] ** 2) @ fields.centred_variances[fits.cells[:, 0]]
     grid = np.zeros((len(SMOOTHNESS), len(STDS)))
     grid[tuple(fits.cells.T)] = weights
+    centred = cov - cov.mean(axis=0)  # distances from the average
+    centred -= centred.mean(axis=1, keepdims=True)
     return FieldPosterior(
         common + mean,
         inverse_from_factor(cholesky(positive_definite(cov))),
         grid,
-        np.clip(np.diagonal(_centred(cov)) / prior, 0.0, 1.0),
+        np.clip(np.diagonal(centred) / prior, 0.0, 1.0),
         of_noise / (of_noise + sampling),
         1.0 / max(kappa, 1.0 / _MOST_DISPERSION),
     )
 
 
-def _centred(cov: np.ndarray) -> np.ndarray:
-    """Covariance of the distances from the average."""
-    cov = cov - cov.mean(axis=0)
-    return cov - cov.mean(axis=1, keepdims=True)
-
-
-def _kappa(sums: NoisySums, exposures, rates: np.ndarray, squared_rates: np.ndarray, g: float, h: float) -> float:
-    """From Σ w²y² = Σ_a E_a (g λ_a + (1 + κ) h λ_a²), given that κ > 0."""
-    unit = max(h * float(exposures @ squared_rates), 1e-300)
-    kappa = (sums.squares[0] - g * float(exposures @ rates)) / unit - 1.0
-    std = max(sums.noise[2][0] / unit, 1e-9)
+def _kappa(kappa: float, std: float) -> float:
+    """κ from Σ w²y² = Σ_a E_a (g λ_a + (1 + κ) h λ_a²) with noise of this deviation, given that κ > 0."""
+    std = max(std, 1e-9)
     z = max(kappa / std, -30.0)  # beyond, the result is 0
     return float(np.clip(kappa + std * np.exp(norm.logpdf(z) - norm.logcdf(z)), 0.0, _MOST_KAPPA))
 

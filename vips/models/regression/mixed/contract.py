@@ -12,8 +12,7 @@ with q(β) q(z) is biased: its variances of effects are far too small (docs/mixe
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from numbers import Integral
@@ -31,10 +30,10 @@ from vips.models.regression.contract import check_indicators, unseen_directions
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.mixed.kernels import add_curvature, person_moments
-from vips.models.regression.mixed.posterior import CONSTANT, INTERCEPT, Frame, MixedPosterior, n_parameters
+from vips.models.regression.mixed.posterior import CONSTANT, INTERCEPT, Frame, MixedPosterior
 from vips.models.regression.statistics import design_rows
 from vips.phases import FitPhase, plain_average, unchanged
-from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy import PrivacyPlan
 from vips.privacy.words import OF_ONE_PERSON
 from vips.statistics import Block, DenseStatistics
 from vips.step_size import PolynomialAveraging
@@ -47,7 +46,7 @@ _CLIP_NORM = 1.5
 # Parts of the clip norm that score, information and squares may have: a point of the unit sphere.
 _PARTS = (0.85, 0.37, 0.37)
 # Scales of squares, and of the curvature of the first phase, over the clip norm.
-_SCALES = {"squares": 1.5, "curvature": 0.6}
+_SQUARES, _CURVATURE = 1.5, 0.6
 # f₁ and f₂ of a person's weight, and sets of labels that are drawn for a person: see `kernels.py`.
 _SIZE, _N_SIMULATED = (5.0, 2.0), 2
 # Prior precisions of coefficients where none is given, for rows of norm 1; of the intercept; and of η.
@@ -64,10 +63,13 @@ _NEAR_WEIGHT, _LEAST_ETA_NEAR, _LEAST_RECENT = 0.5, -1.0, 0.7
 _FEWEST_STEPS = 6
 _MOST_STEPS = 200  # of an ordinary fit
 _LEAST_ROWS = 200  # for which a second thread saves time
+# Least eigenvalue of information that is told from noise, over the noise in eigenvalues; range of a score's released variance
+# over its information.
+_STANDS_OUT, _RATIOS = 2.0, (0.25, 10.0)
 
 
 class MixedRegression(ConjugateExponentialModel):
-    """The methods that the engine calls. A subclass has a :class:`Likelihood`."""
+    """The methods that the engine calls. A subclass has a :class:`Likelihood`, and stores the arguments."""
 
     unit = "one row of X with its label"
     needs_labels = True
@@ -78,45 +80,18 @@ class MixedRegression(ConjugateExponentialModel):
     tolerance = 1e-6
     settings_of_meaning: tuple[str, ...] = ("random_effects",)
     fit_intercept = True  # always
-    _unlisted = (
-        "approached",
-        "check_effects",
-        "curvatures",
-        "fit_intercept",
-        "learnt_frame",
-        "likelihood",
-        "places_of_effects",
-    )
+    _unlisted = ("check_effects", "fit_intercept", "likelihood")
     # During a private fit: ids of persons until records are read, and whether numbers of them stand in the second column of y.
     _ids: object = None
     _has_words = False
     # Dispersion and largest count of labels that are counts, for draws of labels.
     _drawn_as = (0.0, 1.0)
     _information_scale = 0.8  # over the clip norm
-
-    def __init__(
-        self,
-        *,
-        random_effects: Sequence[str | int] = ("intercept",),
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        max_norm: float | None = None,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        prior: float | None = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.random_effects = random_effects
-        self.privacy = privacy
-        self.max_norm = max_norm
-        self.indicators = indicators
-        self.prior = prior
-        self.on_invalid = on_invalid
-        self.random_state = random_state
-
-    @property
-    @abstractmethod
-    def likelihood(self) -> Likelihood:
-        """What a label says."""
+    # What a label says, what labels may be, in words, and the intercept of rows whose κ is so large on average: log odds, or
+    # log mean.
+    likelihood: Likelihood
+    _declared: Callable[[], tuple[str, ...]]
+    _intercept_at: Callable[[float], float]
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -158,45 +133,41 @@ class MixedRegression(ConjugateExponentialModel):
                 "releases a matrix of their products for persons. Leave columns out, or fit a model without random effects."
             )
         check_indicators(self.indicators, self.n_features_in_)
-        self.places_of_effects()
+        self._places_of_effects()
 
     def check_values(self, X, y) -> None:
         if np.isnan(self.likelihood.terms(y)[0]).any():
             raise ValueError(f"y must hold whole numbers from 0 to {self.likelihood.largest}.")
-        for place in self.places_of_effects():
-            column = X[:, [place]]
-            if place != INTERCEPT and column.max() == column.min():
+        places = self._places_of_effects()
+        for place in places[places != INTERCEPT]:
+            if X[:, [place]].max() == X[:, [place]].min():
                 raise ValueError(
                     f"`random_effects` names {self.column_names()[place]!r}, which has one value in all rows: effects of it "
                     'cannot be told from those of the "intercept".'
                 )
 
-    def places_of_effects(self) -> np.ndarray:
+    def _places_of_effects(self) -> np.ndarray:
         """Columns of ``random_effects``, shape (q,); ValueError for one that there is not."""
-        names, places = self.column_names(), []
+        names = self.column_names()
+        known = {key: k for k, name in enumerate(names) for key in (k, name)} | {"intercept": INTERCEPT}
         for effect in self.random_effects:
-            if effect == "intercept":
-                places.append(INTERCEPT)
-            elif effect in names:
-                places.append(names.index(effect))
-            elif not isinstance(effect, str) and 0 <= effect < len(names):
-                places.append(int(effect))
-            else:
+            if effect not in known:
                 raise ValueError(f"`random_effects` names {effect!r}, which is no column of X: {', '.join(names)}.")
-        if len(set(places)) < len(places):
+        places = np.array([known[effect] for effect in self.random_effects], np.int64)
+        if len(np.unique(places)) < len(places):
             raise ValueError(f"`random_effects` names a column twice: {self.random_effects!r}.")
-        return np.array(places, np.int64)
+        return places
 
     def blocks(self) -> dict[str, Block]:
-        d, p = self._n_shared(), self._n_parameters()
-        clip = self._clip_norm()
-        scale = {name: factor * (clip if np.isfinite(clip) else 1.0) for name, factor in self._scales().items()}
+        d, p, clip = self.n_features_in_ + 1, self._n_parameters(), self._clip_norm()
+        largest, unit = (value if np.isfinite(value) else 1.0 for value in (self.likelihood.largest_linear, clip))
+        outcome = _ROWS_OF_OUTCOME * largest  # of a person in the first phase, or what hardly any has
         return {
             "score": Block((p,)),
-            "information": Block((p, p), symmetric=True, scale=scale["information"]),
-            "squares": Block((p,), scale=scale["squares"]),
-            "curvature": Block((d, d), symmetric=True, scale=scale["curvature"]),
-            "outcome": Block((), scale=self._largest_outcome() / (_PART_OF_OUTCOME * min(clip, _CLIP_NORM))),
+            "information": Block((p, p), symmetric=True, scale=self._information_scale * unit),
+            "squares": Block((p,), scale=_SQUARES * unit),
+            "curvature": Block((d, d), symmetric=True, scale=_CURVATURE * unit),
+            "outcome": Block((), scale=outcome / (_PART_OF_OUTCOME * min(clip, _CLIP_NORM))),
         }
 
     def phases(self, n_steps: int) -> list[FitPhase]:
@@ -205,13 +176,12 @@ class MixedRegression(ConjugateExponentialModel):
         first = {name: blocks.pop(name) for name in ("curvature", "outcome")}
         n_first = max(1, n_steps // _STEPS_PER_LEARNING) if n_steps >= _FEWEST_STEPS else 0
         n_near = (n_steps - n_first) // _STEPS_PER_APPROACH if self.is_private else 0
-        words = "noisy sums of products of the columns, and of the target"
         return [
             FitPhase(
-                "coordinates", n_first, blocks=first, statistics="curvatures", update=unchanged, end=self.learnt_frame,
-                step_size=plain_average, released=words,
+                "coordinates", n_first, blocks=first, statistics="_curvatures", update=unchanged, end=self._learnt_frame,
+                step_size=plain_average, released="noisy sums of products of the columns, and of the target",
             ),
-            FitPhase("approach", n_near, _NEAR_WEIGHT, blocks=blocks, update=self.approached, step_size=_near),
+            FitPhase("approach", n_near, _NEAR_WEIGHT, blocks=blocks, update=self._approached, step_size=_near),
             FitPhase("estimates", n_steps - n_first - n_near, blocks=blocks, step_size=self._rho),
         ]  # fmt: skip
 
@@ -224,52 +194,38 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _first_posterior(self) -> MixedPosterior:
         d, mean = self.n_features_in_, np.zeros(self._n_parameters())
-        frame = Frame(np.zeros(d), np.ones(d), self._ball(), self.places_of_effects())
+        frame = Frame(np.zeros(d), np.ones(d), self._ball(), self._places_of_effects())
         return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
 
     def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
-        records = persons_of(records)
-        y, words = self._labels_apart(records.rows.y)
-        shape, linear = self.likelihood.terms(y)
-        offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
-        x, u = posterior.frame.design(self._rows(records.rows.X))
-        n, p, clip = len(records.starts) - 1, self._n_parameters(), self._clip_norm()
-        scores, information, squares = np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p))
-        scales = (1.0, *(self._scales()[name] * clip for name in ("information", "squares")))
+        starts, x, u, terms, words = self._by_person(records, posterior.frame)
+        n, p, clip = len(starts) - 1, len(posterior.parameters), self._clip_norm()
+        arrays = {"score": np.zeros((n, p)), "information": np.zeros((n, p, p)), "squares": np.zeros((n, p))}
+        scales = 1.0, self._information_scale * clip, _SQUARES * clip
         limits = tuple(part * scale * clip for part, scale in zip(_PARTS, scales, strict=True))
-        settings = (posterior.parameters[: x.shape[1]], posterior.factor, *_quadrature(u.shape[1]), *self._drawn_as)
-        rows = (
-            x,
-            u,
-            np.column_stack([x, words]).view(np.uint64),
-            *(np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)),
-        )
+        factor, (places, columns) = posterior.factor, np.tril_indices(u.shape[1])
+        eta = places, columns, np.where(places == columns, factor.diagonal()[places], 1.0)
+        settings = (posterior.parameters[: x.shape[1]], factor, eta, *_quadrature(u.shape[1]), *self._drawn_as)
+        rows = x, u, np.column_stack([x, words]).view(np.uint64), *terms
 
         def compute(first: int, last: int) -> None:
             person_moments(
-                *rows, records.starts[first : last + 1], *settings, _N_SIMULATED, np.uint64(posterior.step), _SIZE, limits,
-                scores[first:last], information[first:last], squares[first:last],
+                *rows, starts[first : last + 1], *settings, _N_SIMULATED, np.uint64(posterior.step), _SIZE, limits,
+                *(array[first:last] for array in arrays.values()),
             )  # fmt: skip
 
-        run_ranges(compute, records.starts, least_work=_LEAST_ROWS)
-        return DenseStatistics({"score": scores, "information": information, "squares": squares})
+        run_ranges(compute, starts, least_work=_LEAST_ROWS)
+        return DenseStatistics(arrays)
 
-    def curvatures(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
+    def _curvatures(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
         """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of each person, in the coordinates of the start."""
-        records = persons_of(records)
-        x, _ = posterior.frame.design(self._rows(records.rows.X))
-        linear = np.ascontiguousarray(self.likelihood.terms(self._labels_apart(records.rows.y)[0])[1][:, 0])
-        n, d, limit = len(records.starts) - 1, x.shape[1], _SCALES["curvature"] * self._clip_norm() ** 2
+        starts, x, _, (_, linear, _), _ = self._by_person(records, posterior.frame)
+        n, d, limit = len(starts) - 1, x.shape[1], _CURVATURE * self._clip_norm() ** 2
         total, outcome = np.zeros((n, d, d)), np.zeros(n)
-        add_curvature(x, linear, records.starts, limit, _ROWS_OF_OUTCOME, total, outcome)
+        add_curvature(x, linear, starts, limit, _ROWS_OF_OUTCOME, total, outcome)
         return DenseStatistics({"curvature": total, "outcome": outcome})
 
-    def _largest_outcome(self) -> float:
-        """Outcome of a person in the first phase, or what hardly any has."""
-        largest = self.likelihood.largest_linear
-        return _ROWS_OF_OUTCOME * (largest if np.isfinite(largest) else 1.0)
-
-    def learnt_frame(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
+    def _learnt_frame(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
         """The posterior after the first phase: its columns are centred and scaled by what that has released, and the intercept
         is that of the average outcome."""
         d, curvature = self.n_features_in_, average["curvature"]
@@ -280,19 +236,20 @@ class MixedRegression(ConjugateExponentialModel):
         mean[d] = self._intercept_at(float(average["outcome"]) / n_rows) / CONSTANT
         return MixedPosterior(mean, previous.parameters_cov, frame, previous.step + 1)
 
-    def approached(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
+    def _approached(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
         """As :meth:`to_posterior`; the first steps leave η as it is, which tells little as long as b is far away."""
         hold = previous.step < self.plan_of_fit().n_steps // _STEPS_PER_HELD + 1
-        return self._step(average, noise_std, previous, _LEAST_ETA_NEAR, hold)
+        return self.to_posterior(average, noise_std, previous, _LEAST_ETA_NEAR, hold)
 
-    def to_posterior(self, average, noise_std, previous: MixedPosterior | None) -> MixedPosterior:
-        """θ + (Ā + Λ)⁻¹ (ḡ - Λθ), whose covariance is (Ā + Λ)⁻¹: of noisy totals taken at face value."""
-        return self._step(average, noise_std, self._first_posterior() if previous is None else previous)
-
-    def _step(
-        self, average, noise_std, previous: MixedPosterior, least=_LEAST_ETA, hold: bool = False
+    def to_posterior(
+        self, average, noise_std, previous: MixedPosterior | None, least: float = _LEAST_ETA, hold: bool = False
     ) -> MixedPosterior:
-        d, theta = self._n_shared(), previous.parameters
+        """θ + (Ā + Λ)⁻¹ (ḡ - Λθ), whose covariance is (Ā + Λ)⁻¹: of noisy totals taken at face value.
+
+        η is at least ``least``, or as before with ``hold``.
+        """
+        previous = self._first_posterior() if previous is None else previous
+        d, theta = previous.n_shared, previous.parameters
         prior = self._prior_precision(previous.frame)
         score, information = self._seen(average, previous.frame)
         precision, _ = _positive(information + prior, noise_std["information"])
@@ -321,9 +278,12 @@ class MixedRegression(ConjugateExponentialModel):
         prior = self._prior_precision(posterior.frame)
         precision, hidden = _positive(information + prior, noise["information"])
         if hidden.any():
+            d, names = self.n_features_in_ + 1, [*self.column_names(), "the intercept", "the deviations"]
+            share = np.append(hidden[:d], hidden[d:].sum())  # of each parameter that lies in such directions
+            most = ", ".join(names[k] for k in np.flatnonzero(share >= 0.5 * share.max()))
             raise NotImplementedError(
-                f"The noise hides how much the totals say about {self._named(hidden)}. A larger ε or more persons would show "
-                "it; fewer columns, categories or random effects would show the others."
+                f"The noise hides how much the totals say about {most}. A larger ε or more persons would show it; fewer "
+                "columns, categories or random effects would show the others."
             )
         diagonal = np.maximum(np.diagonal(precision), 1e-300)
         ratio = np.sqrt(np.clip(totals.average["squares"] / diagonal, *_RATIOS))
@@ -331,9 +291,8 @@ class MixedRegression(ConjugateExponentialModel):
         step_std = plan.noise_multiplier * plan.clip_norm / plan.sampling_rate
         sampled = (1.0 / plan.sampling_rate - 1.0) * np.min(np.square(noise["score"])) / step_std**2
         inverse = np.linalg.inv(precision)
-        cov = (
-            inverse @ ((1.0 + sampled) * variance + np.diag(np.square(noise["score"]) * np.ones(len(ratio)))) @ inverse
-        )
+        of_noise = np.diag(np.square(noise["score"]) * np.ones(len(ratio)))
+        cov = inverse @ ((1.0 + sampled) * variance + of_noise) @ inverse
         return MixedPosterior(posterior.parameters, cov, posterior.frame, posterior.step)
 
     def default_clip(self) -> float:
@@ -354,7 +313,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def default_chunk_size(self) -> int:
         """So many rows that information of as many persons takes 64 MiB."""
-        return int(np.clip(2**23 // n_parameters(self.n_columns + 1, len(self.random_effects)) ** 2, 256, 8192))
+        return int(np.clip(2**23 // self._n_parameters() ** 2, 256, 8192))
 
     def valid_records(self, records: Records) -> np.ndarray:
         shape, linear = self.likelihood.terms(self._labels_apart(records.y)[0])
@@ -382,34 +341,31 @@ class MixedRegression(ConjugateExponentialModel):
             return y, np.zeros(len(y))
         return y[:, 0] if y.shape[1] == 2 else y[:, ::2], np.ascontiguousarray(y[:, 1], np.float64)
 
-    def _declared(self) -> tuple[str, ...]:
-        return ()
-
-    @abstractmethod
-    def _intercept_at(self, linear: float) -> float:
-        """The intercept of rows whose κ is so large on average: log odds, or log mean."""
-
-    def _n_shared(self) -> int:
-        return self.n_features_in_ + 1
+    def _by_person(self, records: Runs | Records, frame: Frame) -> tuple:
+        """Where each person's rows begin, or each row as a person; x and u; b, κ and offset of each row; numbers of ids."""
+        runs = records if isinstance(records, Runs) else Runs(records, np.arange(records.shape[0] + 1))
+        y, words = self._labels_apart(runs.rows.y)
+        shape, linear = self.likelihood.terms(y)
+        offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
+        terms = [np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)]
+        return runs.starts, *frame.design(self._rows(runs.rows.X)), terms, words
 
     def _n_parameters(self) -> int:
-        return n_parameters(self._n_shared(), len(self.random_effects))
-
-    def _scales(self) -> dict[str, float]:
-        return _SCALES | {"information": self._information_scale}
+        """Number of entries of b, and of the lower triangle of L."""
+        q = len(self.random_effects)
+        return self.n_columns + 1 + q * (q + 1) // 2
 
     def _ball(self) -> float:
         return 1.0 if self.max_norm is None else float(self.max_norm)
 
     def _clip_norm(self) -> float:
         """C: public; without privacy ∞, and scales are of no matter."""
-        clip_norm = self.plan_of_fit().clip_norm
-        return _CLIP_NORM if clip_norm is None else clip_norm
+        return self.plan_of_fit().clip_norm or _CLIP_NORM
 
     def _rows(self, X) -> np.ndarray:
         """Rows of norm at most 1."""
         rows = X.toarray() if sp.issparse(X) else X
-        return design_rows(rows, np.inf if self.max_norm is None else float(self.max_norm), 0.0)[0] / self._ball()
+        return design_rows(rows, float(self.max_norm or np.inf), 0.0)[0] / self._ball()
 
     def _seen(self, average, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
         """Score and information without the noise in directions that no row sees: all coefficients of ``indicators`` against
@@ -417,25 +373,18 @@ class MixedRegression(ConjugateExponentialModel):
         score, information = average["score"], average["information"]
         if not (self.indicators and self.is_private):
             return score, information
-        natural = unseen_directions(self.indicators, self._n_shared())
+        natural = unseen_directions(self.indicators, self.n_features_in_ + 1)
         unseen = np.zeros((len(score), len(self.indicators)))
         unseen[: len(natural)] = np.linalg.qr(np.linalg.solve(frame.to_natural(), natural))[0]
         outer = unseen @ unseen.T
         seen = np.eye(len(score)) - outer
         return seen @ score, seen @ information @ seen + outer * np.trace(information) / len(score)
 
-    def _named(self, hidden: np.ndarray) -> str:
-        """Names of the parameters that have most of such directions: coefficients, and deviations under one name."""
-        d, names = self.n_features_in_, [*self.column_names(), "the intercept"]
-        share = np.append(hidden[: d + 1], hidden[d + 1 :].sum())
-        most = np.flatnonzero(share >= 0.5 * share.max())
-        return ", ".join([*names, "the deviations"][k] for k in most)
-
     def _prior_precision(self, frame: Frame) -> np.ndarray:
         """Λ, shape (p, p), in coordinates of the fit."""
-        d, features = self._n_shared(), self.n_features_in_
-        flat = _FLAT * frame.ball**2 if self.prior is None else float(self.prior)
-        natural, matrix = np.append(np.full(features, flat), _INTERCEPT_PRECISION), frame.to_natural()
+        matrix = frame.to_natural()
+        d, flat = len(matrix), _FLAT * frame.ball**2 if self.prior is None else float(self.prior)
+        natural = np.append(np.full(d - 1, flat), _INTERCEPT_PRECISION)
         precision = np.diag(np.full(self._n_parameters(), _ETA_PRECISION))
         precision[:d, :d] = matrix.T @ (natural[:, None] * matrix)
         return precision
@@ -454,17 +403,6 @@ def words_of_ids(groups, n_rows: int) -> np.ndarray:
     return np.append(words, 0.0)[numbers]
 
 
-def persons_of(records: Runs | Records) -> Runs:
-    """Persons, or rows as persons of one row."""
-    return records if isinstance(records, Runs) else Runs(records, np.arange(records.shape[0] + 1))
-
-
-# Least eigenvalue of information that is told from noise, over the noise in eigenvalues.
-_STANDS_OUT = 2.0
-# Range of a score's released variance over its information.
-_RATIOS = (0.25, 10.0)
-
-
 def _positive(matrix: np.ndarray, std: float) -> tuple[np.ndarray, np.ndarray]:
     """The matrix with eigenvalues at least as large as the noise in them; and how much of each axis lies in directions of
     eigenvalues that noise may have made, shape (p,)."""
@@ -477,7 +415,6 @@ def _positive(matrix: np.ndarray, std: float) -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=8)
 def _quadrature(q: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Hermite nodes for N(0, I), shape (n_nodes, q), and logarithms of their weights."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_N_NODES[q - 1])
-    places = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * q, indexing="ij")], axis=1)
-    products = np.stack([axis.ravel() for axis in np.meshgrid(*[weights] * q, indexing="ij")], axis=1)
-    return np.ascontiguousarray(places), np.log(products).sum(axis=1)
+    axes = np.polynomial.hermite_e.hermegauss(_N_NODES[q - 1])
+    nodes, weights = (np.stack(np.meshgrid(*[axis] * q, indexing="ij"), axis=-1).reshape(-1, q) for axis in axes)
+    return nodes, np.log(weights).sum(axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,10 +18,10 @@ from vips.data import DataSource
 from vips.data._columns import column
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _typical as typical
-from vips.models._coefficient_tables import coefficient_table, forest_plot
+from vips.models._coefficient_tables import coefficient_table
 from vips.models._coefficients import coefficient_parts
-from vips.models._exposures import TakesExposures, check_exposure_bounds, times_exposure
-from vips.models.regression.counts import BayesianNegativeBinomialRegression, check_counts
+from vips.models._exposures import TakesExposures, check_counts, times_exposure
+from vips.models.regression.counts import BayesianNegativeBinomialRegression
 from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
 from vips.models.regression.mixed.contract import MixedRegression
 from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
@@ -30,12 +31,10 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 __all__ = ["MixedLogisticRegression", "MixedNegativeBinomialRegression"]
 
-# Variance of a logistic distribution, and the square of c with σ(ψ) ≈ Φ(cψ) (Zeger, Liang and Albert 1988).
-_LOGISTIC_VARIANCE = np.pi**2 / 3.0
+# The square of c with σ(ψ) ≈ Φ(cψ) (Zeger, Liang and Albert 1988).
 _TO_PROBIT = (16.0 * np.sqrt(3.0) / (15.0 * np.pi)) ** 2
 _LEAST_SHARE = 0.01  # of yes, or mean, at which a fit starts
 _TYPICAL_SLOPE = 0.5  # deviation among persons, for a column with a deviation of 1
@@ -60,10 +59,8 @@ class MixedEffects(MixedRegression):
 
         Parameters
         ----------
-        X : array, CSR matrix, data frame or Arrow table of shape (n_rows, n_features), or a data source with labels
-        y : array of shape (n_rows,), unless a source holds the labels
-        ledger, checkpoint, executor : optional
-            See :meth:`ConjugateExponentialModel.fit`.
+        X, y, ledger, checkpoint, executor
+            See :meth:`BayesianLogisticRegression.fit`.
         groups : array, series or list of length n_rows
             Ids of the persons, or sites: all rows of one share the effects that are its own, and are one record, which the
             guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. Without ids every row is a person. A
@@ -85,10 +82,8 @@ class MixedEffects(MixedRegression):
 
         Parameters
         ----------
-        level : float
-            Of the intervals.
-        features : fitted TableEncoder, optional
-            As for :meth:`BayesianLogisticRegression.summary`.
+        level, features
+            See :meth:`BayesianLogisticRegression.summary`.
 
         Returns
         -------
@@ -124,7 +119,7 @@ class MixedEffects(MixedRegression):
         values = {f"deviation of {name}": deviations[:, k] for k, name in enumerate(names)}
         for k, m in zip(*np.tril_indices(len(names), -1), strict=True):
             values[f"correlation of {names[m]} and {names[k]}"] = draws[:, k, m] / (deviations[:, k] * deviations[:, m])
-        values["intraclass correlation"] = variance / (variance + self._row_variance())
+        values["intraclass correlation"] = variance / (variance + self._row_variance)
         tails = [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]
         quantiles = np.array([np.quantile(value, tails) for value in values.values()])
         table = pd.DataFrame(quantiles, index=list(values), columns=["lower", "median", "upper"])
@@ -146,16 +141,13 @@ class MixedEffects(MixedRegression):
         names = ["intercept" if place == INTERCEPT else names[place] for place in places]
         if units is not None:
             of_columns, to_columns, shift = units
-            for k, place in enumerate(places):
-                if place != INTERCEPT:
-                    column = int(np.argmax(np.abs(to_columns[:, place])))
-                    names[k], matrix[k, k] = of_columns[column], to_columns[column, place]
-                    matrix[is_intercept, k] = shift[place]
+            for k, place in zip(np.flatnonzero(~is_intercept), places[~is_intercept], strict=True):
+                column = int(np.argmax(np.abs(to_columns[:, place])))
+                names[k], matrix[k, k] = of_columns[column], to_columns[column, place]
+                matrix[is_intercept, k] = shift[place]
         return names, matrix
 
-    def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
-        """A forest plot: each coefficient with its interval; arguments as for :meth:`summary`."""
-        return forest_plot(self.summary(level, features=features), ax)
+    plot_coefficients = BayesianLogisticRegression.plot_coefficients
 
     @property
     def coef_(self) -> np.ndarray:
@@ -184,7 +176,10 @@ class MixedEffects(MixedRegression):
         if not isinstance(posterior, MixedPosterior):
             return super().posterior_parts(posterior)
         parts = coefficient_parts(self, posterior.coefficients)
-        return [*parts, Part("covariance of effects", posterior.effects, _label_of_effects, self.column_names())]
+        return [
+            *parts,
+            Part("covariance of effects", posterior.effects, partial(indexed, "covariance"), self.column_names()),
+        ]
 
     def check_restored(self) -> None:
         self.posterior_parts(self.posterior_)
@@ -219,10 +214,6 @@ class MixedEffects(MixedRegression):
         return float(row @ self.posterior_.effects_cov @ row)
 
 
-def _label_of_effects(index: tuple[int, ...]) -> str:
-    return indexed("covariance", index)
-
-
 class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     """Logistic regression in which persons differ, fitted by (private) variational Bayes.
 
@@ -232,19 +223,10 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     ----------
     random_effects : sequence of str or int
         Columns whose coefficients differ among persons, by name or place, and "intercept": up to three.
-    classes : sequence of two, or None
-        The possible labels; see :class:`BayesianLogisticRegression`.
-    privacy : PrivacyBudget, PrivacyPlan or None
-        None is a non-private fit, full batch.
-    max_norm : float or None
-        Public bound on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a private
-        fit.
-    indicators : sequence of (int, int, float), or None
-        See :class:`BayesianLogisticRegression`.
     prior : float or None
         Precision of the coefficients. None: 0.02 for rows in units of ``max_norm``, which hardly shrinks.
-    on_invalid, random_state
-        See :class:`BayesianLogisticRegression`.
+    classes, privacy, max_norm, indicators, on_invalid, random_state
+        See :class:`BayesianLogisticRegression`; there are two ``classes``.
 
     Attributes
     ----------
@@ -255,9 +237,8 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     intercept_ : float
     effects_cov_ : ndarray of shape (q, q)
         Ω.
-    classes_ : ndarray of shape (2,)
-    privacy_ : PrivacyReport
-    n_features_in_ : int
+    classes_, privacy_, n_features_in_
+        See :class:`BayesianLogisticRegression`.
 
     Privacy
     -------
@@ -292,11 +273,14 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
-        super().__init__(
-            random_effects=random_effects, privacy=privacy, max_norm=max_norm, indicators=indicators,
-            prior=prior, on_invalid=on_invalid, random_state=random_state,
-        )  # fmt: skip
+        self.random_effects = random_effects
         self.classes = classes
+        self.privacy = privacy
+        self.max_norm = max_norm
+        self.indicators = indicators
+        self.prior = prior
+        self.on_invalid = on_invalid
+        self.random_state = random_state
 
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities for a row of a new person, ∫ σ(x'β + u'z) over z and the posterior; shape (n_rows, 2)."""
@@ -319,7 +303,7 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     check_source, labels_of = BayesianLogisticRegression.check_source, BayesianLogisticRegression.labels_of
     likelihood, typical_labels = BayesianLogisticRegression.likelihood, BayesianLogisticRegression.typical_labels
     held_out_scores, predictions = BayesianLogisticRegression.held_out_scores, BayesianLogisticRegression.predictions
-    _declared = BayesianLogisticRegression._declared
+    _declared, _row_variance = BayesianLogisticRegression._declared, np.pi**2 / 3.0  # that of a logistic distribution
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -342,9 +326,6 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     def _averaged(self, coefficients: np.ndarray) -> np.ndarray:
         return coefficients / np.sqrt(1.0 + _TO_PROBIT * self._variance_of_average_row())
 
-    def _row_variance(self) -> float:
-        return _LOGISTIC_VARIANCE
-
 
 def _check_two(classes: np.ndarray) -> None:
     if len(classes) > 2:
@@ -362,12 +343,8 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
 
     Parameters
     ----------
-    dispersion : float
-        r: a large one gives Poisson counts. Public.
-    max_count : int or None
-        Larger counts are reduced to it. Required by a private fit.
-    exposure_bounds : (float, float) or None
-        Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
+    dispersion, max_count, exposure_bounds
+        See :class:`BayesianNegativeBinomialRegression`.
     random_effects, privacy, max_norm, indicators, prior, on_invalid, random_state
         See :class:`MixedLogisticRegression`.
 
@@ -401,13 +378,16 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
-        super().__init__(
-            random_effects=random_effects, privacy=privacy, max_norm=max_norm, indicators=indicators,
-            prior=prior, on_invalid=on_invalid, random_state=random_state,
-        )  # fmt: skip
+        self.random_effects = random_effects
         self.dispersion = dispersion
         self.max_count = max_count
         self.exposure_bounds = exposure_bounds
+        self.privacy = privacy
+        self.max_norm = max_norm
+        self.indicators = indicators
+        self.prior = prior
+        self.on_invalid = on_invalid
+        self.random_state = random_state
 
     def fit(
         self,
@@ -445,7 +425,6 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_exposure_bounds(self.exposure_bounds)
         check_counts(self)
 
     def records_of(self, X, y) -> DataSource:
@@ -470,6 +449,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
         """Logarithms of averages: the intercept alone moves, where effects are those of the intercept."""
         return coefficients + np.append(np.zeros(len(coefficients) - 1), 0.5 * self._variance_of_average_row())
 
+    @property
     def _row_variance(self) -> float:
         """Variance of the logarithm of a mean, by its reciprocal average and dispersion (Nakagawa and Schielzeth 2010)."""
         posterior = self.posterior_

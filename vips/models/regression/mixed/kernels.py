@@ -31,7 +31,7 @@ _MOST_COUNTED = 10_000.0
 
 @_jit
 def person_moments(
-    rows, effects, bits, shape, linear, offset, starts, coefficients, factor, nodes, log_weights, dispersion, largest,
+    rows, effects, bits, shape, linear, offset, starts, coefficients, factor, eta, nodes, log_weights, dispersion, largest,
     n_simulated, salt, size, limits, scores, information, squares,
 ):  # fmt: skip
     """Clipped scores of all persons, centred, their information and the squares of the scores.
@@ -46,18 +46,16 @@ def person_moments(
     rows, effects, bits : ndarray of shape (n_rows, d), (n_rows, q), and uint64 (n_rows, d + 1)
         x, u, and the bits of x and of a number that the person's id gives: persons of equal rows have draws of their own, whose
         errors do not add up.
-    shape, linear, offset : ndarray of shape (n_rows,)
-        b, κ, o.
-    starts : ndarray of shape (n_persons + 1,)
-    coefficients, factor : ndarray of shape (d,), (q, q)
-        b, L.
-    nodes, log_weights : ndarray of shape (n_nodes, q), (n_nodes,)
-        Of the quadrature for N(0, I).
+    shape, linear, offset, starts : ndarray of shape (n_rows,), and (n_persons + 1,)
+        b, κ, o, and where each person's rows begin.
+    coefficients, factor, nodes, log_weights : ndarray of shape (d,), (q, q), (n_nodes, q), (n_nodes,)
+        b, L, and the quadrature for N(0, I).
+    eta : (ndarray, ndarray, ndarray) of shape (p - d,)
+        Places of the entries of η in L, rows and columns, and the derivatives of L there.
     dispersion, largest : float
         r and the largest count of negative binomial labels; 0 and 1 for binary ones.
-    n_simulated : int
-        Drawn sets of labels of a person.
-    salt : uint64
+    n_simulated, salt : int, uint64
+        Drawn sets of labels of a person, and of what they are a function besides.
     size : (float, float)
         A person's weight is the smaller of 1 and C₁ / √(f₁ E‖s‖² + f₂ max_j ‖a_j‖²), with a_j one row's part: f₁ and f₂.
     limits : (float, float, float)
@@ -65,17 +63,12 @@ def person_moments(
     scores, information, squares : ndarray of shape (n_persons, p), (n_persons, p, p), (n_persons, p)
         To fill in.
     """
-    n_persons, d, q, n_nodes = len(starts) - 1, rows.shape[1], effects.shape[1], len(log_weights)
-    p, longest = scores.shape[1], 0
-    for i in range(n_persons):
-        longest = max(longest, starts[i + 1] - starts[i])
-    base, v_design, labels = np.empty(longest), np.empty((longest, q)), np.empty((2, longest))
-    first, second, by_node = np.empty((n_nodes, longest)), np.empty((n_nodes, longest)), np.empty((n_nodes, p))
+    d, q, p = rows.shape[1], effects.shape[1], scores.shape[1]
     score, hessian, drawn, none = np.empty(p), np.empty((p, p)), np.empty(p), np.empty((0, 0))
-    for i in range(n_persons):
+    for i in range(len(scores)):
         a, b = starts[i], starts[i + 1]
-        n = b - a
-        for j in range(n):
+        base, v_design, labels = np.empty(b - a), np.empty((b - a, q)), np.empty((2, b - a))
+        for j in range(b - a):
             total = offset[a + j]
             for k in range(d):
                 total += rows[a + j, k] * coefficients[k]
@@ -86,39 +79,30 @@ def person_moments(
                     total += effects[a + j, k] * factor[k, c]
                 v_design[j, c] = total
         x, u = rows[a:b], effects[a:b]
-        _moments(
-            x, u, v_design, base, shape[a:b], linear[a:b], factor, nodes, log_weights, first, second, by_node, score, hessian
-        )  # fmt: skip
+        _moments(x, u, v_design, base, shape[a:b], linear[a:b], eta, nodes, log_weights, score, hessian)
         weight = 1.0
         if limits[0] < np.inf:
             weight = min(1.0, limits[0] / np.sqrt(_typical_square(x, v_design, base, dispersion, size)))
-        clip = min(1.0, limits[0] / _norm(score, weight))
-        for k in range(p):
-            scores[i, k] = weight * clip * score[k]
-        if limits[0] < np.inf and n > 0:
+        scores[i] = weight * min(1.0, limits[0] / _norm(score, weight)) * score
+        if limits[0] < np.inf and a < b:
             state = np.uint64(salt)
             for j in range(a, b):
                 for k in range(bits.shape[1]):
                     state = _mixed(state ^ bits[j, k])
             for _ in range(n_simulated):
-                state = _draw_labels(v_design, base, n, dispersion, largest, state, labels)
-                _moments(
-                    x, u, v_design, base, labels[0], labels[1], factor, nodes, log_weights, first, second, by_node, drawn, none
-                )  # fmt: skip
+                state = _draw_labels(v_design, base, dispersion, largest, state, labels)
+                _moments(x, u, v_design, base, labels[0], labels[1], eta, nodes, log_weights, drawn, none)
                 cut = 1.0 - min(1.0, limits[0] / _norm(drawn, weight))
                 for k in range(p):
                     scores[i, k] += weight * cut / n_simulated * drawn[k]
                     for c in range(p):
                         hessian[k, c] -= cut / n_simulated * drawn[k] * drawn[c]
-        clip = min(1.0, limits[1] / _norm(hessian.reshape(p * p), weight))
+        clip = min(1.0, limits[1] / _norm(hessian.ravel(), weight))
         for k in range(p):
             for c in range(p):
                 information[i, k, c] = weight * clip * hessian[k, c]
-        for k in range(p):
-            squares[i, k] = scores[i, k] * scores[i, k]
-        clip = min(1.0, limits[2] / _norm(squares[i], 1.0))
-        for k in range(p):
-            squares[i, k] *= clip
+        squares[i] = scores[i] * scores[i]
+        squares[i] *= min(1.0, limits[2] / _norm(squares[i], 1.0))
 
 
 @_jit
@@ -130,13 +114,12 @@ def _norm(values, weight):
 
 
 @_jit
-def _moments(x, u, v_design, base, shape, linear, factor, nodes, log_weights, first, second, by_node, score, hessian):
+def _moments(x, u, v_design, base, shape, linear, eta, nodes, log_weights, score, hessian):
     """Score of one person, and the negative Hessian where ``hessian`` has a place for it."""
     n, q, n_nodes = len(x), u.shape[1], len(log_weights)
-    mode, spread, places = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q))
-    _find_mode(v_design, base, shape, linear, n, mode, spread)
-    top = -np.inf
-    weights = np.empty(n_nodes)
+    mode, spread, places, weights = np.zeros(q), np.zeros((q, q)), np.empty((n_nodes, q)), np.empty(n_nodes)
+    first, second, by_node = np.empty((n_nodes, n)), np.empty((n_nodes, n)), np.empty((n_nodes, len(score)))
+    _find_mode(v_design, base, shape, linear, mode, spread)
     for m in range(n_nodes):
         density = log_weights[m]
         for k in range(q):
@@ -156,49 +139,45 @@ def _moments(x, u, v_design, base, shape, linear, factor, nodes, log_weights, fi
             if len(hessian):
                 second[m, j] = shape[j] * e / ((1.0 + e) * (1.0 + e))
         weights[m] = density
-        top = max(top, density)
+        _score_at(x, u, places[m], eta, first[m], by_node[m])
+    weights[:] = np.exp(weights - weights.max())
     total = 0.0
+    for weight in weights:
+        total += weight
+    weights /= total
+    score[:] = 0.0
     for m in range(n_nodes):
-        weights[m] = np.exp(weights[m] - top)
-        total += weights[m]
-    for k in range(len(score)):
-        score[k] = 0.0
-    for m in range(n_nodes):
-        weights[m] /= total
-        _score_at(x, u, places[m], factor, first[m], by_node[m])
         for k in range(len(score)):
             score[k] += weights[m] * by_node[m, k]
     if len(hessian):
-        _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian)
+        _fill_hessian(x, u, eta, places, weights, second, by_node, score, hessian)
 
 
 @_jit
-def _find_mode(v_design, base, shape, linear, n, mode, spread):
+def _find_mode(v_design, base, shape, linear, mode, spread):
     """Mode of v given the labels, and the inverse of the transposed Cholesky factor of its negative Hessian there.
 
     Newton steps, each halved until it rises. Pólya-Gamma sweeps never overshoot, but take thousands of steps for counts that
     are nearly Poisson ones, where E[PG(b, ψ)] is far above the curvature.
     """
     q = len(mode)
-    precision, step, place = np.empty((q, q)), np.empty(q), np.empty(q)
-    height = _log_density(v_design, base, shape, linear, n, mode)
+    precision, gradient, step, place = np.empty((q, q)), np.empty(q), np.empty(q), np.empty(q)
+    height = _fill_equations(v_design, base, shape, linear, mode, precision, gradient)
     for _ in range(_MOST_STEPS):
-        _fill_equations(v_design, base, shape, linear, n, mode, precision, step)
         _factorise(precision)
+        step[:] = gradient
         largest = _solve(precision, step)
         for _ in range(_MOST_HALVED):
             for k in range(q):
                 place[k] = mode[k] + step[k]
-            reached = _log_density(v_design, base, shape, linear, n, place)
+            reached = _fill_equations(v_design, base, shape, linear, place, precision, gradient)
             if reached >= height or largest < _SETTLED:
                 break
-            for k in range(q):
-                step[k] *= 0.5
+            step *= 0.5
         height = reached
         mode[:] = place
         if largest < _SETTLED:
             break
-    _fill_equations(v_design, base, shape, linear, n, mode, precision, step)
     _factorise(precision)
     for c in range(q):  # columns of the inverse of the factor, transposed
         for k in range(c, q):
@@ -209,33 +188,20 @@ def _find_mode(v_design, base, shape, linear, n, mode, spread):
 
 
 @_jit
-def _log_density(v_design, base, shape, linear, n, place):
-    """log p(y, v) at one place of v, up to a constant."""
-    density = 0.0
-    for value in place:
-        density -= 0.5 * value * value
-    for j in range(n):
-        psi = base[j]
-        for k in range(len(place)):
-            psi += v_design[j, k] * place[k]
-        size = abs(psi)
-        density += linear[j] * psi - shape[j] * (0.5 * size + np.log1p(np.exp(-size)))
-    return density
-
-
-@_jit
-def _fill_equations(v_design, base, shape, linear, n, mode, precision, gradient):
-    """I + Σ_j h_j a_j a_jᵀ, its lower triangle, and Σ_j r_j a_j - v."""
-    q = len(mode)
+def _fill_equations(v_design, base, shape, linear, place, precision, gradient):
+    """log p(y, v) at one place of v, up to a constant; I + Σ_j h_j a_j a_jᵀ, its lower triangle; and Σ_j r_j a_j - v."""
+    q, density = len(place), 0.0
     for k in range(q):
-        gradient[k] = -mode[k]
+        density -= 0.5 * place[k] * place[k]
+        gradient[k] = -place[k]
         for c in range(k + 1):
             precision[k, c] = 1.0 if k == c else 0.0
-    for j in range(n):
+    for j in range(len(base)):
         psi = base[j]
         for k in range(q):
-            psi += v_design[j, k] * mode[k]
+            psi += v_design[j, k] * place[k]
         e = np.exp(-abs(psi))
+        density += linear[j] * psi - shape[j] * (0.5 * abs(psi) + np.log1p(e))
         half = 0.5 * (1.0 - e) / (1.0 + e)
         residual = linear[j] - shape[j] * (half if psi > 0.0 else -half)
         h = shape[j] * e / ((1.0 + e) * (1.0 + e))
@@ -243,6 +209,7 @@ def _fill_equations(v_design, base, shape, linear, n, mode, precision, gradient)
             gradient[k] += v_design[j, k] * residual
             for c in range(k + 1):
                 precision[k, c] += h * v_design[j, k] * v_design[j, c]
+    return density
 
 
 @_jit
@@ -273,44 +240,33 @@ def _solve(factor, target):
 
 
 @_jit
-def _score_at(x, u, place, factor, residual, score):
+def _score_at(x, u, place, eta, residual, score):
     """Σ_j r_j ∂ψ_j at one place of v: by b, and by η."""
-    n, d, q = len(x), x.shape[1], u.shape[1]
-    for k in range(len(score)):
-        score[k] = 0.0
-    for j in range(n):
+    d, (rows, columns, units) = x.shape[1], eta
+    score[:] = 0.0
+    for j in range(len(x)):
         for k in range(d):
             score[k] += residual[j] * x[j, k]
-        e = d
-        for k in range(q):
-            for c in range(k + 1):
-                score[e] += residual[j] * u[j, k] * place[c] * (factor[k, k] if k == c else 1.0)
-                e += 1
+        for e in range(len(units)):
+            score[d + e] += residual[j] * u[j, rows[e]] * place[columns[e]] * units[e]
 
 
 @_jit
-def _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian):
+def _fill_hessian(x, u, eta, places, weights, second, by_node, score, hessian):
     """E[-∂² log p(y, v)] - Var[∂ log p(y, v)] given the labels."""
     n, d, q, n_nodes, p = len(x), x.shape[1], u.shape[1], len(weights), len(score)
-    slopes, e1, e2 = np.empty(p - d), np.empty(q), np.empty((q, q))
+    slopes, e1, e2, (rows, columns, units) = np.empty(p - d), np.empty(q), np.empty((q, q)), eta
     for k in range(p):
         for c in range(k + 1):
             total = 0.0
             for m in range(n_nodes):
                 total -= weights[m] * (by_node[m, k] - score[k]) * (by_node[m, c] - score[c])
             hessian[k, c] = total
-    e = d
-    for k in range(q):
-        for c in range(k + 1):
-            if k == c:
-                hessian[e, e] -= score[e]
-            e += 1
+    for e in range(p - d):
+        if rows[e] == columns[e]:
+            hessian[d + e, d + e] -= score[d + e]
     for j in range(n):
-        e0 = 0.0
-        for k in range(q):
-            e1[k] = 0.0
-            for c in range(q):
-                e2[k, c] = 0.0
+        e0, e1[:], e2[:] = 0.0, 0.0, 0.0
         for m in range(n_nodes):
             h = weights[m] * second[m, j]
             e0 += h
@@ -321,19 +277,12 @@ def _fill_hessian(x, u, factor, places, weights, second, by_node, score, hessian
         for k in range(d):
             for c in range(k + 1):
                 hessian[k, c] += e0 * x[j, k] * x[j, c]
-        e = d
-        for k in range(q):
-            for c in range(k + 1):
-                slopes[e - d] = u[j, k] * (factor[k, k] if k == c else 1.0)
-                for m in range(d):
-                    hessian[e, m] += e1[c] * slopes[e - d] * x[j, m]
-                f = d
-                for k2 in range(k + 1):
-                    for c2 in range(k2 + 1):
-                        if f <= e:
-                            hessian[e, f] += e2[c, c2] * slopes[e - d] * slopes[f - d]
-                        f += 1
-                e += 1
+        for e in range(p - d):
+            slopes[e] = u[j, rows[e]] * units[e]
+            for m in range(d):
+                hessian[d + e, m] += e1[columns[e]] * slopes[e] * x[j, m]
+            for f in range(e + 1):
+                hessian[d + e, d + f] += e2[columns[e], columns[f]] * slopes[e] * slopes[f]
     for k in range(p):
         for c in range(k):
             hessian[c, k] = hessian[k, c]
@@ -391,7 +340,7 @@ def _uniform(word):
 
 
 @_jit
-def _draw_labels(v_design, base, n, dispersion, largest, state, labels):
+def _draw_labels(v_design, base, dispersion, largest, state, labels):
     """b and κ of labels that the model draws for a person's rows; returns the next state."""
     q = v_design.shape[1]
     effects = np.empty(q)
@@ -400,7 +349,7 @@ def _draw_labels(v_design, base, n, dispersion, largest, state, labels):
         radius = np.sqrt(-2.0 * np.log(_uniform(state)))
         state = _mixed(state)
         effects[k] = radius * np.cos(2.0 * np.pi * _uniform(state))
-    for j in range(n):
+    for j in range(len(base)):
         psi = base[j]
         for k in range(q):
             psi += v_design[j, k] * effects[k]
@@ -445,9 +394,6 @@ def add_curvature(rows, linear, starts, limit, most_rows, curvature, outcome):
         for k in range(d):
             for c in range(k):
                 total[c, k] = total[k, c]
-        clip = min(1.0, limit / _norm(total.reshape(d * d), 1.0))
-        clip = min(clip, most_rows / max(starts[i + 1] - starts[i], 1))
+        clip = min(1.0, limit / _norm(total.ravel(), 1.0), most_rows / max(starts[i + 1] - starts[i], 1))
         outcome[i] *= clip
-        for k in range(d):
-            for c in range(d):
-                total[k, c] *= clip
+        total *= clip

@@ -10,17 +10,12 @@ import numpy as np
 from vips._random_state import RandomStateLike, as_generator
 from vips.expfam import Draws, Gaussian
 
-__all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of", "n_parameters"]
+__all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of"]
 
 # Value of the constant column of the design, and what stands for it among columns with effects of persons.
 CONSTANT, INTERCEPT = 0.5, -1
 _N_DRAWS = 20_000
 _TOO_LARGE, _ROUNDING = 1e100, 1e-9  # of files; of a covariance, relative to its largest entry
-
-
-def n_parameters(d: int, q: int) -> int:
-    """Number of entries of b and η: d coefficients, and the lower triangle of L."""
-    return d + q * (q + 1) // 2
 
 
 def factor_of(eta: np.ndarray, q: int) -> np.ndarray:
@@ -148,33 +143,24 @@ class MixedPosterior:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        frame = {"ball": np.array(self.frame.ball), "columns": self.frame.columns}
-        frame |= {"shift": self.frame.shift, "scale": self.frame.scale}
-        return {
-            "parameters": self.parameters,
-            "parameters_cov": self.parameters_cov,
-            "step": np.array(self.step),
-        } | frame
+        values = {name: vars(self)[name] for name in ("parameters", "parameters_cov", "step")} | vars(self.frame)
+        return {name: np.asarray(value) for name, value in values.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixedPosterior:
         """Inverse of ``to_arrays``; raises ValueError for arrays that no fit gives."""
-        mean, cov, scale, columns = (arrays[name] for name in ("parameters", "parameters_cov", "scale", "columns"))
-        numbers = (mean, cov, scale, arrays["shift"], arrays["ball"])
-        if not all((np.abs(value) < _TOO_LARGE).all() for value in numbers):  # nor NaN
+        mean, cov, step, shift, scale, ball, columns = (
+            arrays[name] for name in ("parameters", "parameters_cov", "step", "shift", "scale", "ball", "columns")
+        )
+        if not all((np.abs(value) < _TOO_LARGE).all() for value in (mean, cov, shift, scale, ball)):  # nor NaN
             raise ValueError("the posterior's numbers are none that a fit gives")
-        if cov.shape != (len(mean), len(mean)) or not _is_covariance(cov):
+        most = _ROUNDING * np.abs(cov).max(initial=0.0)
+        is_square = cov.shape == (len(mean), len(mean))
+        if not is_square or np.abs(cov - cov.T).max() > most or np.linalg.eigvalsh(cov).min() < -most:
             raise ValueError(
                 "the posterior's covariance is none: it must be symmetric, and not negative in any direction"
             )
         in_range = ((columns >= INTERCEPT) & (columns < len(scale))).all() and columns.dtype.kind in "iu"
-        if not (in_range and (scale > 0.0).all() and arrays["ball"] > 0.0 and arrays["step"] >= 0):
+        if not (in_range and (scale > 0.0).all() and ball > 0.0 and step >= 0):
             raise ValueError("the posterior's coordinates or step are none that a fit gives")
-        frame = Frame(arrays["shift"], scale, float(arrays["ball"]), columns)
-        return cls(mean, cov, frame, int(arrays["step"]))
-
-
-def _is_covariance(matrix: np.ndarray) -> bool:
-    """Whether it is symmetric and positive semidefinite, but for rounding."""
-    most = _ROUNDING * np.abs(matrix).max()
-    return bool(np.abs(matrix - matrix.T).max() <= most and np.linalg.eigvalsh(matrix).min() >= -most)
+        return cls(mean, cov, Frame(shift, scale, float(ball), columns), int(step))
