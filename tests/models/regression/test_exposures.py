@@ -207,7 +207,7 @@ def test_pipelines_pass_exposures_on(tmp_path):
     table = pd.DataFrame({"age": rng.uniform(20, 90, 20_000), "sex": rng.choice(["f", "m"], 20_000)})
     exposure = pd.Series(rng.uniform(10.0, 200.0, 20_000))
     y = rng.poisson(exposure / 100.0 * np.exp(0.02 * (table["age"] - 50)))
-    model = BayesianNegativeBinomialRegression(dispersion=100.0, max_count=30, exposure_bounds=(5.0, 365.0))
+    model = BayesianNegativeBinomialRegression(dispersion=100.0, max_count=30, exposure_bounds=np.array([5.0, 365.0]))
     encoder, budget = TableEncoder({"age": (20, 90), "sex": ["f", "m"]}), PrivacyBudget(8.0, 1e-6)
     pipeline = make_private_pipeline(encoder, model, privacy=budget)
     ledger = PrivacyLedger(tmp_path / "budget", 10.0, 1e-6, "patients")

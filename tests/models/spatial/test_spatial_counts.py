@@ -51,7 +51,7 @@ def sums(model):
 def test_sums_are_those_of_people():
     area, counts = visits()
     exposure = np.random.default_rng(1).uniform(1.0, 3.0, 2_000)
-    model = SpatialCounts(**PRIVATE, exposure_bounds=(1.5, 2.5)).fit(area, counts, exposure=exposure)
+    model = SpatialCounts(**PRIVATE, exposure_bounds=np.array([1.5, 2.5])).fit(area, counts, exposure=exposure)
     places, within = np.searchsorted(sorted(NAMES), area), np.clip(exposure, 1.5, 2.5)
     order = [sorted(NAMES).index(name) for name in NAMES]
     mixing = Areas.of(RING).mixing

@@ -187,7 +187,8 @@ class NegativeBinomial(_Counts):
 
     @property
     def largest_offset(self) -> float:
-        return float(np.abs(np.log(self.exposure_bounds or 1.0) - np.log(self.dispersion)).max())
+        bounds = 1.0 if self.exposure_bounds is None else self.exposure_bounds
+        return float(np.abs(np.log(bounds) - np.log(self.dispersion)).max())
 
     def offsets(self, y: np.ndarray) -> float | np.ndarray:
         return -np.log(self.dispersion) if y.ndim == 1 else self.log_exposures(y)[:, None] - np.log(self.dispersion)

@@ -233,8 +233,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         noise = noise_std["counts"], noise_std["exposures"], noise_std["squares"] * units
         counts = solve_triangular(areas.mixing, average["counts"], trans="T", lower=True)
         sums = counts, average["exposures"], average["squares"] * units
-        unbounded = self.exposure_bounds is None and not self.is_private
-        bounds = (1e-300, 1e300) if unbounded else self.exposure_bounds or (1.0, 1.0)
+        none_stated = (1.0, 1.0) if self.is_private else (1e-300, 1e300)
+        bounds = none_stated if self.exposure_bounds is None else self.exposure_bounds
         like_one = (plan.max_rows_per_group or 1) * (1.0 + (1.0 / plan.sampling_rate - 1.0) / plan.n_steps)
         with threads_for(areas.borders):
             return smoothed(*sums, noise, Fields(areas.borders), bounds, self.dispersion, like_one)
