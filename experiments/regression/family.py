@@ -171,18 +171,25 @@ def summary(fits: list[dict]) -> dict:
 
 
 def table(rows: list[dict]) -> str:
-    names = "kind", "records", "ε", "held by 95 %", "mean and largest bias, standard errors", "error ÷ deviation"
+    names = (
+        "kind",
+        "records",
+        "ε",
+        "held by 95 %",
+        "mean and largest bias, standard errors (deviations)",
+        "error ÷ deviation",
+    )
     lines = [f"| {' | '.join(names)} | with intervals | seconds |", "| --- " * 8 + "|"]
     for row in rows:
-        start = f"| {row['kind']} | {row['persons']:,} | {row['epsilon']:g}"
         if "held" not in row:
-            lines.append(f"{start} | none: {row['reason']} | | | 0 of {row['fits']} | |")
+            lines.append(f"| {row['kind']} | any | any | none: {row['reason']} | | | 0 of {row['fits']} | |")
             continue
+        held = f"{row['held']:.3f} ± {row['held, standard error']:.3f}"
         sizes = {name: abs(values[1]) for name, values in row["coefficients"].items()}
         largest = max(sizes, key=sizes.get)
+        bias = f"{np.mean(list(sizes.values())):.1f}, {sizes[largest]:.1f} ({largest}: {row['coefficients'][largest][3]:+.1f})"
         lines.append(
-            f"{start} | {row['held']:.3f} ± {row['held, standard error']:.3f} | {np.mean(list(sizes.values())):.1f}, "
-            f"{sizes[largest]:.1f} ({largest}) | {row['error over deviation']:.2f} "
+            f"| {row['kind']} | {row['persons']:,} | {row['epsilon']:g} | {held} | {bias} | {row['error over deviation']:.2f} "
             f"| {row['with intervals']} of {row['fits']} | {row['seconds']:.1f} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(dict.fromkeys(lines)) + "\n"  # one line of a kind without intervals
