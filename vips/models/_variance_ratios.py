@@ -25,8 +25,7 @@ def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) 
     """Ratios R of variances, of scores or counts, to their curvature, from noisy variances.
 
     Ratios are taken as draws around a common value. Its variance is estimated by moments, and each ratio is its
-    posterior mean: without noise the ratio itself, and the common value where noise hides it. One below 1 is its mean given
-    that it is positive, up to 1: variances that noise hides narrow no interval.
+    posterior mean, given that it is positive: without noise the ratio itself, and the common value where noise hides it.
 
     Parameters
     ----------
@@ -48,8 +47,7 @@ def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) 
     ratios = common + share * (ratios - common)
     off = np.sqrt(share * noise + (information**2 * noise).sum() / information.sum() ** 2) + 1e-300
     z = np.clip(ratios / off, -30.0, 40.0)
-    positive = ratios + off * np.exp(norm.logpdf(z) - norm.logcdf(z))
-    return np.maximum(np.maximum(ratios, np.minimum(positive, 1.0)), _LEAST_RATIO)
+    return np.maximum(ratios + off * np.exp(norm.logpdf(z) - norm.logcdf(z)), _LEAST_RATIO)
 
 
 def matched_blocks(blocks: Mapping[str, Block]) -> dict[str, Block]:
