@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.stats import norm
 
 from vips._compute.rowwise import row_norms
 from vips.privacy import Lattice
@@ -25,7 +24,7 @@ def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) 
     """Ratios R of variances, of scores or counts, to their curvature, from noisy variances.
 
     Ratios are taken as draws around a common value. Its variance is estimated by moments, and each ratio is its
-    posterior mean, given that it is positive: without noise the ratio itself, and the common value where noise hides it.
+    posterior mean: without noise the ratio itself, and the common value where noise hides it.
 
     Parameters
     ----------
@@ -44,10 +43,7 @@ def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) 
     noise = (noise_std / curvature) ** 2
     excess = (information * ((ratios - common) ** 2 - noise)).sum() / information.sum()
     share = max(excess, 0.0) / (max(excess, 0.0) + noise + 1e-300)
-    ratios = common + share * (ratios - common)
-    off = np.sqrt(share * noise + (information**2 * noise).sum() / information.sum() ** 2) + 1e-300
-    z = np.clip(ratios / off, -30.0, 40.0)
-    return np.maximum(ratios + off * np.exp(norm.logpdf(z) - norm.logcdf(z)), _LEAST_RATIO)
+    return np.maximum(common + share * (ratios - common), _LEAST_RATIO)
 
 
 def matched_blocks(blocks: Mapping[str, Block]) -> dict[str, Block]:
