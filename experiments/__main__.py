@@ -92,6 +92,10 @@ EXPERIMENTS = {
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",
     ),
+    "hospital_family": (
+        "regression.family",
+        "the same columns, every kind of regression, ε = 1 and 4: coverage, bias and width (40 minutes)",
+    ),
     "plans": (
         "privacy.plans",
         "widths of intervals that `plan_for` predicts, and those of fits, for eight models and three tables (20 minutes)",

@@ -486,6 +486,18 @@ def _(printed, folder):
     assert "error ÷ oracle" in printed
 
 
+@check("hospital_family")
+def _(printed, folder):
+    rows = {row["kind"]: row for row in read_json(folder / "results.json")}
+    assert len(rows) == 13
+    assert rows.pop("yes or no, stream")["with intervals"] == 0
+    for row in rows.values():
+        assert row["with intervals"] == row["fits"] == 2
+        assert len(row["coefficients"]) == (24 if row["kind"] == "three classes" else 12)
+        assert 0.2 < row["error over deviation"] < 3.0  # about 1 where deviations are right
+    assert "do not add up over batches" in printed
+
+
 @check("plans")
 def _(printed, folder):
     rows = {row["case"]: row for row in read_json(folder / "results.json")}

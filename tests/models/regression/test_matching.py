@@ -339,21 +339,25 @@ def test_a_fit_with_hardly_any_noise_is_the_ordinary_fit():
     np.testing.assert_allclose(model.posterior_.std, std, rtol=0.03)
 
 
-def test_indicators_narrow_intervals_and_are_those_of_the_encoder():
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_indicators_narrow_intervals_and_are_those_of_the_encoder(fit_intercept):
     rng = np.random.default_rng(8)
     frame = pd.DataFrame(
         {"age": rng.uniform(0, 100, 4000), "ward": rng.choice(list("ABCDE"), 4000), "sex": rng.choice(["f", "m"], 4000)}
     )
     y = (rng.random(4000) < expit(0.03 * (frame["age"] - 50) + 0.8 * (frame["ward"] == "B"))).astype(int)
-    encoder = TableEncoder({"age": (0, 100), "ward": list("ABCDE"), "sex": ["f", "m"]})
+    frame["payer"] = rng.choice(list("XYZ"), 4000)
+    encoder = TableEncoder({"age": (0, 100), "ward": list("ABCDE"), "sex": ["f", "m"], "payer": list("XYZ")})
     X = encoder.fit_transform(frame)
     for first, last, value in encoder.indicators:
         np.testing.assert_allclose(X[:, first:last].sum(axis=1), value)
     plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20, reproducible_noise=True)
     widths = []
     for indicators in (encoder.indicators, None):
-        model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, indicators=indicators, random_state=0).fit(X, y)
-        widths.append(model.summary(features=encoder)["std"][:-1].mean())
+        model = BayesianLogisticRegression(
+            privacy=plan, max_norm=1.0, fit_intercept=fit_intercept, indicators=indicators, random_state=0
+        ).fit(X, y)
+        widths.append(model.summary(features=encoder)["std"].drop("intercept", errors="ignore").mean())
     assert widths[0] < 0.95 * widths[1]
     pipeline = make_private_pipeline(
         TableEncoder(encoder.columns), BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6)

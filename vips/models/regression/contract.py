@@ -642,15 +642,16 @@ class AugmentedRegression(ConjugateExponentialModel):
         )
 
     def _unseen(self) -> np.ndarray | None:
-        """Precision of the directions that no row sees: coefficients of ``indicators`` together against the intercept.
+        """Precision of the directions that no row sees: coefficients of ``indicators`` together against the intercept, or,
+        where there is none, against those of another column.
 
         Noise in the precision would let a fit wander there, and fill intervals. It says nothing of effects, and yields to rows
         in which all of them are zero.
         """
-        if not (self._keeps_steps() and self.covariance == "full" and self.fit_intercept and self.indicators):
+        if not (self._keeps_steps() and self.covariance == "full" and self.indicators):
             return None
         scale = self._units() * self._ball()
-        directions = unseen_directions(self.indicators, len(scale))
+        directions = unseen_directions(self.indicators, len(scale), has_intercept=bool(self.fit_intercept))
         directions = np.linalg.qr(directions * scale[:, None])[0]
         return _UNSEEN * (directions @ directions.T) * np.outer(scale, scale)
 
@@ -794,12 +795,18 @@ def check_indicators(indicators, n_features: int | None = None) -> None:
         raise ValueError(f"`indicators` are not among the {n_features} columns of X: {indicators!r}.")
 
 
-def unseen_directions(indicators: Sequence[tuple[int, int, float]], d: int) -> np.ndarray:
-    """All coefficients of each triple against the intercept, which is the last one: no row sees it; shape (d, n_indicators)."""
-    directions = np.zeros((d, len(indicators)))
-    for direction, (first, last, value) in zip(directions.T, indicators, strict=True):
-        direction[first:last], direction[-1] = 1.0, -value
-    return directions
+def unseen_directions(
+    indicators: Sequence[tuple[int, int, float]], d: int, *, has_intercept: bool = True
+) -> np.ndarray:
+    """All coefficients of each triple against the intercept, which is the last one; without it, against those of the first
+    triple: no row sees them. Shape (d, number of them)."""
+    directions, values = np.zeros((d, len(indicators))), [value for _, _, value in indicators]
+    for direction, (first, last, _) in zip(directions.T, indicators, strict=True):
+        direction[first:last] = 1.0
+    if has_intercept:
+        directions[-1] = np.negative(values)
+        return directions
+    return values[0] * directions[:, 1:] - np.outer(directions[:, 0], values[1:])
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
