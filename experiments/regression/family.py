@@ -142,22 +142,22 @@ def one_fit(kind: Kind, seed: int, n: int, epsilon: float) -> dict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         rows = model.summary(features=encoder)
-    seconds, found = time.perf_counter() - begin, {}
+    seconds, coefficients = time.perf_counter() - begin, {}
     for output, factor in enumerate(kind.factors):
         for name, effect in WORLD.truth().items():
             mean, std, lower, upper = rows.loc[(output, name) if len(kind.factors) > 1 else name].iloc[:4]
             held = bool(lower < factor * effect < upper)
-            found[f"{name}, class {output}" if output else name] = [held, mean - factor * effect, std]
-    return {"seconds": seconds, "found": found}
+            coefficients[f"{name}, class {output}" if output else name] = [held, mean - factor * effect, std]
+    return {"seconds": seconds, "coefficients": coefficients}
 
 
 def summary(fits: list[dict]) -> dict:
     """Coverage, bias and width over the tables whose fits have intervals; bias in standard errors of the mean error."""
-    told = [fit for fit in fits if "found" in fit]
+    told = [fit for fit in fits if "coefficients" in fit]
     row = {"fits": len(fits), "with intervals": len(told)}
     if not told:
         return row | {"reason": fits[0]["reason"]}
-    held, errors, stds = np.moveaxis(np.array([list(fit["found"].values()) for fit in told], float), 2, 0)
+    held, errors, stds = np.moveaxis(np.array([list(fit["coefficients"].values()) for fit in told], float), 2, 0)
     spread = np.sqrt(np.maximum(len(told) - 1, 1))
     bias, off = errors.mean(axis=0) / errors.std(axis=0) * spread, errors / stds
     columns = held.mean(axis=0), bias, np.sqrt((off**2).mean(axis=0)), off.mean(axis=0)
@@ -166,7 +166,7 @@ def summary(fits: list[dict]) -> dict:
         "held, standard error": float(held.mean(axis=1).std() / spread),
         "error over deviation": float(np.sqrt((off**2).mean())),
         "seconds": float(np.median([fit["seconds"] for fit in told])),
-        "coefficients": dict(zip(told[0]["found"], np.transpose(columns).tolist(), strict=True)),
+        "coefficients": dict(zip(told[0]["coefficients"], np.transpose(columns).tolist(), strict=True)),
     }
 
 

@@ -60,6 +60,7 @@ ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the la
 _PER_PARAMETER = 2.5  # by which -2 log likelihood must fall; 2 is Akaike's
 _N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
 _RETURNS, _FARTHEST = 4, 3.0  # moves back from draws of an accepted match, and the size of one at most
+_NEAR, _AT_BOUND = 0.3, 3.0  # size of a step within which totals hardly bend; deviations of a parameter from its bound
 
 
 @dataclass(frozen=True)
@@ -238,9 +239,7 @@ class _Place:
         """The best step δ by slope'δ - δ'Hδ/2 that leads no parameter below its floor (0 without ``cov``), and the slopes of
         those that it leads there: least distance programming (Lawson and Hanson 1974, chapter 23)."""
         H = self.curvature + damping * np.diag(np.diagonal(self.curvature))
-        bounds = [c.bounds(None if cov is None else cov[of, of]) for c, of in _places(self.charts)]
-        slopes = block_diag(*(slopes for slopes, _ in bounds), np.zeros((0, 1)))
-        room = np.concatenate([room for _, room in bounds])
+        slopes, room = _bounds(self.charts, cov)
         factor = np.linalg.cholesky(H)
         step = cho_solve((factor, True), self.slope)
         if (slopes @ step >= -room).all():
@@ -321,15 +320,24 @@ def _matched(place: _Place, damping: float, sizes: Sequence[float]) -> ChartMatc
 
 
 def _widened(simulator: Simulator, totals: Totals, match: ChartMatch) -> ChartMatch:
-    """An accepted match, with the mean square of what moves back from draws miss it by in its covariance."""
+    """An accepted match, with the mean square of what moves back from draws miss it by in its covariance, unless all draws are
+    near."""
     if not match.is_accepted:
         return match
     with suppress(np.linalg.LinAlgError):
         factor = np.linalg.cholesky(match.cov)
         normal = np.random.default_rng(1).standard_normal((_RETURNS // 2, len(factor)))
-        to_draws = np.concatenate([np.zeros_like(normal[:1]), normal, -normal]) @ factor.T
+        slopes, room = _bounds(match.charts)
+        at_bound = slopes[room < _AT_BOUND * np.sqrt(np.einsum("bi,ij,bj->b", slopes, match.cov, slopes))]
+        inside = (
+            np.eye(len(factor)) - np.linalg.pinv(at_bound) @ at_bound
+        )  # simulated records hardly tell of the others
+        to_draws = np.concatenate([np.zeros_like(normal[:1]), normal, -normal]) @ factor.T @ inside
+        read = [(chart, of) for chart, of in _places(match.charts) if chart.is_read]
+        if max(chart.largest(step[of]) for chart, of in read for step in to_draws) < _NEAR:
+            return match
         back = np.array([_return(simulator, totals, match, match.step + step) for step in to_draws])
-        missed = back[1:] - back[0]
+        missed = (back[1:] - back[0]) @ inside
         return replace(match, cov=match.cov + missed.T @ missed / len(missed))
     return match
 
@@ -337,7 +345,7 @@ def _widened(simulator: Simulator, totals: Totals, match: ChartMatch) -> ChartMa
 def _return(simulator: Simulator, totals: Totals, match: ChartMatch, step: np.ndarray) -> np.ndarray:
     """Where a move leads that begins at this step from the match's charts, as a step from there."""
     charts = [chart.moved(step[of], match.cov[of, of]) for chart, of in _places(match.charts)]
-    place = _place(simulator, totals, charts, match.n_records * float(np.exp(step[-1])), simulator.sizes[0])
+    place = _place(simulator, totals, charts, match.n_records * float(np.exp(step[-1])), simulator.sizes[1])
     move, _ = place.move(0.0, _FARTHEST)
     ends = [chart.step_to(of.moved(move[at])) for chart, (of, at) in zip(match.charts, _places(charts), strict=True)]
     return np.concatenate([*ends, step[-1:] + move[-1:]])
@@ -414,6 +422,13 @@ def _prior(charts: Sequence[Chart]) -> tuple[np.ndarray, np.ndarray]:
         gradient[of], precision[of, of] = chart.prior()
     precision[-1, -1] = _PRIOR_OF_SIZE
     return gradient, precision
+
+
+def _bounds(charts: Sequence[Chart], cov: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Slopes of the parameters that have a floor, by all coordinates and log N, and how far they are above it."""
+    bounds = [chart.bounds(None if cov is None else cov[of, of]) for chart, of in _places(charts)]
+    slopes = block_diag(*(slopes for slopes, _ in bounds), np.zeros((0, 1)))
+    return slopes, np.concatenate([room for _, room in bounds])
 
 
 def _places(charts: Sequence[Chart]) -> list[tuple[Chart, slice]]:
