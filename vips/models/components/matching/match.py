@@ -22,7 +22,7 @@ Probabilities and rates are not below 0. While moves go on they stay a little ab
 the last move may lead to 0. What it leads there has about the variance of half a normal law.
 
 Where totals bend, this covariance is too small. From draws of the parameters a move would lead back to the best ones if totals
-were linear; the mean square of what such moves miss these by is added.
+were linear; the mean square of what such moves miss these by is added if draws go far.
 
 χ² has about as many degrees of freedom as there are totals more than parameters that these tell. If it is far above, the totals
 are not those of such a model, or the match went astray: then there are no intervals.
