@@ -404,10 +404,9 @@ class PolyaGammaRegression(AugmentedRegression):
     def findings(self) -> dict[str, float]:
         """The weight of public records, and :meth:`misfit`."""
         public = {"weight of public records": float(self.public_weight_.mean())} if self._knows_public else {}
-        misfit = (
-            {"probability of so large a misfit of the released gradients": self.misfit()} if self.is_private else {}
-        )
-        return super().findings() | public | {name: value for name, value in misfit.items() if not np.isnan(value)}
+        misfit = self.misfit()
+        gradients = {} if np.isnan(misfit) else {"probability of so large a misfit of the released gradients": misfit}
+        return super().findings() | public | gradients
 
     def check_features(self) -> None:
         super().check_features()

@@ -328,10 +328,9 @@ def _widened(simulator: Simulator, totals: Totals, match: ChartMatch) -> ChartMa
         factor = np.linalg.cholesky(match.cov)
         normal = np.random.default_rng(1).standard_normal((_RETURNS // 2, len(factor)))
         slopes, room = _bounds(match.charts)
+        # Of parameters at their bounds simulated records hardly tell: draws, and what is missed, stay off them.
         at_bound = slopes[room < _AT_BOUND * np.sqrt(np.einsum("bi,ij,bj->b", slopes, match.cov, slopes))]
-        inside = (
-            np.eye(len(factor)) - np.linalg.pinv(at_bound) @ at_bound
-        )  # simulated records hardly tell of the others
+        inside = np.eye(len(factor)) - np.linalg.pinv(at_bound) @ at_bound
         to_draws = np.concatenate([np.zeros_like(normal[:1]), normal, -normal]) @ factor.T @ inside
         read = [(chart, of) for chart, of in _places(match.charts) if chart.is_read]
         if max(chart.largest(step[of]) for chart, of in read for step in to_draws) < _NEAR:
