@@ -93,7 +93,7 @@ def logistic(
     X, y = table(n_records)
     y = y.astype(int)
     if misspecified:
-        w = LogisticRegression(C=np.inf).fit(*table(N_MANY)).coef_[0]
+        w = LogisticRegression(C=np.inf, tol=1e-8).fit(*table(N_MANY)).coef_[0]
     arguments = {"max_norm": 1.0, "prior": ALPHA, "covariance": covariance}
     model = BayesianLogisticRegression(privacy=plan, **arguments).fit(X, y)
     baseline = BayesianLogisticRegression(**arguments).fit(X, y).laplace_posterior(X, y) if with_baseline else None

@@ -136,7 +136,7 @@ def one_table(seed: int, n_visits: int, epsilon: float, bounds: str, world: Worl
         warnings.simplefilter("ignore", PrivacyWarning)
         summary = pipeline.summary()
     features = pipeline[0].transform(frame)
-    plain = LogisticRegression(C=np.inf, max_iter=1000).fit(features, y)
+    plain = LogisticRegression(C=np.inf, max_iter=10_000, tol=1e-8).fit(features, y)
     best, truth, held = oracle(pipeline, features, y, patient, plain), world.truth(), {}
     for name in [name for name in truth if name in summary.index]:
         row = summary.loc[name]

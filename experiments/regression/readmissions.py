@@ -137,7 +137,7 @@ def target_of(pipeline, visits: Bunch) -> np.ndarray:
     patient = np.unique(visits.patient, return_inverse=True)[1]
     weights = np.ones(len(y))
     for _ in range(N_ROUNDS):
-        root = LogisticRegression(C=np.inf, max_iter=1000).fit(features, y, weights)
+        root = LogisticRegression(C=np.inf, max_iter=10_000, tol=1e-8).fit(features, y, weights)
         mean = np.append(root.coef_[0], root.intercept_)
         at = CoefficientPosterior(mean, np.eye(len(mean)), coordinates=model.last_posterior_.coordinates)
         norms = model.expected_statistics(Records(features, y.astype(float)), at).norms(model.blocks())
