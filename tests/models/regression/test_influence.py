@@ -169,6 +169,15 @@ def test_variance_ratios_are_kept_without_noise_and_shared_where_noise_hides_the
     assert (variance_ratios(-curvature, 1.0, curvature) > 0.0).all()
 
 
+def test_gradients_scatter_by_their_noise_where_all_rows_of_a_person_count():
+    """Its size follows from the clip norm, which grows with the number of rows."""
+    rng = np.random.default_rng(4)
+    X, y, person = rng.uniform(-0.5, 0.5, (3_000, 3)), rng.integers(0, 2, 3_000), rng.integers(0, 1_000, 3_000)
+    plan = PrivacyPlan(noise_multiplier=10.0, sampling="full", n_steps=20, max_rows_per_group=10)
+    model = BayesianLogisticRegression(max_norm=1.0, privacy=plan).fit(X, y, groups=person)
+    assert model.misfit() > 1e-9  # else gradients would scatter more than their noise
+
+
 @pytest.mark.slow
 def test_slopes_are_right_at_the_default_clip():
     """With hardly any noise; a clip that looks at labels makes them a fifth too steep."""

@@ -398,15 +398,13 @@ class AugmentedRegression(ConjugateExponentialModel):
         used = kept.used(0 if coordinates.move else 2 if self._matches() else len(kept.counts))
         points, centre = kept.points[:, used] * ball, kept.centre * ball
         laws = [law.unweighted(at) for law, at in zip(weighted, centre, strict=True)]
-        noise_of_step = (
-            plan.noise_multiplier * self._clip_norm() * self.blocks()["linear"].scale / plan.sampling_rate / ball
-        )
+        noise_of_step = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate / ball
         return [
             ReleasedGradients(
                 points[j],
                 kept.totals[j, used] / ball,
                 kept.counts[used],
-                self._clip_weights(laws, points, centre),
+                self._clip_weights(laws, points, centre, plan.clip_norm),
                 noise_of_step,
                 plan.sampling_rate,
                 laws[j],
@@ -433,7 +431,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             return weighted_law(average["precision"], noise["precision"], constant)
         return independent_law(average, noise, constant)
 
-    def _clip_weights(self, laws: list[RowLaw], points: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    def _clip_weights(self, laws: list[RowLaw], points: np.ndarray, centre: np.ndarray, clip_norm: float) -> np.ndarray:
         """Mean clip weights at the points, over that at ``centre``."""
         labels = self._labels_of_norms()
         if labels is None or self.covariance == "diagonal":
@@ -442,7 +440,8 @@ class AugmentedRegression(ConjugateExponentialModel):
 
         def norms(predictor: np.ndarray, length: float) -> np.ndarray:
             lengths = np.full(len(predictor), length)
-            return Lengths(lengths, lengths**2).largest_norms(predictor, np.abs(predictor), labels, scale)
+            norms = Lengths(lengths, lengths**2).largest_norms(predictor, np.abs(predictor), labels, scale)
+            return np.maximum(norms, clip_norm)
 
         return clip_weights(laws, points, centre, norms)
 
