@@ -29,6 +29,7 @@ _MOST_RECORDS = 300_000  # in a step; larger samples cost time and no ε
 # Records of the first trials, of those where these have no intervals, and numbers of fits; with and without labels.
 _OF_TRIAL = {True: (4_000, 12_000, 3), False: (2_500, 7_500, 1)}
 _GENERATED = 20_000
+_BESIDE = 5
 _ROUNDS, _NEAR, _STEP = 8, 0.05, 30.0  # of the search for ε: it ends so near the width; factor of μ² in a round
 
 
@@ -91,6 +92,16 @@ class Recommendation:
         return pd.DataFrame({"planned": pd.Series(planned, dtype=float), "realised": pd.Series(widths)}).reindex(
             list(widths)
         )
+
+    def beside(self, fitted) -> str:
+        """What the plan says, and up to five planned widths beside those of a fit; without them if it has no intervals."""
+        try:
+            widths = self.realised(fitted)
+        except NotImplementedError as missing:
+            return f"{self.says} {missing}"
+        both = widths.dropna().head(_BESIDE).itertuples()
+        listed = [f"{name} {planned:.2g} planned, {realised:.2g} realised" for name, planned, realised in both]
+        return f"{self.says} Widths of 95 % intervals: {'; '.join(listed)}." if listed else self.says
 
     def plot(self, names: list[str] | None = None, *, ax: Axes | None = None) -> Axes:
         """Widths against ε, and the ε of the plan.

@@ -293,7 +293,7 @@ class PrivacyReport:
         model: object = "",
         responsible: str = "",
         chosen_by: str = "",
-        reason: str = "",
+        reason: object = "",
     ) -> None:
         """Write the certificate: one page for a data-protection officer, as one HTML file that needs no network.
 
@@ -316,8 +316,11 @@ class PrivacyReport:
             released totals are from those of such records, say.
         responsible : str
             Who is responsible for the processing.
-        chosen_by, reason : str
-            Who chose ε and δ, and why these. Whatever is empty becomes a line to be filled in by hand.
+        chosen_by : str
+            Who chose ε and δ. Whatever is empty becomes a line to be filled in by hand.
+        reason : str or Recommendation
+            Why these, in words; or the plan by :func:`vips.plan_for`, whose widths are then quoted, with those of a fitted
+            ``model`` beside them.
 
         Raises
         ------
@@ -341,7 +344,7 @@ class PrivacyReport:
 
         write_certificate(
             self, path, ledger, dataset=dataset, purpose=purpose, model=words.in_words(model), responsible=responsible,
-            chosen_by=chosen_by, reason=reason,
+            chosen_by=chosen_by, reason=words.reasons(reason, model),
         )  # fmt: skip
 
     def to_json(self, path: str | os.PathLike | None = None) -> str | None:

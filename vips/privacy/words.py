@@ -57,6 +57,13 @@ def in_words(model: object) -> object:
     return "; ".join([type(fitted).__name__, *findings, *filter(None, [fitted.why_no_intervals()])])
 
 
+def reasons(reason: object, model: object) -> object:
+    """A plan by ``plan_for`` in words, with the widths of the fitted model beside its own. Anything else unchanged."""
+    if not hasattr(reason, "beside"):
+        return reason
+    return reason.beside(model) if hasattr(model_of(model), "findings") else str(reason)
+
+
 def loss(epsilon: float, delta: float) -> str:
     """ε and δ, as every text quotes them."""
     return f"ε = {epsilon:.4g} at δ = {delta:g}"
