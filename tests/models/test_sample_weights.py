@@ -297,7 +297,7 @@ def widths_follow_squared_weights(model):
     weighted = vips_clone(model, {"privacy": replace(plan, max_weight=LARGEST)})
     for weights in (np.full(4_000, 0.5 * LARGEST), np.where(kind, 0.2, 1.0) * LARGEST):
         ratios = deviations(weighted.fit(X, sample_weight=weights)) / usual
-        np.testing.assert_allclose(ratios, 1.0, atol=0.1)
+        np.testing.assert_allclose(ratios, 1.0, atol=0.2)
 
 
 def deviations(model):

@@ -158,7 +158,7 @@ def test_the_last_move_is_small(monkeypatch):
 class Products(Simulator):
     """Records of two counts, of which the product is seen, the first one, and that there is a record."""
 
-    sizes = (2_000, 4_000, 1_000)
+    sizes = (2_000, 20_000, 1_000)
 
     def simulated(self, charts, n_records, rng):
         return counts_at(rng.random((n_records, 2)), charts[0].rates)
@@ -218,7 +218,7 @@ def test_a_move_that_cannot_be_computed_is_no_match(monkeypatch):
 
 def test_simulated_means_are_closer_than_their_number_allows():
     """Scores explain all of what categories give, so that nothing is left of the simulation's error."""
-    moments = moments_of(Categories(), [Simplexes(P[None], 1.0)], [STEPS], simulation.CHUNK)
+    moments = moments_of(Categories(), [Simplexes(P[None], 1.0)], [STEPS], 4_000)
     np.testing.assert_allclose(moments.mean, 0.6 * P, atol=1e-4)
     np.testing.assert_allclose(moments.slopes, 0.6 * (np.diag(P) - np.outer(P, P)), atol=2e-3)
     assert np.abs(moments.unexplained).max() < 1e-4

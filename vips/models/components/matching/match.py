@@ -40,7 +40,7 @@ from scipy.linalg import block_diag, cho_solve, null_space, solve_triangular
 from scipy.optimize import nnls
 
 from vips.models.components.matching.charts import Chart
-from vips.models.components.matching.simulator import CHUNK, Moments, Simulator, moments_of
+from vips.models.components.matching.simulator import Moments, Simulator, moments_of
 from vips.statistics import ReleasedStep
 
 __all__ = ["ACCEPTED", "N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "match_near"]
@@ -361,7 +361,7 @@ def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int
         place = _place(simulator, totals, charts, n_records, n_simulated)
         if number == 0:
             per_record = _PER_RECORD * totals.records_in_one
-            most = max(CHUNK * np.ceil(per_record * place.n_records / CHUNK), _FEWEST_SIMULATED)
+            most = max(per_record * place.n_records, _FEWEST_SIMULATED)
         is_worse = (
             best is not None
             and best.moments.n_records == n_simulated

@@ -15,9 +15,9 @@ from scipy.special import pdtr, pdtrik
 from vips.models.components.matching.charts import Chart
 from vips.statistics import ReleasedStep
 
-__all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
+__all__ = ["Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
 
-CHUNK = 1_000  # simulated records at a time
+_CHUNK = 4_000  # simulated records at a time
 _LEAST_RATIO = 0.02  # of κ
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
 
@@ -100,8 +100,9 @@ def moments_of(
 ) -> Moments:
     """By simulation with fixed seeds. Scores, whose mean is known to be 0, are control variates of the mean."""
     n_scores, shift, sums, products, weighed = sum(chart.size for chart in charts), 0.0, 0.0, 0.0, 0.0
-    for number in range(n_records // CHUNK):
-        records = simulator.simulated(charts, CHUNK, np.random.default_rng([0, number]))
+    for number, start in enumerate(range(0, n_records, _CHUNK)):
+        n = min(_CHUNK, n_records - start)
+        records = simulator.simulated(charts, n, np.random.default_rng([0, number]))
         seen = [simulator.seen(records, steps) for steps in groups]
         both = np.hstack([simulator.scores(records, charts), *seen])
         if number == 0:  # so that products of large numbers do not cancel
@@ -113,7 +114,7 @@ def moments_of(
             shares = simulator.shares(records, groups[-1][-1])
             ratios = _unmixed(ratios, shares) if number == 0 else ratios
             root = np.sqrt(shares @ ratios)[:, None]
-            rows = root * np.hstack([both[:, n_scores:], np.ones((CHUNK, 1))])
+            rows = root * np.hstack([both[:, n_scores:], np.ones((n, 1))])
             weighed += rows.T @ rows / n_records
     mean = sums / n_records
     spread = (np.triu(products) + np.triu(products, 1).T) / n_records - np.outer(mean, mean)
