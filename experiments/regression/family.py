@@ -50,6 +50,8 @@ class Kind:
         Settings of its plan that are no defaults; with batches, it is a stream, and a patient in one of them.
     persons : bool
         Whether a record is all visits of a patient.
+    in_common : float
+        Deviation of what the log odds of all visits of a patient have in common.
     """
 
     model: BaseEstimator
@@ -57,6 +59,7 @@ class Kind:
     factors: Sequence[float] = (1.0,)
     plan: dict = field(default_factory=dict)
     persons: bool = True
+    in_common: float = 0.0
 
 
 def yes(psi: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -89,6 +92,7 @@ KINDS = {
         BayesianNegativeBinomialRegression(dispersion=DISPERSION, max_count=20), counts, (0.5,)
     ),
     "linear": Kind(*LINEAR),
+    "linear, visits alike": Kind(LINEAR[0], lambda psi, rng: psi + 0.3 * rng.normal(size=len(psi)), in_common=1.0),
     "linear, stream of 12 batches": Kind(*LINEAR, plan=STREAM),
     "yes or no, stream": Kind(LOGISTIC, yes, plan=STREAM),
 }
@@ -119,7 +123,10 @@ def one_fit(kind: Kind, seed: int, n: int, epsilon: float) -> dict:
     """One table: whether the interval of each coefficient holds it, its error and deviation; or why there are none."""
     rng = np.random.default_rng([seed, n, 45])
     frame, _, patient, p = visits(n * VISITS if kind.persons else n, rng, WORLD)
-    y = kind.labels(logit(p), rng)
+    psi = logit(p)
+    if kind.in_common:
+        psi = psi + kind.in_common * rng.normal(size=patient.max() + 1)[patient]
+    y = kind.labels(psi, rng)
     encoder = TableEncoder(DECLARED)
     X = encoder.fit_transform(frame)
     public = {"max_norm": encoder.max_norm, "indicators": encoder.indicators}

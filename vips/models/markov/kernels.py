@@ -47,28 +47,27 @@ def fill_likely(codes, tables, log_largest, first, last, likely, log_scale):
 def group_symbols(codes, offsets, n_symbols, first, last, symbols, places, counts):
     """Different symbols of each sequence: they are ``symbols[a : a + counts[n]]``, a = ``offsets[n]``, ascending, and step t
     has the one at ``places[t]``; -1 for a missing step."""
+    place_of = np.full(n_symbols, -1, np.int64)
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
-        valid = np.empty(b - a, np.int64)
-        m = 0
-        for t in range(a, b):
-            code = codes[t]
-            if code >= 0 and code < n_symbols and np.int64(code) == code:
-                valid[m] = np.int64(code)
-                m += 1
-        valid = np.sort(valid[:m])
         u = 0
-        for i in range(m):
-            if i == 0 or valid[i] != valid[i - 1]:
-                symbols[a + u] = valid[i]
-                u += 1
-        counts[n] = u
         for t in range(a, b):
             code = codes[t]
             if code >= 0 and code < n_symbols and np.int64(code) == code:
-                places[t] = a + np.searchsorted(symbols[a : a + u], np.int64(code))
-            else:
-                places[t] = -1
+                if place_of[np.int64(code)] < 0:
+                    place_of[np.int64(code)] = a
+                    symbols[a + u] = np.int64(code)
+                    u += 1
+        symbols[a : a + u].sort()
+        counts[n] = u
+        for i in range(a, a + u):
+            place_of[symbols[i]] = i
+        for t in range(a, b):
+            code = codes[t]
+            is_code = code >= 0 and code < n_symbols and np.int64(code) == code
+            places[t] = place_of[np.int64(code)] if is_code else -1
+        for i in range(a, a + u):
+            place_of[symbols[i]] = -1
 
 
 @_jit
