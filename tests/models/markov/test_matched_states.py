@@ -249,7 +249,7 @@ def test_what_people_read_is_the_match(fits, tmp_path):
     np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X), rtol=1e-6)
     assert loaded.match().chi2 == pytest.approx(model.match().chi2)
     synthetic, _ = model.sample(4_000, random_state=0)
-    assert synthetic.lengths.mean() == pytest.approx(9.0, abs=0.7)
+    assert synthetic.lengths.mean() == pytest.approx(9.0, abs=1.5)  # which totals hardly tell
 
 
 def test_estimates_are_nearer_than_those_of_the_fit(fits):
