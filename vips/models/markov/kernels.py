@@ -58,7 +58,19 @@ def group_symbols(codes, offsets, n_symbols, first, last, symbols, places, count
                     place_of[np.int64(code)] = a
                     symbols[a + u] = np.int64(code)
                     u += 1
-        symbols[a : a + u].sort()
+        if u * u > n_symbols:  # they come in order where all symbols are gone through
+            i = a
+            for symbol in range(n_symbols):
+                if place_of[symbol] >= 0:
+                    symbols[i] = symbol
+                    i += 1
+        else:
+            for i in range(a + 1, a + u):
+                symbol, j = symbols[i], i
+                while j > a and symbols[j - 1] > symbol:
+                    symbols[j] = symbols[j - 1]
+                    j -= 1
+                symbols[j] = symbol
         counts[n] = u
         for i in range(a, a + u):
             place_of[symbols[i]] = i
