@@ -47,6 +47,11 @@ class Simulator(ABC):
         Off the diagonal of a symmetric block, an entry stands once.
         """
 
+    def seen_in_persons(self, records, steps: Sequence[ReleasedStep]) -> tuple[np.ndarray, np.ndarray]:
+        """The same where a record is all rows of a person, in each way in which these may be alike, shape (n_ways, n_records,
+        n_totals); and how much more of such records may vary, at most, shape (n_records,)."""
+        return self.seen(records, steps)[None], np.ones(len(records))
+
     def shares(self, records, step: ReleasedStep) -> np.ndarray:
         """Each record's shares in the components of this step's posterior, shape (n_records, K); only for fits with weights."""
         raise NotImplementedError("This model has no components.")
@@ -79,6 +84,8 @@ class Moments:
         Covariance, and second moments; each record's by its κ, in a fit with weights.
     unexplained : ndarray of shape (n_totals, n_totals)
         What scores do not explain of the covariance: the error of the simulated mean is from it.
+    apart : ndarray of shape (n_totals, n_totals)
+        Of the mean, where it is not known how rows of a person are alike: each way is one deviation from it.
     n_records : int
         That were simulated.
     """
@@ -88,6 +95,7 @@ class Moments:
     cov: np.ndarray
     second: np.ndarray
     unexplained: np.ndarray
+    apart: np.ndarray
     n_records: int
 
 
@@ -99,11 +107,14 @@ def moments_of(
     ratios: np.ndarray | None = None,
 ) -> Moments:
     """By simulation with fixed seeds. Scores, whose mean is known to be 0, are control variates of the mean."""
-    n_scores, shift, sums, products, weighed = sum(chart.size for chart in charts), 0.0, 0.0, 0.0, 0.0
+    n_scores, shift, sums, products = sum(chart.size for chart in charts), 0.0, 0.0, 0.0
+    of_ways, weighed = 0.0, 0.0
     for number in range(n_records // CHUNK):
         records = simulator.simulated(charts, CHUNK, np.random.default_rng([0, number]))
-        seen = [simulator.seen(records, steps) for steps in groups]
-        both = np.hstack([simulator.scores(records, charts), *seen])
+        ways, factors = zip(*(simulator.seen_in_persons(records, steps) for steps in groups), strict=True)
+        ways, factor = np.concatenate(ways, axis=2), np.max(factors, axis=0)
+        both = np.hstack([simulator.scores(records, charts), ways.mean(axis=0)])
+        of_ways += ways.sum(axis=1) / n_records
         if number == 0:  # so that products of large numbers do not cancel
             shift = both.mean(axis=0)
         both -= shift
@@ -112,8 +123,9 @@ def moments_of(
         if ratios is not None:
             shares = simulator.shares(records, groups[-1][-1])
             ratios = _unmixed(ratios, shares) if number == 0 else ratios
-            root = np.sqrt(shares @ ratios)[:, None]
-            rows = root * np.hstack([both[:, n_scores:], np.ones((CHUNK, 1))])
+            factor = shares @ ratios
+        if ratios is not None or len(ways) > 1:
+            rows = np.sqrt(factor)[:, None] * np.hstack([both[:, n_scores:], np.ones((CHUNK, 1))])
             weighed += rows.T @ rows / n_records
     mean = sums / n_records
     spread = (np.triu(products) + np.triu(products, 1).T) / n_records - np.outer(mean, mean)
@@ -128,9 +140,11 @@ def moments_of(
     of_scores_mean, of_seen = np.split(mean + shift, [n_scores])
     of_seen = of_seen - weights @ of_scores_mean
     second = cov + np.outer(of_seen, of_seen)
-    if ratios is not None:
+    if ratios is not None or len(ways) > 1:
         cov, second = _about(weighed, mean[n_scores:]), _about(weighed, -shift[n_scores:])
-    return Moments(of_seen, slopes, cov, second, unexplained, n_records)
+    from_mean = of_ways - of_ways.mean(axis=0)
+    apart = (1.0 - 1.0 / len(ways)) * from_mean.T @ from_mean
+    return Moments(of_seen, slopes, cov, second, unexplained, apart, n_records)
 
 
 def _unmixed(ratios: np.ndarray, shares: np.ndarray) -> np.ndarray:
