@@ -262,7 +262,7 @@ def latent_classes(
 
     def table(n: int) -> np.ndarray:
         classes = rng.choice(N_CLASSES, n, p=shares) if rows is None else _members(shares, ids, rows, rng)
-        codes = (rng.random((n, N_ITEMS, 1)) >= np.cumsum(tables, axis=-1)[classes]).sum(axis=-1)
+        codes = (rng.random((len(classes), N_ITEMS, 1)) >= np.cumsum(tables, axis=-1)[classes]).sum(axis=-1)
         if misspecified:
             copied = rng.random((n, N_COPIES)) < COPIED
             codes[:, :N_COPIES] = np.where(copied, codes[:, N_COPIES : 2 * N_COPIES], codes[:, :N_COPIES])

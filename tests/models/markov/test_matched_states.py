@@ -289,8 +289,6 @@ def test_what_cannot_be_matched_is_refused_in_words():
     X = sequences(400)
     with pytest.raises(NotImplementedError, match="kept"):
         fitted(X, PrivacyPlan.non_private(n_steps=8)).match()
-    with pytest.raises(NotImplementedError, match="all rows of a person"):
-        fitted(X, groups=np.arange(400) // 2).match()
     with pytest.raises(NotImplementedError, match="kept"):
         fitted(X, n_symbols=400).match()
     short = PoissonHMM(2, max_count=9, n_features=1, privacy=replace(PLAN, n_steps=2)).fit(X)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
@@ -15,11 +15,39 @@ from scipy.special import pdtr, pdtrik
 from vips.models.components.matching.charts import Chart
 from vips.statistics import ReleasedStep
 
-__all__ = ["CHUNK", "Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
+__all__ = [
+    "CHUNK",
+    "Moments",
+    "SeenInPersons",
+    "Simulator",
+    "counts_at",
+    "levels_at",
+    "moments_of",
+    "portions",
+    "weights_in",
+]
 
 CHUNK = 1_000  # simulated records at a time
 _LEAST_RATIO = 0.02  # of κ
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
+
+
+class SeenInPersons(NamedTuple):
+    """What simulated records give where a record may be all rows of a person: see ``persons.py``.
+
+    Parameters
+    ----------
+    seen : ndarray of shape (n_records, n_totals)
+        By the mean weights of all ways.
+    of_ways : ndarray of shape (n_ways, n_totals)
+        Sums over records by the weights of each way.
+    factor : ndarray of shape (n_records,)
+        By how much more such records may vary.
+    """
+
+    seen: np.ndarray
+    of_ways: np.ndarray
+    factor: np.ndarray
 
 
 class Simulator(ABC):
@@ -47,10 +75,10 @@ class Simulator(ABC):
         Off the diagonal of a symmetric block, an entry stands once.
         """
 
-    def seen_in_persons(self, records, steps: Sequence[ReleasedStep]) -> tuple[np.ndarray, np.ndarray]:
-        """The same where a record is all rows of a person, in each way in which these may be alike, shape (n_ways, n_records,
-        n_totals); and how much more of such records may vary, at most, shape (n_records,)."""
-        return self.seen(records, steps)[None], np.ones(len(records))
+    def seen_in_persons(self, records, steps: Sequence[ReleasedStep]) -> SeenInPersons:
+        """The same of records that may be all rows of a person; by default they are not."""
+        seen = self.seen(records, steps)
+        return SeenInPersons(seen, seen.sum(axis=0)[None], np.ones(len(seen)))
 
     def shares(self, records, step: ReleasedStep) -> np.ndarray:
         """Each record's shares in the components of this step's posterior, shape (n_records, K); only for fits with weights."""
@@ -111,10 +139,9 @@ def moments_of(
     of_ways, weighed = 0.0, 0.0
     for number in range(n_records // CHUNK):
         records = simulator.simulated(charts, CHUNK, np.random.default_rng([0, number]))
-        ways, factors = zip(*(simulator.seen_in_persons(records, steps) for steps in groups), strict=True)
-        ways, factor = np.concatenate(ways, axis=2), np.max(factors, axis=0)
-        both = np.hstack([simulator.scores(records, charts), ways.mean(axis=0)])
-        of_ways += ways.sum(axis=1) / n_records
+        seen, ways, factors = zip(*(simulator.seen_in_persons(records, steps) for steps in groups), strict=True)
+        both, factor = np.hstack([simulator.scores(records, charts), *seen]), np.max(factors, axis=0)
+        of_ways += np.hstack(ways) / n_records
         if number == 0:  # so that products of large numbers do not cancel
             shift = both.mean(axis=0)
         both -= shift
@@ -124,7 +151,7 @@ def moments_of(
             shares = simulator.shares(records, groups[-1][-1])
             ratios = _unmixed(ratios, shares) if number == 0 else ratios
             factor = shares @ ratios
-        if ratios is not None or len(ways) > 1:
+        if ratios is not None or len(of_ways) > 1:
             rows = np.sqrt(factor)[:, None] * np.hstack([both[:, n_scores:], np.ones((CHUNK, 1))])
             weighed += rows.T @ rows / n_records
     mean = sums / n_records
@@ -140,10 +167,10 @@ def moments_of(
     of_scores_mean, of_seen = np.split(mean + shift, [n_scores])
     of_seen = of_seen - weights @ of_scores_mean
     second = cov + np.outer(of_seen, of_seen)
-    if ratios is not None or len(ways) > 1:
+    if ratios is not None or len(of_ways) > 1:
         cov, second = _about(weighed, mean[n_scores:]), _about(weighed, -shift[n_scores:])
     from_mean = of_ways - of_ways.mean(axis=0)
-    apart = (1.0 - 1.0 / len(ways)) * from_mean.T @ from_mean
+    apart = (1.0 - 1.0 / len(of_ways)) * from_mean.T @ from_mean
     return Moments(of_seen, slopes, cov, second, unexplained, apart, n_records)
 
 

@@ -14,7 +14,7 @@ from scipy.linalg import block_diag
 from vips.models._variance_ratios import SQUARES, matched_blocks, variance_ratios
 from vips.models.components.matching.match import Totals
 from vips.models.components.matching.persons import most_factor, ways_of
-from vips.models.components.matching.simulator import Simulator, portions
+from vips.models.components.matching.simulator import SeenInPersons, Simulator, portions
 from vips.phases import FitPhase, phases_of, step_of, unchanged
 from vips.privacy import StreamPlan
 from vips.privacy.units import is_group
@@ -41,22 +41,24 @@ class StepSimulator(Simulator):
     most_seen = 5  # posteriors at which a record is seen
 
     def seen(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
-        return self.seen_in_persons(records, steps)[0].mean(axis=0)
+        return self.seen_in_persons(records, steps).seen
 
-    def seen_in_persons(self, records, steps: Sequence[ReleasedStep]) -> tuple[np.ndarray, np.ndarray]:
+    def seen_in_persons(self, records, steps: Sequence[ReleasedStep]) -> SeenInPersons:
         report, phase = self.model.privacy_, step_of(self._phases, steps[0].number)[0]
-        seen, factors = None, np.zeros(len(records))
+        seen, of_ways, factor = None, 0.0, np.zeros(len(records))
         for rows, numbers, weight in portions(len(records), len(steps), self.most_seen):
             portion = records[rows]
             for number in numbers:
                 statistics = phase.statistics_of(self.model, portion, steps[number].posterior)
                 ways = ways_of(report, statistics.norms(phase.blocks))
-                flat = self.taken(entries(statistics.weighted(np.ones(len(portion))), matched_blocks(phase.blocks)))
+                weights = ways.mean(axis=0)
+                flat = self.taken(entries(statistics.weighted(weight * weights), matched_blocks(phase.blocks)))
                 if seen is None:
-                    seen = np.zeros((len(ways), len(records), flat.shape[1]))
-                seen[:, rows] += weight * ways[:, :, None] * flat
-                factors[rows] += most_factor(report, ways) / len(numbers)
-        return seen, factors
+                    seen = np.zeros((len(records), flat.shape[1]))
+                seen[rows] += flat
+                of_ways += np.divide(ways, weights, np.zeros_like(ways), where=weights > 0.0) @ flat
+                factor[rows] += most_factor(report, ways) / len(numbers)
+        return SeenInPersons(seen, of_ways, factor)
 
     def shares(self, records, step: ReleasedStep) -> np.ndarray:
         return step_of(self._phases, step.number)[0].statistics_of(self.model, records, step.posterior).shares
