@@ -292,8 +292,8 @@ def _ids(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _members(shares: np.ndarray, ids: np.ndarray, rows: str, rng: np.random.Generator) -> np.ndarray:
-    """Components of rows that are "independent", or "similar": most rows of a person are of one. Of persons, if a person's rows
-    are "the same"."""
+    """Components of rows that are "independent", or "similar", so that most of a person are from one; or those of persons,
+    whose rows are "the same"."""
     n = ids[-1] + 1
     if rows == "the same":
         return rng.choice(len(shares), n, p=shares)

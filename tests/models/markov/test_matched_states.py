@@ -353,6 +353,14 @@ def test_pairs_are_left_out_where_they_are_too_many():
     assert model.match().degrees < 172 - 3
 
 
+def test_persons_of_equal_sequences_have_intervals_that_hold():
+    X = sequences(4_000, seed=3)
+    twice = Sequences(np.concatenate([X.values, X.values]), np.append(X.offsets, X.offsets[-1] + X.offsets[1:]))
+    model = fitted(twice, groups=np.tile(np.arange(4_000), 2))
+    assert model.why_no_intervals() == ""
+    assert share_held(model) > 0.75
+
+
 def test_states_of_counts_and_vectors_are_matched():
     rng = np.random.default_rng(0)
     states = (rng.random((5_000, 12)) < 0.2).cumsum(axis=1) % 2

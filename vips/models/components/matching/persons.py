@@ -62,7 +62,7 @@ def most_factor(report: PrivacyReport, ways: np.ndarray) -> np.ndarray:
 
 
 def _means_of_runs(norms: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
-    """Of each row, the mean norm of those that are in a run of about this size with it, in this order."""
+    """For each row, the mean norm of those that are in a run of about this size with it, in this order."""
     runs, means = np.arange(len(norms)) * max(len(norms) // size, 1) // len(norms), np.empty(len(norms))
     means[order] = (np.bincount(runs, norms[order]) / np.bincount(runs))[runs]
     return means
