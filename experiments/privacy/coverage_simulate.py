@@ -248,28 +248,35 @@ def _biases(bounds: dict[str, Interval]) -> Interval:
 
 
 def latent_classes(
-    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, misspecified=False
+    n_records: int,
+    plan: PrivacyPlan,
+    rng: np.random.Generator,
+    with_baseline: bool,
+    misspecified=False,
+    rows: str | None = None,
 ) -> Simulated:
     """Shares and answers of three classes, without those below 0.02; no truth where intervals are refused. Misspecified: some
     answers copy those of another column; the truth is what many such records give."""
     shares, tables = rng.dirichlet(np.full(N_CLASSES, 8.0)), rng.dirichlet(np.ones(N_LEVELS), (N_CLASSES, N_ITEMS))
+    ids = None if rows is None else _ids(n_records, rng)
 
     def table(n: int) -> np.ndarray:
-        classes = rng.choice(N_CLASSES, n, p=shares)
-        codes = (rng.random((n, N_ITEMS, 1)) >= np.cumsum(tables, axis=-1)[classes]).sum(axis=-1)
+        classes = rng.choice(N_CLASSES, n, p=shares) if rows is None else _members(shares, ids, rows, rng)
+        codes = (rng.random((len(classes), N_ITEMS, 1)) >= np.cumsum(tables, axis=-1)[classes]).sum(axis=-1)
         if misspecified:
             copied = rng.random((n, N_COPIES)) < COPIED
             codes[:, :N_COPIES] = np.where(copied, codes[:, N_COPIES : 2 * N_COPIES], codes[:, :N_COPIES])
         return codes
 
     settings = {"categories": [N_LEVELS] * N_ITEMS, "random_state": 0}
-    codes = table(n_records)
-    model = LatentClassAnalysis(N_CLASSES, privacy=plan, **settings).fit(codes)
+    codes = table(n_records) if rows != "the same" else table(n_records)[ids]
+    model = LatentClassAnalysis(N_CLASSES, privacy=plan, **settings).fit(codes, groups=ids)
     if model.why_no_intervals():
         return Simulated(np.empty(0), {})
     if misspecified:
         best = LatentClassAnalysis(N_CLASSES, **settings | {"random_state": 1}).fit(table(N_MANY // 4)).last_posterior_
         shares, tables = best.weights.mean, best.profiles.reshape(tables.shape)
+    with_baseline = with_baseline and rows is None
     baseline = LatentClassAnalysis(N_CLASSES, **settings).fit(codes).last_posterior_ if with_baseline else None
     truth, flat = np.concatenate([shares, tables.ravel()]), tables.reshape(N_CLASSES, -1)
     posteriors = {
@@ -277,6 +284,21 @@ def latent_classes(
     }  # fmt: skip
     asked = {name: _of_classes(p, flat, truth > LEAST_SHARE) for name, p in posteriors.items() if p is not None}
     return Simulated(truth[truth > LEAST_SHARE], asked)
+
+
+def _ids(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Whose each row is: persons have 1 to 30 rows, 3 in the median."""
+    return np.repeat(np.arange(n), np.clip(np.ceil(rng.lognormal(0.8, 1.0, n)), 1, 30).astype(int))
+
+
+def _members(shares: np.ndarray, ids: np.ndarray, rows: str, rng: np.random.Generator) -> np.ndarray:
+    """Components of rows that are "independent", or "similar", so that most of a person are from one; or those of persons,
+    whose rows are "the same"."""
+    n = ids[-1] + 1
+    if rows == "the same":
+        return rng.choice(len(shares), n, p=shares)
+    of_persons = rng.dirichlet(0.5 * shares, n) if rows == "similar" else np.broadcast_to(shares, (n, len(shares)))
+    return _levels(of_persons[ids], rng)
 
 
 def _of_classes(posterior, tables: np.ndarray, kept: np.ndarray) -> Callable[[float], Interval]:
@@ -326,18 +348,22 @@ def _of_mixed(posterior, means: np.ndarray) -> Callable[[float], Interval]:
     return interval
 
 
-def gaussian_mixture(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+def gaussian_mixture(
+    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, rows: str | None = None
+) -> Simulated:
     """Means of three components in four columns; no truth where intervals are refused."""
     shares, means = rng.dirichlet(np.full(N_CLASSES, 8.0)), 0.9 * rng.normal(size=(N_CLASSES, N_COLUMNS))
     factors = 0.2 * rng.normal(size=(N_CLASSES, N_COLUMNS, 2 * N_COLUMNS))
-    members = rng.choice(N_CLASSES, n_records, p=shares)
-    X = means[members] + np.einsum("nij,nj->ni", factors[members], rng.normal(size=(n_records, 2 * N_COLUMNS)))
+    ids = None if rows is None else _ids(n_records, rng)
+    members = rng.choice(N_CLASSES, n_records, p=shares) if ids is None else _members(shares, ids, rows, rng)
+    X = means[members] + np.einsum("nij,nj->ni", factors[members], rng.normal(size=(len(members), 2 * N_COLUMNS)))
+    X = X[ids] if rows == "the same" else X
     settings = {"max_norm": 4.0, "random_state": 0}
-    model = BayesianGaussianMixture(N_CLASSES, privacy=plan, **settings).fit(X)
+    model = BayesianGaussianMixture(N_CLASSES, privacy=plan, **settings).fit(X, groups=ids)
     if model.why_no_intervals():
         return Simulated(np.empty(0), {})
     asked = {"naive": model.last_posterior_.means, "noise-aware": model.posterior_.draws["means"]}
-    if with_baseline:
+    if with_baseline and rows is None:
         asked["without privacy"] = BayesianGaussianMixture(N_CLASSES, **settings).fit(X).last_posterior_.means
     return Simulated(means.ravel(), {name: _of_means(part, means) for name, part in asked.items()})
 
@@ -349,15 +375,25 @@ def _of_means(posterior, means: np.ndarray) -> Callable[[float], Interval]:
 
 
 def hidden_states(
-    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, seen: str = "symbols"
+    n_records: int,
+    plan: PrivacyPlan,
+    rng: np.random.Generator,
+    with_baseline: bool,
+    seen: str = "symbols",
+    rows: str | None = None,
 ) -> Simulated:
     """First states, moves and what is seen in four states (three of vectors and counts), without probabilities below 0.02; no
-    truth where intervals are refused. Sequences have 6 to 18 steps."""
+    truth where intervals are refused. Sequences have 6 to 18 steps; similar ones of a person have the same states."""
     K = N_STATES if seen == "symbols" else 3
     moves = np.stack([rng.dirichlet(1.0 + 5.0 * (np.arange(K) == k)) for k in range(K)])
     start = rng.dirichlet(np.full(K, 4.0))
-    offsets = np.concatenate([[0], np.cumsum(rng.integers(*LENGTHS, n_records))])
+    ids = None if rows is None else _ids(n_records, rng)
+    n_drawn = len(ids) if rows == "independent" else n_records
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(*LENGTHS, n_drawn))])
     states = _chain(start, moves, offsets, rng)
+    if rows == "similar":
+        of_rows = Sequences(states[:, None], offsets)[ids]
+        states, offsets = of_rows.values[:, 0], of_rows.offsets
     settings: dict = {"max_length": 20, "typical_length": 18, "random_state": 0}
     if seen == "symbols":
         emissions = rng.dirichlet(np.full(N_SYMBOLS, 0.3), K)
@@ -371,15 +407,15 @@ def hidden_states(
         emissions = rng.normal(size=(K, 2))
         values = emissions[states] + 0.4 * rng.normal(size=(len(states), 2))
         kind, settings = GaussianHMM, settings | {"max_norm": 4.0, "n_features": 2}
-    model = kind(K, privacy=plan, **settings).fit(Sequences(values, offsets))
+    sequences = Sequences(values, offsets)
+    sequences = sequences[ids] if rows == "the same" else sequences
+    model = kind(K, privacy=plan, **settings).fit(sequences, groups=ids)
     if model.why_no_intervals():
         return Simulated(np.empty(0), {})
     posteriors = {"naive": _of_chain(model.last_posterior_), "noise-aware": model.posterior_.draws}
-    if with_baseline:
+    if with_baseline and rows is None:
         plain = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
-        posteriors["without privacy"] = _of_chain(
-            kind(K, privacy=plain, **settings).fit(Sequences(values, offsets)).last_posterior_
-        )
+        posteriors["without privacy"] = _of_chain(kind(K, privacy=plain, **settings).fit(sequences).last_posterior_)
     truth = np.concatenate([start, moves.ravel(), emissions.ravel()])
     kept = np.concatenate([truth[: K + K * K] > LEAST_SHARE, (emissions > LEAST_SHARE).ravel() | (seen != "symbols")])
     return Simulated(truth[kept], {name: _of_states(p, emissions, kept) for name, p in posteriors.items()})
@@ -549,3 +585,18 @@ MODELS = {
         latent_classes, (20_000,), (1.0, 4.0), _FULL, 0.2, {"misspecified": True}
     ),
 }  # fmt: skip
+for _rows in ("independent", "similar", "the same"):
+    MODELS |= {
+        f"latent classes, rows {_rows}": Model(
+            latent_classes, (5_000, 20_000), (1.0, 4.0), _FULL, 0.4, {"rows": _rows}
+        ),
+        f"latent classes, rows {_rows}, up to five": Model(
+            latent_classes, (5_000, 20_000), (1.0, 4.0), _FULL | {"max_rows_per_group": 5}, 0.4, {"rows": _rows}
+        ),
+        f"means of a Gaussian mixture, rows {_rows}": Model(
+            gaussian_mixture, (5_000, 20_000), (1.0, 4.0), _FULL, 0.4, {"rows": _rows}
+        ),
+        f"states of a categorical HMM, rows {_rows}": Model(
+            hidden_states, (5_000, 20_000), (1.0, 4.0), _FULL, 0.4, {"rows": _rows}
+        ),
+    }

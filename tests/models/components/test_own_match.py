@@ -107,3 +107,9 @@ def test_streams_and_fits_without_noise_have_no_match():
         np.ones((9, 1))
     )
     assert "streams" in stream.why_no_intervals()
+
+
+def test_persons_are_refused_in_words():
+    """Dense statistics of a person's rows are clipped by the norm of their sum."""
+    visits = np.random.default_rng(0).poisson(2.0, (600, 1))
+    assert "the norm of their sum" in Visits(privacy=PLAN).fit(visits, groups=np.arange(600) // 2).why_no_intervals()

@@ -132,12 +132,6 @@ def test_what_people_read_is_the_match(fits, tmp_path):
 
 
 def test_what_cannot_be_matched_is_refused_in_words(monkeypatch):
-    assert (
-        "all rows of a person"
-        in LinearDynamicalSystem(1, max_norm=2.0, privacy=PLAN)
-        .fit(sequences(300), groups=np.arange(300) // 2)
-        .why_no_intervals()
-    )
     assert "Noise hides" in fitted(n=20, plan=replace(PLAN, noise_multiplier=50.0)).why_no_intervals()
     monkeypatch.setattr(matching, "_MOST_TOTALS", 100)
     refused = fitted(n=300)

@@ -289,8 +289,6 @@ def test_what_cannot_be_matched_is_refused_in_words():
     X = sequences(400)
     with pytest.raises(NotImplementedError, match="kept"):
         fitted(X, PrivacyPlan.non_private(n_steps=8)).match()
-    with pytest.raises(NotImplementedError, match="all rows of a person"):
-        fitted(X, groups=np.arange(400) // 2).match()
     with pytest.raises(NotImplementedError, match="kept"):
         fitted(X, n_symbols=400).match()
     short = PoissonHMM(2, max_count=9, n_features=1, privacy=replace(PLAN, n_steps=2)).fit(X)
@@ -353,6 +351,14 @@ def test_pairs_are_left_out_where_they_are_too_many():
     assert [step.number for step in model.noisy_totals_.steps] == list(range(2, 25))
     assert model.match().charts[-1].p.shape == (2, 40)
     assert model.match().degrees < 172 - 3
+
+
+def test_persons_of_equal_sequences_have_intervals_that_hold():
+    X = sequences(4_000, seed=3)
+    twice = Sequences(np.concatenate([X.values, X.values]), np.append(X.offsets, X.offsets[-1] + X.offsets[1:]))
+    model = fitted(twice, groups=np.tile(np.arange(4_000), 2))
+    assert model.why_no_intervals() == ""
+    assert share_held(model) > 0.75
 
 
 def test_states_of_counts_and_vectors_are_matched():

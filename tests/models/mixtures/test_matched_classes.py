@@ -70,14 +70,14 @@ def test_intervals_hold_where_some_answers_are_missing():
 
 
 def clips_are_forgotten(patch):
-    seen = matching.ClassSimulator.seen
+    seen = matching.ClassSimulator.seen_in_persons
 
     def mutant(*arguments):
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(PrivacyPlan, "clip_weights", lambda plan, norms: np.ones(len(norms)))
             return seen(*arguments)
 
-    patch.setattr(matching.ClassSimulator, "seen", mutant)
+    patch.setattr(matching.ClassSimulator, "seen_in_persons", mutant)
 
 
 def missing_answers_are_forgotten(patch):
@@ -145,12 +145,10 @@ def test_classes_that_noise_hides_are_refused():
         hidden.class_profiles(level=0.95)
 
 
-def test_fits_without_noise_and_of_persons_and_streams_have_no_match():
+def test_fits_without_noise_and_streams_have_no_match():
     codes = records(400)
     with pytest.raises(NotImplementedError, match="kept"):
         fitted(codes, PrivacyPlan.non_private(n_steps=5)).match()
-    with pytest.raises(NotImplementedError, match="all rows of a person"):
-        fitted(codes, groups=np.arange(400) // 2).match()
     stream = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=3)
     model = LatentClassAnalysis(2, categories=LEVELS, privacy=stream, random_state=0).partial_fit(codes)
     with pytest.raises(NotImplementedError, match="streams"):

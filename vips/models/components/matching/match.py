@@ -404,7 +404,8 @@ def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulat
 def _variance(totals: Totals, moments: Moments, n_records: float) -> np.ndarray:
     of_simulation = n_records**2 / moments.n_records * moments.unexplained
     of_records = n_records * (moments.cov + totals.sampled_var * moments.second)
-    return of_records + of_simulation + np.diag(totals.noise_var + 1e-9 * n_records)
+    of_ways = n_records**2 * moments.apart
+    return of_records + of_ways + of_simulation + np.diag(totals.noise_var + 1e-9 * n_records)
 
 
 def _fitting_size(totals: Totals, moments: Moments) -> float:

@@ -14,6 +14,7 @@ from vips.model import ConjugateExponentialModel
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.match import ChartMatch, best_match
 from vips.models.components.matching.steps import StepSimulator, kept_steps, totals_of
+from vips.privacy.units import is_group
 
 __all__ = ["MatchedModel"]
 
@@ -54,6 +55,11 @@ class MatchedModel(ConjugateExponentialModel):
         return kept_steps(self, n_steps)
 
     def to_match(self) -> ChartMatch:
+        if is_group(self.privacy_.unit):
+            raise NotImplementedError(
+                "A record was all rows of a person, and such models clip them by the norm of their sum, which depends on how "
+                "these are alike: there are no intervals."
+            )
         charts = self.charts(self.last_posterior_)
         return best_match(_Simulator(self, tuple(charts)), totals_of(self), list(charts.values()))
 

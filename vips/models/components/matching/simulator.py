@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
@@ -15,11 +15,29 @@ from scipy.special import pdtr, pdtrik
 from vips.models.components.matching.charts import Chart
 from vips.statistics import ReleasedStep
 
-__all__ = ["Moments", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
+__all__ = ["Moments", "SeenInPersons", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
 
 _CHUNK = 4_000  # simulated records at a time
 _LEAST_RATIO = 0.02  # of κ
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
+
+
+class SeenInPersons(NamedTuple):
+    """What simulated records give where a record may be all rows of a person: see ``persons.py``.
+
+    Parameters
+    ----------
+    seen : ndarray of shape (n_records, n_totals)
+        By the mean weights of all ways.
+    of_ways : ndarray of shape (n_ways, n_totals)
+        Sums over records by the weights of each way.
+    factor : ndarray of shape (n_records,)
+        By how much more such records may vary.
+    """
+
+    seen: np.ndarray
+    of_ways: np.ndarray
+    factor: np.ndarray
 
 
 class Simulator(ABC):
@@ -46,6 +64,11 @@ class Simulator(ABC):
 
         Off the diagonal of a symmetric block, an entry stands once.
         """
+
+    def seen_in_persons(self, records, steps: Sequence[ReleasedStep]) -> SeenInPersons:
+        """The same of records that may be all rows of a person; by default they are not."""
+        seen = self.seen(records, steps)
+        return SeenInPersons(seen, seen.sum(axis=0)[None], np.ones(len(seen)))
 
     def shares(self, records, step: ReleasedStep) -> np.ndarray:
         """Each record's shares in the components of this step's posterior, shape (n_records, K); only for fits with weights."""
@@ -79,6 +102,8 @@ class Moments:
         Covariance, and second moments; each record's by its κ, in a fit with weights.
     unexplained : ndarray of shape (n_totals, n_totals)
         What scores do not explain of the covariance: the error of the simulated mean is from it.
+    apart : ndarray of shape (n_totals, n_totals)
+        Of the mean, where it is not known how rows of a person are alike: each way is one deviation from it.
     n_records : int
         That were simulated.
     """
@@ -88,6 +113,7 @@ class Moments:
     cov: np.ndarray
     second: np.ndarray
     unexplained: np.ndarray
+    apart: np.ndarray
     n_records: int
 
 
@@ -99,12 +125,14 @@ def moments_of(
     ratios: np.ndarray | None = None,
 ) -> Moments:
     """By simulation with fixed seeds. Scores, whose mean is known to be 0, are control variates of the mean."""
-    n_scores, shift, sums, products, weighed = sum(chart.size for chart in charts), 0.0, 0.0, 0.0, 0.0
+    n_scores, shift, sums, products = sum(chart.size for chart in charts), 0.0, 0.0, 0.0
+    of_ways, weighed = 0.0, 0.0
     for number, start in enumerate(range(0, n_records, _CHUNK)):
         n = min(_CHUNK, n_records - start)
         records = simulator.simulated(charts, n, np.random.default_rng([0, number]))
-        seen = [simulator.seen(records, steps) for steps in groups]
-        both = np.hstack([simulator.scores(records, charts), *seen])
+        seen, ways, factors = zip(*(simulator.seen_in_persons(records, steps) for steps in groups), strict=True)
+        both, factor = np.hstack([simulator.scores(records, charts), *seen]), np.max(factors, axis=0)
+        of_ways += np.hstack(ways) / n_records
         if number == 0:  # so that products of large numbers do not cancel
             shift = both.mean(axis=0)
         both -= shift
@@ -113,8 +141,9 @@ def moments_of(
         if ratios is not None:
             shares = simulator.shares(records, groups[-1][-1])
             ratios = _unmixed(ratios, shares) if number == 0 else ratios
-            root = np.sqrt(shares @ ratios)[:, None]
-            rows = root * np.hstack([both[:, n_scores:], np.ones((n, 1))])
+            factor = shares @ ratios
+        if ratios is not None or len(of_ways) > 1:
+            rows = np.sqrt(factor)[:, None] * np.hstack([both[:, n_scores:], np.ones((n, 1))])
             weighed += rows.T @ rows / n_records
     mean = sums / n_records
     spread = (np.triu(products) + np.triu(products, 1).T) / n_records - np.outer(mean, mean)
@@ -129,9 +158,11 @@ def moments_of(
     of_scores_mean, of_seen = np.split(mean + shift, [n_scores])
     of_seen = of_seen - weights @ of_scores_mean
     second = cov + np.outer(of_seen, of_seen)
-    if ratios is not None:
+    if ratios is not None or len(of_ways) > 1:
         cov, second = _about(weighed, mean[n_scores:]), _about(weighed, -shift[n_scores:])
-    return Moments(of_seen, slopes, cov, second, unexplained, n_records)
+    from_mean = of_ways - of_ways.mean(axis=0)
+    apart = (1.0 - 1.0 / len(of_ways)) * from_mean.T @ from_mean
+    return Moments(of_seen, slopes, cov, second, unexplained, apart, n_records)
 
 
 def _unmixed(ratios: np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -13,7 +13,8 @@ from scipy.linalg import block_diag
 
 from vips.models._variance_ratios import SQUARES, matched_blocks, variance_ratios
 from vips.models.components.matching.match import Totals
-from vips.models.components.matching.simulator import Simulator, portions
+from vips.models.components.matching.persons import most_factor, ways_of
+from vips.models.components.matching.simulator import SeenInPersons, Simulator, portions
 from vips.phases import FitPhase, phases_of, step_of, unchanged
 from vips.privacy import StreamPlan
 from vips.privacy.units import is_group
@@ -40,17 +41,24 @@ class StepSimulator(Simulator):
     most_seen = 5  # posteriors at which a record is seen
 
     def seen(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
-        phase, seen = step_of(self._phases, steps[0].number)[0], None
+        return self.seen_in_persons(records, steps).seen
+
+    def seen_in_persons(self, records, steps: Sequence[ReleasedStep]) -> SeenInPersons:
+        report, phase = self.model.privacy_, step_of(self._phases, steps[0].number)[0]
+        seen, of_ways, factor = None, 0.0, np.zeros(len(records))
         for rows, numbers, weight in portions(len(records), len(steps), self.most_seen):
             portion = records[rows]
             for number in numbers:
                 statistics = phase.statistics_of(self.model, portion, steps[number].posterior)
-                weights = weight * self.model.privacy_.plan.clip_weights(statistics.norms(phase.blocks))
-                flat = self.taken(entries(statistics.weighted(weights), matched_blocks(phase.blocks)))
+                ways = ways_of(report, statistics.norms(phase.blocks))
+                weights = ways.mean(axis=0)
+                flat = self.taken(entries(statistics.weighted(weight * weights), matched_blocks(phase.blocks)))
                 if seen is None:
                     seen = np.zeros((len(records), flat.shape[1]))
                 seen[rows] += flat
-        return seen
+                of_ways += np.divide(ways, weights, np.zeros_like(ways), where=weights > 0.0) @ flat
+                factor[rows] += most_factor(report, ways) / len(numbers)
+        return SeenInPersons(seen, of_ways, factor)
 
     def shares(self, records, step: ReleasedStep) -> np.ndarray:
         return step_of(self._phases, step.number)[0].statistics_of(self.model, records, step.posterior).shares
@@ -102,19 +110,19 @@ def of_groups(phases: Sequence[FitPhase], most_totals: int = _MOST_TOTALS, least
     return [step for group in kept for step in group]
 
 
-def groups_of(model) -> list[StepGroup]:
-    """The kept steps of a fitted model, group by group.
+def groups_of(model, knows_persons: bool = False) -> list[StepGroup]:
+    """The kept steps of a fitted model, group by group, for a match that may know what persons add (``persons.py``).
 
     Raises
     ------
     NotImplementedError
-        If there are none, or a record is a person's rows, of which simulation does not know how they belong together.
+        If there are none, or a record is all rows of a person, of which the match knows nothing.
     """
     if not getattr(model, "noisy_totals_", None) or not model.noisy_totals_.steps:
         raise NotImplementedError(
             f"This {type(model).__name__} has not kept its steps: private fits without too many totals do, but no streams."
         )
-    if is_group(model.privacy_.unit):
+    if is_group(model.privacy_.unit) and not knows_persons:
         raise NotImplementedError(
             "A record was all rows of a person, and how these are alike is not known: there are no intervals."
         )
@@ -135,7 +143,7 @@ def groups_of(model) -> list[StepGroup]:
 
 def totals_of(model, taken: Callable[[np.ndarray], np.ndarray] = np.asarray) -> Totals:
     """All totals of all groups, or those of each that are taken, in one array; see :func:`groups_of`."""
-    groups, phases = groups_of(model), phases_of(model, model.privacy_.plan.n_steps)
+    groups, phases = groups_of(model, knows_persons=True), phases_of(model, model.privacy_.plan.n_steps)
     of_groups = [matched_blocks(step_of(phases, group.steps[0].number)[0].blocks) for group in groups]
     values, noise_var = (
         [taken(entries(getattr(group, name), blocks)) for group, blocks in zip(groups, of_groups, strict=True)]
@@ -143,7 +151,8 @@ def totals_of(model, taken: Callable[[np.ndarray], np.ndarray] = np.asarray) -> 
     )
     sampled = block_diag(*(np.full((len(of),) * 2, group.sampled) for of, group in zip(values, groups, strict=True)))
     steps = [group.steps for group in groups]
-    return Totals(np.concatenate(values), np.concatenate(noise_var), sampled, steps, _ratios(groups[-1]))
+    ratios = None if is_group(model.privacy_.unit) else _ratios(groups[-1])  # squares are of rows, not of persons
+    return Totals(np.concatenate(values), np.concatenate(noise_var), sampled, steps, ratios)
 
 
 def _ratios(last: StepGroup) -> np.ndarray | None:
