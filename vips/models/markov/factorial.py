@@ -18,7 +18,7 @@ from vips.expfam import Dirichlet
 from vips.models.markov import kernels
 from vips.models.markov.factorial_contract import FactorialChainModel
 from vips.models.markov.factorial_inference import Inferred, inferred_chains
-from vips.models.markov.factorial_posterior import FactorialPosterior
+from vips.models.markov.factorial_posterior import FactorialPosterior, long_run
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyBudget, PrivacyPlan
 
@@ -269,11 +269,7 @@ class FactorialHMM(FactorialChainModel):
 
     def _long_run(self) -> np.ndarray:
         """Share of the steps that each chain spends in each state, shape (M, K)."""
-        K = self.n_components
-        of_moves = np.swapaxes(self.transmat_, 1, 2) - np.eye(K)
-        rows = np.concatenate([of_moves, np.ones((self.n_chains, 1, K))], axis=1)
-        shares = np.linalg.pinv(rows)[:, :, -1]
-        return shares / shares.sum(axis=1, keepdims=True)
+        return long_run(self.transmat_)
 
     def _inferred(self, X, lengths=None) -> Inferred:
         return inferred_chains(self._read(X, lengths), self._at_means(), self.max_iter)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +13,11 @@ from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models._definite import floored
 from vips.models._sequences import SequenceModel
+from vips.models.components.matching.match import Match
+from vips.models.components.matching.steps import kept_steps
 from vips.models.markov.factorial_denoising import view
 from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains
+from vips.models.markov.factorial_matching import MOST_JOINT, FactorialSimulator
 from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
@@ -143,6 +146,15 @@ class FactorialChainModel(SequenceModel):
         """Full-batch steps until the chains have settled, at most 300 after the one that finds coordinates."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=301)
 
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        return kept_steps(self, n_steps) if self.n_components**self.n_chains <= MOST_JOINT else []
+
+    def to_match(self) -> Match:
+        return self._simulator().match()
+
+    def to_noise_aware_posterior(self) -> FactorialPosterior:
+        return self._simulator().matched_states(self.match(), self.last_posterior_)
+
     def prepare(self, posterior: FactorialPosterior) -> None:
         _ = posterior.chain, posterior.tables
 
@@ -211,6 +223,9 @@ class FactorialChainModel(SequenceModel):
 
     def _is_hidden(self, n_steps: float, noise_std) -> bool:
         return self.is_private and n_steps < _VISIBLE * noise_std["both"]
+
+    def _simulator(self) -> FactorialSimulator:
+        return FactorialSimulator.of(self, self._prior(0.0))
 
     def _ball(self) -> float:
         return 1.0 if self.max_norm is None else float(self.max_norm)
