@@ -1,4 +1,4 @@
-"""Factorial hidden Markov models as simulated sequences: M chains are one chain of their joint states, of which scores know all.
+"""Factorial hidden Markov models as simulated sequences: M chains are one chain of joint states, at which scores are exact.
 
 Steps of a fit see simulated sequences by their mean field, as they saw the records: that it is not exact is no error.
 """
@@ -113,7 +113,7 @@ class Effects(Chart):
 
     def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
         """Effects at random that are as large together as those before; ``shares`` of shape (M, K)."""
-        (M, _, d), states = self.effects.shape, shares[:, 1:]
+        M, states = len(self.effects), shares[:, 1:]
         mean = np.einsum("mk,mkd->md", states, self.effects)
         apart = np.einsum("mk,mki,mkj->ij", states, self.effects, self.effects) - mean.T @ mean
         factor = np.linalg.cholesky((self.base.covariances[0] + apart) / M)
@@ -133,6 +133,7 @@ class FactorialSimulator(VectorSimulator):
     """Sequences of several chains whose effects add up; ``prior`` is that of what is seen."""
 
     prior: Prior
+    doubtful, least_share = 1.0, 5.0
 
     @classmethod
     def of(cls, model, prior: Prior) -> Self:

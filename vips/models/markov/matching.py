@@ -33,7 +33,6 @@ __all__ = ["ChainSimulator", "CountSimulator", "SymbolSimulator", "VectorSimulat
 
 _MISSING_AT_START = 0.01
 _TOLD = 5.0  # standard deviations of the number of sequences
-_LEAST_SHARE = 2.0  # standard deviations of the share of a state
 _STAYS = 0.5  # in other starts
 
 
@@ -50,6 +49,7 @@ class ChainSimulator(SequenceSimulator):
     prior: Any
     name_of_components = "states"
     most_seen, sizes, doubtful = 2, (4_000, 10_000, 2_000), 3.0
+    least_share = 2.0  # standard deviations of the share of a state
 
     @classmethod
     def of(cls, model, prior) -> Self:
@@ -169,9 +169,7 @@ class ChainSimulator(SequenceSimulator):
         model = self.model
         chain = zip(model.last_posterior_.means_of_chain(), model.chain_priors(), strict=True)
         start, moves = (
-            Simplexes.inside(
-                p.reshape(-1, p.shape[-1]), float(prior.max()), prior.reshape(-1, p.shape[-1]) > FORBIDDEN
-            )
+            Simplexes.inside(p.reshape(-1, p.shape[-1]), float(prior.max()), prior.reshape(-1, p.shape[-1]) > FORBIDDEN)
             for p, prior in chain
         )
         missing = np.tile([1.0 - _MISSING_AT_START, _MISSING_AT_START], (self.n_missing, 1))
@@ -199,7 +197,7 @@ class ChainSimulator(SequenceSimulator):
         start, moves = start.reshape(-1, *of_start.shape), moves.reshape(-1, *of_moves.shape)
         steps = _expected_steps(start, moves / moves.sum(axis=-1, keepdims=True), self._survival(best[2]))
         shares = steps / steps.sum(axis=-1, keepdims=True)
-        check_told(shares.reshape(len(shares), -1), "states", _LEAST_SHARE)
+        check_told(shares.reshape(len(shares), -1), "states", self.least_share)
         draws = {"shares": Draws(shares), "start": Draws(start, of_start), "moves": Draws(moves, of_moves)}
         matched = replace(self._at_match(match, fitted), draws=draws | best[-1].named(self.what_is_seen, seen))
         return matched.in_order(self._order(matched, fitted, match))
