@@ -62,7 +62,7 @@ class Effects(Chart):
 
     @property
     def mean(self) -> np.ndarray:
-        """Of the joint states, shape (J, d)."""
+        """Means of the joint states, shape (J, d)."""
         return self.base.mean + self.relative
 
     def logs(self, X: np.ndarray) -> np.ndarray:
