@@ -85,7 +85,7 @@ class ChainSimulator(SequenceSimulator):
         return start.p[0], moves.p
 
     def apart(self, firsts: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of each row of the charts: how often these joint first states and moves are theirs."""
+        """How often these joint first states and moves are those of each row of the charts."""
         return firsts[:, None], pairs
 
     # -- what is seen -----------------------------------------------------------------------------------------------
