@@ -1,6 +1,7 @@
 """Hidden Markov models as simulated sequences: what a match moves, and what is read from it.
 
-The charts of all models are those of first states, moves, lengths and missing cells; the last one is of what is seen.
+The charts of all models are those of first states, moves, lengths and missing cells; the last one is of what is seen. Several
+chains (``factorial_matching.py``) have rows of their own in the first two, and are simulated as one chain of joint states.
 
 The lengths of sequences are private, so that a match has a law of lengths of its own (``lengths.py``). Lengths, and which cells
 are missing, are taken as independent of the states.
