@@ -19,6 +19,7 @@ from vips import (
     CategoricalHMM,
     DirichletMultinomial,
     FactorAnalysis,
+    FactorialHMM,
     GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
@@ -31,6 +32,7 @@ from vips import (
 )
 from vips.data import Sequences
 from vips.datasets import make_lda_corpus
+from vips.expfam import Draws
 from vips.models.dynamics.posterior import Dynamics
 from vips.models.dynamics.unseen import samples
 from vips.models.second_moments.bootstrap import aligned
@@ -421,6 +423,63 @@ def hidden_states(
     return Simulated(truth[kept], {name: _of_states(p, emissions, kept) for name, p in posteriors.items()})
 
 
+def chains(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+    """First states and moves of two chains of two states, without probabilities below 0.02, and how far their states are apart
+    in three columns; no truth where intervals are refused. Sequences have 6 to 18 steps."""
+    start, moves = rng.dirichlet(np.full(2, 4.0), 2), np.empty((2, 2, 2))
+    for m, k in np.ndindex(2, 2):
+        moves[m, k] = rng.dirichlet(1.0 + 5.0 * (np.arange(2) == k))
+    effects = rng.normal(size=(2, 2, 3))
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(*LENGTHS, n_records))])
+    states = [_chain(*chain, offsets, rng) for chain in zip(start, moves, strict=True)]
+    values = effects[0, states[0]] + effects[1, states[1]] + 0.4 * rng.normal(size=(offsets[-1], 3))
+    settings = {"max_norm": 5.0, "n_features": 3, "max_length": 20, "typical_length": 18, "random_state": 0}
+    model = FactorialHMM(2, 2, privacy=plan, **settings).fit(Sequences(values, offsets))
+    if model.why_no_intervals():
+        return Simulated(np.empty(0), {})
+    draws = model.posterior_.draws
+    asked = {"naive": _of_factorial(model.last_posterior_, rng)}
+    asked["noise-aware"] = draws["start"], draws["moves"], Draws(np.diff(draws["means"].draws, axis=2)[:, :, 0])
+    if with_baseline:
+        plain = FactorialHMM(2, 2, privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60), **settings)
+        asked["without privacy"] = _of_factorial(plain.fit(Sequences(values, offsets)).last_posterior_, rng)
+    apart = effects[:, 1] - effects[:, 0]
+    truth = np.concatenate([start.ravel(), moves.ravel(), apart.ravel()])
+    kept = np.append(truth[:12] > LEAST_SHARE, np.full(apart.size, True))
+    return Simulated(truth[kept], {name: _of_chains(parts, apart, kept) for name, parts in asked.items()})
+
+
+def _of_factorial(posterior, rng: np.random.Generator) -> tuple:
+    """Its first states, moves, and how far both states of each chain are apart."""
+    contrasts = np.kron(np.eye(2), [[-1.0, 1.0]])
+    back = np.linalg.inv(posterior.whitening)
+    variances = np.diagonal(back @ (posterior.scale / posterior.dof) @ back.T)
+    stds = np.sqrt(np.outer(np.diagonal(contrasts @ posterior.spread @ contrasts.T), variances))
+    apart = contrasts @ (back @ posterior.mean).T
+    return posterior.start, posterior.moves, Draws(apart + stds * rng.standard_normal((2_000, *apart.shape)))
+
+
+def _of_chains(parts: tuple, apart: np.ndarray, kept: np.ndarray) -> Callable[[float], Interval]:
+    """Intervals in the order of the true chains and of their states."""
+    signed = apart @ parts[-1].mean.T
+    order = linear_sum_assignment(
+        np.square(apart).sum(axis=1)[:, None] - 2.0 * np.abs(signed) + np.square(parts[-1].mean).sum(1)
+    )[1]
+    turned = signed[np.arange(2), order] < 0.0
+
+    def interval(level: float) -> Interval:
+        limits = [np.stack(part.interval(level))[:, order] for part in parts]
+        start, moves, apart = (
+            np.where(turned.reshape(-1, *[1] * (of.ndim - 2)), other, of)
+            for of, other in zip(
+                limits, (limits[0][..., ::-1], limits[1][..., ::-1, ::-1], -limits[2][::-1]), strict=True
+            )
+        )
+        return tuple(np.concatenate([part[side].ravel() for part in (start, moves, apart)])[kept] for side in (0, 1))
+
+    return interval
+
+
 def series(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
     """What two states that turn explain of four columns, and the noise beside it; no truth where intervals are refused. Series
     have 8 to 31 steps."""
@@ -574,6 +633,9 @@ MODELS = {
     "states of a categorical HMM": Model(hidden_states, (5_000, 20_000), (1.0, 4.0), _FULL, fits=0.4),
     "states of a Gaussian HMM": Model(
         hidden_states, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, 0.4, {"seen": "vectors"}
+    ),
+    "chains of a factorial HMM": Model(
+        chains, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, fits=0.4
     ),
     "linear dynamical systems": Model(
         series, (5_000, 20_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 1}, fits=0.4

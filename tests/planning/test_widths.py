@@ -23,6 +23,7 @@ from vips import (
     PrivacyBudget,
     PrivacyPlan,
     ProbabilisticPCA,
+    SwitchingLinearDynamicalSystem,
     plan_for,
     plan_study,
 )
@@ -101,6 +102,7 @@ def test_each_model_makes_records_and_says_what_to_expect(model, n_features, nam
         CategoricalHMM(2, n_symbols=5, max_length=9, typical_length=8, random_state=0),
         GaussianHMM(2, n_features=2, max_norm=1.0, max_length=9, typical_length=8, random_state=0),
         PoissonHMM(2, max_count=9, n_features=1, max_length=9, typical_length=8, random_state=0),
+        FactorialHMM(2, 2, n_features=2, max_norm=1.0, max_length=9, typical_length=8, random_state=0),
         LinearDynamicalSystem(1, n_features=2, max_norm=1.0, max_length=9, typical_length=8, random_state=0),
     ],
 )
@@ -164,7 +166,7 @@ def test_without_records_there_is_a_plan_and_the_word_that_helps():
 
 
 def test_models_without_intervals_are_named_before_records_are_asked_for():
-    model = FactorialHMM(2, 2, n_features=2, max_norm=1.0)
+    model = SwitchingLinearDynamicalSystem(1, n_regimes=2, n_features=2, max_norm=1.0)
     plan = plan_for(model, n_records=1_000, privacy=BUDGET, like=[np.zeros((3, 2))])
     assert "at face value" in str(plan)
     assert "like=" not in str(plan)

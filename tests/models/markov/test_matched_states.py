@@ -73,7 +73,10 @@ def log_likelihood(sequence, charts):
 
 
 def check_scores(seen):
-    simulator, charts = simulator_and_charts(seen)
+    check_slopes(*simulator_and_charts(seen), log_likelihood)
+
+
+def check_slopes(simulator, charts, log_likelihood):
     records = simulator.simulated(charts, 12, np.random.default_rng(0))
     scores, column, h = simulator.scores(records, charts), 0, 1e-5
     assert np.isnan(records.values).any()

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._extras import imported
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
 from vips.data import Sequences
 from vips.data._step_index import step_frame
-from vips.expfam import Dirichlet
+from vips.expfam import Dirichlet, Draws
 from vips.models.markov import kernels
 from vips.models.markov.factorial_contract import FactorialChainModel
 from vips.models.markov.factorial_inference import Inferred, inferred_chains
-from vips.models.markov.factorial_posterior import FactorialPosterior
+from vips.models.markov.factorial_posterior import FactorialPosterior, long_run
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.words import whose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,8 +75,10 @@ class FactorialHMM(FactorialChainModel):
     Attributes
     ----------
     posterior_ : FactorialPosterior
+        Of a private fit at the match, if it is accepted: ``draws`` then holds those of "shares" of the states, "start",
+        "moves", "means", "offset" and "covariance".
     startprob_, transmat_ : ndarray of shape (M, K), (M, K, K)
-        Posterior means.
+        Of the match of a private fit, else posterior means.
     means_ : ndarray of shape (M, K, d)
         Effects of the states of each chain, about their mean over a chain's steps in the long run.
     offset_ : ndarray of shape (d,)
@@ -93,6 +97,10 @@ class FactorialHMM(FactorialChainModel):
     -----
     A step with a missing number, or one that is not finite, is a missing step. A fit finds a local optimum: without privacy
     compare some ``random_state`` by ``score``.
+
+    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted, for at most 64
+    joint states. Simulated sequences are seen by the same mean field as the records. Lengths of sequences, and which steps are
+    missing, are taken as independent of the states.
 
     Examples
     --------
@@ -225,6 +233,45 @@ class FactorialHMM(FactorialChainModel):
         back = np.linalg.inv(self.posterior_.whitening)
         return back @ (self.posterior_.scale / self.posterior_.dof) @ back.T
 
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """The states of all chains, in their order.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each state of each chain: its share of the steps, and its "lower" and "upper" limit where intervals know
+            the noise; how probable it is as the first one, how many steps a stay takes, and its effect on each column, with
+            limits.
+
+        Warns
+        -----
+        PrivacyWarning
+            If there are no limits in a private fit: it says why.
+        """
+        pd = imported("pandas", "summary()")
+        check_is_fitted(self, "last_posterior_")
+        self.warn_of_no_intervals()
+        posterior, effects = self.posterior_, self.means_
+        visits = posterior.start.concentration + posterior.moves.concentration.sum(axis=1)
+        stays = 1.0 / np.maximum(1.0 - np.diagonal(self.transmat_, axis1=1, axis2=2), 1e-12)
+        limits = {name: posterior.draws[name].interval(level) for name in ("shares", "means") if posterior.draws}
+        table = {"share": visits / visits.sum(axis=1, keepdims=True)}
+        table |= dict(zip(("lower", "upper"), limits.get("shares", ()), strict=False))
+        table |= {"first": self.startprob_, "steps of a stay": np.minimum(stays, float(self.max_length))}
+        for j, name in enumerate(self.column_names()):
+            table[f"effect on {name}"] = effects[:, :, j]
+            for side, bounds in zip(("lower", "upper"), limits.get("means", ()), strict=False):
+                table[f"{side} effect on {name}"] = bounds[:, :, j]
+        chains = [f"chain {m}" for m in range(self.n_chains)]
+        index = pd.MultiIndex.from_product([chains, self.state_names()])
+        table = pd.DataFrame({name: values.ravel() for name, values in table.items()}, index)
+        return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
+
     def describe(self) -> dict:
         return {
             "unit": self.unit,
@@ -244,13 +291,17 @@ class FactorialHMM(FactorialChainModel):
             return super().posterior_parts(posterior)
         effects, states = self._effects(posterior), self.state_names()
         order = np.array([effect[:, np.ptp(effect, axis=0).argmax()].argsort() for effect in effects])
-        start = np.take_along_axis(posterior.start.concentration, order, axis=1)
-        moves = np.take_along_axis(posterior.moves.concentration, order[:, :, None], axis=1)
+        chains = np.arange(len(order))[:, None]
+        of_start, of_moves = (chains, order), (chains[:, :, None], order[:, :, None], order[:, None])
+        start, moves = (
+            Draws(draws.draws[:, *of], draws.mean[of])
+            if (draws := posterior.draws.get(name))
+            else Dirichlet(getattr(posterior, name).concentration[of])
+            for name, of in (("start", of_start), ("moves", of_moves))
+        )
         return [
-            Part("start", Dirichlet(start), partial(last_of, states), states),
-            Part(
-                "moves", Dirichlet(np.take_along_axis(moves, order[:, None], axis=2)), partial(indexed, "moves"), states
-            ),
+            Part("start", start, partial(last_of, states), states),
+            Part("moves", moves, partial(indexed, "moves"), states),
         ]
 
     def components(self, posterior: FactorialPosterior) -> tuple[np.ndarray, str]:
@@ -269,11 +320,7 @@ class FactorialHMM(FactorialChainModel):
 
     def _long_run(self) -> np.ndarray:
         """Share of the steps that each chain spends in each state, shape (M, K)."""
-        K = self.n_components
-        of_moves = np.swapaxes(self.transmat_, 1, 2) - np.eye(K)
-        rows = np.concatenate([of_moves, np.ones((self.n_chains, 1, K))], axis=1)
-        shares = np.linalg.pinv(rows)[:, :, -1]
-        return shares / shares.sum(axis=1, keepdims=True)
+        return long_run(self.transmat_)
 
     def _inferred(self, X, lengths=None) -> Inferred:
         return inferred_chains(self._read(X, lengths), self._at_means(), self.max_iter)

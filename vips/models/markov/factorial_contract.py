@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.data import Sequences
+from vips.data._ragged import offsets_of
 from vips.expfam import Dirichlet
+from vips.models import _typical as typical
 from vips.models._definite import floored
 from vips.models._sequences import SequenceModel
+from vips.models.components.matching.match import Match
+from vips.models.components.matching.steps import kept_steps
 from vips.models.markov.factorial_denoising import view
 from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains
+from vips.models.markov.factorial_matching import MOST_JOINT, FactorialSimulator
 from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions
+from vips.models.markov.matching import drawn_states
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
@@ -143,6 +150,15 @@ class FactorialChainModel(SequenceModel):
         """Full-batch steps until the chains have settled, at most 300 after the one that finds coordinates."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=301)
 
+    def kept_steps(self, n_steps: int) -> Collection[int]:
+        return kept_steps(self, n_steps) if self.n_components**self.n_chains <= MOST_JOINT else []
+
+    def to_match(self) -> Match:
+        return self._simulator().match()
+
+    def to_noise_aware_posterior(self) -> FactorialPosterior:
+        return self._simulator().matched_states(self.match(), self.last_posterior_)
+
     def prepare(self, posterior: FactorialPosterior) -> None:
         _ = posterior.chain, posterior.tables
 
@@ -167,6 +183,15 @@ class FactorialChainModel(SequenceModel):
         for part, prior in zip((posterior.start, posterior.moves), self.chain_priors(), strict=True):
             total -= float(np.sum(part.kl(Dirichlet(prior))))
         return total - posterior.divergence_of_emissions(self._prior(0.0))
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
+        (M, K), d = (self.n_chains, self.n_components), typical.n_columns(self, self.n_features or n_features)
+        offsets = offsets_of(np.clip(rng.poisson(self.typical_length, n_records), 1, self.max_length))
+        values, even = np.zeros((offsets[-1], d)), np.full(K, 1.0 / K)
+        for _ in range(M):
+            states = drawn_states(even, typical.moves(K), offsets, rng.random(offsets[-1]))
+            values += typical.vectors(self._ball() / M, states, K, d, rng)
+        return Sequences(values, offsets), None
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
@@ -211,6 +236,9 @@ class FactorialChainModel(SequenceModel):
 
     def _is_hidden(self, n_steps: float, noise_std) -> bool:
         return self.is_private and n_steps < _VISIBLE * noise_std["both"]
+
+    def _simulator(self) -> FactorialSimulator:
+        return FactorialSimulator.of(self, self._prior(0.0))
 
     def _ball(self) -> float:
         return 1.0 if self.max_norm is None else float(self.max_norm)

@@ -19,9 +19,10 @@ from vips.expfam import Dirichlet
 from vips.models._definite import positive_definite
 from vips.models.markov.posterior import ChainPosterior
 
-__all__ = ["FactorialPosterior", "Prior", "Tables", "next_emissions"]
+__all__ = ["FactorialPosterior", "Prior", "Tables", "long_run", "next_emissions"]
 
 _LOG_TWO_PI = float(np.log(2.0 * np.pi))
+_OF_ALL = "offset", "covariance"  # draws that are those of all chains
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class FactorialPosterior(ChainPosterior):
         return replace(
             self, start=Dirichlet(self.start.concentration[order]), moves=Dirichlet(self.moves.concentration[order]),
             mean=mean.reshape(d, M * K), spread=spread.reshape(M * K, M * K),
+            draws={name: of if name in _OF_ALL else of.taken(order) for name, of in self.draws.items()},
         )  # fmt: skip
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -185,3 +187,12 @@ def next_emissions(
         "scale": positive_definite(prior.scale * np.eye(d) + 0.5 * (residual + residual.T)),
         "dof": prior.dof + n_steps,
     }
+
+
+def long_run(moves: np.ndarray) -> np.ndarray:
+    """Shares of the steps that chains spend in each state, shape (..., K); moves of shape (..., K, K)."""
+    K = moves.shape[-1]
+    of_moves = np.swapaxes(moves / moves.sum(axis=-1, keepdims=True), -1, -2) - np.eye(K)
+    rows = np.concatenate([of_moves, np.ones((*moves.shape[:-2], 1, K))], axis=-2)
+    shares = np.linalg.pinv(rows)[..., -1]
+    return shares / shares.sum(axis=-1, keepdims=True)

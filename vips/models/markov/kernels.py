@@ -53,11 +53,11 @@ def group_symbols(codes, offsets, n_symbols, first, last, symbols, places, count
         u = 0
         for t in range(a, b):
             code = codes[t]
-            if code >= 0 and code < n_symbols and np.int64(code) == code:
-                if place_of[np.int64(code)] < 0:
-                    place_of[np.int64(code)] = a
-                    symbols[a + u] = np.int64(code)
-                    u += 1
+            is_code = code >= 0 and code < n_symbols and np.int64(code) == code
+            if is_code and place_of[np.int64(code)] < 0:
+                place_of[np.int64(code)] = a
+                symbols[a + u] = np.int64(code)
+                u += 1
         if u * u > n_symbols:  # they come in order where all symbols are gone through
             i = a
             for symbol in range(n_symbols):

@@ -1,6 +1,7 @@
 """Hidden Markov models as simulated sequences: what a match moves, and what is read from it.
 
-The charts of all models are those of first states, moves, lengths and missing cells; the last one is of what is seen.
+The charts of all models are those of first states, moves, lengths and missing cells; the last one is of what is seen. Several
+chains (``factorial_matching.py``) have rows of their own in the first two, and are simulated as one chain of joint states.
 
 The lengths of sequences are private, so that a match has a law of lengths of its own (``lengths.py``). Lengths, and which cells
 are missing, are taken as independent of the states.
@@ -33,7 +34,6 @@ __all__ = ["ChainSimulator", "CountSimulator", "SymbolSimulator", "VectorSimulat
 
 _MISSING_AT_START = 0.01
 _TOLD = 5.0  # standard deviations of the number of sequences
-_LEAST_SHARE = 2.0  # standard deviations of the share of a state
 _STAYS = 0.5  # in other starts
 
 
@@ -50,6 +50,7 @@ class ChainSimulator(SequenceSimulator):
     prior: Any
     name_of_components = "states"
     most_seen, sizes, doubtful = 2, (4_000, 10_000, 2_000), 3.0
+    least_share = 2.0  # standard deviations of the share of a state
 
     @classmethod
     def of(cls, model, prior) -> Self:
@@ -60,7 +61,7 @@ class ChainSimulator(SequenceSimulator):
         NotImplementedError
             If noise hides how many sequences there are, no step has counted moves, and as :func:`totals_of` does.
         """
-        group, plan, K = totals_of(model).groups[-1], model.privacy_.plan, model.n_components
+        group, plan = totals_of(model).groups[-1], model.privacy_.plan
         if "start" not in group[-1].totals:
             raise NotImplementedError(
                 f"All {plan.n_steps} steps were taken to find the states, and none has counted their moves. So there are "
@@ -68,11 +69,25 @@ class ChainSimulator(SequenceSimulator):
             )
         start, moves = (np.mean([step.totals[name].sum() for step in group]) for name in ("start", "moves"))
         noise_std = plan.of_step(group[-1].number).noise_std() / plan.sampling_rate * model.blocks()["start"].scale
-        std = noise_std * np.sqrt(K / len(group))
+        std = noise_std * np.sqrt(group[-1].totals["start"].size / len(group))
         if start < _TOLD * std:
             raise NotImplementedError("Noise hides how many sequences there are. So there are no intervals.")
         mean = np.clip(1.0 + moves / start, 1.0, model.max_length)
         return cls(model, possible_lengths(mean, model.max_length), mean, prior)
+
+    # -- chains -----------------------------------------------------------------------------------------------------
+
+    def chains(self, start: Simplexes, moves: Simplexes) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities of first states and moves in the shapes of a posterior."""
+        return start.p[0], moves.p
+
+    def joint(self, start: Simplexes, moves: Simplexes) -> tuple[np.ndarray, np.ndarray]:
+        """The same of all chains together, as of one."""
+        return start.p[0], moves.p
+
+    def apart(self, firsts: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How often these joint first states and moves are those of each row of the charts."""
+        return firsts[:, None], pairs
 
     # -- what is seen -----------------------------------------------------------------------------------------------
 
@@ -111,7 +126,7 @@ class ChainSimulator(SequenceSimulator):
         numbers = self.drawn_lengths(lengths, n_records, rng)
         shape, offsets = (n_records, self.lengths[-1]), np.concatenate([[0], np.cumsum(numbers)])
         exists = np.arange(shape[1]) < numbers[:, None]
-        states = drawn_states(start.p[0], moves.p, offsets, rng.random(shape)[exists])
+        states = drawn_states(*self.joint(start, moves), offsets, rng.random(shape)[exists])
         values = self.values(seen, states, self.noise(shape, rng)[exists])
         is_missing = rng.random((*shape, self.n_missing))[exists] < missing.p[:, 1]
         return Sequences(np.where(is_missing, np.nan, values), offsets)
@@ -121,13 +136,14 @@ class ChainSimulator(SequenceSimulator):
         logs = self.logs(seen, records.values)
         largest = logs.max(axis=1, keepdims=True)
         shares, pairs, _ = inferred(
-            records.offsets, start.p[0], moves.p, np.exp(np.maximum(logs - largest, -500.0)), largest[:, 0]
+            records.offsets, *self.joint(start, moves), np.exp(np.maximum(logs - largest, -500.0)), largest[:, 0]
         )
         begins, is_missing = records.offsets[:-1], np.isnan(records.values[:, : self.n_missing])
         n_missing = np.add.reduceat(is_missing.astype(float), begins)
         cells = np.stack([records.lengths[:, None] - n_missing, n_missing], axis=-1)
+        firsts, pairs = self.apart(shares[begins], pairs)
         return np.hstack([
-            start.scores(shares[begins][:, None, :]),
+            start.scores(firsts),
             moves.scores(pairs),
             lengths.scores(np.searchsorted(self.lengths, records.lengths)),
             missing.scores(cells),
@@ -154,7 +170,7 @@ class ChainSimulator(SequenceSimulator):
         model = self.model
         chain = zip(model.last_posterior_.means_of_chain(), model.chain_priors(), strict=True)
         start, moves = (
-            Simplexes.inside(np.atleast_2d(p), float(prior.max()), np.atleast_2d(prior) > FORBIDDEN)
+            Simplexes.inside(p.reshape(-1, p.shape[-1]), float(prior.max()), prior.reshape(-1, p.shape[-1]) > FORBIDDEN)
             for p, prior in chain
         )
         missing = np.tile([1.0 - _MISSING_AT_START, _MISSING_AT_START], (self.n_missing, 1))
@@ -178,11 +194,12 @@ class ChainSimulator(SequenceSimulator):
         """
         match.check()
         (start, moves, *_, seen), best = match.draws(), match.best()
-        moves = moves.reshape(-1, *best[1].p.shape)
+        of_start, of_moves = self.chains(*best[:2])
+        start, moves = start.reshape(-1, *of_start.shape), moves.reshape(-1, *of_moves.shape)
         steps = _expected_steps(start, moves / moves.sum(axis=-1, keepdims=True), self._survival(best[2]))
-        shares = steps / steps.sum(axis=1, keepdims=True)
-        check_told(shares, "states", _LEAST_SHARE)
-        draws = {"shares": Draws(shares), "start": Draws(start, best[0].p[0]), "moves": Draws(moves, best[1].p)}
+        shares = steps / steps.sum(axis=-1, keepdims=True)
+        check_told(shares.reshape(len(shares), -1), "states", self.least_share)
+        draws = {"shares": Draws(shares), "start": Draws(start, of_start), "moves": Draws(moves, of_moves)}
         matched = replace(self._at_match(match, fitted), draws=draws | best[-1].named(self.what_is_seen, seen))
         return matched.in_order(self._order(matched, fitted, match))
 
@@ -194,12 +211,12 @@ class ChainSimulator(SequenceSimulator):
 
     def _at_match(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:
         start, moves, lengths, missing, seen = match.best()
-        survival, n = self._survival(lengths), match.n_records
-        steps, left = (n * _expected_steps(start.p[0], moves.p, alive) for alive in (survival, survival[1:]))
+        (start, moves), survival, n = self.chains(start, moves), self._survival(lengths), match.n_records
+        steps, left = (n * _expected_steps(start, moves, alive) for alive in (survival, survival[1:]))
         return replace(
             fitted,
-            start=_counted(start.p[0], n),
-            moves=_counted(moves.p, left[:, None]),
+            start=_counted(start, n),
+            moves=_counted(moves, left[..., None]),
             plug_in=True,
             **self.posterior(seen, fitted, np.maximum(steps * missing.p[:, 0].mean(), 1.0)),
         )
@@ -218,12 +235,13 @@ class ChainSimulator(SequenceSimulator):
     def _moved_apart(self, charts: Sequence[Chart], rng: np.random.Generator) -> list[Chart]:
         """Another start: states that often stay, and are seen around what is seen in all steps."""
         start, moves, lengths, missing, seen = charts
-        shares = _expected_steps(start.p[0], moves.p, np.ones(self.lengths[-1]))
+        shares = _expected_steps(*self.chains(start, moves), np.ones(self.lengths[-1]))
         exists = [chart.p > 0.0 for chart in (start, moves)]
         even = [allowed / allowed.sum(axis=1, keepdims=True) for allowed in exists]
-        stays = (1.0 - _STAYS) * even[1] + _STAYS * np.where(np.diag(np.diagonal(exists[1])), 1.0, 0.0)
+        same = exists[1] & (np.arange(len(moves.p))[:, None] % moves.p.shape[1] == np.arange(moves.p.shape[1]))
+        stays = (1.0 - _STAYS) * even[1] + _STAYS * same
         stays /= stays.sum(axis=1, keepdims=True)
-        apart = seen.moved_apart(shares / shares.sum(), rng)
+        apart = seen.moved_apart(shares / shares.sum(axis=-1, keepdims=True), rng)
         return [replace(start, p=even[0]), replace(moves, p=stays), lengths, missing, apart]
 
 

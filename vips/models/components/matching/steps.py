@@ -189,10 +189,11 @@ def _groups(phases: Sequence[FitPhase]) -> list[Sequence[int]]:
     groups, first, kind = [], 1, None
     for phase in phases:
         steps = range(first, first + phase.n_steps)
-        if (phase.statistics, phase.blocks) == kind:
+        before, kind = kind, (phase.statistics, phase.blocks, phase.update is unchanged)
+        if kind == before:
             steps = range(groups.pop().start, steps.stop)
         groups.append(steps)
-        first, kind = steps.stop, (phase.statistics, phase.blocks)
+        first = steps.stop
     *groups, last = groups
     if not groups and len(last) > 2:
         groups, last = [last[:1]], last[1:]
