@@ -10,9 +10,9 @@ from tests.mutants import check_notices
 from vips.models.components.matching import match as matching
 from vips.models.components.matching import simulator as simulation
 from vips.models.components.matching import steps
-from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes, Tilts
+from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import Match, Totals, best_match
-from vips.models.components.matching.simulator import Simulator, counts_at, moments_of
+from vips.models.components.matching.simulator import Simulator, moments_of
 from vips.phases import FitPhase
 from vips.statistics import Block, ReleasedStep
 
@@ -153,58 +153,6 @@ def check_last_move():
 def test_the_last_move_is_small(monkeypatch):
     check_last_move()
     check_notices(check_last_move, lambda patch: patch.setattr(matching, "_SMALL_MOVE", 1e9), monkeypatch, "too large")
-
-
-class Products(Simulator):
-    """Records of two counts, of which the product is seen, the first one, and that there is a record."""
-
-    sizes = (2_000, 20_000, 1_000)
-
-    def simulated(self, charts, n_records, rng):
-        return counts_at(rng.random((n_records, 2)), charts[0].rates)
-
-    def scores(self, records, charts):
-        return charts[0].scores(records[:, None], np.ones((len(records), 1, 1)))
-
-    def seen(self, records, steps):
-        return np.column_stack([records.prod(axis=1), records[:, 0], np.ones(len(records))])
-
-
-def check_bend():
-    """The product λ₁λ₂ is known, and λ₁ with a deviation of s: a move from λ₁ (1 + δ), λ₂ (1 - δ) misses λ₂ by its share
-    δ² / (1 + δ), whose mean square is 3 s⁴ + 45 s⁶ and more."""
-    std, rates = np.array([30.0, 0.2 * 2.0 * N, 1.0]), Rates(np.array([[2.0, 3.0]]), 1.0, 1e-6)
-    totals = Totals(N * np.array([6.0, 2.0, 1.0]), std**2, np.zeros((3, 3)), [STEPS])
-    cov = best_match(Products(), totals, [rates]).cov
-    variance = cov[0, 0]
-    assert variance == pytest.approx(0.04, rel=0.1)
-    of_product = cov[:2, :2].sum()
-    assert of_product == pytest.approx(3.0 * variance**2 + 45.0 * variance**3, rel=0.3), "another variance"
-
-
-def test_intervals_are_wider_where_totals_bend(monkeypatch):
-    monkeypatch.setattr(matching, "_RETURNS", 100)
-    check_bend()
-    check_notices(
-        check_bend, lambda patch: patch.setattr(matching, "_widened", lambda *of: of[-1]), monkeypatch, "another"
-    )
-
-
-@pytest.mark.parametrize(
-    ("chart", "size"),
-    [
-        (Simplexes(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]), 1.0), 6),
-        (Rates(np.array([[2.0, 3.0]]), 1.0, 1.0), 2),
-        (Gaussians(np.ones((2, 2)), np.tril(np.ones((2, 2, 2))), False, np.zeros(2), np.eye(2), (1.0, 1.0)), 10),
-        (Gaussians(np.ones((2, 2)), np.eye(2) * np.ones((2, 1, 1)), True, np.zeros(2), np.eye(2), (1.0, 1.0)), 8),
-        (Tilts(np.full(3, 1.0 / 3.0), np.eye(3)[:, :2], np.zeros(2), 1.0), 2),
-    ],
-)
-def test_the_step_to_other_parameters_leads_there(chart, size):
-    other = chart.moved(np.random.default_rng(0).normal(scale=0.1, size=size))
-    there = chart.moved(chart.step_to(other))
-    for name, value in vars(other).items():
-        np.testing.assert_allclose(getattr(there, name), value, rtol=1e-9, err_msg=name)
 
 
 def test_a_move_that_cannot_be_computed_is_no_match(monkeypatch):

@@ -73,12 +73,6 @@ class Systems(Chart):
     def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
         return replace(self, of=self.system(step))
 
-    def step_to(self, other: Self) -> np.ndarray:
-        of, to = self.of, other.of
-        columns, offset = (to.loadings - of.loadings) / self.units[:, None], (to.offset - of.offset) / self.units
-        logs = np.log(to.noise_variance / of.noise_variance)
-        return np.concatenate([(to.moves - of.moves).ravel(), columns.ravel(), offset, logs])
-
     def largest(self, step: np.ndarray) -> float:
         return float(np.abs(step).max(initial=0.0)) / _LARGE_CHANGE
 

@@ -87,9 +87,6 @@ class Effects(Chart):
         effects = self.effects + of_effects.reshape(self.effects.shape) @ self.base.factor[0].T
         return replace(self, base=self.base.moved(of_base), effects=effects)
 
-    def step_to(self, other: Self) -> np.ndarray:
-        return np.append(self.base.step_to(other.base), self._whitened(other.effects - self.effects))
-
     def largest(self, step: np.ndarray) -> float:
         return float(np.abs(step).max(initial=0.0))
 

@@ -50,10 +50,6 @@ class Chart(ABC):
         """The parameters after a move, shape (size,), no nearer to bounds than totals tell where the covariance of coordinates
         is about ``cov``; without it, hardly off them."""
 
-    @abstractmethod
-    def step_to(self, other: Self) -> np.ndarray:
-        """The move from here to the parameters of ``other``, shape (size,)."""
-
     def bounds(self, cov: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Slopes of the parameters that have a floor, shape (n, size), and how far they are above it, shape (n,). The floor is
         what totals cannot tell from 0 where the covariance is about ``cov``; without it, 0."""
@@ -124,9 +120,6 @@ class Simplexes(Chart):
         floors = _LEAST_FLOOR if cov is None else self._floors(cov)
         p = np.where(self._exists, np.maximum(self.p + self._changes(step), floors), 0.0)
         return replace(self, p=p / p.sum(axis=-1, keepdims=True))
-
-    def step_to(self, other: Self) -> np.ndarray:
-        return np.divide(other.p - self.p, self.p, where=self._exists, out=np.zeros_like(self.p)).ravel()
 
     def bounds(self, cov: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         exists = self._exists.ravel()
@@ -242,13 +235,6 @@ class Gaussians(Chart):
         factor = np.linalg.cholesky(0.5 * (covariances + np.swapaxes(covariances, 1, 2)))
         return replace(self, mean=mean, factor=factor)
 
-    def step_to(self, other: Self) -> np.ndarray:
-        (i, j), inverses = self._entries(), np.linalg.inv(self.factor)
-        sizes, directions = np.linalg.eigh(inverses @ other.covariances @ np.swapaxes(inverses, 1, 2))
-        growth = (directions * np.log(sizes)[:, None]) @ np.swapaxes(directions, 1, 2)
-        means = np.einsum("kij,kj->ki", inverses, other.mean - self.mean)
-        return np.hstack([means, growth[:, i, j]]).ravel()
-
     def largest(self, step: np.ndarray) -> float:
         return float(np.abs(step).max(initial=0.0))
 
@@ -346,9 +332,6 @@ class Rates(Chart):
         floors = _LEAST_RATE if cov is None else self._floors(cov)
         return replace(self, rates=np.maximum(self.rates + self._changes(step), floors))
 
-    def step_to(self, other: Self) -> np.ndarray:
-        return ((other.rates - self.rates) / self.rates).ravel()
-
     def bounds(self, cov: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         floors = 0.0 if cov is None else self._floors(cov)
         return np.diag(self.rates.ravel()), np.maximum(self.rates - floors, 0.0).ravel()
@@ -421,9 +404,6 @@ class Tilts(Chart):
 
     def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
         return replace(self, tilts=self.tilts + step)
-
-    def step_to(self, other: Self) -> np.ndarray:
-        return other.tilts - self.tilts
 
     def largest(self, step: np.ndarray) -> float:
         """Deviation of the change of log p."""

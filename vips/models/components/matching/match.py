@@ -21,9 +21,6 @@ A move of Gauss and Newton for y ~ N(N μ(θ), V) is (A'V⁻¹A + P)⁻¹(A'V⁻
 Probabilities and rates are not below 0. While moves go on they stay a little above it, where simulated records tell of them;
 the last move may lead to 0. What it leads there has about the variance of half a normal law.
 
-Where totals bend, this covariance is too small. From draws of the parameters a move would lead back to the best ones if totals
-were linear; the mean square of what such moves miss these by is added if draws go far.
-
 χ² has about as many degrees of freedom as there are totals more than parameters that these tell. If it is far above, the totals
 are not those of such a model, or the match went astray: then there are no intervals.
 """
@@ -59,8 +56,6 @@ _TELL_NOTHING = "The released totals tell nothing of the parameters at which the
 ACCEPTED, _SETTLED = 3.0, 0.3  # standard deviations of χ², and size of the last move
 _PER_PARAMETER = 2.5  # by which -2 log likelihood must fall; 2 is Akaike's
 _N_STARTS, _REPEATED = 8, 2  # of these, and the best ones of them, which are then matched
-_RETURNS, _FARTHEST = 4, 3.0  # moves back from draws of an accepted match, and the size of one at most
-_NEAR, _AT_BOUND = 0.3, 3.0  # size of a step within which totals hardly bend; deviations of a parameter from its bound
 
 
 @dataclass(frozen=True)
@@ -121,14 +116,9 @@ class Match:
         variance = 2.0 / (9.0 * degrees)
         return float((np.cbrt(self.chi2 / degrees) - 1.0 + variance) / np.sqrt(variance))
 
-    @property
-    def is_accepted(self) -> bool:
-        """Whether the totals are those of the parameters, and moves have settled."""
-        return self.misfit < ACCEPTED and self.move < _SETTLED
-
     def check(self) -> None:
         """Raise NotImplementedError if the match is not accepted."""
-        if not self.is_accepted:
+        if not (self.misfit < ACCEPTED and self.move < _SETTLED):
             raise NotImplementedError(
                 "The released totals are not those of such records, or the fit went astray: they are "
                 f"{self.misfit:.1f} standard deviations from those of the best parameters. So there are no intervals."
@@ -203,11 +193,11 @@ class _Place:
         """About the covariance of the coordinates, and of log N."""
         return np.linalg.inv(self.curvature)
 
-    def move(self, damping: float, largest: float = _LARGE_MOVE) -> tuple[np.ndarray, list[float]]:
+    def move(self, damping: float) -> tuple[np.ndarray, list[float]]:
         """A move, and its sizes before it is shortened."""
         step, _ = self._within_bounds(damping, self.cov)
         sizes = self._sizes(step)
-        return step * min(1.0, largest / max(*sizes, 1e-300)), sizes
+        return step * min(1.0, _LARGE_MOVE / max(*sizes, 1e-300)), sizes
 
     def moved(self, step: np.ndarray) -> tuple[list[Chart], float]:
         charts = [chart.moved(step[of], self.cov[of, of]) for chart, of in _places(self.charts)]
@@ -274,7 +264,7 @@ def best_match(
     except np.linalg.LinAlgError:
         raise NotImplementedError(_TELL_NOTHING) from None
     if other is None or (match.misfit < simulator.doubtful and match.move < _SETTLED):
-        return _widened(simulator, totals, match)
+        return match
     trials, rng = [], np.random.default_rng(0)
     for _ in range(_N_STARTS):
         with suppress(np.linalg.LinAlgError):
@@ -286,7 +276,7 @@ def best_match(
             again = _moved(simulator, totals, place.charts, place.n_records, [many] * _LAST, _MORE)
             matches.append(_matched(*again))
     nearest = min(matches, key=lambda match: match.misfit)
-    return _widened(simulator, totals, nearest if nearest is match else replace(nearest, astray=match.misfit))
+    return nearest if nearest is match else replace(nearest, astray=match.misfit)
 
 
 @np.errstate(all="ignore")
@@ -317,37 +307,6 @@ def _matched(place: _Place, damping: float, sizes: Sequence[float]) -> ChartMatc
         degrees=degrees,
         move=max(*of_read, sizes[-1]),
     )
-
-
-def _widened(simulator: Simulator, totals: Totals, match: ChartMatch) -> ChartMatch:
-    """An accepted match, with the mean square of what moves back from draws miss it by in its covariance, unless all draws are
-    near."""
-    if not match.is_accepted:
-        return match
-    with suppress(np.linalg.LinAlgError):
-        factor = np.linalg.cholesky(match.cov)
-        normal = np.random.default_rng(1).standard_normal((_RETURNS // 2, len(factor)))
-        slopes, room = _bounds(match.charts)
-        # Of parameters at their bounds simulated records hardly tell: draws, and what is missed, stay off them.
-        at_bound = slopes[room < _AT_BOUND * np.sqrt(np.einsum("bi,ij,bj->b", slopes, match.cov, slopes))]
-        inside = np.eye(len(factor)) - np.linalg.pinv(at_bound) @ at_bound
-        to_draws = np.concatenate([np.zeros_like(normal[:1]), normal, -normal]) @ factor.T @ inside
-        read = [(chart, of) for chart, of in _places(match.charts) if chart.is_read]
-        if max(chart.largest(step[of]) for chart, of in read for step in to_draws) < _NEAR:
-            return match
-        back = np.array([_return(simulator, totals, match, match.step + step) for step in to_draws])
-        missed = (back[1:] - back[0]) @ inside
-        return replace(match, cov=match.cov + missed.T @ missed / len(missed))
-    return match
-
-
-def _return(simulator: Simulator, totals: Totals, match: ChartMatch, step: np.ndarray) -> np.ndarray:
-    """Where a move leads that begins at this step from the match's charts, as a step from there."""
-    charts = [chart.moved(step[of], match.cov[of, of]) for chart, of in _places(match.charts)]
-    place = _place(simulator, totals, charts, match.n_records * float(np.exp(step[-1])), simulator.sizes[1])
-    move, _ = place.move(0.0, _FARTHEST)
-    ends = [chart.step_to(of.moved(move[at])) for chart, (of, at) in zip(match.charts, _places(charts), strict=True)]
-    return np.concatenate([*ends, step[-1:] + move[-1:]])
 
 
 def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float, list[float]]:
