@@ -220,6 +220,12 @@ def test_concentration_and_length_are_told_by_the_totals():
     assert 15.0 < fitted(corpus(8000, length=25).counts, 3.0, n_steps=40).match().length < 45.0
 
 
+def test_documents_of_few_words_have_no_intervals():
+    short = fitted(corpus(20_000, length=6).counts, 0.5, n_steps=30)
+    assert short.match().length < 12.0
+    assert "Documents seem to have about" in short.why_no_intervals()
+
+
 def test_what_people_read_and_files(model, tmp_path):
     assert model.findings()["misfit of the released totals (standard deviations)"] == model.match().misfit
     (part,) = model.posterior_parts(model.posterior_)
