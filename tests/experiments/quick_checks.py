@@ -489,7 +489,7 @@ def _(printed, folder):
 @check("hospital_family")
 def _(printed, folder):
     rows = {row["kind"]: row for row in read_json(folder / "results.json")}
-    assert len(rows) == 13
+    assert len(rows) == 14
     assert rows.pop("yes or no, stream")["with intervals"] == 0
     for row in rows.values():
         assert row["with intervals"] == row["fits"] == 2
