@@ -40,11 +40,8 @@ __all__ = ["MOST_PRODUCTS", "TopicMatch", "match_of", "matched_topics"]
 MOST_PRODUCTS = 3_200_000  # n_words n_topics²
 # For each sweep: documents, tokens that a word has at least, and draws of x.
 _SWEEPS = ((4_000, 15, 100), *((8_000, 25, 100),) * 3, (30_000, 60, 500))
-_LENGTH = 70.0
-_LENGTHS, _NEARER = (
-    (8.0, 15.0, 30.0, 150.0),
-    30.0,
-)  # others, and by how much nearer the groups are under one that is told
+_LENGTH, _OTHERS = 70.0, (8.0, 15.0, 30.0, 150.0)
+_NEARER = 30.0  # by how much the groups are nearer to each other under another length that is told, in χ²
 _SURENESS = Law(
     0.15, 0.15
 )  # deviations of the logs of α and L around what is stated: most of it is the simulation's error
@@ -152,10 +149,9 @@ def _matched(model, sight: Sight, totals: _Totals, last) -> TopicMatch:
     x = last.concentration * max(totals.values.sum(), 1.0) / last.concentration.sum()
     stated = law = Law(max(model.topic_concentration() * len(x), 1e-3), _LENGTH)
     for number, (n_documents, n_tokens, n_draws) in enumerate(_SWEEPS):
-        x = x * _scale(sight, totals, x, law)
         if number == 1:
             stated = law = replace(law, length=_told_length(sight, totals, x, law))
-            x = x * _scale(sight, totals, x, law)
+        x = x * _scale(sight, totals, x, law)
         if number > 0:
             law = _fitted_law(sight, totals, x, law, stated)
             x = x * _scale(sight, totals, x, law)
@@ -200,7 +196,7 @@ def _told_length(sight: Sight, totals: _Totals, x: np.ndarray, law: Law) -> floa
     if len(x) == 1:
         return law.length
     words, distances = _frequent(x), {}
-    for length in (law.length, *_LENGTHS):
+    for length in (law.length, *_OTHERS):
         trial = replace(law, length=length)
         scaled = x * _scale(sight, totals, x, trial)
         halves = _halves(sight, scaled, trial, words, max(round(length / _FACTOR), 1), with_cov=True)

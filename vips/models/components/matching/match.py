@@ -229,7 +229,9 @@ class _Place:
         """The best step δ by slope'δ - δ'Hδ/2 that leads no parameter below its floor (0 without ``cov``), and the slopes of
         those that it leads there: least distance programming (Lawson and Hanson 1974, chapter 23)."""
         H = self.curvature + damping * np.diag(np.diagonal(self.curvature))
-        slopes, room = _bounds(self.charts, cov)
+        bounds = [c.bounds(None if cov is None else cov[of, of]) for c, of in _places(self.charts)]
+        slopes = block_diag(*(slopes for slopes, _ in bounds), np.zeros((0, 1)))
+        room = np.concatenate([room for _, room in bounds])
         factor = np.linalg.cholesky(H)
         step = cho_solve((factor, True), self.slope)
         if (slopes @ step >= -room).all():
@@ -381,13 +383,6 @@ def _prior(charts: Sequence[Chart]) -> tuple[np.ndarray, np.ndarray]:
         gradient[of], precision[of, of] = chart.prior()
     precision[-1, -1] = _PRIOR_OF_SIZE
     return gradient, precision
-
-
-def _bounds(charts: Sequence[Chart], cov: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Slopes of the parameters that have a floor, by all coordinates and log N, and how far they are above it."""
-    bounds = [chart.bounds(None if cov is None else cov[of, of]) for chart, of in _places(charts)]
-    slopes = block_diag(*(slopes for slopes, _ in bounds), np.zeros((0, 1)))
-    return slopes, np.concatenate([room for _, room in bounds])
 
 
 def _places(charts: Sequence[Chart]) -> list[tuple[Chart, slice]]:
