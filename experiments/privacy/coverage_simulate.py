@@ -224,7 +224,7 @@ def topics(
 
 def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
     """Biases of visible and hidden units, for weights from N(0, 2²) and biases from N(0, 1); default clip, which binds.
-    Estimated: networks that have intervals and the true hidden units (z̄ correlates with z over records by more than 0.8)."""
+    Estimated: networks that have intervals, which hold nothing where z̄ correlates with the true z by less than 0.8."""
     weights = rng.normal(0.0, 2.0, (N_VISIBLE, N_HIDDEN))
     c, b = rng.normal(size=N_VISIBLE), rng.normal(size=N_HIDDEN)
     z = rng.random((n_records, N_HIDDEN)) < expit(b)
@@ -232,10 +232,12 @@ def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, 
     arguments = {"penalty": "normal", "random_state": int(rng.integers(2**31))}
     model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X)
     truths = _as_found(weights, c, b, z, model.transform(X))
-    if truths is None or model.why_no_intervals():
+    if model.why_no_intervals():
         return Simulated(np.empty(0), {})
-    truth = np.append(truths[1], truths[2])
     asked = _asked(model, None, _biases)
+    if truths is None:  # intervals of another network hold nothing
+        return Simulated(np.full(N_VISIBLE + N_HIDDEN, np.nan), asked)
+    truth = np.append(truths[1], truths[2])
     if with_baseline:
         plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
         plain = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X)

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import vips
@@ -16,6 +18,7 @@ from vips import FactorialHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.models.components.matching import match as matches
 from vips.models.components.matching.charts import Gaussians, Simplexes, Tilts
+from vips.models.components.matching.lengths import possible_lengths
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.simulator import moments_of
 from vips.models.components.matching.steps import totals_of
@@ -26,6 +29,28 @@ from vips.models.markov.factorial_posterior import Prior
 pytestmark = pytest.mark.usefixtures("many_generated_sequences")
 PLAN = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-5, sampling_rate=1.0, n_steps=24, reproducible_noise=True)
 PRIOR = Prior(1.0, 2.0, 1e-3)
+
+# -- lengths ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("humps", [((8, 31),), ((5, 11), (27, 33))])
+def test_law_of_lengths_gives_the_weights_of_lengths_of_any_kind(humps):
+    """A clip at a typical length weighs them; the nearest law by likelihood has their mean weight."""
+    simulator = FactorialSimulator(SimpleNamespace(max_length=100), possible_lengths(19.5, 100), 19.5, PRIOR)
+    law, lengths = simulator.first_law(), simulator.lengths
+    true = np.any([(lengths >= first) & (lengths <= last) for first, last in humps], axis=0)
+    true = true / true.sum()
+
+    def distance(tilts):
+        at = law.moved(tilts)
+        log_p = np.log(at.base) + at.features @ at.tilts
+        return logsumexp(log_p) - true @ log_p, (at.p - true) @ at.features
+
+    nearest = law.moved(minimize(distance, law.tilts, jac=True, method="BFGS").x).p
+    for typical in (12.0, 20.0, 28.0):
+        weights = np.minimum(lengths, typical)
+        assert abs(nearest @ weights / (true @ weights) - 1.0) < 3e-3
+
 
 # -- scores -----------------------------------------------------------------------------------------------------------
 

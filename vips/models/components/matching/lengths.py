@@ -16,7 +16,9 @@ from vips.models.components.matching.steps import StepSimulator
 __all__ = ["SequenceSimulator", "possible_lengths"]
 
 _LONGEST, _N_LENGTHS = 4.0, 60  # times the mean length; lengths that are simulated, at most
-_SHAPE, _STD_OF_TILTS = 3.0, 10.0  # of the first law of lengths, a Gamma; of the prior
+_SHAPE = 3.0  # of the first law of lengths, a Gamma
+_STD_OF_TILTS, _STD_OF_BUMPS = 10.0, 1.0  # of the priors
+_PLACES, _WIDTH = np.arange(0.25, 2.01, 0.25), 0.25  # of bumps in the law of lengths, over the mean length
 _NO_LENGTH, _LEAST_SPREAD = 1e-12, 1e-6
 _MOST_STEPS = 10_000  # of a simulated sequence, of which there are a thousand at a time
 
@@ -54,7 +56,8 @@ class SequenceSimulator(StepSimulator):
     mean_length: float
 
     def first_law(self) -> Tilts:
-        """A Gamma, and the features of Gammas, normals and of a last length at which sequences are cut; uncorrelated."""
+        """A Gamma. Features are those of Gammas, of normals and of a last length at which sequences are cut, uncorrelated; and
+        bumps, by which log p is as smooth as released totals leave it: clips look at lengths closely."""
         lengths, largest = self.lengths, self.model.max_length
         relative = lengths / self.mean_length
         base = relative ** (_SHAPE - 1.0) * np.exp(-_SHAPE * relative) + _NO_LENGTH
@@ -65,7 +68,11 @@ class SequenceSimulator(StepSimulator):
         features -= base @ features
         sizes, directions = np.linalg.eigh(features.T @ (base[:, None] * features))
         used = sizes > _LEAST_SPREAD * sizes[-1]
-        return Tilts(base, features @ (directions[:, used] / np.sqrt(sizes[used])), np.zeros(used.sum()), _STD_OF_TILTS)
+        near = np.exp(-0.5 * np.square((relative[:, None] - _PLACES) / _WIDTH))
+        near = near[:, np.ptp(near, axis=0) > _LEAST_SPREAD]
+        bumps = _STD_OF_BUMPS / _STD_OF_TILTS * (near - base @ near)
+        features = np.column_stack([features @ (directions[:, used] / np.sqrt(sizes[used])), bumps])
+        return Tilts(base, features, np.zeros(features.shape[1]), _STD_OF_TILTS)
 
     def drawn_lengths(self, law: Tilts, n_records: int, rng: np.random.Generator) -> np.ndarray:
         """Lengths of simulated sequences, stratified."""
