@@ -81,11 +81,13 @@ def _cells(model: Model, options) -> list[tuple[int, float]]:
 
 
 def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines: int) -> dict:
-    """Coverage by level, its standard error over fits, and median width at 95 %, for each kind of posterior."""
+    """Coverage by level, its standard error over fits, median width at 95 %, and mean error of the middles of intervals, for
+    each kind of posterior."""
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, **model.plan)
     rng = np.random.default_rng([n_records, int(10 * epsilon)])
     held: dict[str, list] = {}
     widths: dict[str, list] = {}
+    misses: dict[str, list] = {}
     for fit in range(n_fits):
         simulated = model.simulate(n_records, plan, rng, fit < n_baselines, **model.arguments)
         truth = simulated.truth
@@ -95,6 +97,7 @@ def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines:
             bounds = [interval(level) for level in LEVELS]
             held.setdefault(name, []).append([((low < truth) & (truth < high)).mean() for low, high in bounds])
             widths.setdefault(name, []).append(np.mean(bounds[-1][1] - bounds[-1][0]))
+            misses.setdefault(name, []).append(np.abs(np.mean(bounds[0], axis=0) - truth).mean())
         if simulated.oracle is not None:
             widths.setdefault("oracle", []).append(simulated.oracle)
             widths.setdefault("noise-aware ÷ oracle", []).append(widths["noise-aware"][-1] / simulated.oracle)
@@ -102,6 +105,7 @@ def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines:
         "coverage": {name: np.mean(values, axis=0).tolist() for name, values in held.items()},
         "error": {name: (np.std(values, axis=0) / np.sqrt(len(values))).tolist() for name, values in held.items()},
         "width": {name: float(np.median(values)) for name, values in widths.items()},
+        "misses": {name: float(np.nanmean(values)) for name, values in misses.items()},
         "found": len(held.get("noise-aware", [])),
     }
 
@@ -119,7 +123,9 @@ def line(row: dict) -> str:
     cells = [row["model"], f"{row['n_records']:,}", f"{row['epsilon']:g}", at_95("naive"), at_95("noise-aware") + error]
     cells += [others, at_95("without privacy"), *(f"{width[name]:.3g}" if name in width else "" for name in names)]
     ratio = "noise-aware ÷ oracle"
-    cells += [f"{width[ratio]:.2f}" if ratio in width else "", f"{row['found']} of {row['fits']}"]
+    misses = row["misses"]
+    of_misses = f"{misses['noise-aware'] / misses['naive']:.2f}" if "naive" in misses else ""
+    cells += [f"{width[ratio]:.2f}" if ratio in width else "", of_misses, f"{row['found']} of {row['fits']}"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -127,7 +133,7 @@ def table(rows: list[dict]) -> str:
     """All cells."""
     heads = [
         "model", "records", "ε", "naive 95 %", "noise-aware 95 %", "50 / 80 / 90 %", "without privacy 95 %", "width, naive",
-        "noise-aware", "without privacy", "noise-aware ÷ oracle", "fits with intervals",
+        "noise-aware", "without privacy", "noise-aware ÷ oracle", "error ÷ naive", "fits with intervals",
     ]  # fmt: skip
     return "\n".join(["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|", *map(line, rows)]) + "\n"
 
