@@ -54,7 +54,8 @@ def truth(n_true: int, n_words: int, quick: bool) -> tuple[np.ndarray, np.ndarra
     if quick:
         return np.random.default_rng(0).dirichlet(np.full(n_words, 0.1), max(n_true, 1)), np.full(100, 50)
     counts = load_wikipedia(N_FITTED).counts.astype(np.int64)
-    counts = counts[:, np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:n_words])]
+    order = np.argsort(-np.asarray(counts.sum(axis=0)).ravel(), kind="stable")
+    counts = counts[:, np.sort(order[:n_words])]
     model = LatentDirichletAllocation(max(n_true, 1), vocabulary=counts.shape[1], random_state=n_true).fit(counts)
     lengths = np.asarray(counts.sum(axis=1)).ravel().clip(max=400)
     return model.components_ / model.components_.sum(axis=1, keepdims=True), lengths

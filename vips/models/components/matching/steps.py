@@ -47,17 +47,18 @@ class StepSimulator(Simulator):
         report, phase = self.model.privacy_, step_of(self._phases, steps[0].number)[0]
         seen, of_ways, factor = None, 0.0, np.zeros(len(records))
         for rows, numbers, weight in portions(len(records), len(steps), self.most_seen):
-            portion = records[rows]
+            portion, of_rows = records[rows], 0.0
             for number in numbers:
                 statistics = phase.statistics_of(self.model, portion, steps[number].posterior)
                 ways = ways_of(report, statistics.norms(phase.blocks))
                 weights = ways.mean(axis=0)
                 flat = self.taken(entries(statistics.weighted(weight * weights), matched_blocks(phase.blocks)))
-                if seen is None:
-                    seen = np.zeros((len(records), flat.shape[1]))
-                seen[rows] += flat
+                of_rows += flat
                 of_ways += np.divide(ways, weights, np.zeros_like(ways), where=weights > 0.0) @ flat
                 factor[rows] += most_factor(report, ways) / len(numbers)
+            if seen is None:
+                seen = np.empty((len(records), of_rows.shape[1]))
+            seen[rows] = of_rows
         return SeenInPersons(seen, of_ways, factor)
 
     def shares(self, records, step: ReleasedStep) -> np.ndarray:
