@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -171,11 +171,16 @@ def entries(arrays: dict[str, np.ndarray], blocks: dict[str, Block]) -> np.ndarr
     for name, block in blocks.items():
         array = np.asarray(arrays[name])
         before = array.shape[: array.ndim - len(block.shape)]
-        if block.symmetric:
-            i, j = np.tril_indices(block.shape[-1])
-            array = array[..., i, j]
-        flat.append(array.reshape(*before, -1))
+        array = array.reshape(*before, -1)
+        flat.append(array.take(_up_to_diagonal(block.shape), axis=-1) if block.symmetric else array)
     return np.concatenate(flat, axis=-1)
+
+
+@cache
+def _up_to_diagonal(shape: tuple[int, ...]) -> np.ndarray:
+    """Places of these entries of symmetric matrices, in the flat array."""
+    *before, n, _ = shape
+    return np.flatnonzero(np.broadcast_to(np.tri(n, dtype=bool), (*before, n, n)))
 
 
 def _n_entries(blocks: dict[str, Block]) -> int:
