@@ -2,9 +2,13 @@
 
 Documents are generated from known topics: those of a fit to Wikipedia without noise. A topic matches a true one if roots of
 its words' probabilities, less those of the frequencies of all words, correlate with those of the true topic by at least 0.4.
+With ``--letters``, documents are of writers, who have so many each on average, and ε is that of a writer.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,32 +21,41 @@ from vips import LatentDirichletAllocation, PrivacyBudget, plan_for
 from vips.datasets import make_lda_corpus
 
 DELTA, LEAST_CORRELATION, LABELS = 1e-5, 0.4, ("real", "doubtful", "noise")
-TRUE_TOPICS, SIZES, EPSILONS, N_FITTED = (15, 40, 0), (10_000, 30_000, 100_000), (0.5, 1.0, 2.0, 4.0), 30_000
+TRUE_TOPICS, WORDS, SIZES, LETTERS = (15, 40, 0), (100, 1_000, 7_702), (10_000,), (1, 4)
+EPSILONS, N_FITTED = (0.5, 1.0, 2.0, 4.0, 8.0), 30_000
+QUICK = ["--true", "3", "0", "--words", "60", "--sizes", "600", "--letters", "1", "--epsilons", "8", "--quick"]
 
 
 def main(arguments: list[str]) -> None:
     parser = parser_of("experiments topic_labels", __doc__)
+    parser.add_argument("--true", type=int, nargs="+", default=TRUE_TOPICS, help="numbers of topics; 0: none")
+    parser.add_argument("--words", type=int, nargs="+", default=WORDS, help="the most frequent words of Wikipedia")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of documents")
+    parser.add_argument("--letters", type=int, nargs="+", default=LETTERS, help="documents of a writer, on average")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     options = parser.parse_args(arguments)
-    folder = folder_of("topic_labels", options)
-    rows = []
-    for n_true in tqdm((3, 0) if options.quick else TRUE_TOPICS, desc="sets of topics", disable=None):
-        topics, lengths = truth(n_true, options.quick)
-        for n in (600,) if options.quick else options.sizes:
+    folder, rows = folder_of("topic_labels", options), []
+    if options.quick:
+        options = parser.parse_args(QUICK)
+    for n_true, n_words in tqdm(list(product(options.true, options.words)), desc="sets of topics", disable=None):
+        topics, lengths = truth(n_true, n_words, options.quick)
+        for n, n_letters in product(options.sizes, options.letters):
             counts = documents(topics, lengths, n)
-            for epsilon in (8.0,) if options.quick else EPSILONS:
-                rows += cells(counts, topics, n, epsilon, n_true)
+            for epsilon in options.epsilons:
+                rows += cells(counts, topics, n_letters, epsilon, n_true)
     print(text := table(rows))
     if folder is not None:
         write_json(folder / "results.json", rows)
         write_text(folder / "results.md", text)
 
 
-def truth(n_true: int, quick: bool) -> tuple[np.ndarray, np.ndarray]:
+def truth(n_true: int, n_words: int, quick: bool) -> tuple[np.ndarray, np.ndarray]:
     """Topics and lengths of documents. Without topics: the words' frequencies."""
     if quick:
-        return np.random.default_rng(0).dirichlet(np.full(60, 0.1), max(n_true, 1)), np.full(100, 50)
+        return np.random.default_rng(0).dirichlet(np.full(n_words, 0.1), max(n_true, 1)), np.full(100, 50)
     counts = load_wikipedia(N_FITTED).counts.astype(np.int64)
+    order = np.argsort(-np.asarray(counts.sum(axis=0)).ravel(), kind="stable")
+    counts = counts[:, np.sort(order[:n_words])]
     model = LatentDirichletAllocation(max(n_true, 1), vocabulary=counts.shape[1], random_state=n_true).fit(counts)
     lengths = np.asarray(counts.sum(axis=1)).ravel().clip(max=400)
     return model.components_ / model.components_.sum(axis=1, keepdims=True), lengths
@@ -63,18 +76,19 @@ def documents(topics: np.ndarray, lengths: np.ndarray, n: int) -> sp.csr_array:
     return sp.csr_array(sp.vstack(parts))[rng.permutation(n)].astype(np.int64)
 
 
-def cells(counts, topics, n: int, epsilon: float, n_true: int) -> list[dict]:
+def cells(counts, topics, n_letters: int, epsilon: float, n_true: int) -> list[dict]:
     """Labels of the planned number of topics, and of forty."""
-    n_words = counts.shape[1]
-    advice = plan_for(LatentDirichletAllocation(vocabulary=n_words), n_records=n, privacy=PrivacyBudget(epsilon, DELTA))
+    n, n_words = counts.shape
+    writers = None if n_letters == 1 else np.random.default_rng(0).integers(0, n // n_letters, n)
+    n_records, budget = n // n_letters, PrivacyBudget(epsilon, DELTA)
+    advice = plan_for(LatentDirichletAllocation(vocabulary=n_words), n_records=n_records, privacy=budget)
     planned = advice.settings["n_components"]
     rows = []
     for n_components in sorted({planned, min(40, n_words // 5)} - {1}):
-        model = LatentDirichletAllocation(n_components, vocabulary=n_words, privacy=advice.plan, random_state=0).fit(
-            counts
-        )
-        row = {"true": n_true, "n": n, "epsilon": epsilon, "topics": n_components, "planned": n_components == planned}
-        rows.append(row | counts_of_labels(model, topics if n_true else None))
+        model = LatentDirichletAllocation(n_components, vocabulary=n_words, privacy=advice.plan, random_state=0)
+        labels = counts_of_labels(model.fit(counts, groups=writers), topics if n_true else None)
+        of_cell = {"true": n_true, "words": n_words, "n": n, "letters": n_letters, "epsilon": epsilon}
+        rows.append(of_cell | {"topics": n_components, "planned": n_components == planned} | labels)
     return rows
 
 
@@ -101,19 +115,28 @@ def _deviations(topics: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def table(rows: list[dict]) -> str:
-    """Markdown, with sums over all cells of one number of true topics."""
+    """Markdown: sums over ε and both fits, and over all documents with topics."""
     lines = [
-        "| true topics | documents | ε | fitted topics | real (match) | doubtful (match) | noise (match) |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| true topics | words | documents | of a writer | ε | fitted | real (match) | doubtful (match) | noise (match) |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in rows:
-        counts = (f"{row[label]} ({row[f'{label}, matched']})" for label in LABELS)
-        topics = f"{row['topics']}{' (planned)' if row['planned'] else ''}"
-        lines.append(
-            f"| {row['true'] or 'none'} | {row['n']:,} | {row['epsilon']:g} | {topics} | {' | '.join(counts)} |"
-        )
-    for n_true in dict.fromkeys(row["true"] for row in rows):
-        part = [row for row in rows if row["true"] == n_true]
-        sums = (f"{sum(r[label] for r in part)} ({sum(r[f'{label}, matched'] for r in part)})" for label in LABELS)
-        lines.append(f"| **{n_true or 'none'}** | all | all | all | {' | '.join(f'**{total}**' for total in sums)} |")
+    with_topics = [row for row in rows if row["true"]]
+    lines += _lines(
+        rows, lambda row: f"{row['true'] or 'none'} | {row['words']:,} | {row['n']:,} | {row['letters']} | all | all"
+    )
+    lines += _lines(
+        with_topics,
+        lambda row: f"some | all | all | all | {row['epsilon']:g} | {'planned' if row['planned'] else 'forty'}",
+    )
+    lines += _lines(rows, lambda row: f"**{'some' if row['true'] else 'none'}** | all | all | all | all | all")
     return "\n".join(lines) + "\n"
+
+
+def _lines(rows: list[dict], name: Callable[[dict], str]) -> list[str]:
+    """A line for all rows of each name."""
+    lines = []
+    for key in dict.fromkeys(map(name, rows)):
+        part = [row for row in rows if name(row) == key]
+        sums = (f"{sum(r[label] for r in part)} ({sum(r[f'{label}, matched'] for r in part)})" for label in LABELS)
+        lines.append(f"| {key} | {' | '.join(sums)} |")
+    return lines

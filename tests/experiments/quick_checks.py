@@ -546,7 +546,7 @@ def _(printed, folder):
     with_topics, without = read_json(folder / "results.json")
     assert with_topics["real, matched"] == with_topics["real"] >= 2  # of 3
     assert without["real"] < with_topics["real"]
-    assert "| true topics | documents |" in printed
+    assert "| true topics | words | documents |" in printed
 
 
 @check("million_sequences")

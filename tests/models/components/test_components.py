@@ -356,7 +356,7 @@ def test_simulated_rows_have_the_density_of_their_component(kind):
 def test_counts_are_those_of_scipys_quantiles():
     draws, rates = np.random.default_rng(0).random((2_000, 5)), np.array([1e-3, 0.4, 3.0, 40.0, 1e4])
     np.testing.assert_array_equal(
-        counts_at(draws, np.broadcast_to(rates, draws.shape)), stats.poisson.ppf(draws, rates)
+        counts_at(draws, np.stack([np.ones(5), rates]), np.ones(len(draws), int)), stats.poisson.ppf(draws, rates)
     )
 
 

@@ -156,7 +156,7 @@ class Counts(Component):
         return [Rates(np.maximum(posterior.mean, _LEAST_RATE), self.shape, self.rate)]
 
     def simulated(self, charts: Sequence[Rates], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return counts_at(rng.random((len(members), self.n_columns)), charts[0].rates[members])
+        return counts_at(rng.random((len(members), self.n_columns)), charts[0].rates, members)
 
     def scores(self, charts: Sequence[Rates], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
         cells = (np.nan_to_num(values), ~np.isnan(values))

@@ -524,7 +524,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _largest_step(self) -> float:
         """Norm of the statistics of one step at its state, without the centre."""
-        d, scale = float(self.n_features_in_), {name: block.scale for name, block in self.blocks().items()}
+        d, scale = float(self.n_features_in_), {name: block.scale for name, block in self._blocks_of_states().items()}
         fourth = d**2 if self._is_full() else 3.0 * d
         return float(np.sqrt(1.0 / scale["count"] ** 2 + d / scale["linear"] ** 2 + fourth / scale["second"] ** 2))
 

@@ -314,7 +314,7 @@ class CountSimulator(ChainSimulator):
         return rng.random((*shape, self.n_missing))
 
     def values(self, chart: Rates, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        return counts_at(noise, chart.rates[states])
+        return counts_at(noise, chart.rates, states)
 
     def logs(self, chart: Rates, values: np.ndarray) -> np.ndarray:
         exists, counts = ~np.isnan(values), np.nan_to_num(values)

@@ -18,7 +18,9 @@ z_kv       (N_kv - π_k W_v) / r_kv: deviation from the frequencies of words, in
 A topic stands out by the mean of its ten largest z_kv: a single word stands out by chance, too. It is real if that is at least
 1.15 times the largest value m of all generated fits, and if more than 0.3 of its squared deviations, weighted by 1/W_v, is not
 noise. Beyond m = 20, chance in documents rather than noise makes topics, and how long documents are is a guess: the factor is
-1.15 √(m/20), but at most 1.5. docs/texts.md shows how these numbers were checked.
+1.15 √(m/20), but at most 1.5. Topics that were found in part stay below m, the largest of many. So a topic is noise only if a
+fifth of the generated ones stand out as much, and if it is not a part of a real one: roots of its words' probabilities, less
+those of the words' frequencies, correlate with those of no real topic by 0.3. docs/texts.md shows how all this was checked.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _N_FITS, _N_TOPICS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = (
 _SHORTEST, _LONGEST = 8, 600  # documents
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
 _N_LARGEST, _MARGIN, _WIDEST_MARGIN, _OF_NOISE, _LEAST_STABILITY = 10, 1.15, 1.5, 20.0, 0.3
+_NOISE_FROM, _LEAST_LIKENESS = 0.2, 0.3  # p-value, and correlation with a real topic, of a topic that may be noise
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it
 _NO_CLIP = 1e6  # longer than any generated document
 # Generated streams see each document once, so that there can be more documents and topics; of at most so many batches.
@@ -58,8 +61,8 @@ class TopicEvidence:
     ----------
     labels : list of str
         "real", "doubtful" or "noise". A doubtful topic stands out among topics of noise, but not by much, or most of it is
-        noise. The largest topic often holds the words of all subjects: it differs little from their frequencies, and is
-        called noise.
+        noise, or it is like a real one. The largest topic often holds the words of all subjects: it differs little from
+        their frequencies, and is called noise.
     deviation : ndarray of shape (n_topics,)
         Deviation of words' counts from the frequencies of words, in standard deviations of the noise: mean of the ten
         largest.
@@ -108,7 +111,8 @@ def topic_evidence(model) -> TopicEvidence:
     p_value = (1 + np.sum(noise_deviations >= deviation[:, None], axis=1)) / (1 + len(noise_deviations))
     margin = min(_WIDEST_MARGIN, _MARGIN * max(1.0, largest / _OF_NOISE) ** 0.5)
     is_real = (deviation >= margin * largest) & (stability > _LEAST_STABILITY)
-    labels = np.where(is_real, "real", np.where(deviation > largest, "doubtful", "noise"))
+    is_part = (_likeness(model.components_)[:, is_real] >= _LEAST_LIKENESS).any(axis=1)
+    labels = np.where(is_real, "real", np.where((p_value <= _NOISE_FROM) | is_part, "doubtful", "noise"))
     return TopicEvidence(labels.tolist(), deviation, float(largest), p_value, np.clip(stability, 0.0, 1.0))
 
 
@@ -132,6 +136,14 @@ def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np
     squares = difference**2 @ weight
     largest = np.sort(difference / np.sqrt(spread), axis=1)[:, -_N_LARGEST:]
     return largest.mean(axis=1), 1.0 - (spread @ weight) / np.maximum(squares, 1e-300)
+
+
+def _likeness(concentration: np.ndarray) -> np.ndarray:
+    """Correlations of topics with each other, by roots of probabilities less those of the frequencies of words."""
+    weights = concentration.sum(axis=1)
+    rows = np.sqrt(concentration / weights[:, None]) - np.sqrt(concentration.sum(axis=0) / weights.sum())
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    return rows @ rows.T
 
 
 def _released_counts(model) -> tuple[np.ndarray, np.ndarray]:

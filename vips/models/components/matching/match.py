@@ -298,7 +298,6 @@ def match_near(simulator: Simulator, totals: Totals, starts: Iterable[Sequence[C
 
 def _matched(place: _Place, damping: float, sizes: Sequence[float]) -> ChartMatch:
     step, cov, chi2, degrees = place.at_best(damping)
-    of_read = [size for size, chart in zip(sizes, place.charts, strict=False) if chart.is_read]
     return ChartMatch(
         charts=place.charts,
         step=step,
@@ -307,8 +306,13 @@ def _matched(place: _Place, damping: float, sizes: Sequence[float]) -> ChartMatc
         n_records=place.n_records,
         chi2=chi2,
         degrees=degrees,
-        move=max(*of_read, sizes[-1]),
+        move=_of_read(sizes, place.charts),
     )
+
+
+def _of_read(sizes: Sequence[float], charts: Sequence[Chart]) -> float:
+    """The largest size of a move of parameters that people read, and of log N."""
+    return max(*(size for size, chart in zip(sizes, charts, strict=False) if chart.is_read), sizes[-1])
 
 
 def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int) -> tuple[_Place, float, list[float]]:
@@ -316,7 +320,7 @@ def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int
     the next move, and its sizes."""
     best, damping, next_sizes, most = None, 0.0, [np.inf], np.inf
     for number in range(len(sizes) + more):
-        if number >= len(sizes) and max(next_sizes) < _SMALL_MOVE:
+        if number >= len(sizes) and _of_read(next_sizes, charts) < _SMALL_MOVE:
             break
         n_simulated = int(min(sizes[min(number, len(sizes) - 1)], most))
         place = _place(simulator, totals, charts, n_records, n_simulated)

@@ -137,7 +137,7 @@ def moments_of(
             shift = both.mean(axis=0)
         both -= shift
         sums += both.sum(axis=0)
-        products += dsyrk(1.0, both, trans=True)  # the upper triangle
+        products += dsyrk(1.0, both.T)  # the upper triangle
         if ratios is not None:
             shares = simulator.shares(records, groups[-1][-1])
             ratios = _unmixed(ratios, shares) if number == 0 else ratios
@@ -198,7 +198,22 @@ def levels_at(draws: np.ndarray, p: np.ndarray) -> np.ndarray:
     return np.minimum((draws[:, None] >= np.cumsum(p, axis=1)).sum(axis=1), p.shape[1] - 1)
 
 
-def counts_at(draws: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """The Poisson count of each uniform draw, as floats: the least x with P(count ≤ x) ≥ draw."""
-    counts = np.ceil(np.nan_to_num(pdtrik(draws, rates)))
-    return np.where(pdtr(counts - 1.0, rates) >= draws, np.maximum(counts - 1.0, 0.0), counts)
+def counts_at(draws: np.ndarray, rates: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """The Poisson count of each uniform draw, as floats: the least x with P(count ≤ x) ≥ draw.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (n, d)
+    rates : ndarray of shape (K, d)
+    members : ndarray of shape (n,)
+        The row of rates of each.
+    """
+    counts = np.empty_like(draws)
+    for k, row in enumerate(rates):
+        of_row = np.flatnonzero(members == k)
+        for j, rate in enumerate(row if len(of_row) else ()):
+            u = draws[of_row, j]
+            first, last = np.nan_to_num(pdtrik([u.min(), u.max()], rate))
+            possible = np.arange(max(np.floor(first) - 2.0, 0.0), last + 2.0)
+            counts[of_row, j] = possible[np.searchsorted(pdtr(possible[:-1], rate), u)]
+    return counts

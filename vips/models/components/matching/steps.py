@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -47,17 +47,18 @@ class StepSimulator(Simulator):
         report, phase = self.model.privacy_, step_of(self._phases, steps[0].number)[0]
         seen, of_ways, factor = None, 0.0, np.zeros(len(records))
         for rows, numbers, weight in portions(len(records), len(steps), self.most_seen):
-            portion = records[rows]
+            portion, of_rows = records[rows], 0.0
             for number in numbers:
                 statistics = phase.statistics_of(self.model, portion, steps[number].posterior)
                 ways = ways_of(report, statistics.norms(phase.blocks))
                 weights = ways.mean(axis=0)
                 flat = self.taken(entries(statistics.weighted(weight * weights), matched_blocks(phase.blocks)))
-                if seen is None:
-                    seen = np.zeros((len(records), flat.shape[1]))
-                seen[rows] += flat
+                of_rows += flat
                 of_ways += np.divide(ways, weights, np.zeros_like(ways), where=weights > 0.0) @ flat
                 factor[rows] += most_factor(report, ways) / len(numbers)
+            if seen is None:
+                seen = np.empty((len(records), of_rows.shape[1]))
+            seen[rows] = of_rows
         return SeenInPersons(seen, of_ways, factor)
 
     def shares(self, records, step: ReleasedStep) -> np.ndarray:
@@ -170,11 +171,16 @@ def entries(arrays: dict[str, np.ndarray], blocks: dict[str, Block]) -> np.ndarr
     for name, block in blocks.items():
         array = np.asarray(arrays[name])
         before = array.shape[: array.ndim - len(block.shape)]
-        if block.symmetric:
-            i, j = np.tril_indices(block.shape[-1])
-            array = array[..., i, j]
-        flat.append(array.reshape(*before, -1))
+        array = array.reshape(*before, -1)
+        flat.append(array.take(_up_to_diagonal(block.shape), axis=-1) if block.symmetric else array)
     return np.concatenate(flat, axis=-1)
+
+
+@cache
+def _up_to_diagonal(shape: tuple[int, ...]) -> np.ndarray:
+    """Places of these entries of symmetric matrices, in the flat array."""
+    *before, n, _ = shape
+    return np.flatnonzero(np.broadcast_to(np.tri(n, dtype=bool), (*before, n, n)))
 
 
 def _n_entries(blocks: dict[str, Block]) -> int:
