@@ -89,7 +89,7 @@ def _fill(columns, A, shift, tile):
 
 @_inner
 def _squares(tile, by_column, k, squares, sizes):
-    """‖y‖² of each record, and ‖y yᵀ‖, which is the same, or with ``by_column`` the norm of its diagonal."""
+    """‖y‖² of each record, and ‖y yᵀ‖, which is the same, or with ``by_column`` the square of the norm of its diagonal."""
     nothing = zeros(tile, _REGISTERS)
     value, of_fourth = nothing, nothing
     for i in range(len(tile)):
@@ -100,9 +100,6 @@ def _squares(tile, by_column, k, squares, sizes):
             of_fourth = multiply_add_once(square, square, of_fourth)
     store(squares, k * TILE, value)
     store(sizes, k * TILE, of_fourth if by_column else value)
-    if by_column:
-        for place in range(TILE):
-            sizes[k, place] = np.sqrt(sizes[k, place])
 
 
 @_jit
@@ -146,6 +143,9 @@ def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, t
     for k in range(K):
         _fill(columns, rows[k], shifts[k], tile)
         _squares(tile, by_column, k, squares, sizes)
+        if by_column:
+            for place in range(TILE):
+                sizes[k, place] = np.sqrt(sizes[k, place])
         for place in range(TILE):
             distance = squares[k, place] + excess[k]
             values[k, place] = constants[k] - 0.5 * distance
@@ -377,7 +377,9 @@ def fill_moments_of_runs(
                     _fill(columns, rows[k], shifts[k], tiles[k])
                     _squares(tiles[k], not is_full, k, squares, sizes)
                     for place in range(TILE):
-                        length = inverses[0] + squares[k, place] * inverses[1] + sizes[k, place] ** 2 * inverses[2]
+                        size = sizes[k, place]
+                        length = inverses[0] + squares[k, place] * inverses[1]
+                        length += (size * size if is_full else size) * inverses[2]
                         share = portions[k, place]
                         norm[place] += share * share * length if share != 0.0 else 0.0
                 for place in range(TILE):
