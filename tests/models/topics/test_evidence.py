@@ -30,11 +30,7 @@ def fitted(topics, n_components=6, n=4000, plan=PLAN, **settings):
 
 @pytest.fixture(scope="module")
 def truth():
-    """Three topics, with a third of the words each."""
-    topics = np.tile(frequencies(), (3, 1))
-    for k in range(3):
-        topics[k, np.arange(N_WORDS) % 3 != k] *= 0.01
-    return topics / topics.sum(axis=1, keepdims=True)
+    return thirds(N_WORDS)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +70,28 @@ def test_documents_without_topics_show_none(noise_multiplier):
     plan = replace(PLAN, noise_multiplier=noise_multiplier)
     topics = fitted(frequencies(1000)[None, :], plan=plan).evidence()
     assert "real" not in topics.labels
+
+
+def thirds(n_words):
+    """Three topics, with a third of the words each."""
+    topics = np.tile(frequencies(n_words), (3, 1))
+    for k in range(3):
+        topics[k, np.arange(n_words) % 3 != k] *= 0.01
+    return topics / topics.sum(axis=1, keepdims=True)
+
+
+def test_parts_of_real_topics_are_no_noise():
+    """Of twelve topics for three, some stand out no more than noise does."""
+    model = fitted(thirds(600), n_components=12, plan=replace(PLAN, noise_multiplier=10.0))
+    topics = model.evidence()
+    assert (topics.p_value > 0.5).any()
+    assert set(topics.labels) == {"real", "doubtful"}
+
+
+def test_few_words_show_no_noise():
+    plan = replace(PLAN, noise_multiplier=10.0)
+    labels = [fitted(frequencies(n_words)[None, :], plan=plan).evidence().labels for n_words in (1000, 400)]
+    assert ["noise" in of for of in labels] == [True, False]
 
 
 def streamed(topics, decay=1.0):
