@@ -63,10 +63,9 @@ def fill_row_norms(rows, norms):
             continue
         largest, flaw = 0.0, 0.0
         for j in range(rows.shape[1]):
-            size = abs(rows[n, j])
-            largest = size if size > largest else largest
+            largest = max(largest, abs(rows[n, j]))
             flaw += rows[n, j] * 0.0
         safe, total = largest if largest > 0.0 else 1.0, 0.0
         for j in range(rows.shape[1]):
-            total += (rows[n, j] / safe) * (rows[n, j] / safe)
+            total += (rows[n, j] / safe) ** 2
         norms[n] = safe * np.sqrt(total) if flaw == 0.0 else np.nan
