@@ -17,7 +17,7 @@ import numpy as np
 from vips._compute.blas import for_blas, share_rows
 from vips._compute.blas_threads import one_blas_thread
 from vips._compute.lanes import WIDTH
-from vips._compute.rowwise_kernels import TILE, fill_row_norms, multiply_double, multiply_single
+from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
 
 __all__ = [
     "PIECE",
@@ -54,9 +54,15 @@ def row_norms(array: np.ndarray) -> np.ndarray:
     if rows.shape[1] == 1:
         norms = np.abs(rows[:, 0])
         return np.where(norms < np.inf, norms, np.nan)
-    rows, norms = rows.view(), np.empty(len(rows))
-    rows.flags.writeable = False  # else the kernel would be compiled for both kinds
-    fill_row_norms(rows, norms)
+    with np.errstate(invalid="ignore", over="ignore"):
+        squares = row_dots(rows, rows)
+        norms = np.sqrt(squares)
+        careful = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
+        rows = rows[careful]
+        largest = np.max(np.abs(rows), axis=1, initial=0.0)
+        safe = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
+        relative = rows / safe[:, None]
+        norms[careful] = np.where(np.isfinite(largest), safe * np.sqrt(row_dots(relative, relative)), np.nan)
     return norms
 
 

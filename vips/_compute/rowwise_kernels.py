@@ -6,7 +6,6 @@ Every entry of the result takes the same operations in the same order, each roun
 from __future__ import annotations
 
 import numba
-import numpy as np
 
 # numba looks for changes in this file only, and not in what it inlines of lanes.py: version 9af7140d
 from vips._compute.compiled import compiled
@@ -49,23 +48,3 @@ def multiply_single(a, panels, out):
 def multiply_double(a, panels, out):
     """Product of float64, panels of 8 columns."""
     _multiply(a, panels, out, zeros(panels, 1))
-
-
-@compiled(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
-def fill_row_norms(rows, norms):
-    """‖x_n‖, NaN where an entry is not finite; relative to the largest entry where squares could overflow or vanish."""
-    for n in range(len(rows)):
-        total = 0.0
-        for j in range(rows.shape[1]):
-            total += rows[n, j] * rows[n, j]
-        if 1e-200 < total < 1e200:
-            norms[n] = np.sqrt(total)
-            continue
-        largest, flaw = 0.0, 0.0
-        for j in range(rows.shape[1]):
-            largest = max(largest, abs(rows[n, j]))
-            flaw += rows[n, j] * 0.0
-        safe, total = largest if largest > 0.0 else 1.0, 0.0
-        for j in range(rows.shape[1]):
-            total += (rows[n, j] / safe) ** 2
-        norms[n] = safe * np.sqrt(total) if flaw == 0.0 else np.nan
