@@ -81,7 +81,7 @@ def thirds(n_words):
 
 
 def test_parts_of_real_topics_are_no_noise():
-    """Of twelve topics for three, some stand out no more than noise does."""
+    """Twelve topics are fitted to three: some stand out no more than noise does."""
     model = fitted(thirds(600), n_components=12, plan=replace(PLAN, noise_multiplier=10.0))
     topics = model.evidence()
     assert (topics.p_value > 0.5).any()
