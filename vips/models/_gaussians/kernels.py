@@ -342,39 +342,58 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
 
 @_jit
 def fill_moments_of_runs(
-    X, shares, rows, shifts, starts, lengths, order, largest, inverses, centre, first, last, moments
+    X,
+    shares,
+    rows,
+    shifts,
+    starts,
+    lengths,
+    order,
+    largest,
+    inverses,
+    centre,
+    first,
+    last,
+    tiles,
+    by_state,
+    norm,
+    chosen,
+    lanes,
+    moments,
 ):
     """Packed moments of runs of steps in each state, shape (n_runs, K, n_entries), with ‖y‖² - ``centre`` in place of y_i².
 
     A step's shares are those in ``shares``, shape (n_steps, K), times h: 1, or ``largest`` over the norm of the step's own
     moments, of which ``inverses`` has the squares of the inverse scales. Group g has the runs ``order[8 g]`` to
-    ``order[8 g + 7]``, which ascend in length, one in each lane.
+    ``order[8 g + 7]``, which ascend in length, one in each lane. For work: ``tiles`` (K + 2, d, ``TILE``), ``by_state``
+    (3, K, ``TILE``), ``norm`` and ``chosen`` (``TILE``,), ``lanes`` (K n_entries, ``WIDTH``).
     """
     K, d = shifts.shape
     is_full, n_entries = rows.shape[1] == d, moments.shape[2]
-    columns, tiles, weighted = np.empty((d, TILE)), np.empty((K, d, TILE)), np.empty((d, TILE))
-    chosen, portions, lanes = np.empty(TILE, np.int64), np.empty((K, TILE)), np.empty((K * n_entries, WIDTH))
-    squares, sizes, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
-    first_steps, n_steps = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
+    columns, weighted, portions, squares, sizes = tiles[K], tiles[K + 1], by_state[0], by_state[1], by_state[2]
     for g in range(first, last):
-        stop = min((g + 1) * WIDTH, len(order))
+        stop = (g + 1) * WIDTH
+        stop = stop if stop < len(order) else len(order)
         for e in range(len(lanes)):
             for lane in range(WIDTH):
                 lanes[e, lane] = 0.0
-        for lane in range(WIDTH):
-            run = order[min(g * WIDTH + lane, stop - 1)]
-            first_steps[lane], n_steps[lane] = starts[run], lengths[run] if g * WIDTH + lane < stop else 0
         for begin in range(0, lengths[order[stop - 1]], _REGISTERS):
-            for place in range(TILE):
-                lane, t = place % WIDTH, begin + place // WIDTH
-                chosen[place] = first_steps[lane] + t if t < n_steps[lane] else -1
+            for lane in range(WIDTH):
+                run, n_left = 0, 0
+                if g * WIDTH + lane < stop:
+                    run = order[g * WIDTH + lane]
+                    n_left = lengths[run] - begin
+                for t in range(_REGISTERS):
+                    chosen[t * WIDTH + lane] = starts[run] + begin + t if t < n_left else -1
             _gather(X, chosen, columns)
             _gather(shares, chosen, portions)
-            if largest < np.inf:
-                for place in range(TILE):
-                    norm[place] = 0.0
-                for k in range(K):
-                    _fill(columns, rows[k], shifts[k], tiles[k])
+            for place in range(TILE):
+                norm[place] = 0.0
+            for k in range(K):
+                if not _has_shares(portions, k):
+                    continue
+                _fill(columns, rows[k], shifts[k], tiles[k])
+                if largest < np.inf:
                     _squares(tiles[k], not is_full, k, squares, sizes)
                     for place in range(TILE):
                         size = sizes[k, place]
@@ -382,18 +401,15 @@ def fill_moments_of_runs(
                         length += (size * size if is_full else size) * inverses[2]
                         share = portions[k, place]
                         norm[place] += share * share * length if share != 0.0 else 0.0
+            if largest < np.inf:
                 for place in range(TILE):
-                    norm[place] = largest / max(np.sqrt(norm[place]), largest)
+                    length = np.sqrt(norm[place])
+                    norm[place] = largest / (largest if largest > length else length)
                 for k in range(K):
                     for place in range(TILE):
                         portions[k, place] *= norm[place]
             for k in range(K):
-                n_present = 0
-                for place in range(TILE):
-                    n_present += portions[k, place] != 0.0
-                if n_present and largest == np.inf:
-                    _fill(columns, rows[k], shifts[k], tiles[k])
-                if n_present:
+                if _has_shares(portions, k):
                     _add_tile(tiles[k], is_full, portions, k, weighted, lanes, k * n_entries)
         for lane in range(stop - g * WIDTH):
             run = order[g * WIDTH + lane]
@@ -404,3 +420,12 @@ def fill_moments_of_runs(
                 for i in range(d):
                     e += i + 1 if is_full else 1
                     moments[run, k, e] -= centre * moments[run, k, 0]
+
+
+@_inner
+def _has_shares(portions, k):
+    """Whether a share is not 0."""
+    n_present = 0
+    for place in range(TILE):
+        n_present += portions[k, place] != 0.0
+    return n_present > 0

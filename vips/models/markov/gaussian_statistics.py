@@ -147,10 +147,13 @@ class GaussianSums:
         order = np.argsort(lengths, kind="stable")
         work = np.concatenate([[0], np.cumsum(lengths[order])])[np.append(np.arange(0, len(order), WIDTH), len(order))]
 
+        K, d = tables.shifts.shape
+
         def fill(start: int, stop: int) -> None:
             fill_moments_of_runs(
                 self._X, self._shares, tables.rows, tables.shifts, starts, lengths, order, self._largest, self._inverses,
-                self._centre, start, stop, moments,
+                self._centre, start, stop, np.empty((K + 2, d, TILE)), np.empty((3, K, TILE)), np.empty(TILE),
+                np.empty(TILE, np.int64), np.empty((K * tables.n_packed, WIDTH)), moments,
             )  # fmt: skip
 
         run_ranges(fill, work, least_work=_LEAST_STEPS)
