@@ -83,8 +83,8 @@ def inferred(
 
     def infer_range(first: int, last: int) -> None:
         size, wide = max(1, lengths[order[ends[last] - 1]]), K * WIDTH
-        # the kernel reads and writes eight rows at a time, some of which may lie behind the last one; it is compiled for half as
-        # long again if it makes its arrays itself
+        # the kernel reads and writes eight rows at a time, some of which may lie behind the last one; numba compiles what makes
+        # arrays for longer, so that it is done here
         seen, filtered = np.empty((size + WIDTH, wide), dtype), np.empty((size + WIDTH, wide), dtype)
         totals, ended, tile = (np.empty((n, WIDTH), dtype) for n in (size, size, -(-K // WIDTH) * WIDTH))
         pair = np.empty((K + 2, wide), dtype)

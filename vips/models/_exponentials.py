@@ -115,10 +115,10 @@ def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result,
         row = k if k < row_of_means else row_of_means
         for v in range(first, last):
             std = np.float32(noise_std[k, v])
-            precision = one / (_LEAST_STD if _LEAST_STD > std else std)
+            precision = one / (_LEAST_STD if std < _LEAST_STD else std)
             mean = np.float32(of_topic[k] * prior_mean[row, v]) * precision
             work[0, v - first] = np.float32(noisy[k, v]) * precision
-            work[1, v - first] = one / (_LEAST if _LEAST > mean else mean)
+            work[1, v - first] = one / (_LEAST if mean < _LEAST else mean)
         for v in range(0, last - first, N_LANES):
             c, rate = load(work, v, nothing), load(work, width + v, nothing)
             largest = max(c - rate * _RATES[2], 0.0)
@@ -142,7 +142,7 @@ def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result,
                 store(likelihood, place, _RATES[j] * share * if_negative(z, mills, above))
         for v in range(first, last):
             count = noisy[k, v] - noise_std[k, v] * (work[1, v - first] * _RATES[2])
-            result[k, v] = 0.0 if 0.0 > count else count
+            result[k, v] = 0.0 if count < 0.0 else count
 
 
 @_inline
@@ -213,4 +213,4 @@ def fill_means(noise_std, common, n_steps, first, last, excess, likelihood, mean
     for k in range(n_topics):
         for v in range(first, last):
             mean = result[k, v] + means[k, v - first] * noise_std[k, v]
-            result[k, v] = 0.0 if 0.0 > mean else mean
+            result[k, v] = 0.0 if mean < 0.0 else mean

@@ -154,7 +154,8 @@ def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, t
                 distance = squares[k, place] + excess[k]
                 values[k, place] = constants[k] - 0.5 * (tail[k] + d) * np.log1p(distance / tail[k])
         for place in range(TILE):
-            top[place] = max(top[place], values[k, place])
+            value = values[k, place]
+            top[place] = value if value > top[place] else top[place]
     for k in range(K):
         for place in range(TILE):
             values[k, place] -= top[place]
@@ -162,28 +163,46 @@ def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, t
 
 
 @_jit
-def fill_densities(X, rows, shifts, constants, excess, tail, start, stop, likely, log_scale, is_missing):
+def fill_densities(
+    X,
+    rows,
+    shifts,
+    constants,
+    excess,
+    tail,
+    by_column,
+    start,
+    stop,
+    tiles,
+    by_state,
+    by_place,
+    chosen,
+    likely,
+    log_scale,
+    is_missing,
+):
     """Densities of steps ``start`` to ``stop``, over the largest of each step, at least 10⁻⁹⁰, and its logarithm; 0 where the
-    constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities."""
-    (K, d), flat = shifts.shape, (len(shifts), TILE)
-    columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
-    squares, sizes, values, top, flaw = np.empty(flat), np.empty(flat), np.empty(flat), np.empty(TILE), np.empty(TILE)
+    constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities.
+
+    For work: ``tiles`` (2, d, ``TILE``), ``by_state`` (3, K, ``TILE``), ``by_place`` (2, ``TILE``), ``chosen`` (``TILE``,).
+    """
+    K, columns, values, top, flaw = len(shifts), tiles[0], by_state[2], by_place[0], by_place[1]
     for first in range(start, stop, TILE):
         _choose_run(first, stop, chosen)
         _gather(X, chosen, columns)
         _clear(columns, flaw)
-        _fill_densities(columns, rows, shifts, constants, excess, tail, False, tile, squares, sizes, values, top)
-        for k in range(K):
-            is_possible = constants[k] > -np.inf
-            for place in range(TILE):
-                value = values[k, place] if flaw[place] == 0.0 else 1.0
-                values[k, place] = value if is_possible else 0.0
-        for place in range(min(TILE, stop - first)):
-            n = first + place
+        _fill_densities(
+            columns, rows, shifts, constants, excess, tail, by_column, tiles[1], by_state[0], by_state[1], values, top
+        )
+        for place in range(TILE):
+            n = chosen[place]
+            if n < 0:
+                break
             is_missing[n] = flaw[place] != 0.0
             log_scale[n] = 0.0 if is_missing[n] else top[place]
             for k in range(K):
-                likely[n, k] = values[k, place]
+                value = values[k, place] if constants[k] > -np.inf else 0.0
+                likely[n, k] = 1.0 if is_missing[n] and constants[k] > -np.inf else value
 
 
 @_jit

@@ -40,13 +40,14 @@ _LEAST_STEPS = 2_000  # below it, one thread
 
 def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Densities of each step in each state over the largest, (n_steps, K); its logarithm; and which steps are missing."""
-    n, n_states = len(X), len(tables.shifts)
-    likely, log_scale, is_missing = np.empty((n, n_states)), np.empty(n), np.empty(n, bool)
+    n, (K, d) = len(X), tables.shifts.shape
+    likely, log_scale, is_missing = np.empty((n, K)), np.empty(n), np.empty(n, bool)
 
     def fill(start: int, stop: int) -> None:
         fill_densities(
-            X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail,
-            start * TILE, min(stop * TILE, n), likely, log_scale, is_missing,
+            X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail, False, start * TILE,
+            min(stop * TILE, n), np.empty((2, d, TILE)), np.empty((3, K, TILE)), np.empty((2, TILE)),
+            np.empty(TILE, np.int64), likely, log_scale, is_missing,
         )  # fmt: skip
 
     run_ranges(fill, np.arange(-(-n // TILE) + 1) * TILE, least_work=_LEAST_STEPS)
