@@ -82,7 +82,8 @@ def inferred(
     tiny, above = dtype(_TINY[dtype]), np.nextafter(dtype(least), dtype(-1.0))
 
     def infer_range(first: int, last: int) -> None:
-        size, wide = max(1, lengths[order[ends[last] - 1]]), K * WIDTH
+        longest = order[max(ends[last] - 1, 0) : ends[last]]  # or nothing
+        size, wide = lengths[longest].max(initial=1), K * WIDTH
         # the kernel reads and writes eight rows at a time, some of which may lie behind the last one; numba compiles what makes
         # arrays for longer, so that it is done here
         seen, filtered = np.empty((size + WIDTH, wide), dtype), np.empty((size + WIDTH, wide), dtype)
