@@ -166,8 +166,8 @@ def fill_pairs(codes, offsets, n_symbols, pairs):
 @_jit
 def count_pairs(codes, offsets, n_codes, places, first, last, table, pairs, counts, sums):
     """Different pairs of a code at step t - 1 and one at t in each sequence, of any columns of ``codes``; -1 is a missing one.
-    They are ``pairs[a : a + counts[n]]``, a = ``places[n]``, ascending, and ``sums`` there says how often each comes. ``table`` has
-    a 0 for each pair of codes."""
+    They are ``pairs[a : a + counts[n]]``, a = ``places[n]``, ascending, and ``sums`` there says how often each comes. ``table``
+    has a 0 for each pair of codes."""
     for n in range(first, last):
         for t in range(offsets[n] + 1, offsets[n + 1]):
             for i in range(codes.shape[1]):
