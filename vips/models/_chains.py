@@ -82,22 +82,17 @@ def inferred(
     tiny, above = dtype(_TINY[dtype]), np.nextafter(dtype(least), dtype(-1.0))
 
     def infer_range(first: int, last: int) -> None:
+        longest = order[max(ends[last] - 1, 0) : ends[last]]  # or nothing
+        size, wide = lengths[longest].max(initial=1), K * WIDTH
+        # the kernel reads and writes eight rows at a time, some of which may lie behind the last one; numba compiles what makes
+        # arrays for longer, so that it is done here
+        seen, filtered = np.empty((size + WIDTH, wide), dtype), np.empty((size + WIDTH, wide), dtype)
+        totals, ended, tile = (np.empty((n, WIDTH), dtype) for n in (size, size, -(-K // WIDTH) * WIDTH))
+        pair = np.empty((K + 2, wide), dtype)
         _forward_backward(
-            order,
-            offsets,
-            first,
-            last,
-            start,
-            moves,
-            likely,
-            floor,
-            log_scale,
-            above,
-            tiny,
-            shares,
-            pairs,
-            log_likelihood,
-        )
+            order, offsets, first, last, start, moves, likely, floor, log_scale, above, tiny,
+            np.empty(WIDTH, np.int64), seen, filtered, totals, ended, tile, pair, shares, pairs, log_likelihood,
+        )  # fmt: skip
 
     run_ranges(infer_range, work, least_work=_LEAST_STEPS)
     return shares, pairs, log_likelihood
@@ -105,7 +100,27 @@ def inferred(
 
 @_jit
 def _forward_backward(
-    order, offsets, first, last, start, moves, likely, floor, log_scale, above, tiny, shares, pairs, log_likelihood
+    order,
+    offsets,
+    first,
+    last,
+    start,
+    moves,
+    likely,
+    floor,
+    log_scale,
+    above,
+    tiny,
+    places,
+    seen,
+    filtered,
+    totals,
+    ended,
+    tile,
+    pair,
+    shares,
+    pairs,
+    log_likelihood,
 ):
     """For groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is not ``above``;
     Σ_t P(states at t - 1 and t), shape (n, K, K); and log likelihoods, shape (n,).
@@ -114,41 +129,32 @@ def _forward_backward(
     in ``log_scale[t]``; what is below ``floor``, but not 0, counts as ``floor``. Group g has the sequences ``order[8 g]`` to
     ``order[8 g + 7]``, which ascend in length.
     """
-    K = len(start)
-    size = 1
     for g in range(first, last):
-        n = order[min((g + 1) * WIDTH, len(order)) - 1]
-        size = max(size, offsets[n + 1] - offsets[n])
-    dtype = start.dtype
-    # kernels read and write eight rows at a time, some of which may lie behind the last one
-    seen, filtered = np.empty((size + WIDTH, K * WIDTH), dtype), np.empty((size + WIDTH, K * WIDTH), dtype)
-    n_padded = -(-K // WIDTH) * WIDTH
-    places, tile = np.empty(WIDTH, np.int64), np.empty(n_padded * WIDTH, dtype)
-    totals, ended = np.empty((size, WIDTH), dtype), np.empty((size, WIDTH), dtype)
-    ahead, behind, pair = np.empty(K * WIDTH, dtype), np.empty(K * WIDTH, dtype), np.empty((K, K * WIDTH), dtype)
-    for g in range(first, last):
-        members = order[g * WIDTH : (g + 1) * WIDTH]
-        longest = offsets[members[-1] + 1] - offsets[members[-1]]
-        _gather(members, offsets, likely, floor, longest, n_padded, places, seen, ended)
+        a, b = g * WIDTH, (g + 1) * WIDTH
+        b = b if b < len(order) else len(order)
+        longest = offsets[order[b - 1] + 1] - offsets[order[b - 1]]
+        _gather(order, a, b, offsets, likely, floor, longest, len(tile), places, seen, ended)
         _forward(start, moves, longest, seen, filtered, totals)
-        _add_logs(members, offsets, totals, log_scale, log_likelihood)
-        _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair)
-        _write(members, offsets, moves, longest, n_padded, filtered, pair, above, tile, shares, pairs)
+        _add_logs(order, a, b, offsets, totals, log_scale, log_likelihood)
+        _backward(moves, longest, seen, filtered, totals, ended, tiny, pair)
+        _write(order, a, b, offsets, moves, longest, filtered, pair, above, tile, shares, pairs)
 
 
 @_inner
-def _gather(members, offsets, likely, floor, longest, n_padded, places, seen, ended):
+def _gather(order, begin, end, offsets, likely, floor, longest, n_padded, places, seen, ended):
     """``seen[t, k, lane]``; 1 behind the end of a sequence, where ``ended`` is 1."""
     K = likely.shape[1]
     nothing, one, wide = zeros(seen, 1), spread(1.0, zeros(seen, 1)), zeros(likely, 1)
     for t in range(longest):
         last, n_ended = 0, 0
         for lane in range(WIDTH):
-            step = offsets[members[lane]] + t if lane < len(members) else 0
-            is_over = lane >= len(members) or step >= offsets[members[lane] + 1]
-            ended[t, lane] = 1.0 if is_over else 0.0
-            places[lane] = 0 if is_over else step * K
-            last, n_ended = max(last, places[lane]), n_ended + is_over
+            place, is_over = 0, True
+            if begin + lane < end:
+                n = order[begin + lane]
+                is_over = offsets[n] + t >= offsets[n + 1]
+                place = 0 if is_over else (offsets[n] + t) * K
+            places[lane], ended[t, lane] = place, 1.0 if is_over else 0.0
+            last, n_ended = place if place > last else last, n_ended + is_over
         if last + n_padded <= likely.size:  # eight entries may be some of the next row, too, which overwrites them
             for k in range(0, K, WIDTH):
                 rows = narrow(load_rows(likely, places, 0, k, wide), nothing)
@@ -190,9 +196,10 @@ def _forward(start, moves, longest, seen, filtered, totals):
 
 
 @_inner
-def _add_logs(members, offsets, totals, log_scale, log_likelihood):
-    for lane in range(len(members)):
-        a, b = offsets[members[lane]], offsets[members[lane] + 1]
+def _add_logs(order, begin, end, offsets, totals, log_scale, log_likelihood):
+    for lane in range(end - begin):
+        n = order[begin + lane]
+        a, b = offsets[n], offsets[n + 1]
         log_total, product = 0.0, 1.0
         for t in range(b - a):
             log_total += log_scale[a + t]
@@ -200,62 +207,64 @@ def _add_logs(members, offsets, totals, log_scale, log_likelihood):
             if not (product > 1e-100):
                 log_total += np.log(product)
                 product = 1.0
-        log_likelihood[members[lane]] = log_total + np.log(product)
+        log_likelihood[n] = log_total + np.log(product)
 
 
 @_inner
-def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair):
+def _backward(moves, longest, seen, filtered, totals, ended, tiny, pair):
     """P(state at t | the whole sequence) in place of ``filtered``; and Σ_t of the products that ``moves`` turns into pairs.
 
     A state that is less probable than ``tiny`` given the steps so far cannot be the one: its share becomes 0, so that what
     follows from it later does not grow beyond all numbers.
     """
     K, largest = len(moves), 1.0 / tiny
+    ahead, behind = K * K, (K + 1) * K
     nothing, one = zeros(seen, 1), spread(1.0, zeros(seen, 1))
     minus = spread(-1.0, nothing)
     for place in range(K * WIDTH):
-        behind[place] = 1.0
-        for i in range(K):
+        for i in range(K + 1):
             pair[i, place] = 0.0
+        pair[K + 1, place] = 1.0
     for t in range(longest - 1, 0, -1):
         is_ended = load(ended, t * WIDTH, nothing)
         inverse = multiply_add_once(is_ended, minus, one) / load(totals, t * WIDTH, nothing)
         for k in range(K):
-            after = multiply_add_once(
-                load(behind, k * WIDTH, nothing), load(seen, (t * K + k) * WIDTH, nothing), nothing
-            )
+            after = load(pair, (behind + k) * WIDTH, nothing)
+            after = multiply_add_once(after, load(seen, (t * K + k) * WIDTH, nothing), nothing)
             after = multiply_add_once(after, inverse, nothing)
-            store(ahead, k * WIDTH, if_negative(largest - after, spread(largest, nothing), after))
+            store(pair, (ahead + k) * WIDTH, if_negative(largest - after, spread(largest, nothing), after))
         for i in range(K):
             place = ((t - 1) * K + i) * WIDTH
             before, value = load(filtered, place, nothing), is_ended
             for k in range(K):
-                after = load(ahead, k * WIDTH, nothing)
+                after = load(pair, (ahead + k) * WIDTH, nothing)
                 sums = load(pair, (i * K + k) * WIDTH, nothing)
                 store(pair, (i * K + k) * WIDTH, multiply_add_once(before, after, sums))
                 value = multiply_add_once(after, spread(moves[i, k], nothing), value)
             value = if_negative(tiny - before, value, nothing)
-            store(behind, i * WIDTH, value)
+            store(pair, (behind + i) * WIDTH, value)
             store(filtered, place, multiply_add_once(before, value, nothing))
 
 
 @_inner
-def _write(members, offsets, moves, longest, n_padded, filtered, pair, above, tile, shares, pairs):
-    K, nothing, eight = len(moves), zeros(filtered, 1), zeros(filtered, 8)
+def _write(order, begin, end, offsets, moves, longest, filtered, pair, above, tile, shares, pairs):
+    K, n_padded, nothing, eight = len(moves), len(tile), zeros(filtered, 1), zeros(filtered, 8)
     for t in range(longest):
         for k in range(0, K, WIDTH):
             rows = load(filtered, (t * K + k) * WIDTH, eight)
             store_transposed(tile, k, n_padded, if_negative(spread(above, eight) - rows, rows, eight))
-        for lane in range(len(members)):
-            step, end = offsets[members[lane]] + t, offsets[members[lane] + 1]
-            if step * K + n_padded <= end * K:  # what is behind the row belongs to later steps of the sequence
+        for lane in range(end - begin):
+            n = order[begin + lane]
+            step, stop = offsets[n] + t, offsets[n + 1]
+            if step * K + n_padded <= stop * K:  # what is behind the row belongs to later steps of the sequence
                 for k in range(0, K, WIDTH):
                     store(shares, step * K + k, load(tile, lane * n_padded + k, nothing))
-            elif step < end:
+            elif step < stop:
                 for k in range(K):
-                    shares[step, k] = tile[lane * n_padded + k]
-    for lane in range(len(members)):
-        n = members[lane]
+                    place = lane * n_padded + k
+                    shares[step, k] = tile[place // WIDTH, place % WIDTH]
+    for lane in range(end - begin):
+        n = order[begin + lane]
         for i in range(K):
             for k in range(K):
                 is_empty = offsets[n + 1] == offsets[n]

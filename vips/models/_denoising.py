@@ -17,7 +17,7 @@ from vips.models._exponentials import (
     N_LANES,
     fill_components,
     fill_means,
-    fitted_shares,
+    fit_shares,
     some_cells,
     totals_and_noise,
 )
@@ -50,7 +50,8 @@ def denoise_counts(
     words : ndarray of shape (n_words,)
         Denoised totals of the words.
     """
-    topics, words, topic_noise, word_noise = totals_and_noise(noisy, noise_std)
+    (topics, topic_noise), (words, word_noise) = (np.zeros((2, n)) for n in noisy.shape)
+    totals_and_noise(noisy, noise_std, topics, topic_noise, words, word_noise)
     topic_std, word_std = np.sqrt(topic_noise), np.sqrt(word_noise)
     overall = max(topics.sum(), np.sqrt(topic_noise.sum()))
     uniform = np.full((1, len(words)), overall / len(words))
@@ -69,17 +70,20 @@ def posterior_mean(noisy, noise_std, prior_mean, own_shares=False, shares=None, 
     """
     n_topics, n_words = noisy.shape
     of_topic = np.ones(n_topics) if of_topic is None else of_topic
-    cells = some_cells(noisy, noise_std, of_topic, prior_mean, max(1, noisy.size // _CELLS))
+    stride = max(1, noisy.size // _CELLS)
+    cells, common = np.empty((3, -(-noisy.size // stride))), np.empty(3)
+    some_cells(noisy, noise_std, of_topic, prior_mean, stride, cells)
     guess, weight = (np.full(3, 1.0 / 3.0), 0.0) if shares is None else (shares, _GUESS_WEIGHT)
-    common = fitted_shares(components(*cells)[2], len(cells[0]), guess, weight, _EM_STEPS)
+    fit_shares(components(*cells)[2], cells.shape[1], guess, weight, _EM_STEPS, np.empty(3), common)
     result, n_steps = np.empty_like(noisy) if out is None else out, _EM_STEPS_PER_WORD if own_shares else 0
 
     def denoise(begin: int, end: int) -> None:
         excess, likelihood = _empty_components(n_topics, _WORDS_AT_A_TIME)
+        work, means = np.empty((2, _WORDS_AT_A_TIME), np.float32), np.empty(excess.shape[1:], np.float32)
         for first in range(begin * _WORDS_AT_A_TIME, min(end * _WORDS_AT_A_TIME, n_words), _WORDS_AT_A_TIME):
             last = min(first + _WORDS_AT_A_TIME, n_words)
-            fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result, excess, likelihood)
-            fill_means(noise_std, common, n_steps, first, last, excess, likelihood, result)
+            fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result, work, excess, likelihood)
+            fill_means(noise_std, common, n_steps, first, last, excess, likelihood, means, result)
 
     run_ranges(denoise, np.arange(-(-n_words // _WORDS_AT_A_TIME) + 1), parts_per_thread=4)
     return result
@@ -89,7 +93,7 @@ def components(noisy, noise_std, prior_mean) -> tuple[np.ndarray, np.ndarray, np
     """Components of cells, of shape (n_cells,): see ``fill_components``, shapes (n_cells,), (3, n_cells or more) twice."""
     bound, (excess, likelihood) = np.empty((1, len(noisy))), _empty_components(1, len(noisy))
     cells = noisy[None], noise_std[None], np.ones(1), prior_mean[None]
-    fill_components(*cells, 0, len(noisy), bound, excess, likelihood)
+    fill_components(*cells, 0, len(noisy), bound, np.empty((2, excess.shape[2]), np.float32), excess, likelihood)
     return bound[0], excess[:, 0], likelihood[:, 0]
 
 

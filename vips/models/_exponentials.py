@@ -1,4 +1,5 @@
-"""Numba kernels of ``_denoising.py``: posterior means under a mixture of three exponentials.
+"""Numba kernels of ``_denoising.py``: posterior means under a mixture of three exponentials. Arrays for their work are given to
+them, and there is no ``min`` or ``max`` of numbers: numba compiles these for longer than what is computed.
 
 ========  =======================  ========================================================
 symbol    name                     meaning
@@ -20,7 +21,7 @@ from scipy.special import erfcx
 from vips._compute.compiled import compiled
 from vips._compute.lanes import WIDTH, if_negative, load, spread, store, times_power_of_two, zeros
 
-__all__ = ["MEANS", "N_LANES", "fill_components", "fill_means", "fitted_shares", "some_cells", "totals_and_noise"]
+__all__ = ["MEANS", "N_LANES", "fill_components", "fill_means", "fit_shares", "some_cells", "totals_and_noise"]
 
 MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
 _LEAST = np.float32(1e-6)  # m is at least this many standard deviations of the noise
@@ -58,12 +59,9 @@ _LOWEST = -60.0  # below it exp stays what it is there: products with subnormal 
 
 
 @_jit
-def totals_and_noise(noisy, noise_std):
-    """Totals of topics and of words, and the variances of the noise in them."""
+def totals_and_noise(noisy, noise_std, topics, topic_noise, words, word_noise):
+    """Totals of topics and of words, and the variances of the noise in them; those of words are added to zeros."""
     n_topics, n_words = noisy.shape
-    (topics, topic_noise), (words, word_noise) = np.empty((2, n_topics)), np.empty((2, n_words))
-    for v in range(n_words):
-        words[v], word_noise[v] = 0.0, 0.0
     for k in range(n_topics):
         row, std, total, total_noise = noisy[k], noise_std[k], 0.0, 0.0
         for v in range(n_words):
@@ -73,24 +71,20 @@ def totals_and_noise(noisy, noise_std):
             total_noise += std[v] * std[v]
             word_noise[v] += std[v] * std[v]
         topics[k], topic_noise[k] = total, total_noise
-    return topics, words, topic_noise, word_noise
 
 
 @_jit
-def some_cells(noisy, noise_std, of_topic, prior_mean, stride):
-    """c, s and m of every so many cells."""
+def some_cells(noisy, noise_std, of_topic, prior_mean, stride, cells):
+    """c, s and m of every so many cells, shape (3, n_cells)."""
     n_words = noisy.shape[1]
-    n_cells = (noisy.size + stride - 1) // stride
-    counts, stds, means = np.empty(n_cells), np.empty(n_cells), np.empty(n_cells)
-    for i in range(n_cells):
+    for i in range(cells.shape[1]):
         k, v = i * stride // n_words, i * stride % n_words
-        counts[i], stds[i] = noisy[k, v], noise_std[k, v]
-        means[i] = of_topic[k] * prior_mean[min(k, len(prior_mean) - 1), v]
-    return counts, stds, means
+        row = k if k < len(prior_mean) else len(prior_mean) - 1
+        cells[0, i], cells[1, i], cells[2, i] = noisy[k, v], noise_std[k, v], of_topic[k] * prior_mean[row, v]
 
 
 @_jit_lanes
-def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result, excess, likelihood):
+def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result, work, excess, likelihood):
     """Posterior mean under each exponential, over that of a bound, and the likelihood up to a common factor.
 
     Everything is in standard deviations of the noise. Given the component of mean m, the posterior is N(z, 1) truncated to
@@ -108,23 +102,25 @@ def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result,
         Words.
     result : ndarray of shape (n_topics, n_words)
         For the largest z, or 0 if it is negative, times ``noise_std``; may be ``noisy``.
+    work : ndarray of float32, shape (2, as many)
     excess, likelihood : ndarrays of float32, shape (3, n_topics, last - first or more, a multiple of ``N_LANES``)
         For the posterior means less the largest z or 0, and the likelihoods.
     """
     n_topics, row_of_means, width = len(noisy), len(prior_mean) - 1, excess.shape[2]
-    count, inverse = np.empty(width, np.float32), np.empty(width, np.float32)
     for v in range(width):
-        count[v], inverse[v] = 0.0, 1.0
-    nothing = zeros(count, _REGISTERS)
+        work[0, v], work[1, v] = 0.0, 1.0
+    nothing = zeros(work, _REGISTERS)
     one, ones = np.float32(1.0), spread(1.0, nothing)
     for k in range(n_topics):
-        row = min(k, row_of_means)
+        row = k if k < row_of_means else row_of_means
         for v in range(first, last):
-            precision = one / max(np.float32(noise_std[k, v]), _LEAST_STD)
-            count[v - first] = np.float32(noisy[k, v]) * precision
-            inverse[v - first] = one / max(np.float32(of_topic[k] * prior_mean[row, v]) * precision, _LEAST)
+            std = np.float32(noise_std[k, v])
+            precision = one / (_LEAST_STD if std < _LEAST_STD else std)
+            mean = np.float32(of_topic[k] * prior_mean[row, v]) * precision
+            work[0, v - first] = np.float32(noisy[k, v]) * precision
+            work[1, v - first] = one / (_LEAST if mean < _LEAST else mean)
         for v in range(0, last - first, N_LANES):
-            c, rate = load(count, v, nothing), load(inverse, v, nothing)
+            c, rate = load(work, v, nothing), load(work, width + v, nothing)
             largest = max(c - rate * _RATES[2], 0.0)
             for j in range(3):
                 z, share = c - rate * _RATES[j], ones
@@ -145,7 +141,8 @@ def fill_components(noisy, noise_std, of_topic, prior_mean, first, last, result,
                 store(excess, place, less + if_negative(z, below, decay / above))
                 store(likelihood, place, _RATES[j] * share * if_negative(z, mills, above))
         for v in range(first, last):
-            result[k, v] = max(noisy[k, v] - noise_std[k, v] * (inverse[v - first] * _RATES[2]), 0.0)
+            count = noisy[k, v] - noise_std[k, v] * (work[1, v - first] * _RATES[2])
+            result[k, v] = 0.0 if count < 0.0 else count
 
 
 @_inline
@@ -163,9 +160,8 @@ def _exp(x):
 
 
 @_jit
-def fitted_shares(likelihood, n_cells, guess, weight, n_steps):
+def fit_shares(likelihood, n_cells, guess, weight, n_steps, totals, common):
     """Shares of the components of the first cells by EM, from ``guess``, which counts as ``weight`` of the cells."""
-    common, totals = np.empty(3), np.empty(3)
     for j in range(3):
         common[j] = guess[j]
     for _ in range(n_steps):
@@ -173,10 +169,12 @@ def fitted_shares(likelihood, n_cells, guess, weight, n_steps):
             totals[j] = 0.0
         share0, share1, share2 = np.float32(common[0]), np.float32(common[1]), np.float32(common[2])
         for start in range(0, n_cells, _TERMS):
-            cells = slice(start, min(start + _TERMS, n_cells))
+            stop = start + _TERMS
+            stop = stop if stop < n_cells else n_cells
+            cells = slice(start, stop)
             first, second, third = likelihood[0, cells], likelihood[1, cells], likelihood[2, cells]
             of_first, of_second, of_third = np.float32(0.0), np.float32(0.0), np.float32(0.0)
-            for i in range(len(first)):
+            for i in range(stop - start):
                 inverse = np.float32(1.0) / (share0 * first[i] + share1 * second[i] + share2 * third[i])
                 of_first += first[i] * inverse
                 of_second += second[i] * inverse
@@ -186,15 +184,14 @@ def fitted_shares(likelihood, n_cells, guess, weight, n_steps):
             totals[2] += of_third
         for j in range(3):
             common[j] = (common[j] * totals[j] / n_cells + weight * guess[j]) / (1.0 + weight)
-    return common
 
 
 @_jit_lanes
-def fill_means(noise_std, common, n_steps, first, last, excess, likelihood, result):
+def fill_means(noise_std, common, n_steps, first, last, excess, likelihood, means, result):
     """E[μ | c] of the words ``first`` to ``last`` from their components, whose shares ``n_steps`` of EM fit to each word; to
     ``result`` as :func:`fill_components` leaves it."""
     (n_topics, width), nothing = excess.shape[1:], zeros(excess, _REGISTERS)
-    size, unit, means = n_topics * width, 1.0 / (n_topics + _COMMON_WEIGHT), np.empty((n_topics, width), np.float32)
+    size, unit = n_topics * width, 1.0 / (n_topics + _COMMON_WEIGHT)
     for v in range(0, last - first, N_LANES):
         share0, share1, share2 = spread(common[0], nothing), spread(common[1], nothing), spread(common[2], nothing)
         for _ in range(n_steps):
@@ -215,4 +212,5 @@ def fill_means(noise_std, common, n_steps, first, last, excess, likelihood, resu
             store(means, place, mean / (of0 + of1 + of2))
     for k in range(n_topics):
         for v in range(first, last):
-            result[k, v] = max(result[k, v] + means[k, v - first] * noise_std[k, v], 0.0)
+            mean = result[k, v] + means[k, v - first] * noise_std[k, v]
+            result[k, v] = 0.0 if mean < 0.0 else mean

@@ -19,7 +19,17 @@ import numpy as np
 
 # numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 9af7140d
 from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, times_power_of_two, zeros
+from vips._compute.lanes import (
+    WIDTH,
+    add_products,
+    if_negative,
+    load,
+    multiply_add_once,
+    spread,
+    store,
+    times_power_of_two,
+    zeros,
+)
 
 __all__ = [
     "NOTHING",
@@ -35,6 +45,7 @@ __all__ = [
 _REGISTERS = 8
 TILE = _REGISTERS * WIDTH
 NOTHING = 1e-10  # smaller responsibilities are 0
+_LEAST = 5e-324  # the smallest positive number: |x| less it is negative where x is 0
 _LEAST_LOG = -207.0  # of a density relative to the largest: about 10⁻⁹⁰
 _LOG_2 = (0.693147180369123816490, 1.90821492927058770002e-10)  # the first has 32 bits, so that its multiples are exact
 _TO_INTEGER = 6755399441055744.0  # 1.5 · 2⁵²: in the last bits of a sum with it stands the other number, rounded
@@ -63,14 +74,13 @@ def _gather(rows, chosen, columns):
 @_inner
 def _clear(columns, flaw):
     """``flaw`` is NaN for records of which a number is not finite, and else 0; all numbers of the former become 0."""
-    for place in range(TILE):
-        flaw[place] = 0.0
+    nothing = zeros(columns, _REGISTERS)
+    value = nothing
     for j in range(len(columns)):
-        for place in range(TILE):
-            flaw[place] += columns[j, place] * 0.0
+        value = multiply_add_once(load(columns, j * TILE, nothing), nothing, value)
+    store(flaw, 0, value)
     for j in range(len(columns)):
-        for place in range(TILE):
-            columns[j, place] = columns[j, place] if flaw[place] == 0.0 else 0.0
+        store(columns, j * TILE, if_negative(value - 1.0, load(columns, j * TILE, nothing), nothing))
 
 
 @_inner
@@ -137,53 +147,68 @@ def _exponentials(values):
 @_inner
 def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top):
     """exp of log p(x, k) - ``top``, the largest of each record."""
-    d, K = len(columns), len(constants)
-    for place in range(TILE):
-        top[place] = -np.inf
+    d, K, nothing = len(columns), len(constants), zeros(columns, _REGISTERS)
+    minus_half, largest = spread(-0.5, nothing), spread(-np.inf, nothing)
     for k in range(K):
         _fill(columns, rows[k], shifts[k], tile)
         _squares(tile, by_column, k, squares, sizes)
         if by_column:
             for place in range(TILE):
                 sizes[k, place] = np.sqrt(sizes[k, place])
-        for place in range(TILE):
-            distance = squares[k, place] + excess[k]
-            values[k, place] = constants[k] - 0.5 * distance
+        distances = load(squares, k * TILE, nothing) + excess[k]
+        store(values, k * TILE, multiply_add_once(distances, minus_half, nothing) + constants[k])
         if tail[k] > 0.0:
             for place in range(TILE):
                 distance = squares[k, place] + excess[k]
                 values[k, place] = constants[k] - 0.5 * (tail[k] + d) * np.log1p(distance / tail[k])
-        for place in range(TILE):
-            top[place] = max(top[place], values[k, place])
+        largest = max(load(values, k * TILE, nothing), largest)
+    store(top, 0, largest)
     for k in range(K):
-        for place in range(TILE):
-            values[k, place] -= top[place]
+        store(values, k * TILE, load(values, k * TILE, nothing) - largest)
     _exponentials(values)
 
 
 @_jit
-def fill_densities(X, rows, shifts, constants, excess, tail, start, stop, likely, log_scale, is_missing):
+def fill_densities(
+    X,
+    rows,
+    shifts,
+    constants,
+    excess,
+    tail,
+    by_column,
+    start,
+    stop,
+    tiles,
+    by_state,
+    by_place,
+    chosen,
+    likely,
+    log_scale,
+    is_missing,
+):
     """Densities of steps ``start`` to ``stop``, over the largest of each step, at least 10⁻⁹⁰, and its logarithm; 0 where the
-    constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities."""
-    (K, d), flat = shifts.shape, (len(shifts), TILE)
-    columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
-    squares, sizes, values, top, flaw = np.empty(flat), np.empty(flat), np.empty(flat), np.empty(TILE), np.empty(TILE)
+    constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities.
+
+    For work: ``tiles`` (2, d, ``TILE``), ``by_state`` (3, K, ``TILE``), ``by_place`` (2, ``TILE``), ``chosen`` (``TILE``,).
+    """
+    K, columns, values, top, flaw = len(shifts), tiles[0], by_state[2], by_place[0], by_place[1]
     for first in range(start, stop, TILE):
         _choose_run(first, stop, chosen)
         _gather(X, chosen, columns)
         _clear(columns, flaw)
-        _fill_densities(columns, rows, shifts, constants, excess, tail, False, tile, squares, sizes, values, top)
-        for k in range(K):
-            is_possible = constants[k] > -np.inf
-            for place in range(TILE):
-                value = values[k, place] if flaw[place] == 0.0 else 1.0
-                values[k, place] = value if is_possible else 0.0
-        for place in range(min(TILE, stop - first)):
-            n = first + place
+        _fill_densities(
+            columns, rows, shifts, constants, excess, tail, by_column, tiles[1], by_state[0], by_state[1], values, top
+        )
+        for place in range(TILE):
+            n = chosen[place]
+            if n < 0:
+                break
             is_missing[n] = flaw[place] != 0.0
             log_scale[n] = 0.0 if is_missing[n] else top[place]
             for k in range(K):
-                likely[n, k] = values[k, place]
+                value = values[k, place] if constants[k] > -np.inf else 0.0
+                likely[n, k] = 1.0 if is_missing[n] and constants[k] > -np.inf else value
 
 
 @_jit
@@ -281,11 +306,12 @@ def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
 @_inner
 def _weigh(tile, shares, k, weighted):
     """Each y times its record's share; 0, and 0 in place of y, where the share is 0."""
+    nothing = zeros(tile, _REGISTERS)
+    share = load(shares, k * TILE, nothing)
     for i in range(len(tile)):
-        for place in range(TILE):
-            y = tile[i, place] if shares[k, place] != 0.0 else 0.0
-            tile[i, place] = y
-            weighted[i, place] = y * shares[k, place]
+        y = if_negative(abs(share) - _LEAST, nothing, load(tile, i * TILE, nothing))
+        store(tile, i * TILE, y)
+        store(weighted, i * TILE, multiply_add_once(y, share, nothing))
 
 
 @_inner
@@ -342,58 +368,74 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
 
 @_jit
 def fill_moments_of_runs(
-    X, shares, rows, shifts, starts, lengths, order, largest, inverses, centre, first, last, moments
+    X,
+    shares,
+    rows,
+    shifts,
+    starts,
+    lengths,
+    order,
+    largest,
+    inverses,
+    centre,
+    first,
+    last,
+    tiles,
+    by_state,
+    norm,
+    chosen,
+    lanes,
+    moments,
 ):
     """Packed moments of runs of steps in each state, shape (n_runs, K, n_entries), with ‖y‖² - ``centre`` in place of y_i².
 
     A step's shares are those in ``shares``, shape (n_steps, K), times h: 1, or ``largest`` over the norm of the step's own
     moments, of which ``inverses`` has the squares of the inverse scales. Group g has the runs ``order[8 g]`` to
-    ``order[8 g + 7]``, which ascend in length, one in each lane.
+    ``order[8 g + 7]``, which ascend in length, one in each lane. For work: ``tiles`` (K + 2, d, ``TILE``), ``by_state``
+    (3, K, ``TILE``), ``norm`` and ``chosen`` (``TILE``,), ``lanes`` (K n_entries, ``WIDTH``).
     """
     K, d = shifts.shape
     is_full, n_entries = rows.shape[1] == d, moments.shape[2]
-    columns, tiles, weighted = np.empty((d, TILE)), np.empty((K, d, TILE)), np.empty((d, TILE))
-    chosen, portions, lanes = np.empty(TILE, np.int64), np.empty((K, TILE)), np.empty((K * n_entries, WIDTH))
-    squares, sizes, norm = np.empty((K, TILE)), np.empty((K, TILE)), np.empty(TILE)
-    first_steps, n_steps = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
+    columns, weighted, portions, squares, sizes = tiles[K], tiles[K + 1], by_state[0], by_state[1], by_state[2]
+    nothing, of_square, of_size = zeros(tiles, _REGISTERS), inverses[1], inverses[2]
     for g in range(first, last):
-        stop = min((g + 1) * WIDTH, len(order))
+        stop = (g + 1) * WIDTH
+        stop = stop if stop < len(order) else len(order)
         for e in range(len(lanes)):
-            for lane in range(WIDTH):
-                lanes[e, lane] = 0.0
-        for lane in range(WIDTH):
-            run = order[min(g * WIDTH + lane, stop - 1)]
-            first_steps[lane], n_steps[lane] = starts[run], lengths[run] if g * WIDTH + lane < stop else 0
+            store(lanes, e * WIDTH, zeros(lanes, 1))
         for begin in range(0, lengths[order[stop - 1]], _REGISTERS):
-            for place in range(TILE):
-                lane, t = place % WIDTH, begin + place // WIDTH
-                chosen[place] = first_steps[lane] + t if t < n_steps[lane] else -1
+            for lane in range(WIDTH):
+                run, n_left = 0, 0
+                if g * WIDTH + lane < stop:
+                    run = order[g * WIDTH + lane]
+                    n_left = lengths[run] - begin
+                for t in range(_REGISTERS):
+                    chosen[t * WIDTH + lane] = starts[run] + begin + t if t < n_left else -1
             _gather(X, chosen, columns)
             _gather(shares, chosen, portions)
+            store(norm, 0, nothing)
+            for k in range(K):
+                if not _has_shares(portions, k):
+                    continue
+                _fill(columns, rows[k], shifts[k], tiles[k])
+                if largest < np.inf:
+                    _squares(tiles[k], not is_full, k, squares, sizes)
+                    size, share = load(sizes, k * TILE, nothing), load(portions, k * TILE, nothing)
+                    length = multiply_add_once(load(squares, k * TILE, nothing), spread(of_square, nothing), nothing)
+                    size = multiply_add_once(size, size, nothing) if is_full else size
+                    length = length + inverses[0] + multiply_add_once(size, spread(of_size, nothing), nothing)
+                    length = multiply_add_once(multiply_add_once(share, share, nothing), length, nothing)
+                    length = if_negative(abs(share) - _LEAST, nothing, length)
+                    store(norm, 0, load(norm, 0, nothing) + length)
             if largest < np.inf:
                 for place in range(TILE):
-                    norm[place] = 0.0
+                    length = np.sqrt(norm[place])
+                    norm[place] = largest / (largest if largest > length else length)
                 for k in range(K):
-                    _fill(columns, rows[k], shifts[k], tiles[k])
-                    _squares(tiles[k], not is_full, k, squares, sizes)
-                    for place in range(TILE):
-                        size = sizes[k, place]
-                        length = inverses[0] + squares[k, place] * inverses[1]
-                        length += (size * size if is_full else size) * inverses[2]
-                        share = portions[k, place]
-                        norm[place] += share * share * length if share != 0.0 else 0.0
-                for place in range(TILE):
-                    norm[place] = largest / max(np.sqrt(norm[place]), largest)
-                for k in range(K):
-                    for place in range(TILE):
-                        portions[k, place] *= norm[place]
+                    share = load(portions, k * TILE, nothing)
+                    store(portions, k * TILE, multiply_add_once(share, load(norm, 0, nothing), nothing))
             for k in range(K):
-                n_present = 0
-                for place in range(TILE):
-                    n_present += portions[k, place] != 0.0
-                if n_present and largest == np.inf:
-                    _fill(columns, rows[k], shifts[k], tiles[k])
-                if n_present:
+                if _has_shares(portions, k):
                     _add_tile(tiles[k], is_full, portions, k, weighted, lanes, k * n_entries)
         for lane in range(stop - g * WIDTH):
             run = order[g * WIDTH + lane]
@@ -404,3 +446,12 @@ def fill_moments_of_runs(
                 for i in range(d):
                     e += i + 1 if is_full else 1
                     moments[run, k, e] -= centre * moments[run, k, 0]
+
+
+@_inner
+def _has_shares(portions, k):
+    """Whether a share is not 0."""
+    n_present = 0
+    for place in range(TILE):
+        n_present += portions[k, place] != 0.0
+    return n_present > 0

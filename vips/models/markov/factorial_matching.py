@@ -172,12 +172,15 @@ class FactorialSimulator(VectorSimulator):
     def values(self, chart: Effects, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return chart.mean[states] + noise @ chart.base.factor[0].T
 
-    def logs(self, chart: Effects, values: np.ndarray) -> np.ndarray:
-        return np.where(np.isnan(values[:, :1]), 0.0, chart.logs(np.nan_to_num(values)))
+    def images(self, chart: Effects, values: np.ndarray) -> np.ndarray:
+        return np.nan_to_num(values)
 
-    def scores_of_seen(self, chart: Effects, records: Sequences, shares: np.ndarray) -> np.ndarray:
+    def logs(self, chart: Effects, values: np.ndarray, images: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(values[:, :1]), 0.0, chart.logs(images))
+
+    def scores_of_seen(self, chart: Effects, records: Sequences, images: np.ndarray, shares: np.ndarray) -> np.ndarray:
         shares = np.where(np.isnan(records.values[:, :1]), 0.0, shares)
-        return np.add.reduceat(chart.scores(shares, np.nan_to_num(records.values)), records.offsets[:-1])
+        return np.add.reduceat(chart.scores(shares, images), records.offsets[:-1])
 
     def posterior(self, chart: Effects, fitted: FactorialPosterior, steps: np.ndarray) -> dict[str, Any]:
         d, (M, K) = len(fitted.mean), steps.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -198,26 +198,9 @@ class GaussianHMM(HiddenMarkovModel):
         return self._blocks_of_states() | (self._blocks_of_pairs() if self._counts_pairs() else {})
 
     def _blocks_of_states(self) -> dict[str, Block]:
-        """Scales such that a sequence of ``typical_length`` has norm 1, and noise costs least: docs/sequences.md."""
-        K, d, T, is_full = self.n_components, self.n_features_in_, float(self.typical_length), self._is_full()
-        # of each block: square of the norm, and cost of noise of standard deviation 1
-        at = {
-            "start": (1.0, 0.1),
-            "moves": (T**2 / K, 1.0),
-            "count": (T**2 / np.sqrt(K), 1.0),
-            "linear": (T * d, d),
-            "second": (T * (d**2 + d), 0.5 * d**2) if is_full else (2.0 * T * d, d),
-        }
-        shapes = {
-            "start": (K,),
-            "moves": (K, K),
-            "count": (K,),
-            "linear": (K, d),
-            "second": (K, d, d) if is_full else (K, d),
-        }
-        whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
-        scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
-        return {name: Block(shapes[name], name == "second" and is_full, scales[name]) for name in at}
+        return dict(
+            _blocks_of_states(self.n_components, self.n_features_in_, float(self.typical_length), self._is_full())
+        )
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], GaussianChainPosterior]:
         """One state over the ball of ``max_norm``."""
@@ -616,3 +599,26 @@ def _of_all_steps(gaussians: MixturePosterior) -> tuple[np.ndarray, np.ndarray]:
 def _carried_chain(start: np.ndarray, moves: np.ndarray, parent: np.ndarray, portion: np.ndarray) -> tuple:
     """Counts of first states and moves of the states that come from these."""
     return portion * start[parent], portion[:, None] * portion * moves[np.ix_(parent, parent)]
+
+
+@cache
+def _blocks_of_states(K: int, d: int, T: float, is_full: bool) -> dict[str, Block]:
+    """Scales such that a sequence of ``typical_length`` T has norm 1, and noise costs least: docs/sequences.md."""
+    # of each block: square of the norm, and cost of noise of standard deviation 1
+    at = {
+        "start": (1.0, 0.1),
+        "moves": (T**2 / K, 1.0),
+        "count": (T**2 / np.sqrt(K), 1.0),
+        "linear": (T * d, d),
+        "second": (T * (d**2 + d), 0.5 * d**2) if is_full else (2.0 * T * d, d),
+    }
+    shapes = {
+        "start": (K,),
+        "moves": (K, K),
+        "count": (K,),
+        "linear": (K, d),
+        "second": (K, d, d) if is_full else (K, d),
+    }
+    whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
+    scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
+    return {name: Block(shapes[name], name == "second" and is_full, scales[name]) for name in at}

@@ -40,13 +40,14 @@ _LEAST_STEPS = 2_000  # below it, one thread
 
 def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Densities of each step in each state over the largest, (n_steps, K); its logarithm; and which steps are missing."""
-    n, n_states = len(X), len(tables.shifts)
-    likely, log_scale, is_missing = np.empty((n, n_states)), np.empty(n), np.empty(n, bool)
+    n, (K, d) = len(X), tables.shifts.shape
+    likely, log_scale, is_missing = np.empty((n, K)), np.empty(n), np.empty(n, bool)
 
     def fill(start: int, stop: int) -> None:
         fill_densities(
-            X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail,
-            start * TILE, min(stop * TILE, n), likely, log_scale, is_missing,
+            X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail, False, start * TILE,
+            min(stop * TILE, n), np.empty((2, d, TILE)), np.empty((3, K, TILE)), np.empty((2, TILE)),
+            np.empty(TILE, np.int64), likely, log_scale, is_missing,
         )  # fmt: skip
 
     run_ranges(fill, np.arange(-(-n // TILE) + 1) * TILE, least_work=_LEAST_STEPS)
@@ -147,10 +148,13 @@ class GaussianSums:
         order = np.argsort(lengths, kind="stable")
         work = np.concatenate([[0], np.cumsum(lengths[order])])[np.append(np.arange(0, len(order), WIDTH), len(order))]
 
+        K, d = tables.shifts.shape
+
         def fill(start: int, stop: int) -> None:
             fill_moments_of_runs(
                 self._X, self._shares, tables.rows, tables.shifts, starts, lengths, order, self._largest, self._inverses,
-                self._centre, start, stop, moments,
+                self._centre, start, stop, np.empty((K + 2, d, TILE)), np.empty((3, K, TILE)), np.empty(TILE),
+                np.empty(TILE, np.int64), np.empty((K * tables.n_packed, WIDTH)), moments,
             )  # fmt: skip
 
         run_ranges(fill, work, least_work=_LEAST_STEPS)

@@ -44,10 +44,10 @@ def fill_likely(codes, tables, log_largest, first, last, likely, log_scale):
 
 
 @_jit
-def group_symbols(codes, offsets, n_symbols, first, last, symbols, places, counts):
+def group_symbols(codes, offsets, first, last, place_of, symbols, places, counts):
     """Different symbols of each sequence: they are ``symbols[a : a + counts[n]]``, a = ``offsets[n]``, ascending, and step t
-    has the one at ``places[t]``; -1 for a missing step."""
-    place_of = np.full(n_symbols, -1, np.int64)
+    has the one at ``places[t]``; -1 for a missing step, and in ``place_of``, of shape (n_symbols,), before and after."""
+    n_symbols = len(place_of)
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
         u = 0
@@ -164,16 +164,15 @@ def fill_pairs(codes, offsets, n_symbols, pairs):
 
 
 @_jit
-def count_pairs(codes, offsets, n_codes, places, first, last, pairs, counts, sums):
+def count_pairs(codes, offsets, n_codes, places, first, last, table, pairs, counts, sums):
     """Different pairs of a code at step t - 1 and one at t in each sequence, of any columns of ``codes``; -1 is a missing one.
-    They are ``pairs[a : a + counts[n]]``, a = ``places[n]``, ascending, and ``sums`` there says how often each comes."""
-    table = np.empty(n_codes * n_codes, np.int64)
-    for pair in range(len(table)):
-        table[pair] = 0
+    They are ``pairs[a : a + counts[n]]``, a = ``places[n]``, ascending, and ``sums`` there says how often each comes. ``table``
+    has a 0 for each pair of codes."""
     for n in range(first, last):
         for t in range(offsets[n] + 1, offsets[n + 1]):
-            for before in codes[t - 1]:
-                for now in codes[t]:
+            for i in range(codes.shape[1]):
+                for j in range(codes.shape[1]):
+                    before, now = codes[t - 1, i], codes[t, j]
                     if before >= 0 and now >= 0:
                         table[before * n_codes + now] += 1
         a = places[n]

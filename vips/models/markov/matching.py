@@ -106,12 +106,16 @@ class ChainSimulator(SequenceSimulator):
     def values(self, chart: Chart, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Values in these states, as numbers, shape (n_steps, d)."""
 
+    def images(self, chart: Chart, values: np.ndarray) -> np.ndarray:
+        """What log probabilities and scores are computed from: by default the values."""
+        return values
+
     @abstractmethod
-    def logs(self, chart: Chart, values: np.ndarray) -> np.ndarray:
+    def logs(self, chart: Chart, values: np.ndarray, images: np.ndarray) -> np.ndarray:
         """Log probability of each step in each state, less what all states share, shape (n_steps, K); 0 where it is missing."""
 
     @abstractmethod
-    def scores_of_seen(self, chart: Chart, records: Sequences, shares: np.ndarray) -> np.ndarray:
+    def scores_of_seen(self, chart: Chart, records: Sequences, images: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """Scores of sequences whose steps have these shares of the states, shape (n_sequences, size)."""
 
     @abstractmethod
@@ -133,7 +137,8 @@ class ChainSimulator(SequenceSimulator):
 
     def scores(self, records: Sequences, charts: Sequence[Chart]) -> np.ndarray:
         start, moves, lengths, missing, seen = charts
-        logs = self.logs(seen, records.values)
+        images = self.images(seen, records.values)
+        logs = self.logs(seen, records.values, images)
         largest = logs.max(axis=1, keepdims=True)
         shares, pairs, _ = inferred(
             records.offsets, *self.joint(start, moves), np.exp(np.maximum(logs - largest, -500.0)), largest[:, 0]
@@ -147,7 +152,7 @@ class ChainSimulator(SequenceSimulator):
             moves.scores(pairs),
             lengths.scores(np.searchsorted(self.lengths, records.lengths)),
             missing.scores(cells),
-            self.scores_of_seen(seen, records, shares),
+            self.scores_of_seen(seen, records, images, shares),
         ])  # fmt: skip
 
     def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
@@ -259,11 +264,13 @@ class SymbolSimulator(ChainSimulator):
     def values(self, chart: Simplexes, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return levels_at(noise, chart.p[states])[:, None].astype(float)
 
-    def logs(self, chart: Simplexes, values: np.ndarray) -> np.ndarray:
+    def logs(self, chart: Simplexes, values: np.ndarray, images: np.ndarray) -> np.ndarray:
         codes = np.nan_to_num(values[:, 0], nan=chart.p.shape[1]).astype(np.int64)
         return np.vstack([np.log(chart.p.T), np.zeros(len(chart.p))])[codes]
 
-    def scores_of_seen(self, chart: Simplexes, records: Sequences, shares: np.ndarray) -> np.ndarray:
+    def scores_of_seen(
+        self, chart: Simplexes, records: Sequences, images: np.ndarray, shares: np.ndarray
+    ) -> np.ndarray:
         sums = SymbolSums(
             "symbols", np.ascontiguousarray(records.values[:, 0]), records.offsets, shares, chart.p.shape[1]
         )
@@ -285,14 +292,17 @@ class VectorSimulator(ChainSimulator):
     def values(self, chart: Gaussians, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return chart.mean[states] + np.einsum("nij,nj->ni", chart.factor[states], noise)
 
-    def logs(self, chart: Gaussians, values: np.ndarray) -> np.ndarray:
-        logs = chart.logs(chart.images(np.nan_to_num(values)))
-        return np.where(np.isnan(values[:, :1]), 0.0, logs)
+    def images(self, chart: Gaussians, values: np.ndarray) -> np.ndarray:
+        return chart.images(np.nan_to_num(values))
 
-    def scores_of_seen(self, chart: Gaussians, records: Sequences, shares: np.ndarray) -> np.ndarray:
+    def logs(self, chart: Gaussians, values: np.ndarray, images: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(values[:, :1]), 0.0, chart.logs(images))
+
+    def scores_of_seen(
+        self, chart: Gaussians, records: Sequences, images: np.ndarray, shares: np.ndarray
+    ) -> np.ndarray:
         shares = np.where(np.isnan(records.values[:, :1]), 0.0, shares)
-        of_steps = chart.scores(shares, chart.images(np.nan_to_num(records.values)))
-        return np.add.reduceat(of_steps, records.offsets[:-1])
+        return np.add.reduceat(chart.scores(shares, images), records.offsets[:-1])
 
     def posterior(self, chart: Gaussians, fitted, steps: np.ndarray) -> dict[str, Any]:
         return {"gaussians": at_chart(fitted.gaussians, chart, steps)}
@@ -316,11 +326,11 @@ class CountSimulator(ChainSimulator):
     def values(self, chart: Rates, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return counts_at(noise, chart.rates, states)
 
-    def logs(self, chart: Rates, values: np.ndarray) -> np.ndarray:
+    def logs(self, chart: Rates, values: np.ndarray, images: np.ndarray) -> np.ndarray:
         exists, counts = ~np.isnan(values), np.nan_to_num(values)
         return counts @ np.log(chart.rates).T - exists @ chart.rates.T
 
-    def scores_of_seen(self, chart: Rates, records: Sequences, shares: np.ndarray) -> np.ndarray:
+    def scores_of_seen(self, chart: Rates, records: Sequences, images: np.ndarray, shares: np.ndarray) -> np.ndarray:
         return np.add.reduceat(self.prior.scores([chart], records.values, shares), records.offsets[:-1])
 
     def posterior(self, chart: Rates, fitted, steps: np.ndarray) -> dict[str, Any]:

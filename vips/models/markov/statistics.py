@@ -73,7 +73,8 @@ def of_pairs_of_bins(
     counts, pairs, sums = np.empty(len(most), np.int64), np.empty(places[-1], np.int64), np.empty((places[-1], 1))
 
     def fill_range(first: int, last: int) -> None:
-        kernels.count_pairs(codes, offsets, n_bins, places, first, last, pairs, counts, sums)
+        table = np.zeros(n_bins**2, np.int64)
+        kernels.count_pairs(codes, offsets, n_bins, places, first, last, table, pairs, counts, sums)
 
     run_ranges(fill_range, offsets, least_work=_LEAST_STEPS)
     return SequenceStatistics([SumsOfSymbols("pairs", places, pairs, counts, sums, n_bins**2)], blocks)
@@ -265,7 +266,8 @@ class SymbolSums(SumsOfSymbols):
         counts, sums = np.empty(len(offsets) - 1, np.int64), np.empty(shares.shape, np.float64)
 
         def group(first: int, last: int) -> None:
-            kernels.group_symbols(codes, offsets, n_symbols, first, last, symbols, places, counts)
+            place_of = np.full(n_symbols, -1, np.int64)
+            kernels.group_symbols(codes, offsets, first, last, place_of, symbols, places, counts)
             kernels.add_emissions(offsets, first, last, shares, places, counts, sums)
 
         run_ranges(group, offsets, least_work=_LEAST_STEPS)
