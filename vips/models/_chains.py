@@ -100,28 +100,9 @@ def inferred(
 
 @_jit
 def _forward_backward(
-    order,
-    offsets,
-    first,
-    last,
-    start,
-    moves,
-    likely,
-    floor,
-    log_scale,
-    above,
-    tiny,
-    places,
-    seen,
-    filtered,
-    totals,
-    ended,
-    tile,
-    pair,
-    shares,
-    pairs,
-    log_likelihood,
-):
+    order, offsets, first, last, start, moves, likely, floor, log_scale, above, tiny, places, seen, filtered, totals, ended,
+    tile, pair, shares, pairs, log_likelihood,
+):  # fmt: skip
     """For groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is not ``above``;
     Σ_t P(states at t - 1 and t), shape (n, K, K); and log likelihoods, shape (n,).
 

@@ -170,23 +170,9 @@ def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, t
 
 @_jit
 def fill_densities(
-    X,
-    rows,
-    shifts,
-    constants,
-    excess,
-    tail,
-    by_column,
-    start,
-    stop,
-    tiles,
-    by_state,
-    by_place,
-    chosen,
-    likely,
-    log_scale,
+    X, rows, shifts, constants, excess, tail, by_column, start, stop, tiles, by_state, by_place, chosen, likely, log_scale,
     is_missing,
-):
+):  # fmt: skip
     """Densities of steps ``start`` to ``stop``, over the largest of each step, at least 10⁻⁹⁰, and its logarithm; 0 where the
     constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities.
 
@@ -213,22 +199,8 @@ def fill_densities(
 
 @_jit
 def fill_responsibilities(
-    X,
-    rows,
-    shifts,
-    constants,
-    excess,
-    tail,
-    inverses,
-    by_column,
-    start,
-    stop,
-    shares,
-    factors,
-    log_scale,
-    totals,
-    norms,
-):
+    X, rows, shifts, constants, excess, tail, inverses, by_column, start, stop, shares, factors, log_scale, totals, norms,
+):  # fmt: skip
     """r_nk and E[u_nk] of records ``start`` to ``stop``, shape (K, n_records), and log Σ_k exp E log p(x_n, k) in two parts:
     ``log_scale`` and what ``totals`` is the exponential of.
 
@@ -368,25 +340,9 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
 
 @_jit
 def fill_moments_of_runs(
-    X,
-    shares,
-    rows,
-    shifts,
-    starts,
-    lengths,
-    order,
-    largest,
-    inverses,
-    centre,
-    first,
-    last,
-    tiles,
-    by_state,
-    norm,
-    chosen,
-    lanes,
-    moments,
-):
+    X, shares, rows, shifts, starts, lengths, order, largest, inverses, centre, first, last, tiles, by_state, norm, chosen,
+    lanes, moments,
+):  # fmt: skip
     """Packed moments of runs of steps in each state, shape (n_runs, K, n_entries), with ‖y‖² - ``centre`` in place of y_i².
 
     A step's shares are those in ``shares``, shape (n_steps, K), times h: 1, or ``largest`` over the norm of the step's own
