@@ -300,11 +300,6 @@ class Comparison:
             reason=reason,
         )  # fmt: skip
 
-    @cached_property
-    def largest_shift(self) -> float:
-        """Largest shift of a parameter's mean, in pooled posterior standard deviations."""
-        return max(float(np.abs(movement.standardized).max()) for movement in self.movements)
-
     def __str__(self) -> str:
         sections = [paragraph(self), table([row for row in self.rows if not row.is_detail])]
         return "\n\n".join([*sections, *notes(self)])
