@@ -99,7 +99,7 @@ def test_scores_are_derivatives_of_the_log_likelihood(seen):
 
 def missing_cells_are_seen(patch):
     logs = CountSimulator.logs
-    patch.setattr(CountSimulator, "logs", lambda self, chart, values: logs(self, chart, np.nan_to_num(values)))
+    patch.setattr(CountSimulator, "logs", lambda self, chart, values, _: logs(self, chart, np.nan_to_num(values), _))
 
 
 def moves_are_forgotten(patch):
