@@ -99,7 +99,11 @@ def test_scores_are_derivatives_of_the_log_likelihood(seen):
 
 def missing_cells_are_seen(patch):
     logs = CountSimulator.logs
-    patch.setattr(CountSimulator, "logs", lambda self, chart, values, _: logs(self, chart, np.nan_to_num(values), _))
+
+    def of_all_cells(self, chart, values, images):
+        return logs(self, chart, np.nan_to_num(values), images)
+
+    patch.setattr(CountSimulator, "logs", of_all_cells)
 
 
 def moves_are_forgotten(patch):

@@ -45,7 +45,8 @@ __all__ = [
 _REGISTERS = 8
 TILE = _REGISTERS * WIDTH
 NOTHING = 1e-10  # smaller responsibilities are 0
-_LEAST = 5e-324  # the smallest positive number: |x| less it is negative where x is 0
+# |x| less it is negative where x is 0, also where a process takes subnormal numbers, which are as good as 0 here, as 0
+_LEAST = 2.2250738585072014e-308
 _LEAST_LOG = -207.0  # of a density relative to the largest: about 10⁻⁹⁰
 _LOG_2 = (0.693147180369123816490, 1.90821492927058770002e-10)  # the first has 32 bits, so that its multiples are exact
 _TO_INTEGER = 6755399441055744.0  # 1.5 · 2⁵²: in the last bits of a sum with it stands the other number, rounded
