@@ -112,6 +112,7 @@ def mutated(function, old: str, new: str):
         ("elif gap > 0.0", "elif gap > 0.0 or (magnitude == 0 and negative)"),  # 0 from one sign only
         ("2.0 * k + x", "k + x"),  # γ = x (k + x) / 2
         ("gap > 0.0", "gap < 0.0"),
+        ("k = first", "k = 1 + first"),
         ("words[i, 1] > low_63", "fraction >> np.uint64(62) > np.uint64(0)"),  # the sign is a bit of x
     ],
 )
@@ -361,7 +362,7 @@ def test_a_broken_slow_path_is_noticed(mutant, monkeypatch):
 def fast(words, exponent: int, margin: float = module._MARGIN) -> tuple[np.ndarray, np.ndarray]:
     words = np.array(words, dtype=np.uint64).reshape(-1, 3)
     values, states = np.full(len(words), 12345), np.full(len(words), 99, np.uint8)
-    module._attempts(words, exponent, margin, module._THRESHOLDS, values, states)
+    module._attempts(words, exponent, margin, module._THRESHOLDS, module._FIRST, values, states)
     return values, states
 
 

@@ -102,11 +102,10 @@ def rounded_gaussian(size: int, noise_steps: int, bits: AESCounter) -> np.ndarra
     samples = np.empty(size, np.int64)
     for start in range(0, size, _CHUNK):
         chunk = samples[start : start + _CHUNK]
-        pending = np.arange(len(chunk))
-        while len(pending):
-            values, accepted = _one_round(len(pending), exponent, bits)
-            chunk[pending[accepted]] = values[accepted]
-            pending = pending[~accepted]
+        chunk[:], rejected = _one_round(len(chunk), exponent, bits)
+        while len(rejected):
+            chunk[rejected], again = _one_round(len(rejected), exponent, bits)
+            rejected = rejected[again]
     return samples
 
 
@@ -122,22 +121,22 @@ def _exponent(noise_steps: int) -> int:
 
 
 def _one_round(n_attempts: int, exponent: int, bits: AESCounter) -> tuple[np.ndarray, np.ndarray]:
-    """``n_attempts`` attempts: their values, and which of them are accepted."""
+    """Values of ``n_attempts`` attempts, and the places of those that are rejected."""
     words = bits.random_raw(_WORDS * n_attempts).reshape(n_attempts, _WORDS)
     values, states = np.empty(n_attempts, np.int64), np.empty(n_attempts, np.uint8)
-    _attempts(words, exponent, _MARGIN, _THRESHOLDS, values, states)
+    _attempts(words, exponent, _MARGIN, _THRESHOLDS, _FIRST, values, states)
     for i in np.flatnonzero(states == _UNDECIDED):
         value = _reference_attempt(words[i].tolist(), exponent, lambda: int(bits.random_raw()))
         states[i] = _REJECTED if value is None else _ACCEPTED
         values[i] = 0 if value is None else value
-    return values, states == _ACCEPTED
+    return values, np.flatnonzero(states)
 
 
 # The fast path ---------------------------------------------------------------------------------------------------------
 
 
 @compiled(nogil=True, error_model="numpy")
-def _attempts(words, exponent, margin, thresholds, values, states):
+def _attempts(words, exponent, margin, thresholds, first, values, states):
     """Attempts on the rows of ``words``, shape (n, 3), uint64; fills the last two arguments.
 
     Words are compared with words only: with a signed integer they would be turned into floats.
@@ -145,17 +144,16 @@ def _attempts(words, exponent, margin, thresholds, values, states):
     sigma = np.int64(1) << np.int64(exponent)
     low_63, beyond = (np.uint64(1) << np.uint64(63)) - np.uint64(1), np.uint64(62 - exponent)
     for i in range(words.shape[0]):
-        k, undecided = np.int64(0), False
-        for threshold in thresholds:
-            k += np.int64(words[i, 0] > threshold)
-            undecided |= words[i, 0] == threshold
+        k = first[words[i, 0] >> np.uint64(56)]
+        while words[i, 0] > thresholds[k]:
+            k += 1
         fraction = words[i, 1] & low_63
         negative = words[i, 1] > low_63
         x = np.float64(fraction) * 2.0**-63
         gap = np.float64(words[i, 2]) - np.exp(-0.5 * (x * (2.0 * k + x))) * 18446744073709551616.0
         magnitude = k * sigma + ((np.int64(fraction >> beyond) + 1) >> 1)
         values[i] = -magnitude if negative else magnitude
-        if undecided or abs(gap) <= margin:
+        if words[i, 0] == thresholds[k] or abs(gap) <= margin:
             states[i] = _UNDECIDED
         elif gap > 0.0:
             states[i] = _REJECTED
@@ -257,5 +255,7 @@ def _context(digits: int) -> decimal.Context:
 
 
 # ⌊2⁶⁴ F(k)⌋ for k = 0 … 9; the next would equal the last, 2⁶⁴ - 1. A word above the first k of them and equal to none is
-# decided: it is at least ⌊2⁶⁴ F(k - 1)⌋ + 1, and below ⌊2⁶⁴ F(k)⌋ by at least one.
+# decided: it is at least ⌊2⁶⁴ F(k - 1)⌋ + 1, and below ⌊2⁶⁴ F(k)⌋ by at least one. The search for
+# k begins at the least one of all words with the same first byte.
 _THRESHOLDS = np.array([int(_cdf(k, 80)[0] * 2**64) for k in range(10)], dtype=np.uint64)
+_FIRST = np.searchsorted(_THRESHOLDS, np.arange(256, dtype=np.uint64) << np.uint64(56))
