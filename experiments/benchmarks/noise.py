@@ -4,11 +4,13 @@
 
 A million coordinates at a time, one thread. The samplers take turns; compilation is outside the timed part, and the
 median of ``--repeats`` rounds is reported. Where the Wikipedia counts are found (data/README.md), the steps of a topic
-model of 50 topics are timed as well. ``--quick``: 20,000 coordinates and a small topic model.
+model of 50 topics are timed as well. Last come CPU seconds of fits of five models to data drawn at random, ten steps at a rate
+of 0.2: without noise, with normals, and on the lattice. ``--quick``: 20,000 coordinates, a small topic model, few records.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -19,8 +21,17 @@ from randomgen import AESCounter
 from experiments.options import folder_of, parser_of
 from experiments.results import write_text
 from experiments.stand_ins import wikipedia
-from vips import LatentDirichletAllocation, PrivacyPlan
+from vips import (
+    BayesianGaussianMixture,
+    BayesianLogisticRegression,
+    GaussianHMM,
+    LatentClassAnalysis,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+)
+from vips._compute.threads import at_most
 from vips.data import InMemoryData
+from vips.datasets import make_lda_corpus
 from vips.engine import clipped_sum
 from vips.phases import phases_of
 from vips.privacy.mechanism.rounded_gaussian import rounded_gaussian
@@ -83,6 +94,40 @@ def topic_model_steps(repeats: int, quick: bool) -> dict[str, tuple[float, float
     return by_kind
 
 
+def fits(quick: bool, repeats: int) -> dict[str, dict[str, float]]:
+    """CPU seconds of fits, by model and kind of noise."""
+    rng, n = np.random.default_rng(0), 2_000 if quick else 100_000
+    X = rng.standard_normal((n, 20))
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(int)
+    counts = make_lda_corpus(n // 5, n_topics=20, n_words=2_000, document_length=100, random_state=0).counts
+    models = {
+        "topics": (LatentDirichletAllocation(20, vocabulary=2_000), counts),
+        "logistic regression": (BayesianLogisticRegression(classes=[0, 1], max_norm=5.0), X, y),
+        "Gaussian mixture": (BayesianGaussianMixture(5, max_norm=5.0), X),
+        "latent classes": (LatentClassAnalysis(4, categories=[5] * 8), rng.integers(0, 5, (n, 8))),
+        "chain of vectors": (
+            GaussianHMM(4, n_features=3, max_norm=5.0, max_length=50),
+            list(rng.standard_normal((n // 25, 50, 3))),
+        ),
+    }
+    schedule = {"sampling_rate": 0.2, "n_steps": 10}
+    plans = {
+        "none": PrivacyPlan.non_private(**schedule),
+        "gaussian": PrivacyPlan(noise_multiplier=2.0, **schedule),
+        "discrete": PrivacyPlan(noise_multiplier=2.0, noise="discrete", **schedule),
+    }
+    seconds = {name: {kind: [] for kind in plans} for name in models}
+    for _ in range(repeats + 1):
+        for (name, (model, *data)), (kind, plan) in itertools.product(models.items(), plans.items()):
+            start = time.process_time()
+            model.set_params(privacy=plan).fit(*data)
+            seconds[name][kind].append(time.process_time() - start)
+    return {
+        name: {kind: statistics.median(times[1:]) for kind, times in kinds.items()}  # the first fit compiles
+        for name, kinds in seconds.items()
+    }
+
+
 def report(nanoseconds: dict[str, float], size: int) -> str:
     """The table."""
     lines = [f"{size} coordinates, σ = {NOISE_STEPS} steps, one thread; medians"]
@@ -107,6 +152,10 @@ def main(arguments: list[str] | None = None) -> None:
         share = noise / (summing + noise + view)
         shares = f"sum {summing:.3f} s, noise {noise:.3f} s ({share:.0%} of a step), view {view:.3f} s"
         text += f"  topic model, {kind:8s} {shares}\n"
+    with at_most(1):
+        for name, of in fits(options.quick, repeats).items():
+            text += f"  fit, {name:20s} without noise {of['none']:.3f} s, private {of['gaussian']:.3f} s, "
+            text += f"discrete {of['discrete']:.3f} s: {of['discrete'] / of['gaussian']:.2f} × private\n"
     print(text, end="")
     if folder is not None:
         write_text(folder / "noise.txt", text)

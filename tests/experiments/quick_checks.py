@@ -696,6 +696,7 @@ def _(printed, folder):
     assert after(printed, "NumPy, default_rng().normal")[-1] == 1.0
     assert after(printed, "rounded_gaussian(AESCounter)")[0] > 0.0
     assert "topic model, discrete" in printed
+    assert printed.count("fit, ") == 5
     assert (folder / "noise.txt").read_text(encoding="utf-8") in printed
 
 

@@ -138,7 +138,7 @@ class NetworkStatistics(RecordStatistics):
 
         def rounded(values: np.ndarray, name: str) -> np.ndarray:
             shares = weights.reshape(-1, *[1] * (values.ndim - 1)) * values
-            return lattice.rounded(shares, blocks[name]).sum(axis=0)
+            return lattice.rounded_sum(shares, blocks[name])
 
         return {
             "count": rounded(np.ones(len(weights)), "count"),

@@ -76,7 +76,7 @@ class ComponentSums:
             formed = weights[present, None, None] * self._formed(first, last)[present - first]
             for name, place in self.places.items():
                 shares = np.ascontiguousarray(formed[:, :, place]).reshape(len(present), *blocks[name].shape)
-                total[name] += lattice.rounded(shares, blocks[name]).sum(axis=0)
+                total[name] += lattice.rounded_sum(shares, blocks[name])
         return total
 
     def _pieces(self) -> list[tuple[int, int]]:

@@ -116,10 +116,9 @@ class MomentStatistics(RecordStatistics):
         return self._sums.weighted_sum(weights) | {"opening": opening}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        total = np.zeros(blocks["opening"].shape, np.int64)
-        for n in np.flatnonzero(weights):
-            row = self._openings[n]
-            total += lattice.rounded(weights[n] * (row[:, None] * row), blocks["opening"])
+        present = np.flatnonzero(weights)
+        rows = self._openings[present, None]
+        total = lattice.rounded_outer_sum(weights[present, None, None] * rows, rows, blocks["opening"])
         others = {name: block for name, block in blocks.items() if name in ("second", "lagged")}
         return self._sums.rounded_sum(weights, others, lattice) | {"opening": total}
 

@@ -125,13 +125,19 @@ class MixtureStatistics(RecordStatistics):
         size = max(1, _PIECE // (self._tables.rows[0].size * len(self._tables.shifts)))
         for start in range(0, len(present), size):
             rows = present[start : start + size]
-            for name, shares in self._formed(rows, weighted[rows]).items():
-                total[name] += lattice.rounded(shares, blocks[name]).sum(axis=0)
+            formed, linear, images = self._images(rows, weighted[rows])
+            if self._tables.covariance_type == "full":
+                total["second"] += lattice.rounded_outer_sum(linear, images, blocks["second"])
+            else:
+                formed["second"] = self._second(linear, images)
+            for name, shares in formed.items():
+                total[name] += lattice.rounded_sum(shares, blocks[name])
         return total
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """w_n s_n of each record by block."""
-        return self._formed(np.arange(len(weights)), self._bounded(weights)[:, None] * self.shares)
+        formed, *images = self._images(np.arange(len(weights)), self._bounded(weights)[:, None] * self.shares)
+        return formed | {"second": self._second(*images)}
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
@@ -164,8 +170,8 @@ class MixtureStatistics(RecordStatistics):
             weights = weights * self._influence
         return np.where(np.isnan(self._norms), 0.0, weights)
 
-    def _formed(self, rows: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
-        """Statistics of each of these records."""
+    def _images(self, rows: np.ndarray, shares: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """Statistics of each of these records but block "second"; r_k u_k y_k, and y_k."""
         tables, formed = self._tables, {"count": shares}
         images = np.empty((len(rows), *tables.shifts.shape))
         kernels.fill_images(self._X[rows], tables.rows, tables.shifts, images)
@@ -174,17 +180,19 @@ class MixtureStatistics(RecordStatistics):
             if "tail" in self._blocks:
                 formed["tail"] = shares * tables.log_factors(factors)
             formed["weight"] = shares = shares * factors
-        formed["linear"] = weighted = shares[:, :, None] * images
-        kind = tables.covariance_type
+        formed["linear"] = shares[:, :, None] * images
+        return formed, formed["linear"], images
+
+    def _second(self, linear: np.ndarray, images: np.ndarray) -> np.ndarray:
+        """Block "second" of each record."""
+        kind, (n, n_components, d) = self._tables.covariance_type, images.shape
         if kind == "tied":
-            second = np.zeros((len(rows), *self._blocks["second"].shape))
-            for k in range(shares.shape[1]):
-                second += weighted[:, k, :, None] * images[:, k, None, :]
-        elif kind == "full":
-            second = weighted[:, :, :, None] * images[:, :, None, :]
-        else:
-            second = weighted * images
-            if kind == "spherical":
-                second = row_dots(weighted.reshape(-1, weighted.shape[2]), images.reshape(-1, images.shape[2]))
-                second = second.reshape(shares.shape)
-        return formed | {"second": second}
+            second = np.zeros((n, d, d))
+            for k in range(n_components):
+                second += linear[:, k, :, None] * images[:, k, None, :]
+            return second
+        if kind == "full":
+            return linear[:, :, :, None] * images[:, :, None, :]
+        if kind == "diag":
+            return linear * images
+        return row_dots(linear.reshape(-1, d), images.reshape(-1, d)).reshape(n, n_components)

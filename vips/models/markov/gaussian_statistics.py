@@ -118,7 +118,7 @@ class GaussianSums:
         for rows, moments in self._pieces():
             present = np.flatnonzero(weights[rows])
             for name, values in self._by_block(weights[rows][present, None] * moments[present]).items():
-                total[name] += lattice.rounded(values, blocks[name]).sum(axis=0)
+                total[name] += lattice.rounded_sum(values, blocks[name])
         return total
 
     # -- helpers ------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ class RowSums:
         total = {}
         for name, values in self._arrays.items():
             shares = _times(weights[present], values[present])
-            total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
+            total[name] = lattice.rounded_sum(shares, blocks[name])
         return total
 
 

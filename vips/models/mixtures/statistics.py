@@ -91,7 +91,7 @@ class ClassStatistics(RecordStatistics):
         weighted = np.where(weights[:, None] != 0.0, weights[:, None] * self.shares, 0.0)
         once, (of_count, of_cells) = np.ones(len(weighted), np.int64), self._names
         answers = self._added(once, lattice.rounded(weighted, replace(blocks[of_cells], symmetric=False)))[1]
-        count = answers[:0] if of_count is None else lattice.rounded(weighted, blocks[of_count]).sum(axis=0)
+        count = answers[:0] if of_count is None else lattice.rounded_sum(weighted, blocks[of_count])
         of_rows, shape = {}, (self.shares.shape[1], self._rows.shape[1])
         if shape[1]:
             block = replace(blocks[of_cells], shape=shape)

@@ -20,7 +20,6 @@ from vips.statistics import Block, RecordStatistics
 
 __all__ = ["OuterStatistics", "design"]
 
-_PIECE = 1_000_000  # numbers that are rounded at once
 # Norms are float64 sums of positive terms.
 _ROUNDING = 1.0 + 4e-9
 
@@ -89,12 +88,6 @@ class OuterStatistics(RecordStatistics):
         return gram(self._rows[present] * np.sqrt(weights[present])[:, None])
 
     def _rounded(self, weights: np.ndarray, block: Block, lattice: Lattice) -> np.ndarray:
-        d = self._rows.shape[1]
-        present, size = np.flatnonzero(weights), max(1, _PIECE // d**2)
-        total = np.zeros((d, d), np.int64)
-        for start in range(0, len(present), size):
-            rows = self._rows[present[start : start + size]]
-            outer = rows[:, :, None] * rows[:, None, :]
-            shares = weights[present[start : start + size], None, None] * outer
-            total += lattice.rounded(shares, block).sum(axis=0)
-        return total
+        present = np.flatnonzero(weights)
+        rows = self._rows[present, None]
+        return lattice.rounded_outer_sum(weights[present, None, None] * rows, rows, block)

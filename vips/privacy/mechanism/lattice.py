@@ -25,6 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vips._compute.compiled import compiled
+
 __all__ = ["SENSITIVITY_FACTOR", "Lattice"]
 
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9
@@ -59,15 +61,59 @@ class Lattice:
 
         A symmetric block is symmetrised first; both triangles hold the same coordinate, √2 times the entry.
         """
-        array = np.asarray(array, dtype=np.float64)
-        if block.symmetric:
-            array = 0.5 * (array + np.swapaxes(array, -1, -2)) * _isometry(block)
-        return np.rint(array / (self.unit * block.scale)).astype(np.int64)
+        return np.rint(_isometric(array, block) / (self.unit * block.scale)).astype(np.int64)
+
+    def rounded_sum(self, array: np.ndarray, block) -> np.ndarray:
+        """Sum of :meth:`rounded` over the records, the first axis; the integers of each record are not stored."""
+        total, array = np.zeros(block.shape, np.int64), _compact(_isometric(array, block))
+        _add_rounded(array.reshape(len(array), total.size), self.unit * block.scale, total.reshape(-1))
+        return total
+
+    def rounded_outer_sum(self, left: np.ndarray, right: np.ndarray, block) -> np.ndarray:
+        """:meth:`rounded_sum` of a symmetric block with the matrices left rightᵀ, which are not stored.
+
+        Parameters
+        ----------
+        left, right : ndarray of float64, shape (n_records, n_matrices, size)
+        block : Block of shape (n_matrices, size, size), or (size, size) if there is one
+        """
+        total, unit = np.zeros(block.shape, np.int64), self.unit * block.scale
+        of_matrices = total.reshape(left.shape[1], *block.shape[-2:])
+        _add_rounded_outer(_compact(left), _compact(right), _isometry(block), unit, of_matrices)
+        return total
 
     def values(self, units: np.ndarray, block) -> np.ndarray:
         """Inverse of ``rounded``, for sums."""
         values = units * (self.unit * block.scale)
         return values / _isometry(block) if block.symmetric else values
+
+
+@compiled(nogil=True, error_model="numpy")
+def _add_rounded(array, unit, total):
+    for n in range(array.shape[0]):
+        for i in range(array.shape[1]):
+            total[i] += np.int64(np.rint(array[n, i] / unit))
+
+
+@compiled(nogil=True, error_model="numpy")
+def _add_rounded_outer(left, right, isometry, unit, total):
+    for n in range(left.shape[0]):
+        for k in range(left.shape[1]):
+            of_left, of_right = left[n, k], right[n, k]
+            for i in range(left.shape[2]):
+                a, b, factors, row = of_left[i], of_right[i], isometry[i], total[k, i]
+                for j in range(left.shape[2]):
+                    row[j] += np.int64(np.rint(0.5 * (a * of_right[j] + of_left[j] * b) * factors[j] / unit))
+
+
+def _compact(array: np.ndarray) -> np.ndarray:
+    """In C order and writable: numba would compile its kernels anew for other arrays."""
+    return np.require(array, requirements=["C", "W"])
+
+
+def _isometric(array: np.ndarray, block) -> np.ndarray:
+    array = np.asarray(array, dtype=np.float64)
+    return 0.5 * (array + np.swapaxes(array, -1, -2)) * _isometry(block) if block.symmetric else array
 
 
 def _isometry(block) -> np.ndarray:
