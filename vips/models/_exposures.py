@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Self
 
 import numpy as np
+from sklearn.metrics import r2_score
 
 from vips._validation import check_integer, check_number
 from vips.data import DataSource, InMemoryData
@@ -25,6 +26,10 @@ class TakesExposures:
 
     takes_one_label: bool
     _exposure: object = None  # until records are read
+
+    def score(self, X, y, sample_weight=None, exposure=1.0) -> float:
+        """R² of the counts that ``predict`` expects for these exposures."""
+        return float(r2_score(y, self.predict(X, exposure), sample_weight=sample_weight))
 
     def with_exposure(self, exposure) -> Self:
         """The model, whose next records have these exposures: a batch of a stream, or the records of who fits it."""

@@ -10,13 +10,15 @@ from tests.mutants import check_notices
 from vips import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
+    MixedNegativeBinomialRegression,
     PrivacyBudget,
     PrivacyLedger,
     PrivacyPlan,
+    SpatialCounts,
     load,
 )
 from vips.data import InMemoryData, Records
-from vips.models.regression.likelihoods import NegativeBinomial
+from vips.models.regression import likelihoods
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 ALMOST_NONE = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=1)
@@ -60,6 +62,24 @@ def test_rates_errors_and_dispersion_are_those_of_maximum_likelihood(mean, dispe
     np.testing.assert_allclose(model.laplace_posterior(X, y, exposure).std, errors, rtol=0.1)
     assert 1.0 / model.dispersion_ == pytest.approx(1.0 / r, rel=0.2, abs=0.02)
     assert model.predict(X, exposure).mean() == pytest.approx(y.mean(), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "model", [BayesianNegativeBinomialRegression(), MixedNegativeBinomialRegression(), SpatialCounts()]
+)
+def test_the_score_knows_exposures(model):
+    X, y, exposure, _ = drawn(3_000)
+    settings, rows = {}, X
+    if isinstance(model, SpatialCounts):
+        rows, model = np.arange(3_000) % 3, SpatialCounts(areas={0: [1], 1: [0, 2], 2: [1]})
+    if isinstance(model, MixedNegativeBinomialRegression):
+        settings = {"groups": np.arange(3_000) // 5}
+    model.fit(rows, y, exposure=exposure, **settings)
+    unexplained = np.square(y - exposure * model.predict(rows))
+    assert model.score(rows, y, exposure=exposure) == pytest.approx(1.0 - unexplained.sum() / (3_000 * y.var()))
+    assert model.score(rows, y, exposure=exposure) > 0.1 > 0.0 > model.score(rows, y)
+    weights = np.where(unexplained < np.median(unexplained), 1.0, 0.0)
+    assert model.score(rows, y, weights, exposure) > model.score(rows, y, exposure=exposure)
 
 
 @pytest.mark.parametrize("factor", [100, 100_000])
@@ -118,7 +138,8 @@ def test_defective_exposures_count_as_nothing():
 
 def test_defective_exposures_that_count_are_noticed(monkeypatch):
     def all_are_usable(patch):
-        patch.setattr(NegativeBinomial, "log_exposures", lambda self, y: np.zeros(len(y)))
+        read = likelihoods.counts_and_exposures
+        patch.setattr(likelihoods, "counts_and_exposures", lambda *args: np.nan_to_num(read(*args), nan=1.0))
 
     check_notices(check_defective_exposures_count_as_nothing, all_are_usable, monkeypatch, "move the coefficients")
 

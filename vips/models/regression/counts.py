@@ -209,6 +209,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         mean, variance = self._predictors(X)
         return times_exposure(exposure, self.dispersion * np.exp(mean + 0.5 * variance)[:, 0])
 
+    score = TakesExposures.score
+
     def records_of(self, X, y) -> DataSource:
         """Counts, with exposures beside them if there are any, which an ordinary fit reads first."""
         records = self.exposed_records(super().records_of, X, y)

@@ -227,8 +227,8 @@ class NegativeBinomial(_Counts):
 
     def limited(self, y: np.ndarray) -> np.ndarray:
         """Counts up to ``max_count``, NaN beside an exposure that is none; shape (n_records, 1)."""
-        counts, _ = counts_and_exposures(y, self.max_count, self.exposure_bounds)
-        return np.where(np.isnan(self.log_exposures(y)), np.nan, counts)[:, None]
+        counts, exposures = counts_and_exposures(y, self.max_count, self.exposure_bounds)
+        return np.where(np.isnan(exposures), np.nan, counts)[:, None]
 
     def expected(self, psi: np.ndarray) -> np.ndarray:
         return self.dispersion * np.exp(psi)

@@ -382,7 +382,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         places, posterior = self._places(self.read_rows(X, reset=False)), self.posterior_
         return times_exposure(exposure, np.exp(posterior.mean + 0.5 * posterior.var)[places])
 
-    predictions, held_out_scores = predict, count_scores
+    score, predictions, held_out_scores = TakesExposures.score, predict, count_scores
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Log rates by area."""

@@ -421,6 +421,8 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
         mean, variance = self._predictors(X)
         return times_exposure(exposure, np.exp(mean + 0.5 * variance)[:, 0])
 
+    score = TakesExposures.score
+
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
