@@ -198,6 +198,32 @@ def test_rounding_is_to_the_nearest_unit(size, sigma):
     np.testing.assert_array_equal(lattice.rounded(lattice.values(units, block), block), units)
 
 
+@pytest.mark.parametrize("shape", [(), (5,), (3, 2), (7, 7), (4, 3, 3)])
+@pytest.mark.parametrize("n_records", [0, 1, 40])
+def test_sums_are_those_of_records_rounded_one_by_one(n_records, shape):
+    block = Block(shape, symmetric=shape[-2:] in ((7, 7), (3, 3)), scale=2.5)
+    lattice = Lattice.for_blocks({"a": block}, 0.3, 3.0)
+    records = np.random.default_rng(0).standard_t(1.0, (*shape, n_records))
+    for array in (np.moveaxis(records, -1, 0), np.moveaxis(records, -1, 0).astype(np.float32).copy()):
+        array.flags.writeable = False
+        one_by_one = np.zeros(shape, np.int64)
+        for record in array:
+            one_by_one += lattice.rounded(record, block)
+        np.testing.assert_array_equal(lattice.rounded_sum(array, block), one_by_one)
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_sums_of_outer_products_are_those_of_matrices_rounded_one_by_one(size):
+    left, right = np.random.default_rng(size).standard_t(1.0, (2, 30, 4, size))
+    block = Block((4, size, size), symmetric=True, scale=0.7)
+    lattice = Lattice.for_blocks({"a": block}, 5.0, 3.0)
+    matrices = lattice.rounded(left[..., None] * right[..., None, :], block)
+    np.testing.assert_array_equal(lattice.rounded_outer_sum(left, right, block), matrices.sum(axis=0))
+    alone, block = left[:, :1], Block((size, size), symmetric=True, scale=0.7)
+    matrices = lattice.rounded((alone[..., None] * alone[..., None, :])[:, 0], block)
+    np.testing.assert_array_equal(lattice.rounded_outer_sum(alone, alone, block), matrices.sum(axis=0))
+
+
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("size", SIZES)
 def test_rounded_record_stays_within_the_sensitivity(size, sigma):
