@@ -76,11 +76,13 @@ def totals_and_noise(noisy, noise_std, topics, topic_noise, words, word_noise):
 @_jit
 def some_cells(noisy, noise_std, of_topic, prior_mean, stride, cells):
     """c, s and m of every so many cells, shape (3, n_cells)."""
-    n_words = noisy.shape[1]
+    n_words, k, v = noisy.shape[1], 0, 0
     for i in range(cells.shape[1]):
-        k, v = i * stride // n_words, i * stride % n_words
         row = k if k < len(prior_mean) else len(prior_mean) - 1
         cells[0, i], cells[1, i], cells[2, i] = noisy[k, v], noise_std[k, v], of_topic[k] * prior_mean[row, v]
+        v += stride
+        while v >= n_words:  # quicker than a division
+            k, v = k + 1, v - n_words
 
 
 @_jit_lanes

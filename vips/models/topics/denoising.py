@@ -28,15 +28,14 @@ def scale_cells(counts: np.ndarray, noise_std: np.ndarray, out: np.ndarray | Non
     the clip norm to the others. Counts below half of their noise are scaled alike, because noise chose them. The mean of c²,
     weighted by counts, is 1, so that the clip norm keeps its meaning.
     """
-    mean = max(counts.mean(), 1e-300)
+    rarest = _RAREST * max(counts.mean(), 1e-300)
     scale = np.empty_like(counts) if out is None else out
     masses, squares = np.empty((2, len(counts)))
 
     def fill(first: int, last: int) -> None:
         for k in range(first, last):  # rows stay in the cache
             row = np.maximum(counts[k], _OF_NOISE * noise_std[k])
-            row *= 1.0 / mean
-            np.maximum(row, _RAREST, out=row)
+            np.maximum(row, rarest, out=row)
             np.power(row, _POWER, out=scale[k])
             masses[k], squares[k] = row.sum(), np.vdot(row, np.square(scale[k]))
 
