@@ -26,6 +26,8 @@ def numbers_of(values: object) -> np.ndarray | None:
     ndarray of shape (n_steps,) or (n_steps, n_columns), or None
         None for what is no table of cells, such as rows of different lengths. Arrays of numbers keep their dtype.
     """
+    if type(values) is np.ndarray and values.ndim in (1, 2) and values.dtype.kind in "biuf":
+        return values
     with suppress(Exception), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         values = from_arrow(values)
@@ -58,7 +60,7 @@ def check_readable(sequences: Sequence[object]) -> None:
 
 def unread_cells(values: object, numbers: np.ndarray) -> Iterator[object]:
     """Yield the cells of a sequence that are neither missing nor among its numbers, those of :func:`numbers_of`."""
-    if not np.isnan(numbers).any() or (isinstance(values, np.ndarray) and values.dtype.kind in "biuf"):
+    if (isinstance(values, np.ndarray) and values.dtype.kind in "biuf") or not np.isnan(numbers).any():
         return
     cells = np.asarray(_array(from_arrow(values)), dtype=object)
     for place in np.argwhere(np.isnan(numbers)):
