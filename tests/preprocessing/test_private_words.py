@@ -31,11 +31,11 @@ def vectorizer(plan=PLAN, threshold_delta=1e-6, **settings):
 
 def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
     """Exact totals by word, after a round that has released the ``known`` words: what the noise is added to."""
-    index, totals, chunks_of = [], {}, PrivateCountVectorizer._chunks
+    index, totals, counted = [], {}, _private_words.counted_records
 
-    def watched(self, documents, numbers, most, persons):
-        index.append(persons)
-        return chunks_of(self, documents, numbers, most, persons)
+    def watched(*arguments):
+        index.append(arguments[-1])
+        return counted(*arguments)
 
     def union(chunks, plan, delta, most, count_records, release):
         names = list(index[0])
@@ -48,7 +48,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
         return _set_union.Union((), None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivateCountVectorizer, "_chunks", watched)
+        patch.setattr(_private_words, "counted_records", watched)
         patch.setattr(_private_words, "noisy_union", union)
         vectorizer(plan, **settings).fit(documents, groups=groups)
     return totals
