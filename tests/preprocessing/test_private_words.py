@@ -313,6 +313,18 @@ def test_without_noise_it_counts_as_scikit_learn_does():
     np.testing.assert_array_equal(fitted.transform(COMMON).toarray(), other.transform(COMMON).toarray())
 
 
+@pytest.mark.parametrize("is_of_persons", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"tokenizer": raises_for_some, "token_pattern": None}])
+def test_documents_that_are_read_once_are_counted_as_if_read_twice(settings, is_of_persons):
+    documents, fitted = COMMON + HOSTILE + COMMON, vectorizer(EXACT, 1e-9, **settings)
+    groups = np.arange(len(documents)) // 2 if is_of_persons else None
+    once, twice = fitted.fit_transform(documents, groups=groups), fitted.transform(documents)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(once, name), getattr(twice, name), strict=True)
+    assert once.shape == twice.shape
+    assert once.nnz > 600
+
+
 @pytest.mark.parametrize(
     "container",
     [list, tuple, np.array, lambda texts: np.array(texts, object), pd.Series, lambda texts: pd.Series(texts, dtype="category"),

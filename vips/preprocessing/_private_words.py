@@ -173,9 +173,11 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         self._learnt(X, ledger, groups, executor)
         return self
 
-    def fit_transform(self, X, y=None, **settings) -> sp.csr_array | CountedTexts:
-        """``fit(X, **settings).transform(X)``; documents in memory that are a record each are read once."""
-        counts, columns = self._learnt(X, **settings)
+    def fit_transform(
+        self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None, executor: object = None
+    ) -> sp.csr_array | CountedTexts:
+        """``fit(X, ...).transform(X)``; documents in memory that are a record each are read once."""
+        counts, columns = self._learnt(X, ledger, groups, executor)
         if counts is None:
             return self.transform(X)
         counts = counts[:, columns]
@@ -183,7 +185,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         return counts
 
     @all_or_nothing
-    def _learnt(self, X, ledger=None, groups=None, executor=None) -> tuple[sp.csr_array | None, list[int]]:
+    def _learnt(self, X, ledger, groups, executor) -> tuple[sp.csr_array | None, list[int]]:
         """Learn the vocabulary. If documents in memory are a record each: counts of all words, and the places of the learnt."""
         forget_fit(self)
         plan, documents = self.checked_settings(), as_documents(X)
