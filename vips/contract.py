@@ -302,7 +302,7 @@ class Contract(ABC):
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
-        plan = self.stated_plan()
+        plan = self._fitting_plan or self.stated_plan()  # which plans a budget anew
         return isinstance(plan, PrivacyPlan | StreamPlan) and plan.is_private
 
     @property

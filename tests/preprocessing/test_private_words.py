@@ -31,11 +31,11 @@ def vectorizer(plan=PLAN, threshold_delta=1e-6, **settings):
 
 def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
     """Exact totals by word, after a round that has released the ``known`` words: what the noise is added to."""
-    index, totals, chunks_of = [], {}, PrivateCountVectorizer._chunks
+    index, totals, counted = [], {}, _private_words.counted_records
 
-    def watched(self, documents, numbers, most, persons):
-        index.append(persons)
-        return chunks_of(self, documents, numbers, most, persons)
+    def watched(*arguments):
+        index.append(arguments[-1])
+        return counted(*arguments)
 
     def union(chunks, plan, delta, most, count_records, release):
         names = list(index[0])
@@ -48,7 +48,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
         return _set_union.Union((), None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivateCountVectorizer, "_chunks", watched)
+        patch.setattr(_private_words, "counted_records", watched)
         patch.setattr(_private_words, "noisy_union", union)
         vectorizer(plan, **settings).fit(documents, groups=groups)
     return totals
@@ -311,6 +311,18 @@ def test_without_noise_it_counts_as_scikit_learn_does():
     other = CountVectorizer(**settings).fit(COMMON)
     assert fitted.get_feature_names_out().tolist() == other.get_feature_names_out().tolist()
     np.testing.assert_array_equal(fitted.transform(COMMON).toarray(), other.transform(COMMON).toarray())
+
+
+@pytest.mark.parametrize("is_of_persons", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"tokenizer": raises_for_some, "token_pattern": None}])
+def test_documents_that_are_read_once_are_counted_as_if_read_twice(settings, is_of_persons):
+    documents, fitted = COMMON + HOSTILE + COMMON, vectorizer(EXACT, 1e-9, **settings)
+    groups = np.arange(len(documents)) // 2 if is_of_persons else None
+    once, twice = fitted.fit_transform(documents, groups=groups), fitted.transform(documents)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(once, name), getattr(twice, name), strict=True)
+    assert once.shape == twice.shape
+    assert once.nnz > 600
 
 
 @pytest.mark.parametrize(

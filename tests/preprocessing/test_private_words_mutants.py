@@ -10,7 +10,7 @@ import pytest
 from tests.mutants import check_notices
 from tests.preprocessing import test_private_words as tests
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
-from vips.preprocessing import PrivateCountVectorizer, _set_union
+from vips.preprocessing import _private_words, _set_union
 
 
 def every_word_weighs_one(patch):
@@ -34,10 +34,10 @@ def a_record_may_have_any_number_of_words(patch):
 
 
 def documents_of_a_person_are_counted_one_by_one(patch):
-    original = PrivateCountVectorizer._chunks
+    original = _private_words.counted_records
     patch.setattr(
-        PrivateCountVectorizer, "_chunks",
-        lambda self, documents, numbers, most, index: original(self, documents, None, None, index),
+        _private_words, "counted_records",
+        lambda settings, documents, numbers, most, index: original(settings, documents, None, None, index),
     )  # fmt: skip
 
 

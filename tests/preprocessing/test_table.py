@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
 from vips import load
+from vips.data._cell_values import cells_of_categories
 from vips.preprocessing import TableEncoder
 
 
@@ -273,6 +274,18 @@ def test_values_that_pyarrow_cannot_give_have_no_category():
     days = datetime.date(1970, 1, 1), datetime.date(1970, 1, 2), "(missing)"
     encoder = TableEncoder({"c": ["red", "blue"], "t": days}, unit_norm=False)
     np.testing.assert_array_equal(encoder.fit_transform(frame), [[1, 0, -1, 0], [0, 0, 1, 0], [0, 1, 1, 0]])
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", "string[python]", "string[pyarrow]", "large_string[pyarrow]"])
+def test_columns_of_text_have_the_cells_of_objects(dtype):
+    words = ["b", "a", None, "", "b", " b", "é", "e\u0301", "(other)", "(missing)", "1", "x" * 300, None, "b\0"]
+    objects, text = pd.Series(words * 2, dtype=object), pd.Series(words * 2, dtype=dtype)
+    for of_objects, of_text in ((objects, text), (objects[1::3], text[1::3]), (objects[:0], text[:0])):
+        categories, cells = cells_of_categories(of_text)
+        expected, expected_cells = cells_of_categories(of_objects)
+        assert categories == expected
+        assert set(map(type, categories)) <= {str}
+        np.testing.assert_array_equal(cells, expected_cells, strict=True)
 
 
 @pytest.mark.parametrize("option", [pytest.param("-b", marks=pytest.mark.slow), "-bb"])

@@ -16,9 +16,9 @@ from vips.privacy import PrivacyPlan
 
 
 def documents_of_a_person_are_counted_one_by_one(patch):
-    original = _documents.chunks_of_records
+    original = _documents.counted_records
     patch.setattr(
-        _word_sums, "chunks_of_records",
+        _word_sums, "counted_records",
         lambda settings, documents, numbers, most, index: original(settings, documents, None, None, index),
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips.data import as_source
-from vips.data._cell_values import as_categories, as_numbers
+from vips.data._cell_values import as_categories, as_numbers, codes_of_categories
 from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.preprocessing._column_kinds import MISSING, OTHER, Number, kind_of_column
 from vips.preprocessing._encoder_settings import column_kind
@@ -58,9 +58,7 @@ class ColumnCells:
         """The cell of each value, ``n_cells`` if it is missing: int64 of shape (n_rows,)."""
         if self.kind == "category":
             places = {category: i for i, category in enumerate(self.categories)}
-            other, missing = len(places), len(places) + 1
-            cells = (missing if category is None else places.get(category, other) for category in as_categories(values))
-            return np.fromiter(cells, np.int64, len(values))
+            return codes_of_categories(values, places, len(places), len(places) + 1)
         return cells_of(as_numbers(values, self.kind), self.edges)
 
     def positions(self, shares: np.ndarray) -> np.ndarray:

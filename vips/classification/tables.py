@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips.classification.columns import ColumnCells
-from vips.data._cell_values import as_categories, as_numbers
+from vips.data._cell_values import as_numbers, cells_of_categories
 from vips.data._columns import column
 from vips.preprocessing._grids import bounds_from_counts, grid_of
 from vips.preprocessing._histograms import Persons, cells_that_get_noise
-from vips.preprocessing._learnt_columns import cells_of_categories, is_text
+from vips.preprocessing._learnt_columns import is_text
 
 __all__ = ["ClassTable", "class_counts", "release_table"]
 
@@ -63,7 +63,7 @@ def release_table(
         counts = class_counts(stated.codes(values), stated.n_cells + 1, place, n_classes, persons)
         return ClassTable(stated, with_noise(counts))
     if stated == "category":
-        return _learnt_categories(as_categories(values), place, n_classes, persons, with_noise, cut, most)
+        return _learnt_categories(values, place, n_classes, persons, with_noise, cut, most)
     grid = grid_of(stated)
     codes = grid.cells(as_numbers(values, stated))
     noisy = with_noise(class_counts(codes, grid.n_cells + 1, place, n_classes, persons))

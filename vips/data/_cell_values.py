@@ -15,10 +15,12 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import count
 from numbers import Integral, Real
 
 import numpy as np
@@ -30,6 +32,8 @@ __all__ = [
     "as_categories",
     "as_numbers",
     "category_of",
+    "cells_of_categories",
+    "codes_of_categories",
     "date_of",
     "day_of",
     "each_cell",
@@ -82,6 +86,34 @@ def as_categories(values) -> np.ndarray:
         return np.fromiter(map(category_of, each_cell(values)), object, len(values))
 
 
+def cells_of_categories(values) -> tuple[list, np.ndarray]:
+    """The categories that occur, and the cell of each row: 0 for missing, then one for each category. Private."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        different, rows = _different(values)
+    places = defaultdict(count(1).__next__, {None: 0})
+    cells = np.fromiter(map(places.__getitem__, as_categories(different)), np.int64, len(different))
+    return list(places)[1:], cells if rows is None else cells[rows]
+
+
+def codes_of_categories(values, places: Mapping, other: int, missing: int) -> np.ndarray:
+    """What ``places`` has for each row's category, ``other`` if it has nothing; int64 of shape (n_rows,)."""
+    categories, cells = cells_of_categories(values)
+    return np.array([missing, *(places.get(category, other) for category in categories)], np.int64)[cells]
+
+
+def _different(values) -> tuple:
+    """The different cells of a column of text in Arrow, and the place of each row's among them; other columns as they are.
+
+    Objects are not compared: equal ones may be different categories, and what they do is theirs.
+    """
+    if "Arrow" in type(getattr(values, "array", None)).__name__ and is_text(values.dtype):
+        with suppress(Exception):
+            rows, different = values.factorize(use_na_sentinel=False)
+            return different, rows
+    return values, None
+
+
 def _floats(values) -> np.ndarray:
     dtype = getattr(values, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
@@ -114,7 +146,7 @@ def is_missing(value: object) -> bool:
 def are_unread(values, is_nothing: np.ndarray) -> np.ndarray:
     """Which of the cells without a value hold something that could not be read: neither missing nor an empty text."""
     nothing = np.flatnonzero(is_nothing)
-    unread, cells = np.zeros(len(is_nothing), dtype=bool), each_cell(values)
+    unread, cells = np.zeros(len(is_nothing), dtype=bool), each_cell(values) if len(nothing) else ()
     unread[nothing] = [not (is_missing(cells[i]) or (isinstance(cells[i], str) and not len(cells[i]))) for i in nothing]
     return unread
 

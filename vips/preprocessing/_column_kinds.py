@@ -10,7 +10,7 @@ from numbers import Real
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data._cell_values import as_categories, as_numbers, category_of, day_of, is_missing
+from vips.data._cell_values import as_numbers, category_of, codes_of_categories, day_of, is_missing
 from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
 from vips.parts import FeatureTotals
 
@@ -61,16 +61,15 @@ class Number:
         """Raise TypeError or ValueError for a dtype that cannot hold such numbers."""
         check_holds_numbers(dtype, title, where, in_frame, self.is_date)
 
-    def features(self, values) -> np.ndarray:
-        """Shape (n_rows, n_features)."""
+    def fill(self, values, features: np.ndarray) -> None:
+        """Write into zeros of shape (n_rows, n_features)."""
         numbers = as_numbers(values, "date" if self.is_date else "number")
-        missing, features = np.isnan(numbers), np.zeros((len(numbers), self.n_features))
+        missing = np.isnan(numbers)
         with np.errstate(all="ignore"):
             shares = (np.clip(numbers, self.low, self.high) - self.low) / (self.high - self.low)
             features[:, 0] = np.where(missing, self.average or 0.0, 2.0 * shares - 1.0)
         if self.has_missing and self.average is None:
             features[:, 1] = missing
-        return features
 
     def averaged(self, totals: FeatureTotals) -> Number:
         """The same column, where a missing number becomes the records' average, unless a feature learnt what missing means."""
@@ -80,7 +79,9 @@ class Number:
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_features)."""
-        return sp.csr_array(self.features(values))
+        features = np.zeros((len(values), self.n_features))
+        self.fill(values, features)
+        return sp.csr_array(features)
 
 
 @dataclass(frozen=True)
@@ -118,17 +119,15 @@ class Categories:
         position = {category_of(category): i for i, category in enumerate(self.categories)}
         position |= dict.fromkeys(self.empty, -1)
         other, missing = position.pop(OTHER, -1), position.pop(MISSING, -1)
-        positions = (missing if value is None else position.get(value, other) for value in as_categories(values))
-        return np.fromiter(positions, np.int64, len(values))
+        return codes_of_categories(values, position, other, missing)
 
-    def features(self, values) -> np.ndarray:
-        """Shape (n_rows, n_categories)."""
+    def fill(self, values, features: np.ndarray) -> None:
+        """Write into zeros of shape (n_rows, n_categories)."""
         codes = self.codes(values)
-        is_known, features = codes >= 0, np.zeros((len(codes), self.n_features))
-        features[is_known, codes[is_known]] = 1.0
+        known = np.flatnonzero(codes >= 0)
+        features[known, codes[known]] = 1.0
         if self.average:
-            features[~is_known] = self.average
-        return features
+            features[codes < 0] = self.average
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_categories)."""

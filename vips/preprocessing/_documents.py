@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, repeat
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,9 +15,10 @@ from vips._no_warnings import without_warnings
 from vips.data import DataSource, TextSource
 from vips.data._dask import is_dask
 from vips.data._groups import arrow_values, runs_of_rows
+from vips.data._ragged import places
 from vips.data._texts import bytes_of, bytes_of_arrow, is_text_type
 
-__all__ = ["Analyser", "as_documents", "chunks_of_records", "counts_of_words", "text_of"]
+__all__ = ["Analyser", "as_documents", "chunks_of", "counted_records", "counts_of_words", "text_of"]
 
 _CHUNK = 1024  # records
 
@@ -96,24 +98,35 @@ class Analyser:
     def __call__(self, document: object) -> list[str]:
         """Words in their order. Empty for what is not text, and where a function among the settings raises an error."""
         try:
+            words = self._analyse(text_of(document))
+            if type(words) is list and {str}.issuperset(map(type, words)):
+                return words
             # plain strings: an object of a subclass could hold the document
-            return [str.__str__(word) for word in self._analyse(text_of(document)) if isinstance(word, str)]
+            return [str.__str__(word) for word in words if isinstance(word, str)]
         except KeyboardInterrupt:
             raise
         except BaseException:  # also of tokenizers that exit or panic: an error would depend on the document
             return []
 
-    def distinct(self, documents: Sequence, index: dict[str, int]) -> Iterator[np.ndarray]:
-        """Numbers of each document's different words; words that are not in ``index`` are added to it."""
-        for document in documents:
-            words = dict.fromkeys(self(document))
-            yield np.fromiter((index.setdefault(word, len(index)) for word in words), np.int64, len(words))
+    def numbers(
+        self, documents: Iterable, numbers_of: Callable[[list[str]], Iterable[int]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of all words, which ``numbers_of`` gives for some, and where each document's start; both int64."""
+        lengths = [0]
+
+        def of_each() -> Iterator[Iterable[int]]:
+            for document in documents:
+                words = self(document)
+                lengths.append(len(words))
+                yield numbers_of(words)
+
+        return np.fromiter(chain.from_iterable(of_each()), np.int64), np.cumsum(lengths)
 
 
-def chunks_of_records(
-    settings: dict, documents: Sequence, numbers: np.ndarray | None, most: int | None, index: dict[str, int]
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Records in chunks: numbers of their different words, and where each record starts.
+def counted_records(
+    settings: dict, documents: Sequence, numbers: np.ndarray | None, most: int | None, index: defaultdict[str, int]
+) -> sp.csr_array:
+    """How often each record has each word: CSR of shape (n_records, n_words), the columns of a record in order.
 
     Parameters
     ----------
@@ -123,34 +136,46 @@ def chunks_of_records(
         Number of each document's person, -1 for nobody; None if every document is a record.
     most : int or None
         Documents of a person that count.
-    index : dict of str to int
+    index : defaultdict of str to int
         Words and their numbers, to which new words are added.
     """
-    distinct = partial(Analyser(settings).distinct, index=index)
+    analyser, numbers_of = Analyser(settings), partial(map, index.__getitem__)
     if numbers is None:
-        words_of_records = distinct(documents)
-    else:
-        order, starts = runs_of_rows(numbers)
-        order = np.arange(len(documents)) if order is None else order
-        runs = (order[a : b if most is None else min(b, a + most)] for a, b in pairwise(starts))
-        words_of_records = (np.unique(np.concatenate(list(distinct(documents[i] for i in rows)))) for rows in runs)
-    chunk: list[np.ndarray] = []
-    for words in words_of_records:
-        chunk.append(words)
-        if len(chunk) == _CHUNK:
-            yield _joined(chunk)
-            chunk = []
-    yield _joined(chunk)
+        words, starts = analyser.numbers(documents, numbers_of)
+        return _counts(words, starts, len(index))
+    order, runs = runs_of_rows(numbers)
+    order, lengths = np.arange(len(documents)) if order is None else order, np.diff(runs)
+    if most is not None:
+        order, lengths = order[places(lengths) < most], np.minimum(lengths, most)
+    words, starts = analyser.numbers(map(documents.__getitem__, order.tolist()), numbers_of)
+    return _counts(words, starts[np.concatenate([[0], np.cumsum(lengths)])], len(index))
 
 
-def _joined(records: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    starts = np.concatenate([[0], np.cumsum([len(words) for words in records], dtype=np.int64)])
-    return np.concatenate(records) if records else np.zeros(0, np.int64), starts.astype(np.int64)
+def chunks_of(counts: sp.csr_array) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Records in chunks: numbers of their different words, and where each record starts."""
+    firsts = range(0, max(counts.shape[0], 1), _CHUNK)
+    starts = [counts.indptr[first : first + _CHUNK + 1] for first in firsts]
+    return [(counts.indices[start[0] : start[-1]], start - start[0]) for start in starts]
+
+
+def _counts(words: np.ndarray, starts: np.ndarray, n_words: int) -> sp.csr_array:
+    """How often each word is among those of a record; negative ones are left out."""
+    known = words >= 0
+    starts = np.concatenate([[0], np.cumsum(known)])[starts]
+    of_places = np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64
+    entries = np.ones(starts[-1], np.int64), words[known].astype(of_places), starts.astype(of_places)
+    counts = sp.csr_array(entries, shape=(len(starts) - 1, n_words))
+    counts.sum_duplicates()
+    return counts
 
 
 def counts_of_words(settings: dict, vocabulary: Mapping[str, int], documents: Sequence) -> sp.csr_array:
     """Counts of each document's words, from that document alone: CSR of shape (n_documents, n_words), int64."""
     if not vocabulary:
         return sp.csr_array((len(documents), 0), dtype=np.int64)
-    counter = CountVectorizer(analyzer=list, vocabulary=vocabulary)
-    return without_warnings(lambda: sp.csr_array(counter.transform(map(Analyser(settings), documents))))
+
+    def numbers_of(words: list[str]) -> Iterator[int]:
+        return map(vocabulary.get, words, repeat(-1))
+
+    words, starts = without_warnings(lambda: Analyser(settings).numbers(documents, numbers_of))
+    return _counts(words, starts, len(vocabulary))

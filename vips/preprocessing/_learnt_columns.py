@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vips.data._cell_values import are_unread, as_categories, as_numbers
+from vips.data._cell_values import are_unread, as_numbers, cells_of_categories
 from vips.parts import STANDS_OUT
 from vips.preprocessing._column_kinds import MISSING, OTHER
 from vips.preprocessing._grids import Grid, bounds_from_counts, grid_of
 from vips.preprocessing._histograms import Persons, cells_that_get_noise
 
-__all__ = ["LearntColumn", "cells_of_categories", "is_text", "learn_column"]
+__all__ = ["LearntColumn", "is_text", "learn_column"]
 
 
 class LearntColumn(NamedTuple):
@@ -62,7 +62,7 @@ def learn_column(
         cells = grid.cells(numbers) + are_unread(values, np.isnan(numbers))  # the last cell is theirs
         noisy = with_noise(persons.totals(cells, grid.n_cells + 2))
         return lambda: _learnt_numbers(noisy, std, grid, quantiles, n_columns)
-    categories, cells = cells_of_categories(as_categories(values))
+    categories, cells = cells_of_categories(values)
     totals = persons.totals(cells, 1 + len(categories), most)
     drawn = cells_that_get_noise(totals)
     noisy = with_noise(totals[drawn])
@@ -99,12 +99,3 @@ def is_text(word: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def cells_of_categories(values: np.ndarray) -> tuple[list, np.ndarray]:
-    """The categories that occur, and the cell of each row: 0 for missing, then one for each category. Private."""
-    places: dict = {}
-    cells = np.fromiter(
-        (0 if value is None else 1 + places.setdefault(value, len(places)) for value in values), np.int64, len(values)
-    )
-    return list(places), cells

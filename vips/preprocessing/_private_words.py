@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from types import MappingProxyType
 from typing import Self
 
@@ -19,7 +21,7 @@ from vips.data import InMemoryTexts, TextSource
 from vips.execution import resolve as executors
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._counted_texts import CountedTexts
-from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words
+from vips.preprocessing._documents import Analyser, as_documents, chunks_of, counted_records, counts_of_words
 from vips.preprocessing._encoder_file import SavableEncoder
 from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
 from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, persons_of, unit_of_source
@@ -129,7 +131,6 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         self.preprocessor = preprocessor
         self.tokenizer = tokenizer
 
-    @all_or_nothing
     def fit(
         self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None, executor: object = None
     ) -> Self:
@@ -169,6 +170,23 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         TMPDIR to one on a disk, protected as the documents are. They have no names, only their user can read them, and they end
         with the process, however it ends. They take about 20 bytes and the word for each different word of each partition.
         """
+        self._learnt(X, ledger, groups, executor)
+        return self
+
+    def fit_transform(
+        self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None, executor: object = None
+    ) -> sp.csr_array | CountedTexts:
+        """``fit(X, ...).transform(X)``; documents in memory that are a record each are read once."""
+        counts, columns = self._learnt(X, ledger, groups, executor)
+        if counts is None:
+            return self.transform(X)
+        counts = counts[:, columns]
+        counts.sort_indices()
+        return counts
+
+    @all_or_nothing
+    def _learnt(self, X, ledger, groups, executor) -> tuple[sp.csr_array | None, list[int]]:
+        """Learn the vocabulary. If documents in memory are a record each: counts of all words, and the places of the learnt."""
         forget_fit(self)
         plan, documents = self.checked_settings(), as_documents(X)
         workers, ledger = executors.resolve(executor), ledger_to_charge(ledger, plan.sent_from, plan=self.privacy)
@@ -185,18 +203,21 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             if isinstance(documents, TextSource):
                 arguments = documents, self._settings(), plan, delta, *settings, workers, run.release_once
                 union = without_warnings(lambda: union_of_source(*arguments))
-                rounds = union.rounds
+                rounds, counts = union.rounds, None
             else:
-                index: dict[str, int] = {}
-                chunks = without_warnings(  # of functions among the arguments: they could depend on a document
-                    lambda: list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
+                index: defaultdict[str, int] = defaultdict(count().__next__)
+                most = plan.max_rows_per_group
+                counts = without_warnings(  # of functions among the arguments: they could depend on a document
+                    lambda: counted_records(self._settings(), documents, numbers, most, index)
                 )
-                union, names = noisy_union(chunks, plan, delta, *settings, run.release_once), list(index)
-                rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in union.rounds]
+                union, names = noisy_union(chunks_of(counts), plan, delta, *settings, run.release_once), list(index)
+                rounds = [([names[i] for i in places], noisy) for places, noisy in union.rounds]
         self.vocabulary_, self.round_totals_ = self._chosen(rounds)
         self.n_records_ = union.n_records
         self.privacy_ = self._statement(plan, delta, unit, run.entry)
-        return self
+        if counts is None or numbers is not None:
+            return None, []
+        return counts, [index[word] for word in self.vocabulary_]
 
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         """What was released and what was declared follows from the settings."""
@@ -295,11 +316,6 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         default, settings = type(self)().get_params(deep=False), self._settings().items()
         changed = [name for name, value in settings if (type(value), value) != (type(default[name]), default[name])]
         return (f"what a word is ({', '.join(changed)})",) if changed else ()
-
-    def _chunks(
-        self, documents: Sequence, numbers: np.ndarray | None, most: int | None, index: dict[str, int]
-    ) -> Iterable[tuple[np.ndarray, np.ndarray]]:
-        return chunks_of_records(self._settings(), documents, numbers, most, index)
 
     def _chosen(self, rounds: Iterable[tuple[Sequence[str], np.ndarray]]) -> tuple[dict[str, int], tuple[float, ...]]:
         """The vocabulary, and the totals of its words in each round. Words of the first round have larger totals."""

@@ -293,7 +293,10 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             features = sp.hstack([kind.sparse_features(values) for kind, values in columns], format="csr")
             features.sort_indices()
         else:
-            features = np.hstack([kind.features(values) for kind, values in columns])
+            features, last = np.zeros((X.shape[0], sum(kind.n_features for kind, _ in columns))), 0
+            for kind, values in columns:
+                first, last = last, last + kind.n_features
+                kind.fill(values, features[:, first:last])
         features *= self._scale()
         return features
 

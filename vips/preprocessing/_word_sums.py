@@ -11,9 +11,11 @@ released words are ever in memory together.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from vips.data import Partition, TextSource
 from vips.execution.base import Executor
 from vips.execution.partitions import PartitionTask
 from vips.execution.tree import Totals
-from vips.preprocessing._documents import chunks_of_records
+from vips.preprocessing._documents import chunks_of, counted_records
 from vips.preprocessing._set_union import (
     Release,
     Union,
@@ -82,17 +84,14 @@ class WordTask(PartitionTask):
 
     def _sum(self, documents, persons: np.ndarray | None, generator: np.random.Generator):
         """The share of these documents."""
-        index = {word: i for i, word in enumerate(self.known)}
-        known, total, n_records = np.ones(len(index), bool), np.zeros(0), 0
-        chunks = chunks_of_records(self.settings, documents, persons, self.plan.max_rows_per_group, index)
-        for words, starts in chunks:
+        index = defaultdict(count(len(self.known)).__next__, {word: i for i, word in enumerate(self.known)})
+        counts = counted_records(self.settings, documents, persons, self.plan.max_rows_per_group, index)
+        known, total = np.ones(len(self.known), bool), np.zeros(len(index))
+        for words, starts in chunks_of(counts):
             kept, weights = weighted_words(words, starts, known, self.most, generator, self.of_count)
-            if len(index) > len(total):
-                total = np.pad(total, (0, max(len(index), 2 * len(total)) - len(total)))
             total += np.bincount(kept, weights, len(total))
-            n_records += len(starts) - 1
         names = list(index)
-        return share_of_words({names[i]: total[i] for i in np.flatnonzero(total)}, self.of_count * n_records)
+        return share_of_words({names[i]: total[i] for i in np.flatnonzero(total)}, self.of_count * counts.shape[0])
 
     def zeros(self) -> Totals:
         raise NotImplementedError  # sorted runs are a sum, even of nothing

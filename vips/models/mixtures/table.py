@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vips._extras import imported
-from vips.data._cell_values import as_categories, as_numbers, each_cell, is_missing
+from vips.data._cell_values import as_categories, as_numbers, codes_of_categories, each_cell, is_missing
 from vips.data._columns import column, columns_of
 from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
 from vips.models.components.categories import Categories
@@ -255,8 +255,7 @@ def check_cells(X, names: Sequence, columns: Sequence[Column], values: np.ndarra
 def codes_of(answers, categories: Sequence) -> np.ndarray:
     """Codes of a column of answers, each from its value alone: int32."""
     places = {category: i for i, category in enumerate(as_categories(list(categories)))}
-    values = as_categories(answers)
-    return np.fromiter((places.get(value, -1) for value in values), np.int32, len(values))
+    return codes_of_categories(answers, places, -1, -1).astype(np.int32)
 
 
 def as_array(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:

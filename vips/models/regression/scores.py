@@ -120,9 +120,11 @@ class ScoredStatistics(RecordStatistics):
         total, present = 0.0, weights > 0.0
         for part in (scores.only(present) for scores in self._scores()):
             of_squares = (factors[part.places, None] * np.square(part.residual)).T
-            total += (
-                of_squares @ part.rows.power(2) if sp.issparse(part.rows) else np.dot(of_squares, np.square(part.rows))
-            )
+            rows = part.rows
+            if sp.issparse(rows):  # `power` copies the columns
+                total += of_squares @ sp.csr_array((np.square(rows.data), rows.indices, rows.indptr), shape=rows.shape)
+            else:
+                total += np.dot(of_squares, np.square(rows))
         return {"variance": total[0] if len(total) == 1 else total}
 
     def _sums_of_runs(self, output: int, present: np.ndarray, starts: np.ndarray):

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy  # whose `signal` is loaded when it is called
 from scipy import fft
 from scipy.optimize import minimize_scalar
-from scipy.signal import lfilter
 
 from vips.privacy.accounting.losses import Losses
 
@@ -72,7 +72,7 @@ class TotalLoss:
         # for each place, P of the finite losses above it, and e^(loss at the place) Q of them
         decay, falling = math.exp(-spacing), probabilities[:0:-1]
         self._upper = np.append(np.cumsum(falling)[::-1], 0.0)
-        self._lower = np.append(lfilter([decay], [1.0, -decay], falling)[::-1], 0.0)
+        self._lower = np.append(scipy.signal.lfilter([decay], [1.0, -decay], falling)[::-1], 0.0)
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
         """δ at each ε ≥ 0."""

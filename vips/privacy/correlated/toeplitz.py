@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+import scipy  # whose `signal` is loaded when it is called
 from scipy.optimize import minimize
-from scipy.signal import lfilter
 from scipy.special import expit, softmax
 
 from vips._compute.compiled import compiled
@@ -98,7 +98,7 @@ class BufferedToeplitz(Strategy):
         return sensitivity_of_toeplitz(self.coefficients(), participation)
 
     def deviations(self) -> np.ndarray:
-        inverse = lfilter([1.0], [1.0, -self.decay], _inverse(self.n_batches, self.theta, self.omega))
+        inverse = scipy.signal.lfilter([1.0], [1.0, -self.decay], _inverse(self.n_batches, self.theta, self.omega))
         return np.sqrt(np.cumsum(np.square(inverse)))
 
 
