@@ -30,6 +30,7 @@ from vips._compute.lanes import (
     store,
     store_transposed,
     times_power_of_two,
+    widen,
     zeros,
 )
 
@@ -44,7 +45,7 @@ __all__ = [
     "fill_tied_squares",
 ]
 
-_REGISTERS, _FEW = 8, 4
+_REGISTERS = 8
 TILE = _REGISTERS * WIDTH
 NOTHING = 1e-10  # smaller responsibilities are 0
 # |x| less it is negative where x is 0, also where a process takes subnormal numbers, which are as good as 0 here, as 0
@@ -82,7 +83,7 @@ def _gather(rows, chosen, places, columns):
         else:
             for j in range(0, m, WIDTH):
                 j = j if j + WIDTH < m else m - WIDTH  # the last eight columns overlap with those before
-                store_transposed(columns, j * TILE + begin, TILE, load_rows(rows, places, 0, j, one))
+                store_transposed(columns, j * TILE + begin, TILE, widen(load_rows(rows, places, 0, j, one)))
 
 
 @_inner
@@ -112,24 +113,18 @@ def _fill(columns, A, shift, tile):
 
 
 @_inner
-def _fill_squares(columns, A, shift, by_column, k, squares, sizes):
+def _squares(tile, by_column, k, squares, sizes):
     """‖y‖² of each record, and ‖y yᵀ‖, which is the same, or with ``by_column`` the square of the norm of its diagonal."""
-    d, nothing = len(columns), zeros(columns, _FEW)
-    for begin in range(0, TILE, _FEW * WIDTH):  # so few that all numbers stay in registers
-        value, of_fourth = nothing, nothing
-        for i in range(d):
-            y = spread(-shift[i], nothing)
-            if len(A) == d:
-                for j in range(i + 1):
-                    y = multiply_add_once(spread(A[i, j], nothing), load(columns, j * TILE + begin, nothing), y)
-            else:
-                y = multiply_add_once(spread(A[0, i], nothing), load(columns, i * TILE + begin, nothing), y)
-            value = multiply_add_once(y, y, value)
-            if by_column:
-                square = multiply_add_once(y, y, nothing)
-                of_fourth = multiply_add_once(square, square, of_fourth)
-        store(squares, k * TILE + begin, value)
-        store(sizes, k * TILE + begin, of_fourth if by_column else value)
+    nothing = zeros(tile, _REGISTERS)
+    value, of_fourth = nothing, nothing
+    for i in range(len(tile)):
+        y = load(tile, i * TILE, nothing)
+        value = multiply_add_once(y, y, value)
+        if by_column:
+            square = multiply_add_once(y, y, nothing)
+            of_fourth = multiply_add_once(square, square, of_fourth)
+    store(squares, k * TILE, value)
+    store(sizes, k * TILE, of_fourth if by_column else value)
 
 
 @_jit
@@ -166,12 +161,13 @@ def _exponentials(values):
 
 
 @_inner
-def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, squares, sizes, values, top):
+def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top):
     """exp of log p(x, k) - ``top``, the largest of each record."""
     d, K, nothing = len(columns), len(constants), zeros(columns, _REGISTERS)
     minus_half, largest = spread(-0.5, nothing), spread(-np.inf, nothing)
     for k in range(K):
-        _fill_squares(columns, rows[k], shifts[k], by_column, k, squares, sizes)
+        _fill(columns, rows[k], shifts[k], tile)
+        _squares(tile, by_column, k, squares, sizes)
         if by_column:
             for place in range(TILE):
                 sizes[k, place] = np.sqrt(sizes[k, place])
@@ -190,46 +186,32 @@ def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, s
 
 @_jit
 def fill_densities(
-    X, rows, shifts, constants, excess, tail, by_column, start, stop, columns, by_state, by_place, chosen, places, likely,
+    X, rows, shifts, constants, excess, tail, by_column, start, stop, tiles, by_state, by_place, chosen, places, likely,
     log_scale, is_missing,
 ):  # fmt: skip
     """Densities of steps ``start`` to ``stop``, over the largest of each step, at least 10⁻⁹⁰, and its logarithm; 0 where the
     constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities.
 
-    For work: ``columns`` (d, ``TILE``), ``by_state`` (3, K, ``TILE``), ``by_place`` (2, ``TILE``), ``chosen`` (``TILE``,),
+    For work: ``tiles`` (2, d, ``TILE``), ``by_state`` (3, K, ``TILE``), ``by_place`` (2, ``TILE``), ``chosen`` (``TILE``,),
     ``places`` (``WIDTH``,).
     """
-    K, values, top, flaw = len(shifts), by_state[2], by_place[0], by_place[1]
-    one = zeros(values, 1)
+    K, columns, values, top, flaw = len(shifts), tiles[0], by_state[2], by_place[0], by_place[1]
     for first in range(start, stop, TILE):
         _choose_run(first, stop, chosen)
         _gather(X, chosen, places, columns)
         _clear(columns, flaw)
         _fill_densities(
-            columns, rows, shifts, constants, excess, tail, by_column, by_state[0], by_state[1], values, top
+            columns, rows, shifts, constants, excess, tail, by_column, tiles[1], by_state[0], by_state[1], values, top
         )
-        last, n_missing = min(TILE, stop - first), 0
         for place in range(TILE):
-            n_missing += flaw[place] != 0.0
-        for place in range(last):  # loops of one kind of number each, which the compiler turns into registers
-            log_scale[first + place] = 0.0 if flaw[place] != 0.0 else top[place]
-        for place in range(last):
-            is_missing[first + place] = flaw[place] != 0.0
-        for k in range(K):
-            for place in range(TILE if n_missing > 0 or constants[k] == -np.inf else 0):
-                values[k, place] = 0.0 if constants[k] == -np.inf else 1.0 if flaw[place] != 0.0 else values[k, place]
-        if K < WIDTH or last < TILE:
-            for place in range(last):
-                for k in range(K):
-                    likely[first + place, k] = values[k, place]
-            continue
-        for k in range(0, K, WIDTH):
-            k = k if k + WIDTH < K else K - WIDTH
-            for i in range(WIDTH):
-                places[i] = (k + i) * TILE
-            for place in range(0, TILE, WIDTH):
-                states = load_rows(values, places, 0, place, one)
-                store_transposed(likely, (first + place) * K + k, K, states)
+            n = chosen[place]
+            if n < 0:
+                break
+            is_missing[n] = flaw[place] != 0.0
+            log_scale[n] = 0.0 if is_missing[n] else top[place]
+            for k in range(K):
+                value = values[k, place] if constants[k] > -np.inf else 0.0
+                likely[n, k] = 1.0 if is_missing[n] and constants[k] > -np.inf else value
 
 
 @_jit
@@ -243,7 +225,8 @@ def fill_responsibilities(
     with ``by_column`` that of its diagonal, each times its number in ``inverses``; NaN if a number is not finite.
     """
     (K, d), flat = shifts.shape, (len(shifts), TILE)
-    columns, chosen, places = np.empty((d, TILE)), np.empty(TILE, np.int64), np.empty(WIDTH, np.int64)
+    columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
+    places = np.empty(WIDTH, np.int64)
     squares, sizes, values = np.empty(flat), np.empty(flat), np.empty(flat)
     top, total, norm, factor = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.ones(TILE)
     of_count, of_weight, of_linear, of_second = inverses[0], inverses[1], inverses[2], inverses[3]
@@ -252,7 +235,7 @@ def fill_responsibilities(
         _choose_run(first, stop, chosen)
         _gather(X, chosen, places, columns)
         _clear(columns, norm)
-        _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, squares, sizes, values, top)
+        _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top)
         for place in range(TILE):
             total[place] = 0.0
         for k in range(K):
@@ -312,34 +295,27 @@ def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
 
 
 @_inner
-def _add_tile(columns, A, shift, shares, k, tile, lanes, start):
+def _add_tile(tile, is_full, shares, k, lanes, start):
     """Add the packed moments of a tile's records, eight sums each: one for each lane of a register.
 
-    What is added is y times its record's share; 0, and 0 in place of y, where the share is 0. ``tile`` is for work.
-    """
-    d, like, one = len(columns), zeros(columns, _REGISTERS), zeros(columns, 1)
+    What is added is y times its record's share; 0, and 0 in place of y, where the share is 0."""
+    d, like, one = len(tile), zeros(tile, _REGISTERS), zeros(tile, 1)
     ones, share = spread(1.0, like), load(shares, k * TILE, like)
     place = start * WIDTH
     store(lanes, place, add_products(share, ones, load(lanes, place, one)))
     second = place + (1 + d) * WIDTH
     for i in range(d):
-        y = spread(-shift[i], like)
-        if len(A) == d:
-            for j in range(i + 1):
-                y = multiply_add_once(spread(A[i, j], like), load(columns, j * TILE, like), y)
-        else:
-            y = multiply_add_once(spread(A[0, i], like), load(columns, i * TILE, like), y)
-        y = if_negative(abs(share) - _LEAST, like, y)
+        y = if_negative(abs(share) - _LEAST, like, load(tile, i * TILE, like))
         weighted = multiply_add_once(y, share, like)
         place += WIDTH
         store(lanes, place, add_products(weighted, ones, load(lanes, place, one)))
-        if len(A) == d:
-            store(tile, i * TILE, y)
-            for j in range(i + 1):
-                store(lanes, second, add_products(weighted, load(tile, j * TILE, like), load(lanes, second, one)))
-                second += WIDTH
-        else:
+        if not is_full:
             store(lanes, second, add_products(weighted, y, load(lanes, second, one)))
+            second += WIDTH
+            continue
+        store(tile, i * TILE, y)
+        for j in range(i + 1):
+            store(lanes, second, add_products(weighted, load(tile, j * TILE, like), load(lanes, second, one)))
             second += WIDTH
 
 
@@ -370,7 +346,8 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
                 portion = weights[row] * shares[k, row] if row >= 0 else 0.0
                 count[k] += portion
                 portions[0, place] = portion * factors[k, row] if len(factors) and row >= 0 else portion
-            _add_tile(columns, rows[k], shifts[k], portions, 0, tile, lanes, 0)
+            _fill(columns, rows[k], shifts[k], tile)
+            _add_tile(tile, rows.shape[1] == d, portions, 0, lanes, 0)
         for e in range(len(lanes)):
             for lane in range(WIDTH):
                 moments[k, e] += lanes[e, lane]
@@ -385,12 +362,12 @@ def fill_moments_of_runs(
 
     A step's shares are those in ``shares``, shape (n_steps, K), times h: 1, or ``largest`` over the norm of the step's own
     moments, of which ``inverses`` has the squares of the inverse scales. Group g has the runs ``order[8 g]`` to
-    ``order[8 g + 7]``, which ascend in length, one in each lane. For work: ``tiles`` (2, d, ``TILE``), ``by_state``
+    ``order[8 g + 7]``, which ascend in length, one in each lane. For work: ``tiles`` (K + 1, d, ``TILE``), ``by_state``
     (3, K, ``TILE``), ``norm`` and ``chosen`` (``TILE``,), ``places`` (``WIDTH``,), ``lanes`` (K n_entries, ``WIDTH``).
     """
     K, d = shifts.shape
     is_full, n_entries = rows.shape[1] == d, moments.shape[2]
-    columns, tile, portions, squares, sizes = tiles[0], tiles[1], by_state[0], by_state[1], by_state[2]
+    columns, portions, squares, sizes = tiles[K], by_state[0], by_state[1], by_state[2]
     nothing, of_square, of_size = zeros(tiles, _REGISTERS), inverses[1], inverses[2]
     for g in range(first, last):
         stop = (g + 1) * WIDTH
@@ -407,12 +384,13 @@ def fill_moments_of_runs(
                     chosen[t * WIDTH + lane] = starts[run] + begin + t if t < n_left else -1
             _gather(X, chosen, places, columns)
             _gather(shares, chosen, places, portions)
-            if largest < np.inf:
-                store(norm, 0, nothing)
-                for k in range(K):
-                    if not _has_shares(portions, k):
-                        continue
-                    _fill_squares(columns, rows[k], shifts[k], not is_full, k, squares, sizes)
+            store(norm, 0, nothing)
+            for k in range(K):
+                if not _has_shares(portions, k):
+                    continue
+                _fill(columns, rows[k], shifts[k], tiles[k])
+                if largest < np.inf:
+                    _squares(tiles[k], not is_full, k, squares, sizes)
                     size, share = load(sizes, k * TILE, nothing), load(portions, k * TILE, nothing)
                     length = multiply_add_once(load(squares, k * TILE, nothing), spread(of_square, nothing), nothing)
                     size = multiply_add_once(size, size, nothing) if is_full else size
@@ -420,6 +398,7 @@ def fill_moments_of_runs(
                     length = multiply_add_once(multiply_add_once(share, share, nothing), length, nothing)
                     length = if_negative(abs(share) - _LEAST, nothing, length)
                     store(norm, 0, load(norm, 0, nothing) + length)
+            if largest < np.inf:
                 for place in range(TILE):
                     length = np.sqrt(norm[place])
                     norm[place] = largest / (largest if largest > length else length)
@@ -428,7 +407,7 @@ def fill_moments_of_runs(
                     store(portions, k * TILE, multiply_add_once(share, load(norm, 0, nothing), nothing))
             for k in range(K):
                 if _has_shares(portions, k):
-                    _add_tile(columns, rows[k], shifts[k], portions, k, tile, lanes, k * n_entries)
+                    _add_tile(tiles[k], is_full, portions, k, lanes, k * n_entries)
         for lane in range(stop - g * WIDTH):
             run = order[g * WIDTH + lane]
             for k in range(K):

@@ -47,7 +47,7 @@ def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np
     def fill(start: int, stop: int) -> None:
         fill_densities(
             X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail, False, start * TILE,
-            min(stop * TILE, n), aligned((d, TILE)), aligned((3, K, TILE)), aligned((2, TILE)),
+            min(stop * TILE, n), aligned((2, d, TILE)), aligned((3, K, TILE)), aligned((2, TILE)),
             np.empty(TILE, np.int64), np.empty(WIDTH, np.int64), likely, log_scale, is_missing,
         )  # fmt: skip
 
@@ -154,7 +154,7 @@ class GaussianSums:
         def fill(start: int, stop: int) -> None:
             fill_moments_of_runs(
                 self._X, self._shares, tables.rows, tables.shifts, starts, lengths, order, self._largest, self._inverses,
-                self._centre, start, stop, aligned((2, d, TILE)), aligned((3, K, TILE)), aligned(TILE),
+                self._centre, start, stop, aligned((K + 1, d, TILE)), aligned((3, K, TILE)), aligned(TILE),
                 np.empty(TILE, np.int64), np.empty(WIDTH, np.int64), aligned((K * tables.n_packed, WIDTH)), moments,
             )  # fmt: skip
 
