@@ -69,21 +69,21 @@ def _choose_run(first, last, chosen):
 @_inner
 def _gather(rows, chosen, places, columns):
     """The chosen rows, column by column; 0 where -1 stands for a row. For work: ``places`` (``WIDTH``,)."""
-    m, one = rows.shape[1], zeros(rows, 1)
+    m, n_rows = rows.shape[1], 0
+    for place in range(TILE):
+        n_rows += chosen[place] >= 0
+    if m < WIDTH or n_rows < TILE:
+        for place in range(TILE):
+            row = chosen[place]
+            for j in range(m):
+                columns[j, place] = rows[row, j] if row >= 0 else 0.0
+        return
     for begin in range(0, TILE, WIDTH):
-        n_rows = 0
         for i in range(WIDTH):
             places[i] = chosen[begin + i] * m
-            n_rows += chosen[begin + i] >= 0
-        if m < WIDTH or n_rows < WIDTH:
-            for place in range(begin, begin + WIDTH):
-                row = chosen[place]
-                for j in range(m):
-                    columns[j, place] = rows[row, j] if row >= 0 else 0.0
-        else:
-            for j in range(0, m, WIDTH):
-                j = j if j + WIDTH < m else m - WIDTH  # the last eight columns overlap with those before
-                store_transposed(columns, j * TILE + begin, TILE, widen(load_rows(rows, places, 0, j, one)))
+        for j in range(0, m, WIDTH):
+            j = j if j + WIDTH < m else m - WIDTH  # the last eight columns overlap with those before
+            store_transposed(columns, j * TILE + begin, TILE, widen(load_rows(rows, places, 0, j, zeros(rows, 1))))
 
 
 @_inner
