@@ -37,6 +37,7 @@ _SMALL = 400  # columns
 _PIECE, _LARGE_PIECE = 256, 512
 # Sums take rows in blocks that stay in the cache, and more than a few panels of columns panel by panel.
 _BLOCK, _PANEL = 1024, 128
+_IS_ABOVE = ~np.tri(_PANEL, dtype=bool)
 _LEAST_WORK = 20_000_000  # multiplications
 
 
@@ -156,8 +157,12 @@ def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def mirrored(lower: np.ndarray) -> np.ndarray:
     """A symmetric matrix from its lower triangle, in place."""
-    for i in range(1, len(lower)):
-        lower[:i, i] = lower[i, :i]
+    for start in range(0, len(lower), _PANEL):
+        panel = lower[start : start + _PANEL]
+        stop = start + len(panel)
+        lower[:start, start:stop] = panel[:, :start].T
+        square = panel[:, start:stop]
+        np.copyto(square, square.T, where=_IS_ABOVE[: len(panel), : len(panel)])
     return lower
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,9 @@ import numpy as np
 from vips.data._ragged import Ragged, offsets_of, places, some_rows
 
 __all__ = ["OpenPartition", "Records", "Runs", "ranges_of_size", "rows_without", "step_counts", "weights_apart"]
+
+_SHARED = 2**19  # numbers from which two threads share a chunk
+_LEAST_WIDTH = 32  # as which a step of a sequence counts, which models do much with
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,14 @@ class OpenPartition:
         the same time.
         """
         if self.starts is None and step_counts(self.X) is None:
-            chunk_size = _even_size(len(records), chunk_size) if are_even else chunk_size
+            width = math.prod(self.X.shape[1:])
+            chunk_size = _even_size(len(records), chunk_size, width) if are_even else chunk_size
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
             return
         sizes = self._sizes(records)
         if are_even:
-            chunk_size = min(chunk_size, _even_size(sizes.sum(), chunk_size) + sizes.max())
+            chunk_size = min(chunk_size, _even_size(sizes.sum(), chunk_size, _LEAST_WIDTH) + sizes.max())
         for first, last in ranges_of_size(sizes, chunk_size):
             chosen = records[first:last]
             yield self._select(chosen) if self.starts is None else self._select_runs(chosen)
@@ -136,9 +141,10 @@ def step_counts(rows) -> np.ndarray | None:
     return np.maximum(rows.lengths, 1) if isinstance(rows, Ragged) else None
 
 
-def _even_size(n_rows: int, most: int) -> int:
-    """Rows of equal chunks, of which there are one, two, or a multiple of four."""
-    n_chunks = max(-(-n_rows // most), 1)
+def _even_size(n_rows: int, most: int, width: int) -> int:
+    """Rows of equal chunks, of which there are one, two, or a multiple of four; one if it has few numbers, which halves would
+    not repay."""
+    n_chunks = max(-(-n_rows // most), 1 + (n_rows * width >= _SHARED))
     n_chunks += -n_chunks % 4 if n_chunks > 2 else 0
     return max(-(-n_rows // n_chunks), 1)
 

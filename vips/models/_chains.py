@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 # numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 9af7140d
-from vips._compute.compiled import compiled
+from vips._compute.compiled import aligned, compiled
 from vips._compute.lanes import (
     WIDTH,
     if_negative,
@@ -69,7 +69,7 @@ def inferred(
     """
     n_steps, K = likely.shape
     lengths = np.diff(offsets)
-    shares, pairs = np.empty((n_steps, K), dtype), np.empty((len(lengths), K, K), dtype)
+    shares, pairs = aligned((n_steps, K), dtype), np.empty((len(lengths), K, K), dtype)
     log_likelihood = np.empty(len(lengths))
     floor = _LEAST_SINGLE if dtype == np.float32 else 0.0
     start, moves = (
@@ -86,9 +86,9 @@ def inferred(
         size, wide = lengths[longest].max(initial=1), K * WIDTH
         # the kernel reads and writes eight rows at a time, some of which may lie behind the last one; numba compiles what makes
         # arrays for longer, so that it is done here
-        seen, filtered = np.empty((size + WIDTH, wide), dtype), np.empty((size + WIDTH, wide), dtype)
-        totals, ended, tile = (np.empty((n, WIDTH), dtype) for n in (size, size, -(-K // WIDTH) * WIDTH))
-        pair = np.empty((K + 2, wide), dtype)
+        seen, filtered = aligned((size + WIDTH, wide), dtype), aligned((size + WIDTH, wide), dtype)
+        totals, ended, tile = (aligned((n, WIDTH), dtype) for n in (size, size, -(-K // WIDTH) * WIDTH))
+        pair = aligned((K + 2, wide), dtype)
         _forward_backward(
             order, offsets, first, last, start, moves, likely, floor, log_scale, above, tiny,
             np.empty(WIDTH, np.int64), seen, filtered, totals, ended, tile, pair, shares, pairs, log_likelihood,

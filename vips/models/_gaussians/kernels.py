@@ -24,10 +24,13 @@ from vips._compute.lanes import (
     add_products,
     if_negative,
     load,
+    load_rows,
     multiply_add_once,
     spread,
     store,
+    store_transposed,
     times_power_of_two,
+    widen,
     zeros,
 )
 
@@ -64,12 +67,23 @@ def _choose_run(first, last, chosen):
 
 
 @_inner
-def _gather(rows, chosen, columns):
-    """The chosen rows, column by column; 0 where -1 stands for a row."""
+def _gather(rows, chosen, places, columns):
+    """The chosen rows, column by column; 0 where -1 stands for a row. For work: ``places`` (``WIDTH``,)."""
+    m, n_rows = rows.shape[1], 0
     for place in range(TILE):
-        row = chosen[place]
-        for j in range(rows.shape[1]):
-            columns[j, place] = rows[row, j] if row >= 0 else 0.0
+        n_rows += chosen[place] >= 0
+    if m < WIDTH or n_rows < TILE:
+        for place in range(TILE):
+            row = chosen[place]
+            for j in range(m):
+                columns[j, place] = rows[row, j] if row >= 0 else 0.0
+        return
+    for begin in range(0, TILE, WIDTH):
+        for i in range(WIDTH):
+            places[i] = chosen[begin + i] * m
+        for j in range(0, m, WIDTH):
+            j = j if j + WIDTH < m else m - WIDTH  # the last eight columns overlap with those before
+            store_transposed(columns, j * TILE + begin, TILE, widen(load_rows(rows, places, 0, j, zeros(rows, 1))))
 
 
 @_inner
@@ -118,9 +132,10 @@ def fill_images(X, rows, shifts, images):
     """y_nk of all records, shape (n_records, K, d)."""
     n, d = X.shape
     columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
+    places = np.empty(WIDTH, np.int64)
     for first in range(0, n, TILE):
         _choose_run(first, n, chosen)
-        _gather(X, chosen, columns)
+        _gather(X, chosen, places, columns)
         for k in range(len(rows)):
             _fill(columns, rows[k], shifts[k], tile)
             for place in range(min(TILE, n - first)):
@@ -171,18 +186,19 @@ def _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, t
 
 @_jit
 def fill_densities(
-    X, rows, shifts, constants, excess, tail, by_column, start, stop, tiles, by_state, by_place, chosen, likely, log_scale,
-    is_missing,
+    X, rows, shifts, constants, excess, tail, by_column, start, stop, tiles, by_state, by_place, chosen, places, likely,
+    log_scale, is_missing,
 ):  # fmt: skip
     """Densities of steps ``start`` to ``stop``, over the largest of each step, at least 10⁻⁹⁰, and its logarithm; 0 where the
     constant is -inf. A step of which a number is not finite is missing: it has 1 in place of densities.
 
-    For work: ``tiles`` (2, d, ``TILE``), ``by_state`` (3, K, ``TILE``), ``by_place`` (2, ``TILE``), ``chosen`` (``TILE``,).
+    For work: ``tiles`` (2, d, ``TILE``), ``by_state`` (3, K, ``TILE``), ``by_place`` (2, ``TILE``), ``chosen`` (``TILE``,),
+    ``places`` (``WIDTH``,).
     """
     K, columns, values, top, flaw = len(shifts), tiles[0], by_state[2], by_place[0], by_place[1]
     for first in range(start, stop, TILE):
         _choose_run(first, stop, chosen)
-        _gather(X, chosen, columns)
+        _gather(X, chosen, places, columns)
         _clear(columns, flaw)
         _fill_densities(
             columns, rows, shifts, constants, excess, tail, by_column, tiles[1], by_state[0], by_state[1], values, top
@@ -210,13 +226,14 @@ def fill_responsibilities(
     """
     (K, d), flat = shifts.shape, (len(shifts), TILE)
     columns, tile, chosen = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE, np.int64)
+    places = np.empty(WIDTH, np.int64)
     squares, sizes, values = np.empty(flat), np.empty(flat), np.empty(flat)
     top, total, norm, factor = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.ones(TILE)
     of_count, of_weight, of_linear, of_second = inverses[0], inverses[1], inverses[2], inverses[3]
     for first in range(start, stop, TILE):
         last = min(TILE, stop - first)
         _choose_run(first, stop, chosen)
-        _gather(X, chosen, columns)
+        _gather(X, chosen, places, columns)
         _clear(columns, norm)
         _fill_densities(columns, rows, shifts, constants, excess, tail, by_column, tile, squares, sizes, values, top)
         for place in range(TILE):
@@ -251,11 +268,12 @@ def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
     """‖Σ_k w_nk y_nk y_nkᵀ‖² = Σ_jk (z_jᵀ z_k)², z = √w y, of records ``start`` to ``stop``, with w of shape (K, n_records)."""
     K, d = shifts.shape
     columns, tiles, chosen = np.empty((d, TILE)), np.empty((K * d, TILE)), np.empty(TILE, np.int64)
-    products, roots, nothing = np.empty((1, TILE)), np.zeros(TILE), zeros(columns, _REGISTERS)
+    products, roots, places = np.empty((1, TILE)), np.zeros(TILE), np.empty(WIDTH, np.int64)
+    nothing = zeros(columns, _REGISTERS)
     for first in range(start, stop, TILE):
         last = min(TILE, stop - first)
         _choose_run(first, stop, chosen)
-        _gather(X, chosen, columns)
+        _gather(X, chosen, places, columns)
         for place in range(last):
             squares[first + place] = 0.0
         for j in range(K):
@@ -277,31 +295,27 @@ def fill_tied_squares(X, rows, shifts, weights, start, stop, squares):
 
 
 @_inner
-def _weigh(tile, shares, k, weighted):
-    """Each y times its record's share; 0, and 0 in place of y, where the share is 0."""
-    nothing = zeros(tile, _REGISTERS)
-    share = load(shares, k * TILE, nothing)
-    for i in range(len(tile)):
-        y = if_negative(abs(share) - _LEAST, nothing, load(tile, i * TILE, nothing))
-        store(tile, i * TILE, y)
-        store(weighted, i * TILE, multiply_add_once(y, share, nothing))
+def _add_tile(tile, is_full, shares, k, lanes, start):
+    """Add the packed moments of a tile's records, eight sums each: one for each lane of a register.
 
-
-@_inner
-def _add_tile(tile, is_full, shares, k, weighted, lanes, start):
-    """Add the packed moments of a tile's records, eight sums each: one for each lane of a register."""
+    What is added is y times its record's share; 0, and 0 in place of y, where the share is 0."""
     d, like, one = len(tile), zeros(tile, _REGISTERS), zeros(tile, 1)
-    ones = spread(1.0, like)
-    _weigh(tile, shares, k, weighted)
+    ones, share = spread(1.0, like), load(shares, k * TILE, like)
     place = start * WIDTH
-    store(lanes, place, add_products(load(shares, k * TILE, like), ones, load(lanes, place, one)))
+    store(lanes, place, add_products(share, ones, load(lanes, place, one)))
     second = place + (1 + d) * WIDTH
     for i in range(d):
-        y = load(weighted, i * TILE, like)
+        y = if_negative(abs(share) - _LEAST, like, load(tile, i * TILE, like))
+        weighted = multiply_add_once(y, share, like)
         place += WIDTH
-        store(lanes, place, add_products(y, ones, load(lanes, place, one)))
-        for j in range(0 if is_full else i, i + 1):
-            store(lanes, second, add_products(y, load(tile, j * TILE, like), load(lanes, second, one)))
+        store(lanes, place, add_products(weighted, ones, load(lanes, place, one)))
+        if not is_full:
+            store(lanes, second, add_products(weighted, y, load(lanes, second, one)))
+            second += WIDTH
+            continue
+        store(tile, i * TILE, y)
+        for j in range(i + 1):
+            store(lanes, second, add_products(weighted, load(tile, j * TILE, like), load(lanes, second, one)))
             second += WIDTH
 
 
@@ -312,7 +326,7 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
     w_nk is weight times share, of shape (K, n_records); records for which it is 0 are left out.
     """
     n, d = X.shape
-    columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
+    columns, tile, places = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(WIDTH, np.int64)
     portions, chosen, lanes = np.empty((1, TILE)), np.empty(n + TILE, np.int64), np.empty((moments.shape[1], WIDTH))
     for k in range(first, last):
         n_chosen = 0
@@ -326,14 +340,14 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
                 lanes[e, lane] = 0.0
         for begin in range(0, n_chosen, TILE):
             rows_of_tile = chosen[begin : begin + TILE]
-            _gather(X, rows_of_tile, columns)
+            _gather(X, rows_of_tile, places, columns)
             for place in range(TILE):
                 row = rows_of_tile[place]
                 portion = weights[row] * shares[k, row] if row >= 0 else 0.0
                 count[k] += portion
                 portions[0, place] = portion * factors[k, row] if len(factors) and row >= 0 else portion
             _fill(columns, rows[k], shifts[k], tile)
-            _add_tile(tile, rows.shape[1] == d, portions, 0, weighted, lanes, 0)
+            _add_tile(tile, rows.shape[1] == d, portions, 0, lanes, 0)
         for e in range(len(lanes)):
             for lane in range(WIDTH):
                 moments[k, e] += lanes[e, lane]
@@ -342,18 +356,18 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, m
 @_jit
 def fill_moments_of_runs(
     X, shares, rows, shifts, starts, lengths, order, largest, inverses, centre, first, last, tiles, by_state, norm, chosen,
-    lanes, moments,
+    places, lanes, moments,
 ):  # fmt: skip
     """Packed moments of runs of steps in each state, shape (n_runs, K, n_entries), with ‖y‖² - ``centre`` in place of y_i².
 
     A step's shares are those in ``shares``, shape (n_steps, K), times h: 1, or ``largest`` over the norm of the step's own
     moments, of which ``inverses`` has the squares of the inverse scales. Group g has the runs ``order[8 g]`` to
-    ``order[8 g + 7]``, which ascend in length, one in each lane. For work: ``tiles`` (K + 2, d, ``TILE``), ``by_state``
-    (3, K, ``TILE``), ``norm`` and ``chosen`` (``TILE``,), ``lanes`` (K n_entries, ``WIDTH``).
+    ``order[8 g + 7]``, which ascend in length, one in each lane. For work: ``tiles`` (K + 1, d, ``TILE``), ``by_state``
+    (3, K, ``TILE``), ``norm`` and ``chosen`` (``TILE``,), ``places`` (``WIDTH``,), ``lanes`` (K n_entries, ``WIDTH``).
     """
     K, d = shifts.shape
     is_full, n_entries = rows.shape[1] == d, moments.shape[2]
-    columns, weighted, portions, squares, sizes = tiles[K], tiles[K + 1], by_state[0], by_state[1], by_state[2]
+    columns, portions, squares, sizes = tiles[K], by_state[0], by_state[1], by_state[2]
     nothing, of_square, of_size = zeros(tiles, _REGISTERS), inverses[1], inverses[2]
     for g in range(first, last):
         stop = (g + 1) * WIDTH
@@ -368,8 +382,8 @@ def fill_moments_of_runs(
                     n_left = lengths[run] - begin
                 for t in range(_REGISTERS):
                     chosen[t * WIDTH + lane] = starts[run] + begin + t if t < n_left else -1
-            _gather(X, chosen, columns)
-            _gather(shares, chosen, portions)
+            _gather(X, chosen, places, columns)
+            _gather(shares, chosen, places, portions)
             store(norm, 0, nothing)
             for k in range(K):
                 if not _has_shares(portions, k):
@@ -393,7 +407,7 @@ def fill_moments_of_runs(
                     store(portions, k * TILE, multiply_add_once(share, load(norm, 0, nothing), nothing))
             for k in range(K):
                 if _has_shares(portions, k):
-                    _add_tile(tiles[k], is_full, portions, k, weighted, lanes, k * n_entries)
+                    _add_tile(tiles[k], is_full, portions, k, lanes, k * n_entries)
         for lane in range(stop - g * WIDTH):
             run = order[g * WIDTH + lane]
             for k in range(K):

@@ -86,15 +86,15 @@ def expected(of: Dynamics, second: np.ndarray, mean: np.ndarray, known: Posterio
 
 def log_likelihood(of: Dynamics, second: np.ndarray, mean: np.ndarray, known: Posterior | None = None) -> float:
     """Average over windows of their log likelihood, for each step. Arguments as those of :func:`expected`."""
-    p = len(of.offset)
-    w = len(second) // p
+    (p, K), w = of.loadings.shape, len(second) // len(of.offset)
     prior, gain, _, log_det = known or _posterior(of, w)
     seen = _seen(of, prior, w)
-    about = second - np.outer(seen, mean) - np.outer(mean, seen) + np.outer(seen, seen)
-    # Cov(u)⁻¹ = R⁻¹ - R⁻¹ H G
-    shown = (of.loadings @ gain.reshape(w, -1, w * p)).reshape(w * p, w * p)
-    inverse_about = (about - shown @ about) / np.tile(of.noise_variance, w)[:, None]
-    return -0.5 * (log_det + np.trace(inverse_about) + w * p * np.log(2.0 * np.pi)) / w
+    # the trace of Cov(u)⁻¹ A, where Cov(u)⁻¹ = R⁻¹ - R⁻¹ H G and A = E (u - seen) (u - seen)ᵀ, without products of (wp, wp)
+    squares = (np.diag(second) + seen * (seen - 2.0 * mean)).reshape(w, p)
+    states = gain @ second + np.outer(gain @ seen, seen - mean) - np.outer(gain @ mean, seen)
+    explained = np.einsum("tktp->pk", states.reshape(w, K, w, p)) * of.loadings
+    trace = ((squares.sum(axis=0) - explained.sum(axis=1)) / of.noise_variance).sum()
+    return -0.5 * (log_det + trace + w * p * np.log(2.0 * np.pi)) / w
 
 
 def _seen(of: Dynamics, states: np.ndarray, w: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from vips._compute.compiled import aligned
 from vips._compute.lanes import WIDTH
 from vips._compute.rowwise import row_dots
 from vips._compute.threads import run_ranges
@@ -41,13 +42,13 @@ _LEAST_STEPS = 2_000  # below it, one thread
 def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Densities of each step in each state over the largest, (n_steps, K); its logarithm; and which steps are missing."""
     n, (K, d) = len(X), tables.shifts.shape
-    likely, log_scale, is_missing = np.empty((n, K)), np.empty(n), np.empty(n, bool)
+    likely, log_scale, is_missing = aligned((n, K)), np.empty(n), np.empty(n, bool)
 
     def fill(start: int, stop: int) -> None:
         fill_densities(
             X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail, False, start * TILE,
-            min(stop * TILE, n), np.empty((2, d, TILE)), np.empty((3, K, TILE)), np.empty((2, TILE)),
-            np.empty(TILE, np.int64), likely, log_scale, is_missing,
+            min(stop * TILE, n), aligned((2, d, TILE)), aligned((3, K, TILE)), aligned((2, TILE)),
+            np.empty(TILE, np.int64), np.empty(WIDTH, np.int64), likely, log_scale, is_missing,
         )  # fmt: skip
 
     run_ranges(fill, np.arange(-(-n // TILE) + 1) * TILE, least_work=_LEAST_STEPS)
@@ -153,8 +154,8 @@ class GaussianSums:
         def fill(start: int, stop: int) -> None:
             fill_moments_of_runs(
                 self._X, self._shares, tables.rows, tables.shifts, starts, lengths, order, self._largest, self._inverses,
-                self._centre, start, stop, np.empty((K + 2, d, TILE)), np.empty((3, K, TILE)), np.empty(TILE),
-                np.empty(TILE, np.int64), np.empty((K * tables.n_packed, WIDTH)), moments,
+                self._centre, start, stop, aligned((K + 1, d, TILE)), aligned((3, K, TILE)), aligned(TILE),
+                np.empty(TILE, np.int64), np.empty(WIDTH, np.int64), aligned((K * tables.n_packed, WIDTH)), moments,
             )  # fmt: skip
 
         run_ranges(fill, work, least_work=_LEAST_STEPS)
