@@ -51,6 +51,14 @@ def test_gram_matrix_and_images(n, d, order):
     np.testing.assert_array_equal(images, np.square(rows @ lower.T).sum(axis=1))
 
 
+@pytest.mark.parametrize("n", [0, 1, 5, 128, 129, 300])
+def test_lower_triangles_are_mirrored(n):
+    lower = np.random.default_rng(n).normal(size=(n, n))
+    expected = np.tril(lower) + np.tril(lower, -1).T
+    np.testing.assert_array_equal(blas.mirrored(lower), expected)
+    np.testing.assert_array_equal(lower, expected)
+
+
 def test_other_dtypes_are_converted_and_other_shapes_refused():
     """BLAS would misread their memory."""
     a, b = np.ones((4, 3), np.float32), np.ones((3, 2))

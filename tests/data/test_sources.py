@@ -16,6 +16,7 @@ from tests.laws.cases import BetaBernoulli
 from tests.memory import NOISE, peak_of
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips.data import CSRShards, InMemoryData, NpySource, SourceError, as_source, check_data
+from vips.data._records import OpenPartition
 
 SIZE = 20  # rows of a partition
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=3, reproducible_noise=True)
@@ -442,3 +443,20 @@ def test_a_header_that_two_threads_parse_at_once_is_read_again(tmp_path, monkeyp
     monkeypatch.setattr(ast, "literal_eval", parse_or_fail)
     np.testing.assert_array_equal(npy(tmp_path, COINS).partition(0).open().X, expected[:SIZE])
     np.testing.assert_array_equal(CSRShards(tmp_path).partition(0).open().X.toarray(), expected)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_chunks"), [(0, 0), (1, 1), (900, 1), (1_000, 1), (1_001, 2), (2_001, 4), (4_001, 8)]
+)
+def test_even_chunks_are_as_large_as_each_other_and_hold_all_rows(n_rows, n_chunks):
+    rows = np.arange(2.0 * n_rows).reshape(n_rows, 2)
+    chunks = list(OpenPartition(rows).chunks(np.arange(n_rows), 1_000, are_even=True))
+    np.testing.assert_array_equal(np.concatenate([np.empty((0, 2)), *chunks]), rows)
+    assert len(chunks) == n_chunks
+    assert np.ptp([len(chunk) for chunk in chunks] or [0]) < max(n_chunks, 1)
+
+
+def test_a_chunk_of_many_numbers_is_halved():
+    rows = np.zeros((1_000, 600))
+    assert [len(chunk) for chunk in OpenPartition(rows).chunks(np.arange(1_000), 1_000, are_even=True)] == [500, 500]
+    assert [len(chunk) for chunk in OpenPartition(rows).chunks(np.arange(1_000), 1_000)] == [1_000]

@@ -39,6 +39,15 @@ def test_moments_are_sums_over_pairs_of_steps():
         assert norm <= norms[n] <= norm * (1.0 + 1e-7)
 
 
+@pytest.mark.parametrize("n_states", [1, 2, 4])
+def test_the_likelihood_of_windows_is_that_of_dense_matrices(n_states):
+    of, values = brute_force.a_system(K=n_states), np.random.default_rng(1).normal(2.0, 3.0, (20, 4, P))
+    windows_seen = (values - of.offset).reshape(20, -1)
+    second, mean = windows_seen.T @ windows_seen / 20, windows_seen.mean(axis=0)
+    exact = np.mean([brute_force.conditioned(of, window)[2] for window in values]) / 4
+    assert windows.log_likelihood(of, second, mean) == pytest.approx(exact, rel=1e-10)
+
+
 def long_sequences(n, T, gaps, seed=0):
     """Sequences of a stationary system, and the covariance of a window of it."""
     of = brute_force.a_system(seed=5)
