@@ -55,6 +55,15 @@ def test_law_of_lengths_gives_the_weights_of_lengths_of_any_kind(humps):
 # -- scores -----------------------------------------------------------------------------------------------------------
 
 
+def test_few_long_sequences_are_simulated_at_once():
+    """Draws are made for all steps that a sequence may have: of at most two million steps, whatever the lengths."""
+    for mean, at_once in ((5.0, 4_000), (100.0, 500), (2_500.0, 200)):
+        lengths = possible_lengths(mean, 10_000)
+        simulator = FactorialSimulator(SimpleNamespace(max_length=10_000), lengths, mean, PRIOR)
+        assert simulator.at_once == at_once
+        assert simulator.at_once * lengths[-1] <= 2_000_000
+
+
 def simulator_and_charts():
     """Two chains of three states, and two columns."""
     model = SimpleNamespace(n_features_in_=2, n_components=3, n_chains=2)

@@ -302,7 +302,11 @@ class VectorSimulator(ChainSimulator):
         self, chart: Gaussians, records: Sequences, images: np.ndarray, shares: np.ndarray
     ) -> np.ndarray:
         shares = np.where(np.isnan(records.values[:, :1]), 0.0, shares)
-        return np.add.reduceat(chart.scores(shares, images), records.offsets[:-1])
+        states = (
+            slice(k, k + 1) for k in range(shares.shape[1])
+        )  # one after the other: scores of all take much memory
+        of_states = (chart.scores(shares[:, state], images[:, state]) for state in states)
+        return np.hstack([np.add.reduceat(scores, records.offsets[:-1]) for scores in of_states])
 
     def posterior(self, chart: Gaussians, fitted, steps: np.ndarray) -> dict[str, Any]:
         return {"gaussians": at_chart(fitted.gaussians, chart, steps)}

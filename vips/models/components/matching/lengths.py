@@ -20,7 +20,8 @@ _SHAPE = 3.0  # of the first law of lengths, a Gamma
 _STD_OF_TILTS, _STD_OF_BUMPS = 10.0, 1.0  # of the priors
 _PLACES, _WIDTH = np.arange(0.25, 2.01, 0.25), 0.25  # of bumps in the law of lengths, over the mean length
 _NO_LENGTH, _LEAST_SPREAD = 1e-12, 1e-6
-_MOST_STEPS = 10_000  # of a simulated sequence, of which there are a thousand at a time
+_MOST_STEPS = 10_000  # of a simulated sequence
+_STEPS = 200_000  # for which draws are made at once
 
 
 def possible_lengths(mean: float, largest: int) -> np.ndarray:
@@ -54,6 +55,11 @@ class SequenceSimulator(StepSimulator):
 
     lengths: np.ndarray
     mean_length: float
+
+    @property
+    def at_once(self) -> int:
+        """Fewer where sequences are long: draws are made for all steps that one may have."""
+        return int(np.clip(_STEPS // self.lengths[-1], 200, 4_000))
 
     def first_law(self) -> Tilts:
         """A Gamma. Features are those of Gammas, of normals and of a last length at which sequences are cut, uncorrelated; and

@@ -17,7 +17,6 @@ from vips.statistics import ReleasedStep
 
 __all__ = ["Moments", "SeenInPersons", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
 
-_CHUNK = 4_000  # simulated records at a time
 _LEAST_RATIO = 0.02  # of κ
 _LEAST_SPREAD = 1e-6  # of the scores in a direction, over the largest
 
@@ -44,6 +43,7 @@ class Simulator(ABC):
     """Records of a model at given parameters, and how the steps of a fit see them."""
 
     sizes = (5_000, 20_000, 3_000)  # simulated records of the first moves, of the last ones, and of a trial
+    at_once = 4_000  # simulated records
     name_of_components = "components"
     doubtful = 1.0  # standard deviations of χ² above which other starts are tried
 
@@ -127,8 +127,8 @@ def moments_of(
     """By simulation with fixed seeds. Scores, whose mean is known to be 0, are control variates of the mean."""
     n_scores, shift, sums, products = sum(chart.size for chart in charts), 0.0, 0.0, 0.0
     of_ways, weighed = 0.0, 0.0
-    for number, start in enumerate(range(0, n_records, _CHUNK)):
-        n = min(_CHUNK, n_records - start)
+    for number, start in enumerate(range(0, n_records, simulator.at_once)):
+        n = min(simulator.at_once, n_records - start)
         records = simulator.simulated(charts, n, np.random.default_rng([0, number]))
         seen, ways, factors = zip(*(simulator.seen_in_persons(records, steps) for steps in groups), strict=True)
         both, factor = np.hstack([simulator.scores(records, charts), *seen]), np.max(factors, axis=0)
