@@ -13,7 +13,6 @@ from vips.data._ragged import Ragged, offsets_of, places, some_rows
 __all__ = ["OpenPartition", "Records", "Runs", "ranges_of_size", "rows_without", "step_counts", "weights_apart"]
 
 _SHARED = 2**19  # numbers from which two threads share a chunk
-_LEAST_WIDTH = 32  # as which a step of a sequence counts, which models do much with
 
 
 @dataclass(frozen=True)
@@ -91,15 +90,16 @@ class OpenPartition:
         read when their values are asked for. Chunks that ``are_even`` are about as large as each other, so that threads end at
         the same time.
         """
-        if self.starts is None and step_counts(self.X) is None:
-            width = math.prod(self.X.shape[1:])
+        is_ragged = step_counts(self.X) is not None
+        width = 1 if is_ragged else math.prod(self.X.shape[1:])  # threads share the kernels of sequences
+        if self.starts is None and not is_ragged:
             chunk_size = _even_size(len(records), chunk_size, width) if are_even else chunk_size
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
             return
         sizes = self._sizes(records)
         if are_even:
-            chunk_size = min(chunk_size, _even_size(sizes.sum(), chunk_size, _LEAST_WIDTH) + sizes.max())
+            chunk_size = min(chunk_size, _even_size(sizes.sum(), chunk_size, width) + sizes.max())
         for first, last in ranges_of_size(sizes, chunk_size):
             chosen = records[first:last]
             yield self._select(chosen) if self.starts is None else self._select_runs(chosen)
