@@ -90,9 +90,8 @@ class OpenPartition:
         read when their values are asked for. Chunks that ``are_even`` are about as large as each other, so that threads end at
         the same time.
         """
-        is_ragged = step_counts(self.X) is not None
-        width = 1 if is_ragged else math.prod(self.X.shape[1:])  # threads share the kernels of sequences
-        if self.starts is None and not is_ragged:
+        width = math.prod(self.X.shape[1:])
+        if self.starts is None and step_counts(self.X) is None:
             chunk_size = _even_size(len(records), chunk_size, width) if are_even else chunk_size
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
