@@ -190,6 +190,7 @@ class DenseStatistics(RecordStatistics):
         total = {}
         for name, array in self.arrays.items():
             shares = weights[present].reshape(-1, *[1] * (array.ndim - 1)) * array[present]
+            # not `rounded_sum`: a model without kernels would compile that one only if there are records
             total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
         return total
 

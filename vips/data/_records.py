@@ -141,8 +141,7 @@ def step_counts(rows) -> np.ndarray | None:
 
 
 def _even_size(n_rows: int, most: int, width: int) -> int:
-    """Rows of equal chunks, of which there are one, two, or a multiple of four; one if it has few numbers, which halves would
-    not repay."""
+    """Rows of equal chunks, of which there are one, two, or a multiple of four; a single one of many numbers is halved."""
     n_chunks = max(-(-n_rows // most), 1 + (n_rows * width >= _SHARED))
     n_chunks += -n_chunks % 4 if n_chunks > 2 else 0
     return max(-(-n_rows // n_chunks), 1)

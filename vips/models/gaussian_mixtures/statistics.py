@@ -125,19 +125,19 @@ class MixtureStatistics(RecordStatistics):
         size = max(1, _PIECE // (self._tables.rows[0].size * len(self._tables.shifts)))
         for start in range(0, len(present), size):
             rows = present[start : start + size]
-            formed, linear, images = self._images(rows, weighted[rows])
+            formed, images = self._formed(rows, weighted[rows])
             if self._tables.covariance_type == "full":
-                total["second"] += lattice.rounded_outer_sum(linear, images, blocks["second"])
+                total["second"] += lattice.rounded_outer_sum(formed["linear"], images, blocks["second"])
             else:
-                formed["second"] = self._second(linear, images)
+                formed["second"] = self._second(formed["linear"], images)
             for name, shares in formed.items():
                 total[name] += lattice.rounded_sum(shares, blocks[name])
         return total
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """w_n s_n of each record by block."""
-        formed, *images = self._images(np.arange(len(weights)), self._bounded(weights)[:, None] * self.shares)
-        return formed | {"second": self._second(*images)}
+        formed, images = self._formed(np.arange(len(weights)), self._bounded(weights)[:, None] * self.shares)
+        return formed | {"second": self._second(formed["linear"], images)}
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
@@ -170,8 +170,8 @@ class MixtureStatistics(RecordStatistics):
             weights = weights * self._influence
         return np.where(np.isnan(self._norms), 0.0, weights)
 
-    def _images(self, rows: np.ndarray, shares: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """Statistics of each of these records but block "second"; r_k u_k y_k, and y_k."""
+    def _formed(self, rows: np.ndarray, shares: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Statistics of each of these records but block "second", and y_k."""
         tables, formed = self._tables, {"count": shares}
         images = np.empty((len(rows), *tables.shifts.shape))
         kernels.fill_images(self._X[rows], tables.rows, tables.shifts, images)
@@ -181,10 +181,10 @@ class MixtureStatistics(RecordStatistics):
                 formed["tail"] = shares * tables.log_factors(factors)
             formed["weight"] = shares = shares * factors
         formed["linear"] = shares[:, :, None] * images
-        return formed, formed["linear"], images
+        return formed, images
 
     def _second(self, linear: np.ndarray, images: np.ndarray) -> np.ndarray:
-        """Block "second" of each record."""
+        """Block "second" of each record, from r_k u_k y_k and y_k."""
         kind, (n, n_components, d) = self._tables.covariance_type, images.shape
         if kind == "tied":
             second = np.zeros((n, d, d))

@@ -302,11 +302,11 @@ class VectorSimulator(ChainSimulator):
         self, chart: Gaussians, records: Sequences, images: np.ndarray, shares: np.ndarray
     ) -> np.ndarray:
         shares = np.where(np.isnan(records.values[:, :1]), 0.0, shares)
-        states = (
-            slice(k, k + 1) for k in range(shares.shape[1])
-        )  # one after the other: scores of all take much memory
-        of_states = (chart.scores(shares[:, state], images[:, state]) for state in states)
-        return np.hstack([np.add.reduceat(scores, records.offsets[:-1]) for scores in of_states])
+        of_states = []
+        for k in range(shares.shape[1]):  # scores of all states at once take much memory
+            scores = chart.scores(shares[:, k : k + 1], images[:, k : k + 1])
+            of_states.append(np.add.reduceat(scores, records.offsets[:-1]))
+        return np.hstack(of_states)
 
     def posterior(self, chart: Gaussians, fitted, steps: np.ndarray) -> dict[str, Any]:
         return {"gaussians": at_chart(fitted.gaussians, chart, steps)}

@@ -129,7 +129,7 @@ def _one_round(n_attempts: int, exponent: int, bits: AESCounter) -> tuple[np.nda
         value = _reference_attempt(words[i].tolist(), exponent, lambda: int(bits.random_raw()))
         states[i] = _REJECTED if value is None else _ACCEPTED
         values[i] = 0 if value is None else value
-    return values, np.flatnonzero(states)
+    return values, np.flatnonzero(states == _REJECTED)
 
 
 # The fast path ---------------------------------------------------------------------------------------------------------
