@@ -281,12 +281,9 @@ class TwoPhases(ConjugateExponentialModel):
 
     def phases(self, n_steps):
         ones, first = {"step_size": lambda s: 1.0}, n_steps // 2
-        blocks = self.blocks()
         return [
-            FitPhase("first", first, blocks={"positive": blocks["positive"]}, released="sums above 0", **ones),
-            FitPhase(
-                "others", n_steps - first, blocks={"negative": blocks["negative"]}, released="sums below 0", **ones
-            ),
+            FitPhase("first", first, blocks=["positive"], released="sums above 0", **ones),
+            FitPhase("others", n_steps - first, blocks=["negative"], released="sums below 0", **ones),
         ]
 
     def expected_statistics(self, records, posterior):

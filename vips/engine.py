@@ -63,7 +63,8 @@ def run(model, data, plan, journal, executor=None, settling=None):
     - The phases, the number of steps, the shapes and the scale factors are public numbers of the plan and the model.
     """
     randomness = plan.randomness(model.random_state)
-    blocks, phases = model.blocks(), phases_of(model, plan.n_steps)
+    blocks = model.blocks()
+    phases = phases_of(model, plan.n_steps, blocks)
     average, posterior = model.start(randomness.initial)
     noise_std = dict.fromkeys(blocks, 0.0)
     first, steps, kept = 1, [], set(model.kept_steps(plan.n_steps))

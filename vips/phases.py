@@ -8,7 +8,7 @@ accounting follows from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -39,8 +39,8 @@ class FitPhase:
         ≥ 0. Public.
     weight : float
         Each step has noise of standard deviation σ C / √weight, in proportion to the weights of the others: ε does not change.
-    blocks : dict of str to Block, optional
-        What these steps sum and release. None: all blocks of the model.
+    blocks : collection of str, optional
+        Names of the model's blocks that these steps sum and release. None: all of them.
     statistics : str
         Name of the model's method that gives the statistics of records at a posterior, over these blocks.
     update : method of the model, optional
@@ -57,7 +57,7 @@ class FitPhase:
     name: str
     n_steps: int
     weight: float = 1.0
-    blocks: Mapping[str, Block] | None = None
+    blocks: Collection[str] | None = None
     statistics: str = "expected_statistics"
     update: Callable | None = None
     end: Callable | None = None
@@ -76,18 +76,34 @@ class FitPhase:
         return self.end if step == self.n_steps and self.end is not None else self.update
 
 
-def phases_of(model, n_steps: int) -> tuple[FitPhase, ...]:
+def phases_of(model, n_steps: int, blocks: Mapping[str, Block] | None = None) -> tuple[FitPhase, ...]:
     """The phases of a fit of so many steps: see :func:`completed`."""
-    return completed(model, model.phases(n_steps), n_steps)
+    return completed(model, model.phases(n_steps), n_steps, blocks)
 
 
-def completed(model, stated: Sequence[FitPhase], n_steps: int) -> tuple[FitPhase, ...]:
+def completed(
+    model, stated: Sequence[FitPhase], n_steps: int, blocks: Mapping[str, Block] | None = None
+) -> tuple[FitPhase, ...]:
     """These phases of a fit, those without steps left out, with the model's methods where none are stated.
+
+    Parameters
+    ----------
+    blocks : dict of str to Block, optional
+        The model's: noise is drawn for these. None asks the model.
+
+    Returns
+    -------
+    tuple of FitPhase
+        ``blocks`` of each maps the names to the model's blocks.
 
     Raises
     ------
     TypeError, ValueError
-        If they are not phases of ``n_steps`` steps in all.
+        If they are not phases of ``n_steps`` steps in all, or name blocks that the model does not have.
+
+    Guarantees
+    ----------
+    A record is clipped by the very blocks for which noise is drawn: a phase names blocks, and states none.
     """
     stated, phases, first = tuple(stated), [], 0
     if not all(isinstance(phase, FitPhase) for phase in stated):
@@ -95,20 +111,34 @@ def completed(model, stated: Sequence[FitPhase], n_steps: int) -> tuple[FitPhase
     if sum(phase.n_steps for phase in stated) != n_steps:
         total = sum(phase.n_steps for phase in stated)
         raise ValueError(f"`phases` of {type(model).__name__} have {total} steps, and the plan has {n_steps}.")
+    blocks = model.blocks() if blocks is None else blocks
     for phase in stated:
         if phase.n_steps:
-            phases.append(_whole(model, phase, first))
+            phases.append(_whole(model, phase, first, blocks))
         first += phase.n_steps
     return tuple(phases)
 
 
-def _whole(model, phase: FitPhase, first: int) -> FitPhase:
+def _whole(model, phase: FitPhase, first: int, blocks: Mapping[str, Block]) -> FitPhase:
     return replace(
         phase,
-        blocks=dict(model.blocks() if phase.blocks is None else phase.blocks),
+        blocks=_named(model, phase, blocks),
         update=model.to_posterior if phase.update is None else phase.update,
         step_size=(lambda s: model.rho(first + s)) if phase.step_size is None else phase.step_size,
     )
+
+
+def _named(model, phase: FitPhase, blocks: Mapping[str, Block]) -> dict[str, Block]:
+    """The model's blocks that the phase names. A phase that is completed already holds them, and no others."""
+    names = blocks if phase.blocks is None else phase.blocks
+    named = {} if isinstance(names, str) else {name: blocks.get(name) for name in names}
+    if not named or None in named.values() or (isinstance(names, Mapping) and names != named):
+        raise ValueError(
+            f"The phase {phase.name!r} of {type(model).__name__} has blocks={names!r}: write a list of names of the model's "
+            f"blocks, {list(blocks)}. Shape, symmetry and scale stand in blocks() alone: records are clipped by them, and "
+            "noise is drawn for them."
+        )
+    return named
 
 
 def unchanged(average: Mapping, noise_std: Mapping, previous: Any) -> Any:

@@ -34,7 +34,7 @@ class EMAfterHalf(LinearDynamicalSystem):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         (moments,) = super().phases(n_steps)
-        blocks = {name: block for name, block in self.blocks().items() if name not in moments.blocks}
+        blocks = [name for name in self.blocks() if name not in moments.blocks]
         em = FitPhase(
             "states",
             n_steps - N_STEPS_OF_EACH,

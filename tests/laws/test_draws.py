@@ -4,6 +4,8 @@ A key of the noise generator is one draw over all blocks of a step; a table of s
 ledger's record of released steps is the log beside it; other releases draw as often as their documentation says.
 """
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 import vips
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS
 from tests.laws.checks import fit
+from tests.mutants import check_notices
 from vips import (
     BayesianGaussianMixture,
     DirichletMultinomial,
@@ -30,6 +33,8 @@ from vips.preprocessing import (
 )
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism import noise
+from vips.privacy.mechanism.release import with_fresh_noise
+from vips.streams.release import CorrelatedNoise
 
 BUDGET = PrivacyBudget(4.0, 1e-5)
 STEPS = 3
@@ -109,6 +114,56 @@ def test_a_second_draw_is_noticed(draws, ledger, monkeypatch):
     monkeypatch.setattr(PrivacyPlan, "add_noise", lambda plan, *args: once(plan, *args) and once(plan, *args))
     with pytest.raises(AssertionError):
         test_every_entry_draws_as_often_as_it_says(*ENTRIES["count_records"], draws, ledger)
+
+
+def check_nothing_is_drawn_before_it_is_on_record(fits, draws, ledger, monkeypatch):
+    """A ledger that cannot record a release stops it before its noise exists; a stream's release is then hidden."""
+
+    def fails(*arguments):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(PrivacyLedger, "release", fails)
+    monkeypatch.setattr(PrivacyLedger, "release_batch", fails)
+    with ledger, pytest.raises(OSError, match="disk is full"):
+        fits()
+    assert ledger.runs(), "nothing was charged"
+    assert not draws, "noise was drawn before its release was on record"
+
+
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name != "stream"])
+def test_nothing_is_drawn_before_it_is_on_record(name, draws, ledger, monkeypatch):
+    check_nothing_is_drawn_before_it_is_on_record(ENTRIES[name][1], draws, ledger, monkeypatch)
+
+
+def test_a_stream_shows_nothing_before_it_is_on_record(ledger, monkeypatch):
+    """Its noise is drawn first, and written to its secret, from which the same release follows later."""
+    stream, drawn, original = of_counts(), [], CorrelatedNoise.release
+
+    def released(mechanism, total, step):
+        drawn.extend(np.ravel(original(mechanism, total, step)["counts"]))
+
+    monkeypatch.setattr(CorrelatedNoise, "release", released)
+    check_nothing_is_drawn_before_it_is_on_record(lambda: stream.partial_fit(COUNTS), [], ledger, monkeypatch)
+    assert drawn
+    shown = pickle.dumps({name: value for name, value in vars(stream).items() if name != "privacy"})
+    assert not any(number.tobytes() in shown for number in drawn)
+
+
+def drawn_first(patch):
+    """Whatever is released once has its noise before its entry."""
+
+    def mutant(run, plan, totals):
+        noisy = with_fresh_noise(plan, totals)
+        run.finish()
+        return noisy
+
+    patch.setattr(LedgerRun, "release_once", mutant)
+
+
+@pytest.mark.parametrize("name", ["count_records", "evaluate", "table encoder", "words", "classifier"])
+def test_noise_before_its_entry_is_noticed(name, draws, ledger, monkeypatch):
+    arguments = ENTRIES[name][1], draws, ledger, monkeypatch
+    check_notices(lambda: check_nothing_is_drawn_before_it_is_on_record(*arguments), drawn_first, monkeypatch, "on record")
 
 
 def test_no_number_is_returned_before_its_step_is_on_record(ledger, monkeypatch):

@@ -21,7 +21,7 @@ from vips.auditing.canaries import canary_bound
 from vips.auditing.child import Process, pickled, two_processes
 from vips.auditing.chunks import compare_large_chunk
 from vips.auditing.frozen import KINDS, FrozenPlan, fit, frozen, unfitted
-from vips.auditing.noise import draw_noise, fresh_finding, noise_findings
+from vips.auditing.noise import draw_noise, fresh_finding, noise_findings, noise_of_phases
 from vips.auditing.records import ROWS_OF_PERSON, Table, hostile_records
 from vips.auditing.replay import replay_findings
 from vips.auditing.report import AuditReport, Finding
@@ -234,9 +234,16 @@ class _Audit:
         bound = lower_bound(ratios, draws.in_world_a, plan, 1.0 - LEVEL)
         advice = "one step releases more than is accounted for: see sensitivity and noise."
         return [
-            *noise_findings(draws, plan, LEVEL),
+            *noise_findings(draws, self.noise_of_phases(), LEVEL),
             canary_finding("one step of the model", checked, bound, advice),
         ]
+
+    def noise_of_phases(self) -> dict[str, tuple[float, int]]:
+        """What the engine adds in each phase of a fit with the plan."""
+        model, _ = self.fit()
+        plan = model.completed_plan(self.plan)
+        model.use_plan(plan)
+        return noise_of_phases(model, plan)
 
     def canaries(self, n_runs: int) -> list[Finding]:
         """The plan's mechanism, without the model."""

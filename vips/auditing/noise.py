@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,11 +18,12 @@ from vips.auditing.sums import WorstPair, as_numbers, coordinates
 from vips.phases import phases_of, weights_of
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["Draws", "Sharing", "draw_noise", "fresh_finding", "fresh_noise", "noise_findings"]
+__all__ = ["Draws", "Sharing", "draw_noise", "fresh_finding", "fresh_noise", "noise_findings", "noise_of_phases"]
 
 COORDINATES_HELD = 200
 COORDINATES_HEARD = 100_000
 COORDINATES_DRAWN = 2e7  # in all draws together
+DRAWS_OF_A_PHASE = 400
 
 
 @dataclass
@@ -67,6 +69,26 @@ def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws
     parts = np.split(squares, np.cumsum(sizes)[:-1])
     by_block = {name: (float(part.sum()), part.size * n_draws) for name, part in zip(blocks, parts, strict=True)}
     return Draws(scores, world.astype(bool), noises, by_block)
+
+
+def noise_of_phases(model, plan: PrivacyPlan) -> dict[str, tuple[float, int]]:
+    """Squares of the noise that the engine draws in a phase, in units of σ C and of the scales by which the phase clips.
+
+    ``model`` is fitted, or as in a fit. By phase and block, as ``Draws.squares``.
+    """
+    squares, first = {}, 1
+    for phase in phases_of(model, plan.n_steps):
+        of_step = plan.of_step(first)
+        mechanism = plan.mechanism(model.blocks(), plan.randomness(0), dict.fromkeys(model.blocks(), 0.0))
+        dtype = np.int64 if plan.rounds_records else np.float64
+        zeros = {name: np.zeros(block.shape, dtype) for name, block in phase.blocks.items()}
+        least = min(math.prod(block.shape) for block in phase.blocks.values())
+        draws = [mechanism.release(zeros, first) for _ in range(max(2, DRAWS_OF_A_PHASE // max(least, 1)))]
+        for name, block in phase.blocks.items():
+            noise = np.array([coordinates(draw, {name: block}) for draw in draws]) / of_step.noise_std()
+            squares[f"{name} ({phase.name})"] = float(np.square(noise).sum()), noise.size
+        first += phase.n_steps
+    return squares
 
 
 def law_of(held: np.ndarray) -> dict[str, float]:
@@ -174,17 +196,17 @@ def _same_global_seed() -> Iterator:
 # -- findings ---------------------------------------------------------------------------------------------------
 
 
-def noise_findings(draws: Draws, plan: PrivacyPlan, level: float) -> list[Finding]:
-    """Size and law of the noise; each check fails by chance with probability ``level``."""
-    ratios, passed = {}, True
-    for name, (squares, n) in draws.squares.items():
+def noise_findings(draws: Draws, of_phases: Mapping[str, tuple[float, int]], level: float) -> list[Finding]:
+    """Size and law of the noise, also of each phase; each check fails by chance with probability ``level``."""
+    ratios, passed, measured = {}, True, {**draws.squares, **of_phases}
+    for name, (squares, n) in measured.items():
         ratios[name] = float(np.sqrt(squares / n))
-        passed &= bool(min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n)) >= level / (2.0 * len(draws.squares)))
+        passed &= bool(min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n)) >= level / (2.0 * len(measured)))
     p_values = law_of(draws.held)
     words = "; ".join(name for name, p in p_values.items() if p < level) or f"smallest p {min(p_values.values()):.2g}"
     return [
         Finding(
-            "noise: size", f"standard deviation of {len(draws.scores)} draws by block, relative to σ C scale",
+            "noise: size", f"standard deviation of {len(draws.scores)} draws by block, also of each phase, relative to σ C scale",
             ", ".join(f"{name} {ratio:.4f}" for name, ratio in ratios.items()), "1 up to chance", passed,
             "the noise has another size than the one that is accounted for.", ratios,
         ),

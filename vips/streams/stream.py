@@ -158,7 +158,7 @@ class _Stream:
                 self.posterior = self._first_posterior()
             coins = Randomness.for_fit(None, False)  # nothing is sampled
             with (executor or Threads()).over(data) as workers:
-                (phase,) = phases_of(model, 1)
+                (phase,) = phases_of(model, 1, blocks)
                 total = engine.clipped_sum(model, phase, data, self.posterior, plan.of_draws, coins, t, workers)
         mechanism = CorrelatedNoise(plan, blocks) if self.secret is None else self._mechanism(self.secret, blocks)
         mechanism.release(total, t)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.persistence import test_checkpoint
 from tests.privacy.ledger import test_ledger
-from vips import PrivacyLedger
+from vips import PrivacyLedger, PrivacyPlan
 from vips.persistence.checkpoint import Journal
 from vips.privacy.ledger import chain_file
 from vips.privacy.ledger.book import Book, Run
@@ -56,6 +56,11 @@ def steps_of_samples_are_given_back_one_by_one(patch):
     patch.setattr(Book, "charging", charging)
 
 
+def repeated_samples_cost_one_step(patch):
+    original = PrivacyPlan.with_n_steps
+    patch.setattr(PrivacyPlan, "with_n_steps", lambda plan, n_steps: original(plan, 1))
+
+
 def hashes_are_not_checked(patch):
     patch.setattr(chain_file, "_hash", lambda number, previous, text: "0" * 64)
 
@@ -87,6 +92,7 @@ def a_checkpoint_holds_the_noise(patch):
         ),
         (one_step_charged_instead_of_all, test_ledger.test_fits_are_admitted_while_the_limits_have_room),
         (steps_of_samples_are_given_back_one_by_one, test_ledger.test_sampled_steps_are_given_back_all_or_none),
+        (repeated_samples_cost_one_step, test_ledger.test_sampled_steps_are_given_back_all_or_none),
         (
             the_checkpoint_comes_before_the_ledger,
             test_checkpoint.test_nothing_uses_a_step_before_ledger_and_checkpoint_have_it,

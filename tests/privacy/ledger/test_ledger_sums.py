@@ -19,7 +19,7 @@ from tests.mutants import check_notices
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.budget import PrivacyBudget
-from vips.privacy.ledger import LedgerError, chain_file
+from vips.privacy.ledger import LedgerError, chain_file, pricing
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.book import Book
 from vips.privacy.ledger.pricing import of_plan
@@ -29,6 +29,7 @@ from vips.privacy.phases import Phase
 EPSILON, DELTA, GRID = 4.0, 1e-4, 1e-3
 STATED = {"unit": "one letter", "relation": "add_or_remove"}
 FULL = PrivacyPlan(noise_multiplier=12.0, sampling="full", n_steps=10)
+SAMPLED = PrivacyPlan(noise_multiplier=12.0, sampling_rate=0.1, n_steps=10)
 
 
 @pytest.fixture
@@ -313,6 +314,33 @@ def check_a_threshold_in_a_first_step_is_charged_with_it(path):
 
 def test_a_threshold_in_a_first_step_is_charged_with_it(tmp_path):
     check_a_threshold_in_a_first_step_is_charged_with_it(tmp_path)
+
+
+def check_a_stated_delta_is_added_to_that_of_samples(path):
+    """A sampled mechanism that fails with probability δ costs its own δ₀ and δ, and no less than their exact sum."""
+    ledger = PrivacyLedger(path / "budget", 4.0, 1e-5, "letters")
+    for delta in (1e-8, 3e-7):  # below and above that of the samples
+        of_samples = ledger.remaining().delta_0 / 20.0
+        ledger.charge_event("a tool's release", event=SAMPLED, delta=delta, **STATED)
+        charged = Fraction(ledger.runs()[-1].cost().delta_0)
+        assert charged >= (Fraction(of_samples) + Fraction(delta)) * (1 - Fraction(1, 10**12)), "a δ is left out"
+
+
+def test_a_stated_delta_is_added_to_that_of_samples(tmp_path):
+    check_a_stated_delta_is_added_to_that_of_samples(tmp_path)
+
+
+def the_larger_of_two_deltas(patch):
+    patch.setattr(pricing, "_beside", lambda cost, delta: replace(cost, delta_0=max(cost.delta_0, delta)))
+
+
+def the_delta_of_samples_alone(patch):
+    patch.setattr(pricing, "_beside", lambda cost, delta: cost)
+
+
+@pytest.mark.parametrize("mutant", [the_larger_of_two_deltas, the_delta_of_samples_alone])
+def test_a_delta_that_is_left_out_is_noticed(mutant, monkeypatch, tmp_path):
+    check_notices(lambda: check_a_stated_delta_is_added_to_that_of_samples(tmp_path), mutant, monkeypatch)
 
 
 def the_threshold_is_free(patch):

@@ -100,7 +100,7 @@ class DynamicsModel(SequenceModel):
         moments = FitPhase(
             "moments",
             n_first,
-            blocks=moment_blocks(self.n_features_in_, lags, self._ball() ** 2),
+            blocks=list(moment_blocks(self.n_features_in_, lags, 1.0)),
             statistics="_moment_statistics",
             update=unchanged,  # moments do not depend on it
             end=self._system_of_moments,
@@ -110,7 +110,7 @@ class DynamicsModel(SequenceModel):
         )
         if self.is_private:
             return [moments]
-        states = state_blocks(self.n_features_in_, self.n_components)
+        states = list(state_blocks(self.n_features_in_, self.n_components))
         released = "totals of states and columns"
         return [moments, FitPhase("states", n_steps - 1, blocks=states, step_size=self.step_size, released=released)]
 

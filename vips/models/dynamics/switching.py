@@ -151,7 +151,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         steps of EM."""
         (moments, *_), n_first = super().phases(n_steps), max(1, n_steps // 6) if self.is_private else 1
         moments = replace(moments, n_steps=n_first, end=self._regimes_of_moments)
-        blocks = {name: block for name, block in self.blocks().items() if name not in moments.blocks}
+        blocks = [name for name in self.blocks() if name not in moments.blocks]
         released = "noisy totals of states, regimes and columns"
         return [
             moments,

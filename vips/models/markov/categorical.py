@@ -187,7 +187,7 @@ class CategoricalHMM(HiddenMarkovModel):
             first = self._phases_of_symbols(n_steps)
         n_left = n_steps - sum(phase.n_steps for phase in first)
         released = "noisy counts of first states, of moves between states, and of symbols in each state"
-        blocks = self._of(*self.chain_blocks(), "emissions")
+        blocks = [*self.chain_blocks(), "emissions"]
         return [*first, FitPhase("states", n_left, blocks=blocks, step_size=self.step_size, released=released)]
 
     def _phase_of_pairs(self, n_steps: int) -> FitPhase:
@@ -195,7 +195,7 @@ class CategoricalHMM(HiddenMarkovModel):
         return FitPhase(
             "pairs",
             **steps_of_shares(self.plan_of_fit(), n_steps, _SHARE_IF_MATCHED if is_matched else _SHARE)[0],
-            blocks=self._of("pairs"),
+            blocks=["pairs"],
             statistics="_pair_statistics",
             update=unchanged,
             end=self._states_of_pairs,
@@ -209,7 +209,7 @@ class CategoricalHMM(HiddenMarkovModel):
         symbols = FitPhase(
             "symbols",
             1,
-            blocks=self._of("sequences", "symbols"),
+            blocks=["sequences", "symbols"],
             statistics="_symbol_statistics",
             update=self._first_classes if has_contexts else self._states_of_symbols,
             released="noisy counts of symbols and of sequences",
@@ -220,7 +220,7 @@ class CategoricalHMM(HiddenMarkovModel):
         contexts = FitPhase(
             "neighbours",
             n_contexts - 1,
-            blocks=self._of("emissions"),
+            blocks=["emissions"],
             statistics="_profile_statistics",
             update=self._classes_of_profiles,
             released="noisy counts of symbols beside each class of symbols",
@@ -229,7 +229,7 @@ class CategoricalHMM(HiddenMarkovModel):
         moves = FitPhase(
             "classes",
             1,
-            blocks=self._of(*self.chain_blocks()),
+            blocks=list(self.chain_blocks()),
             statistics="_move_statistics",
             update=self._states_of_classes,
             released="noisy counts of moves between classes of symbols, and of first ones",
@@ -409,10 +409,6 @@ class CategoricalHMM(HiddenMarkovModel):
         return emissions[:, shown].T, [symbols[v] for v in shown], "probability in the state"
 
     # -- helpers ----------------------------------------------------------------------------------------------------
-
-    def _of(self, *names: str) -> dict[str, Block]:
-        blocks = self.blocks()
-        return {name: blocks[name] for name in names}
 
     def _sums_of_symbols(self, name: str, records: Sequences, shares: np.ndarray) -> SymbolSums:
         codes = np.ascontiguousarray(records.values[:, 0])

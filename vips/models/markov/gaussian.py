@@ -218,7 +218,7 @@ class GaussianHMM(HiddenMarkovModel):
         pairs = FitPhase(
             "pairs",
             **steps[1],
-            blocks=self._blocks_of_pairs(),
+            blocks=list(self._blocks_of_pairs()),
             statistics="_pair_statistics",
             update=unchanged,
             end=self._states_of_pairs,
@@ -257,7 +257,7 @@ class GaussianHMM(HiddenMarkovModel):
         return [*first, FitPhase("states", n_left, step_size=partial(self._step_size, n_left), **moments)]
 
     def _moments(self) -> dict:
-        return {"blocks": self._blocks_of_states(), "released": _RELEASED}
+        return {"blocks": list(self._blocks_of_states()), "released": _RELEASED}
 
     def _pair_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
         """Counts of neighbours, in bins that hold about as many steps each if these are normal."""

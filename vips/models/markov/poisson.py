@@ -249,7 +249,7 @@ class PoissonHMM(HiddenMarkovModel):
         marginals = FitPhase(
             "marginals",
             **steps[0],
-            blocks=self._blocks_of_marginals(),
+            blocks=list(self._blocks_of_marginals()),
             statistics="_marginal_statistics",
             update=unchanged,
             end=self._binned,
@@ -259,7 +259,7 @@ class PoissonHMM(HiddenMarkovModel):
         pairs = FitPhase(
             "pairs",
             **steps[1],
-            blocks=self._blocks_of_pairs(),
+            blocks=list(self._blocks_of_pairs()),
             statistics="_pair_statistics",
             update=unchanged,
             end=self._states_of_pairs,
@@ -269,7 +269,7 @@ class PoissonHMM(HiddenMarkovModel):
         states = FitPhase(
             "states",
             n_steps - marginals.n_steps - pairs.n_steps,
-            blocks=self._blocks_of_states(),
+            blocks=list(self._blocks_of_states()),
             step_size=self.step_size,
             released="noisy counts of first states and of moves between states, and noisy sums of the counts in each state",
         )

@@ -163,7 +163,7 @@ class LatentClassAnalysis(LatentClasses):
         marginals = FitPhase(
             "marginals",
             n_first,
-            blocks=self._blocks_of_marginals(),
+            blocks=list(self._blocks_of_marginals()),
             statistics="_marginal_statistics",
             update=self._first_classes,
             step_size=lambda s: 1.0,
@@ -172,7 +172,7 @@ class LatentClassAnalysis(LatentClasses):
         classes = FitPhase(
             "classes",
             n_steps - n_first,
-            blocks=self._blocks_of_classes(),
+            blocks=list(self._blocks_of_classes()),
             step_size=self.step_size,
             released="noisy counts of classes and of their answers",
         )

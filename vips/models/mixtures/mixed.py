@@ -159,7 +159,7 @@ class MixedLatentClassAnalysis(LatentClasses):
         marginals = FitPhase(
             "marginals",
             n_first,
-            blocks=self._blocks_of_marginals(),
+            blocks=list(self._blocks_of_marginals()),
             statistics="_marginal_statistics",
             end=self._classes_of_marginals,
             released="noisy counts of answers, and of numbers and counts in public bins",
@@ -168,7 +168,7 @@ class MixedLatentClassAnalysis(LatentClasses):
         moments = FitPhase(
             "moments",
             n_second,
-            blocks=self._blocks_of_moments(),
+            blocks=list(self._blocks_of_moments()),
             statistics="_moment_statistics",
             end=self._classes_of_moments,
             released="noisy second moments of answers, numbers and counts",
@@ -177,7 +177,7 @@ class MixedLatentClassAnalysis(LatentClasses):
         classes = FitPhase(
             "classes",
             n_steps - n_first - n_second,
-            blocks=self._blocks_of_classes(),
+            blocks=list(self._blocks_of_classes()),
             step_size=self.step_size,
             released="noisy counts of classes and of their answers, and noisy moments of their numbers and counts",
         )

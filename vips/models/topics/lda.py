@@ -312,11 +312,11 @@ class LatentDirichletAllocation(
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """Private fits begin with twice as many topics, of which like ones are merged (``merging.py``)."""
-        n_first, block = self._n_first(n_steps), self.blocks()["topic_word"]
+        n_first = self._n_first(n_steps)
         first = FitPhase(
             _MANY,
             n_first,
-            blocks=self._many_topics(),
+            blocks=[_MANY],
             update=self._to_many,
             end=self._merged,
             released=f"noisy totals of words by topic, of {_TIMES * self.n_components:,} topics",
@@ -324,7 +324,7 @@ class LatentDirichletAllocation(
         topics = FitPhase(
             "topics",
             n_steps - n_first,
-            blocks={"topic_word": block},
+            blocks=["topic_word"],
             released=f"noisy totals of words by topic, of {self.n_components:,} topics",
         )
         return [first, topics]

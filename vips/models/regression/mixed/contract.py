@@ -172,8 +172,8 @@ class MixedRegression(ConjugateExponentialModel):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """Coordinates of the columns, from sums of their products; steps that come near; and those whose scores count."""
-        blocks = self.blocks()
-        first = {name: blocks.pop(name) for name in ("curvature", "outcome")}
+        first = ("curvature", "outcome")
+        blocks = [name for name in self.blocks() if name not in first]
         n_first = max(1, n_steps // _STEPS_PER_LEARNING) if n_steps >= _FEWEST_STEPS else 0
         n_near = (n_steps - n_first) // _STEPS_PER_APPROACH if self.is_private else 0
         return [
