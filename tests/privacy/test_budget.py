@@ -6,6 +6,7 @@ import pickle
 from dataclasses import replace
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +29,7 @@ from vips import (
 )
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 from vips.privacy.accounting import dominating_mu
+from vips.privacy.budget import limits
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 
 VOTES = np.eye(3)[[0, 1, 2, 0] * 25]
@@ -257,3 +259,15 @@ def test_what_is_left_pays_for_samples_too(path):
     ledger = PrivacyLedger(path, 2.0, 1e-6, "people")
     ledger.charge(ledger.remaining().plan(sampling_rate=0.1, n_steps=20))
     assert 1.9 < ledger.spent() <= 2.0
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12, 1e-50, 1e-280])
+def test_limits_are_within_the_budget_to_the_last_digit(delta):
+    """δ of μ plus δ₀, in many digits, from ε = 10⁻¹² on: small ε are differences of near numbers."""
+    with mpmath.workdps(400):
+        for epsilon in (1e-12, 1e-8, 3e-7, 1e-5, 1e-3, 0.05, 0.14, 1.0, 30.0):
+            mu2, delta_0, _ = limits(epsilon, delta, 0.0)
+            mu = mpmath.sqrt(mpmath.mpf(mu2))
+            a = epsilon / mu - mu / 2
+            of_gaussian = mpmath.ncdf(-a) - mpmath.exp(mpmath.mpf(epsilon)) * mpmath.ncdf(-a - mu)
+            assert -1e-8 < (of_gaussian + mpmath.mpf(delta_0)) / mpmath.mpf(delta) - 1 <= 0, epsilon

@@ -91,7 +91,9 @@ def _smallest_mu(epsilons: np.ndarray, log_deltas: np.ndarray) -> float:
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest μ whose Gaussian mechanism is (ε, δ)-private, rounded down."""
-    low, high = 1e-12, 1e4
+    low, high = 1e-150, 1e4  # whose squares are numbers
+    if gaussian_epsilon(low, delta) > epsilon:
+        raise ValueError(f"ε = {epsilon:g} at δ = {delta:g} is less than any noise can be calibrated to.")
     while high / low > 1.0 + 1e-15:
         middle = math.sqrt(low * high)
         if not low < middle < high:
