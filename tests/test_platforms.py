@@ -28,7 +28,7 @@ from vips import DirichletMultinomial, PrivacyLedger, PrivacyPlan, StreamPlan
 
 folder = pathlib.Path(sys.argv[1])
 plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=1)
-model = DirichletMultinomial(privacy=plan).fit(np.eye(3), checkpoint=folder / "fit")
+model = DirichletMultinomial(privacy=plan).fit(np.eye(3))
 model.save(folder / "model")
 assert np.array_equal(vips.load(folder / "model").last_posterior_.mean, model.last_posterior_.mean)
 print("fitted, saved and loaded")
@@ -38,6 +38,7 @@ for use in (
     lambda: PrivacyLedger(folder / "ledger", 1.0, 1e-6, "votes"),
     lambda: PrivacyLedger.open(folder / "other"),
     lambda: DirichletMultinomial(privacy=stream).partial_fit(np.eye(3), checkpoint=folder / "stream"),
+    lambda: DirichletMultinomial(privacy=plan).fit(np.eye(3), checkpoint=folder / "fit"),
 ):
     try:
         use()
@@ -61,5 +62,6 @@ def test_without_fcntl_everything_can_be_imported_and_what_does_not_work_says_so
         f"LedgerError A ledger {needs} {instead}",
         f"StreamError A stream with a checkpoint {needs} call partial_fit without `checkpoint`: the stream then ends with its "
         "process. Nothing was changed.",
+        f"CheckpointError A fit with a checkpoint {needs} fit without `checkpoint`. Nothing was changed.",
     ]
-    assert left == "fit model"  # of the ledger and the stream there is nothing
+    assert left == "model"  # of the ledger, the stream and the checkpoint there is nothing

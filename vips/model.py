@@ -163,7 +163,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         ledger : PrivacyLedger, optional
             Charged with all steps before a value is read. None is the ledger whose block encloses the call, if any.
         checkpoint : path, optional
-            File that is rewritten after every step, with released values only. If it exists, the fit continues from it.
+            File that is rewritten after every step, with released values only. If it exists, the fit continues from it. One
+            fit at a time: ``.NAME.lock`` beside it says so to others.
         executor : None, "processes", "joblib" or dask.distributed.Client
             Computes the sums, partition by partition; noise is always drawn in this process. None: threads of this process, as
             many as it has processors, or ``OMP_NUM_THREADS``. Executors differ by rounding only; see docs/scale.md.
@@ -183,7 +184,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             Private fits: from public facts only (arguments, dtype, number of columns), before a value is read;
             defective records count for nothing. Non-private fits validate values as scikit-learn does.
         LedgerError, CheckpointError
-            If the rest of the budget is too small, or ledger or checkpoint belong to another fit. Nothing is changed then.
+            If the rest of the budget is too small, ledger or checkpoint belong to another fit, or another fit works with the
+            checkpoint. Nothing is changed then.
         SourceError, PartitionError
             If a part of a source cannot be read or is not as declared, or workers fail. No noise is drawn for that step.
 
@@ -242,6 +244,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             raise
         finally:
             self.use_plan(None)
+            journal.leave()
         return self
 
     @available_if(_has_stream)

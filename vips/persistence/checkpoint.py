@@ -8,6 +8,8 @@ A kill before the ledger's entry leaves nothing. A kill between the entry and th
 resumed fit repeats the step with fresh noise and is charged for both. A checkpoint holds released values only, never a
 generator's state or key: noise generators run backwards, and a noisy total minus its noise is the exact total.
 
+From the charge to the last step no other fit works with the checkpoint (``vips/_file_locks.py``).
+
 A kill while the checkpoint is written leaves ``.NAME.partial`` beside it, with the noisy total of a step that will be repeated:
 whoever can read the folder can see both totals. There is only one such name. The next start removes the file. Unless a ledger
 counts the step already, it also counts one more repeated step in the checkpoint, from which the report takes the number.
@@ -18,12 +20,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from vips._file_locks import one_writer
 from vips._files import check_writable, name_in_partial, sync_folder
 from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
@@ -38,7 +41,7 @@ from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.phases import weight_of_step
 from vips.statistics import ReleasedStep
 
-__all__ = ["FitState", "Journal", "check_place", "identity"]
+__all__ = ["FitState", "Journal", "alone_at", "identity"]
 
 
 _MOST_REPEATED = 10**9
@@ -58,7 +61,13 @@ class FitState:
     steps: dict[str, np.ndarray]
 
 
-def check_place(checkpoint: str | os.PathLike) -> None:
+def alone_at(checkpoint: str | os.PathLike) -> AbstractContextManager[os.PathLike]:
+    """A block in which no other fit works with this checkpoint; raises CheckpointError if one does. Pass on what it yields."""
+    _check_place(checkpoint)
+    return one_writer(checkpoint, "A fit with a checkpoint", "fit without `checkpoint`", CheckpointError)
+
+
+def _check_place(checkpoint: str | os.PathLike) -> None:
     """Raise CheckpointError, before anything is charged, unless a checkpoint can be written there."""
     try:
         check_writable(checkpoint)
@@ -85,6 +94,7 @@ class Journal:
         self._header: dict | None = None
         self.start: FitState | None = None
         self.repeated = 0
+        self._alone = ExitStack()
 
     def begin(
         self,
@@ -103,7 +113,7 @@ class Journal:
         Raises
         ------
         CheckpointError
-            If the checkpoint belongs to another model or plan, or the ledger is missing.
+            If the checkpoint belongs to another model or plan, or another fit works with it, or the ledger is missing.
         LedgerError
             If the ledger refuses.
         """
@@ -111,7 +121,7 @@ class Journal:
             self._charge(model, plan, ledger, unit)
             return
         self._path, header = Path(os.path.realpath(checkpoint)), identity(model, plan, unit)
-        check_place(checkpoint)
+        self._alone.enter_context(alone_at(checkpoint))
         saved, arrays = self._saved(model, plan, ledger, header) if self._path.exists() else (None, {})
         if saved is not None and saved["run"] is not None:
             self.run = ledger if isinstance(ledger, LedgerRun) else LedgerRun(ledger, saved["run"])
@@ -237,6 +247,10 @@ class Journal:
     def close(self) -> None:
         """The fit ends early: give unreleased steps back."""
         self.run.close()
+
+    def leave(self) -> None:
+        """The fit has ended: others may work with its checkpoint."""
+        self._alone.close()
 
 
 def identity(model, plan: PrivacyPlan | StreamPlan, unit: str | None) -> dict:

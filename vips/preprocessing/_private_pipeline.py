@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +25,7 @@ from vips.door import with_weights
 from vips.exceptions import CheckpointError
 from vips.execution import resolve as executors
 from vips.model import ConjugateExponentialModel
-from vips.persistence.checkpoint import check_place
+from vips.persistence.checkpoint import alone_at
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import column_kinds, grouped_texts, unit_of_persons, unit_of_source
 from vips.preprocessing._private_words import PrivateCountVectorizer
@@ -176,7 +177,8 @@ class PrivatePipeline(Pipeline):
         PrivacyBudgetError, LedgerError
             If the ledger has no room for both. Nothing is charged then.
         CheckpointError
-            If a file of the checkpoint belongs to another fit, or only the model's is there. Nothing is charged then.
+            If a file of the checkpoint belongs to another fit, another fit works with it, or only the model's is there. Nothing
+            is charged then.
         """
         forget_fit(self)
         self._check_steps()
@@ -201,30 +203,31 @@ class PrivatePipeline(Pipeline):
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
         whole = budget.encoder and budget.whole(stand_in.completed_plan(budget.fit))
         unit = _unit_of(X, groups, encoder)
-        saved = _saved_encoder(encoder, checkpoint, ledger, unit)
-        run = LedgerRun(ledger, None if saved is None else run_of(saved))
-        try:
-            if saved is None:
-                if ledger is not None and whole is not None:
-                    what = f"{type(self).__name__}: {type(encoder).__name__} and {type(model).__name__}"
-                    run.charge(of_plan(whole, ledger.relation, encoder.threshold_delta or 0.0), what, unit)
-                paid = run if whole is None else run.part(budget.encoder, whole)
-                _fit_encoder(encoder, X, y, paid, checkpoint, groups, executor)
-            else:
-                encoder = saved
-            features = _features(encoder, X)
-            supplied = {name: getattr(encoder, name) for name in lacking} | _places_of_effects(encoder, model)
-            model.set_params(**supplied, **self._chosen(encoder, model))
-            if public:
-                public["public_X"] = encoder.transform(public["public_X"])
-            paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
-            model.fit(
-                features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups,
-                **given, **weights, **public,
-            )  # fmt: skip
-        except BaseException:
-            run.close()
-            raise
+        with _alone_at(checkpoint) as checkpoint:
+            saved = _saved_encoder(encoder, checkpoint, ledger, unit)
+            run = LedgerRun(ledger, None if saved is None else run_of(saved))
+            try:
+                if saved is None:
+                    if ledger is not None and whole is not None:
+                        what = f"{type(self).__name__}: {type(encoder).__name__} and {type(model).__name__}"
+                        run.charge(of_plan(whole, ledger.relation, encoder.threshold_delta or 0.0), what, unit)
+                    paid = run if whole is None else run.part(budget.encoder, whole)
+                    _fit_encoder(encoder, X, y, paid, checkpoint, groups, executor)
+                else:
+                    encoder = saved
+                features = _features(encoder, X)
+                supplied = {name: getattr(encoder, name) for name in lacking} | _places_of_effects(encoder, model)
+                model.set_params(**supplied, **self._chosen(encoder, model))
+                if public:
+                    public["public_X"] = encoder.transform(public["public_X"])
+                paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
+                model.fit(
+                    features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups,
+                    **given, **weights, **public,
+                )  # fmt: skip
+            except BaseException:
+                run.close()
+                raise
         model.privacy_ = behind_encoder(model.privacy_, encoder)
         self._keep([(encoder_name, encoder), (model_name, model)])
         return self
@@ -487,14 +490,22 @@ class MadePipeline(RemembersItsLedger, PrivatePipeline):
         return model
 
 
+@contextmanager
+def _alone_at(checkpoint: str | os.PathLike | None) -> Iterator[os.PathLike | None]:
+    """No other fit works with the two files of this checkpoint until the block ends; it yields the checkpoint for the model."""
+    if checkpoint is None:
+        yield None
+        return
+    with alone_at(checkpoint) as alone, alone_at(_beside(checkpoint)):
+        yield alone
+
+
 def _saved_encoder(encoder, checkpoint: str | os.PathLike | None, ledger: PrivacyLedger | None, unit: str):
-    """The encoder of an interrupted fit, if any, after checks of the places that a checkpoint takes."""
+    """The encoder of an interrupted fit, if any."""
     if checkpoint is None:
         return None
     path = _beside(checkpoint)
     encoder.to_json()  # raises for a setting that cannot be saved
-    check_place(checkpoint)
-    check_place(path)
     saved = checkpointed(encoder, path, ledger, unit)
     if saved is None and os.path.exists(checkpoint):
         raise CheckpointError(

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._files import check_file_locks, partials_of
+from vips._file_locks import one_writer
+from vips._files import partials_of
 from vips._secret_bits import secret_bytes
 from vips.exceptions import StreamError
 from vips.persistence.archive import restored_from, write_archive
@@ -152,18 +153,8 @@ class SecretMemory:
         return False
 
 
-_OPEN_LOCKS: set[int] = set()  # descriptors of lock files
-
-
-def _forget_locks() -> None:
-    """In a forked child: it would hold the locks of its parent as long as it lives, also after the parent was killed."""
-    SecretMemory._locks.clear()
-    while _OPEN_LOCKS:
-        os.close(_OPEN_LOCKS.pop())
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_locks)
+    os.register_at_fork(after_in_child=SecretMemory._locks.clear)  # a forked child has none of these secrets
 
 
 class SecretFile:
@@ -175,34 +166,17 @@ class SecretFile:
     """
 
     def __init__(self, checkpoint: str | os.PathLike) -> None:
-        instead = "call partial_fit without `checkpoint`: the stream then ends with its process"
-        check_file_locks("A stream with a checkpoint", instead, StreamError)
-        checkpoint = Path(os.path.realpath(checkpoint))
-        self.path = checkpoint.with_name(f"{checkpoint.name}.secret")
-        self._lock = checkpoint.with_name(f".{checkpoint.name}.lock")
+        self.checkpoint = Path(os.path.realpath(checkpoint))
+        self.path = self.checkpoint.with_name(f"{self.checkpoint.name}.secret")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One batch at a time, over all threads and processes. Another one that is at work is an error."""
-        import fcntl
-
-        descriptor, process = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), os.getpid()
-        _OPEN_LOCKS.add(descriptor)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise StreamError(
-                    f"Another call of partial_fit is at work on {self.path}: wait until it ends."
-                ) from None
+        instead = "call partial_fit without `checkpoint`: the stream then ends with its process"
+        with one_writer(self.checkpoint, "A stream with a checkpoint", instead, StreamError):
             for left in partials_of(self.path):
                 left.unlink(missing_ok=True)
             yield
-        finally:
-            if os.getpid() == process:
-                _OPEN_LOCKS.discard(descriptor)
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-                os.close(descriptor)
 
     def exists(self) -> bool:
         return self.path.exists()
