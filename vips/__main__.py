@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 
+from vips import __version__
 from vips._commands.certificate import add_certificate
 from vips._commands.compile import add_compile
 from vips._commands.fit import add_commands
@@ -16,12 +18,13 @@ from vips.exceptions import PrivacyBudgetError
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
 
+_NO_READER = 128 + 13  # as the shell shows a command that SIGPIPE has ended
 _DEAR = 1.1  # times its own ε: an entry of which `ledger show` says why it costs so much
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns 0, 1 if `certificate check` found a difference, or after a line on the error stream 3 if a
-    budget has no room, else 2."""
+    """Run one command; returns 0, 1 if `certificate check` found a difference, 141 if nobody reads the output any more, or
+    after a line on the error stream 3 if a budget has no room, else 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what is paid for is shown on a terminal of any encoding
             stream.reconfigure(errors="backslashreplace")
@@ -30,6 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(printable(f"Note: {message}"), file=sys.stderr)
             status = options.run(options)
+            sys.stdout.flush()
+    except BrokenPipeError:  # what is left would be written when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _NO_READER
     except (ImportError, KeyError, TypeError, ValueError, OSError) as error:
         print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)
         return 3 if isinstance(error, PrivacyBudgetError) else 2
@@ -40,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m vips", description="Private variational Bayes: fits, plans and ledgers."
     )
+    parser.add_argument("--version", action="version", version=f"vips {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     add_commands(commands)

@@ -124,8 +124,6 @@ def _state(model, **facts) -> None:
 
 
 def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger | None) -> tuple:
-    import pandas
-
     from vips.models import BayesianLogisticRegression
     from vips.preprocessing import TableEncoder, make_private_pipeline
 
@@ -141,12 +139,8 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     others = table.drop(columns=[name for name in named_before if name is not None])
     declared = declarations_of(others, options.column, reading)
     columns = {name: meaning_of(name, what) for name, what in declared.items()}
-    if classes == sorted(classes):  # as models sort labels
-        labels, y = classes, named(target, classes, reading, by_number=True).rename(options.target)
-    else:
-        places = places_of(target, classes, reading, by_number=True)
-        labels, y = [False, True], pandas.Series(places, name=f"({options.target} = {classes[1]!r})")
-    encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=labels)
+    y = named(target, classes, reading, by_number=True).rename(options.target)
+    encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=classes)
     budget = PrivacyBudget(options.epsilon, options.delta)
     pipeline = make_private_pipeline(encoder, model, privacy=budget, max_weight=options.max_weight)
     arguments = {} if groups is None else {"groups": groups}
@@ -155,8 +149,7 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
         arguments["sample_weight"] = weights[options.weight]
     pipeline.fit(as_declared(others, declared, reading), y, ledger=ledger, **arguments)
     needs = {"columns": list(declared), "declared": list(declared.values()), "classes": classes}
-    table = pipeline.summary().rename_axis(printable(f"log odds of {options.target} = {classes[1]!r}"))
-    return pipeline, lines_of_table(table), needs
+    return pipeline, lines_of_table(pipeline.summary()), needs
 
 
 def _classes(text: str | None, target) -> list[str]:
@@ -243,8 +236,9 @@ def _predicted_classes(model, path: str, needs: dict, reading: Reading):
         other = names_like(missing[0], table.columns)
         raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.{other}")
     declared = dict(zip(needs["columns"], needs["declared"], strict=True))
-    probabilities = model.predict_proba(as_declared(table, declared, reading))[:, 1]
-    return table.assign(**{f"P({needs['classes'][1]})": probabilities})
+    yes = needs["classes"][1]
+    probabilities = model.predict_proba(as_declared(table, declared, reading))[:, list(model.classes_).index(yes)]
+    return table.assign(**{f"P({yes})": probabilities})
 
 
 _PREDICTIONS = {"logistic": _predicted_classes, "topics": _predicted_shares, "pathways": _predicted_states}

@@ -45,15 +45,15 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
     ----------
     classes_ : ndarray of shape (n_classes,)
     class_counts_ : ndarray of shape (n_classes,)
-        Noisy numbers of records.
+        Noisy numbers of records, in the order of ``classes_``.
     n_classes_ : int
     table_std_ : float
         Standard deviation of the noise on every count.
     tables_ : dict
         A :class:`ClassTable` of noisy counts for each column.
     log_odds_ : dict
-        For each column, log odds less their average in each cell: shape (n_outputs, n_cells + 1), of the second class, or of
-        each class of more than two. The last cell is that of missing values.
+        For each column, log odds less their average in each cell: shape (n_outputs, n_cells + 1), of the second class as
+        written, or of each class of more than two. The last cell is that of missing values.
     steps_ : list of (str, step)
         The fitted tables, and a :class:`BayesianLogisticRegression` of their log odds.
     privacy_ : PrivacyReport
@@ -150,7 +150,8 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
     @property
     def class_counts_(self) -> np.ndarray:
         """Noisy numbers of records of each class."""
-        return self[0].class_counts_
+        counts = self[0].class_counts_
+        return counts if self.classes is None else counts[np.argsort(self.classes)]
 
     @property
     def n_classes_(self) -> int:

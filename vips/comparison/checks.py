@@ -110,4 +110,4 @@ def _features(model) -> np.ndarray | None:
 
 
 def _classes(model) -> np.ndarray | None:
-    return getattr(model, "classes_", None)
+    return getattr(getattr(model, "likelihood", None), "labels", getattr(model, "classes_", None))

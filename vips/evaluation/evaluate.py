@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from vips._pipelines import model_of
 from vips.evaluation.estimates import EDGES, N_BINS
 from vips.evaluation.evaluation import Evaluation
 from vips.evaluation.predictions import check_predictions, probabilities, table_in_memory
 from vips.models import BayesianLogisticRegression
+from vips.models._coefficient_tables import classes_of
 from vips.preprocessing._encoder_settings import persons_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release
 from vips.privacy.budget import plan_of_one_release
@@ -48,7 +50,7 @@ def evaluate(
     privacy : PrivacyBudget or PrivacyPlan
         Of the evaluation alone. A plan is one step of all records, ``sampling="full"``.
     positive : label, optional
-        The class whose probability is the risk, against all others; of two classes, the last one by default. With more classes
+        The class whose probability is the risk, against all others; of two classes "yes", the last one as declared, by default. With more classes
         and None, the prediction itself is scored: the risk is the probability of the most probable class, and the outcome is
         that it is right.
     groups : array, series or list of length n_rows, optional
@@ -97,7 +99,7 @@ def evaluate(
     if len(classes) < 2:
         raise ValueError(f"The model knows one class only, {classes[0]!r}: nothing can be told from its predictions.")
     if positive is None and len(classes) == 2:
-        positive = classes[1]
+        positive = (classes_of(model_of(model)) or classes)[1]
     if positive is not None and positive not in classes:
         raise ValueError(f"`positive` must be one of the classes {classes}, got {positive!r}.")
     if not isinstance(unit, str) or not unit:
@@ -137,7 +139,7 @@ def _places(classes: list, y, n_rows: int, plan: PrivacyPlan) -> np.ndarray:
     model.check_arguments()
     labels = model.records_of(np.zeros((n_rows, 1)), y).arrays[1]
     place, is_known = model.likelihood.places(labels)
-    return np.where(is_known, np.argsort(classes)[place], -1)
+    return np.where(is_known, place, -1)
 
 
 def _cells(predicted: np.ndarray, place: np.ndarray, positive: int | None) -> np.ndarray:

@@ -19,6 +19,7 @@ from vips.privacy.words import whose
 
 __all__ = [
     "Signal",
+    "classes_of",
     "coefficient_draws",
     "coefficient_table",
     "forest_plot",
@@ -95,7 +96,7 @@ def coefficient_table(model, posterior, level: float, units=None):
     pd = imported("pandas", "summary()")
 
     check_level(level)
-    names, classes = names_of_coefficients(model, units), _classes(model)
+    names, classes = names_of_coefficients(model, units), classes_of(model)[:-1]
     frames = []
     posterior = in_units(posterior, units, model.fit_intercept)
     for mean, cov in zip(np.atleast_2d(posterior.mean), _covariances(posterior), strict=True):
@@ -132,7 +133,7 @@ def coefficient_table(model, posterior, level: float, units=None):
 def warn_of_nothing(model, signal: Signal) -> None:
     """Warn that the coefficients are those of noise."""
     if signal.is_nothing:
-        classes = np.asarray(getattr(model, "classes_", ())).tolist() if model.is_private else []
+        classes = classes_of(model) if model.is_private else []
         undeclared = f" Or perhaps no label is one of {classes}, the declared classes." if classes else ""
         warnings.warn(
             f"No coefficient stands out: a fit to labels that depend on no column would show as much with probability "
@@ -205,7 +206,7 @@ def names_of_coefficients(model, units) -> list[str]:
 
 def meaning_of_coefficients(model) -> str:
     """What a coefficient is; of two classes, the last one is "yes"."""
-    classes, target = np.asarray(getattr(model, "classes_", ())).tolist(), target_of(model)
+    classes, target = classes_of(model), target_of(model)
     if len(classes) != 2:
         return "log odds against later classes" if classes else "coefficient"
     return printable(f"log odds of {target} = {classes[-1]!r}")
@@ -216,5 +217,6 @@ def target_of(model) -> str:
     return printable(str(getattr(model, "target_name_", "y")))
 
 
-def _classes(model) -> list:
-    return list(getattr(model, "classes_", ()))[:-1]
+def classes_of(model) -> list:
+    """The classes of a fitted classifier, in the order of its coefficients: the last one is "yes"; else none."""
+    return np.asarray(getattr(getattr(model, "likelihood", None), "labels", ())).tolist()

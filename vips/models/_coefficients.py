@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from vips.expfam import Gamma
-from vips.models._coefficient_tables import in_units, names_of_coefficients
+from vips.models._coefficient_tables import classes_of, in_units, names_of_coefficients
 from vips.parts import Part, Score, average, divided, indexed, last_of
 
 __all__ = ["MOST_READ", "classification_scores", "coefficient_parts", "count_scores"]
@@ -30,9 +30,9 @@ def coefficient_parts(model, posterior) -> list[Part]:
 
 
 def _coefficient_label(model, names: list[str]) -> Callable[[tuple[int, ...]], str]:
-    classes = getattr(model, "classes_", ())
+    classes = classes_of(model)
     if len(classes) > 2:
-        return partial(_of_class, list(classes), names)
+        return partial(_of_class, classes, names)
     return partial(last_of, names)
 
 

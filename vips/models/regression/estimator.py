@@ -23,6 +23,7 @@ from vips.models import _typical as typical
 from vips.models._apart import fit_to_public
 from vips.models._coefficient_tables import (
     Signal,
+    classes_of,
     coefficient_draws,
     coefficient_table,
     forest_plot,
@@ -294,7 +295,7 @@ class PolyaGammaRegression(AugmentedRegression):
 
         rng = np.random.default_rng(random_state)
         parts = coefficient_draws(self, self.posterior_, n_draws, rng)
-        classes = list(getattr(self, "classes_", ()))[:-1] if self.n_outputs > 1 else []
+        classes = classes_of(self)[:-1] if self.n_outputs > 1 else []
         dims = {"coef": ["class", "feature"] if classes else ["feature"], "intercept": ["class"] if classes else []}
         coords = {"feature": self.column_names()} | ({"class": classes} if classes else {})
         return arviz.from_dict(posterior=parts, coords=coords, dims={name: dims[name] for name in parts})

@@ -83,7 +83,7 @@ class Classes(Likelihood):
     Parameters
     ----------
     labels : ndarray of shape (n_classes,)
-        In ascending order; of two, the last one is "yes". Labels of strings come as their places.
+        In the order in which they were declared; of two, the last one is "yes". Labels of strings come as their places.
     """
 
     labels: np.ndarray
@@ -101,7 +101,8 @@ class Classes(Likelihood):
     def places(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Place of each label among the classes, and whether it is one of them."""
         classes = np.arange(len(self.labels)) if self.are_words and y.dtype.kind == "f" else self.labels
-        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        order = np.argsort(classes)
+        place = order[np.minimum(np.searchsorted(classes, y, sorter=order), len(classes) - 1)]
         return place, classes[place] == y
 
     def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +119,7 @@ class Classes(Likelihood):
         return np.arange(float(len(self.labels))) if self.are_words else self.labels
 
     def expected(self, psi: np.ndarray) -> np.ndarray:
-        """Probability of the last class."""
+        """Probability of the class declared last."""
         if self.n_outputs > 1:
             raise ValueError(f"Intervals of predictions are for two classes, not for {len(self.labels)}.")
         return expit(psi)

@@ -63,9 +63,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None
         The possible labels, numbers or strings. None: the labels in y for a non-private fit; 0 and 1 for a private fit, which
-        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. They are
-        sorted, as scikit-learn does: of two, the last one is "yes", and ``summary`` names it. More than two: stick-breaking in
-        this order.
+        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. Of two,
+        the last one as written is "yes": coefficients, tables and plots speak of it. More than two: stick-breaking in this
+        order. Labels that are not declared are taken in ascending order.
     statistics : {"centred", "paper"}
         Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
         precision, the second moves the coefficients.
@@ -91,6 +91,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     last_posterior_ : CoefficientPosterior
         Under the learnt precision, which predictions use; the same without noise.
     classes_ : ndarray of shape (n_classes,)
+        In ascending order, as scikit-learn's scorers need it, like the columns of :meth:`predict_proba`.
     target_name_ : str
         The name of y, if it is a series with one: ``summary`` speaks of it.
     coef_ : ndarray of shape (1, n_features) or (n_classes - 1, n_features)
@@ -165,19 +166,27 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         """
         stick = posterior_probabilities(*self._predictors(X))
         if stick.shape[1] == 1:
-            return np.hstack([1.0 - stick, stick])
+            return self._by_class(np.hstack([1.0 - stick, stick]))
         remainders = np.cumprod(1.0 - stick, axis=1)
-        return np.hstack([stick[:, :1], stick[:, 1:] * remainders[:, :-1], remainders[:, -1:]])
+        return self._by_class(np.hstack([stick[:, :1], stick[:, 1:] * remainders[:, :-1], remainders[:, -1:]]))
+
+    def _by_class(self, of_declared: np.ndarray) -> np.ndarray:
+        """Columns of the declared classes in the order of ``classes_``."""
+        return of_declared[:, np.argsort(self.likelihood.labels)]
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of :meth:`predict_proba`."""
         return np.log(self.predict_proba(X))
 
     def decision_function(self, X) -> np.ndarray:
-        """x'μ + intercept, shape (n_records,); with more than two classes the log probabilities, (n_records, n_classes)."""
+        """x'μ + intercept, shape (n_records,); with more than two classes the log probabilities, (n_records, n_classes).
+
+        Above 0 for the last one of ``classes_``: the negative where that is not the class declared last.
+        """
         if self.n_outputs > 1:
             return self.predict_log_proba(X)
-        return self._predictors(X)[0][:, 0]
+        sign = 1.0 if self.likelihood.labels[-1] == self.classes_[-1] else -1.0
+        return sign * self._predictors(X)[0][:, 0]
 
     def predict(self, X) -> np.ndarray:
         """The most probable class of each record."""
@@ -214,7 +223,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     def check_features(self) -> None:
         super().check_features()
-        self.classes_ = self.likelihood.labels
+        self.classes_ = np.sort(self.likelihood.labels)
 
     def check_values(self, X, y) -> None:
         check_classification_targets(y)
@@ -240,13 +249,11 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     @property
     def likelihood(self) -> Classes:
         """The declared labels in a private fit, and in a non-private fit that has not seen its labels yet."""
-        if "classes_" in vars(self):
-            return Classes(self.classes_)
-        return Classes(np.array([0, 1]) if self.classes is None else np.unique(self.classes))
+        return Classes(np.asarray(vars(self).get("classes_", [0, 1]) if self.classes is None else self.classes))
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """For two classes the last one with the probability σ of the predictor; more are about equally frequent."""
-        classes = np.sort(np.arange(2) if self.classes is None else np.asarray(self.classes))
+        classes = np.arange(2) if self.classes is None else np.asarray(self.classes)
         later = np.arange(len(classes) - 1, 0, -1.0)  # classes after each
         p = expit((-1.0 if len(classes) == 2 else 1.0) * predictor[:, None] - np.log(later))
         is_own = np.hstack([rng.random(p.shape) < p, np.ones((len(p), 1), bool)])

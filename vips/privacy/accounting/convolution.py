@@ -76,7 +76,7 @@ class TotalLoss:
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
         """δ at each ε ≥ 0."""
-        places = np.floor(np.minimum(epsilons / self._spacing, 1e15)).astype(np.int64)
+        places = np.floor(np.minimum(epsilons, 1e15 * self._spacing) / self._spacing).astype(np.int64)
         within = np.minimum(epsilons - places * self._spacing, self._spacing)
         index = np.minimum(places - self._low, len(self._upper) - 1)
         return self._at_infinity + self._upper[index] - np.exp(within) * self._lower[index]

@@ -26,8 +26,8 @@ _ERROR = 1e-14  # of log δ, from rounding: relative, and ten times that in all
 def gaussian_log_delta(mu: float, epsilon: np.ndarray | float) -> np.ndarray:
     """log δ(ε); ``epsilon`` is a number or an array, and every ε ≥ 0."""
     a = np.asarray(epsilon, dtype=float) / mu - mu / 2.0
-    log_density = -(a**2) / 2.0 - math.log(2.0 * math.pi) / 2.0
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        log_density = -(a**2) / 2.0 - math.log(2.0 * math.pi) / 2.0
         if mu < SMALL_MU:
             t = a[..., None] + mu * (_NODES + 1.0) / 2.0
             return log_density + np.log(mu / 2.0 * np.maximum((1.0 - t * _mills(t)) @ _WEIGHTS, 0.0))
@@ -47,7 +47,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     def excess(a: float) -> float:
         return float(gaussian_log_delta(mu, mu * (a + mu / 2.0))) - target
 
-    low, high = -mu / 2.0, math.sqrt(2.0 * math.log(1.0 / delta))  # δ(ε) ≤ Φ(-a) ≤ exp(-a²/2) for a ≥ 0
+    low, high = -mu / 2.0, math.sqrt(-2.0 * target)  # δ(ε) ≤ Φ(-a) ≤ exp(-a²/2) for a ≥ 0
     if excess(low) <= 0.0:
         return 0.0
     tol = 1e-13 * max(1.0, mu)

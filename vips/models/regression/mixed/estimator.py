@@ -285,13 +285,14 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities for a row of a new person, ∫ σ(x'β + u'z) over z and the posterior; shape (n_rows, 2)."""
         yes = posterior_probabilities(*self._predictors(X))
-        return np.hstack([1.0 - yes, yes])
+        return self._by_class(np.hstack([1.0 - yes, yes]))
 
     def decision_function(self, X) -> np.ndarray:
         """Log odds of :meth:`predict_proba`, shape (n_rows,)."""
         return logit(self.predict_proba(X)[:, 1])
 
     predict_log_proba, predict = BayesianLogisticRegression.predict_log_proba, BayesianLogisticRegression.predict
+    _by_class = BayesianLogisticRegression._by_class
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -313,7 +314,7 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
 
     def check_features(self) -> None:
         super().check_features()
-        self.classes_ = self.likelihood.labels
+        self.classes_ = np.sort(self.likelihood.labels)
 
     def check_values(self, X, y) -> None:
         BayesianLogisticRegression.check_values(self, X, y)
