@@ -33,6 +33,7 @@ from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.units import unit_of_group
+from vips.privacy.unread import warn_of_unread
 from vips.settling import Settling
 
 if TYPE_CHECKING:
@@ -232,6 +233,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             )
             only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
             self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise)
+            warn_of_unread(self)
         except BaseException as error:  # Ctrl-C included
             try:
                 journal.close()

@@ -13,11 +13,14 @@ import scipy.sparse as sp
 from vips.data._cell_values import as_numbers, category_of, codes_of_categories, day_of, is_missing
 from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
 from vips.parts import FeatureTotals
+from vips.privacy.unread import Seen
 
 __all__ = ["MISSING", "OTHER", "Categories", "Number", "kind_of_column"]
 
 # Categories of all other values, and of missing ones.
 OTHER, MISSING = "(other)", "(missing)"
+# Mean square of numbers in [-1, 1] below which a column may be called unread: they are near the middle of the bounds.
+_LEAST_SQUARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,13 @@ class Number:
             return self
         return replace(self, average=float(np.clip(totals.means[0], -1.0, 1.0)))
 
+    def seen(self, title: str, totals: FeatureTotals) -> Seen:
+        """What was read: by the feature of missing numbers, else by squares, which are 0 for these and for the middle."""
+        kind, size = "date" if self.is_date else "number", (totals.size, totals.size_std)
+        if not self.has_missing:
+            return Seen(title, kind, totals.squares, totals.noise_std, *size, least=_LEAST_SQUARE)
+        return Seen(title, kind, totals.size - totals.squares[1:], totals.noise_std[1:] + totals.size_std, *size)
+
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_features)."""
         features = np.zeros((len(values), self.n_features))
@@ -133,6 +143,13 @@ class Categories:
         """Shape (n_rows, n_categories)."""
         average = sp.csr_array(np.atleast_2d(self.average or np.zeros(self.n_features)))
         return sp.vstack([sp.eye_array(self.n_features), average], format="csr")[self.codes(values)]
+
+    def seen(self, title: str, totals: FeatureTotals) -> Seen:
+        """Counts of the categories, of which those of missing values are none."""
+        is_read = np.array([category != MISSING for category in self.categories])
+        values = [None if category == OTHER else category for category in self.categories if category != MISSING]
+        counts, std = totals.squares[is_read], totals.noise_std[is_read]
+        return Seen(title, "category", counts, std, totals.size, totals.size_std, values, are_independent=False)
 
     def averaged(self, totals: FeatureTotals) -> Categories:
         """The same column, where a value that says nothing becomes the average of the categories, by their records.

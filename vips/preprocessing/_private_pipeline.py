@@ -37,6 +37,7 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.unread import Seen, warn_of_unread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,6 +228,8 @@ class PrivatePipeline(Pipeline):
             raise
         model.privacy_ = behind_encoder(model.privacy_, encoder)
         self._keep([(encoder_name, encoder), (model_name, model)])
+        if not self.privacy_.only_noise:  # of which the model has warned
+            warn_of_unread(self)
         return self
 
     @property
@@ -291,6 +294,12 @@ class PrivatePipeline(Pipeline):
     def plot_coefficients(self, level: float = 0.95, *, ax: Axes | None = None) -> Axes:
         """``plot_coefficients`` of the model, in the same units."""
         return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
+
+    def seen(self) -> list[Seen]:
+        """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.seen`."""
+        encoder, model = (step for _, step in self._fitted().steps)
+        totals = model.feature_totals()
+        return [] if totals is None or not isinstance(encoder, TableEncoder) else encoder.seen(totals)
 
     def _encoder_of_table(self) -> TableEncoder | None:
         encoder = self[0]

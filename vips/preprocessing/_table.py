@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Self
@@ -37,6 +38,7 @@ from vips.preprocessing._learnt_columns import learn_column
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.unread import Seen
 
 __all__ = ["TableEncoder"]
 
@@ -280,6 +282,18 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             of_column = FeatureTotals(totals.squares[place], totals.noise_std[place], totals.means[place] / scale)
             averaged[key], first = kind.averaged(of_column), place.stop
         return self._features(X, averaged)
+
+    def seen(self, totals: FeatureTotals) -> list[Seen]:
+        """Noisy counts of what a fit with these ``totals`` has read of each column; none where it does not know its size."""
+        if math.isnan(totals.size):
+            return []
+        seen, first, unit = [], 0, self._scale() ** 2
+        for key, kind in self._resolved().items():
+            place = slice(first, first + kind.n_features)
+            of_column = FeatureTotals(totals.squares[place] / unit, totals.noise_std[place] / unit, totals.means[place])
+            seen.append(kind.seen(repr(key), replace(of_column, size=totals.size, size_std=totals.size_std)))
+            first = place.stop
+        return seen
 
     def _features(self, X, kinds: dict[object, Number | Categories]) -> np.ndarray | sp.csr_array:
         X = _in_memory(X)

@@ -38,6 +38,7 @@ from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 from vips.models.mixtures.statistics import ClassStatistics, inferred
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy.unread import Seen
 from vips.privacy.words import whose
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
@@ -212,6 +213,24 @@ class LatentClasses(Mixture):
             words = [str(category) for category in categories]
             parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
         return parts
+
+    def seen(self) -> list[Seen]:
+        """From counts of the answers, and of missing numbers and counts."""
+        totals, noise, names = self.noisy_totals_.average, self.noisy_totals_.noise_std, self.column_names()
+        columns, root = self._columns(), np.sqrt(self.n_components)
+        std, size_std = root * noise["cells"], root * noise["count"]
+        cells, size, seen, first = totals["cells"].sum(axis=0), totals["count"].sum(), [], 0
+        for part, places in zip(columns.parts, columns.columns, strict=True):
+            for i, j in enumerate(places):
+                title, declared = repr(names[j]), self._declared()[j]
+                if declared.kind is Categories:
+                    a, b = first + part.bins.starts[i], first + part.bins.starts[i + 1]
+                    seen.append(Seen(title, "category", cells[a:b], std, size, size_std, declared.values))
+                else:
+                    kind = "number" if declared.kind is Numbers else "count"
+                    seen.append(Seen(title, kind, size - cells[first + i], std + size_std, size, size_std))
+            first += part.width
+        return seen
 
     # -- methods for users --------------------------------------------------------------------------------------
 
