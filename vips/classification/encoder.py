@@ -16,7 +16,7 @@ from vips._printable import listed
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import log_odds_of_tables, scale_of_rows
 from vips.classification.tables import ClassTable, class_counts, release_table
-from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.models import BayesianLogisticRegression
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
@@ -85,6 +85,7 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         ledger = None if self.privacy is None else ledger_to_charge(ledger, sent, plan=self.privacy)
         plan, delta = self._plan(stated, ledger)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
+        warn_of_undeclared(X, self.columns, names_of(y, groups))
         place, n_classes = self._places(X, y)
         numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
         arguments = Persons(numbers), plan, delta, groups is not None

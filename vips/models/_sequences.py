@@ -8,14 +8,16 @@ from typing import Self
 
 import numpy as np
 
+from vips._fitted import without_weights
 from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData, Sequences, SequenceSource, TextSource
-from vips.data._cell_values import is_text
+from vips.data._cell_values import kind_of
 from vips.data._checks import check_container
 from vips.data._columns import is_frame
 from vips.data._dask import is_dask
 from vips.data._sequence_source import steps_of_persons
 from vips.data._steps import check_readable, numbers_of
+from vips.data._tables import from_arrow
 from vips.model import ConjugateExponentialModel
 from vips.parts import Score, average
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -40,6 +42,7 @@ class SequenceModel(ConjugateExponentialModel):
     max_length: int
     _unlisted = ("declared_of_steps", "n_features", "sequences_of", "state_names")
 
+    @without_weights
     def fit(
         self,
         X,
@@ -160,9 +163,14 @@ class SequenceModel(ConjugateExponentialModel):
         return sequences
 
     def _steps(self, X) -> np.ndarray:
-        """An array of steps, with NaN for what is missing."""
-        if is_text(getattr(X, "dtype", None)):
-            return np.asarray(X)  # which is refused
+        """An array of steps, with NaN for what is missing. A dtype that holds no numbers is refused: all steps would be missing."""
+        X = from_arrow(X)
+        dtype = getattr(X, "dtype", np.dtype(object))
+        if dtype != object and kind_of(dtype) not in ("number", "flag"):
+            raise TypeError(
+                f"Steps of {type(self).__name__} are numbers, but X has dtype {dtype}: encode words as codes from 0 on, e.g. "
+                "pandas.Series(X).map(codes).to_numpy(float) with a public dict of the words' codes."
+            )
         if not self.is_private:
             check_readable([X])
         steps = numbers_of(X)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.data._cell_values import as_numbers, category_of, codes_of_categories, day_of, is_missing
-from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
+from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers, refuse_bounds_in_list
 from vips.parts import FeatureTotals
 from vips.privacy.unread import Seen
 
@@ -52,6 +52,11 @@ class Number:
 
     def __str__(self) -> str:
         return " to ".join(map(self.text_of, (self.low, self.high)))
+
+    @property
+    def middle(self) -> str:
+        """What a missing number becomes, in words."""
+        return self.text_of(0.5 * (self.low + self.high))
 
     def text_of(self, number: float) -> str:
         """A number of the column in the words in which its bounds are declared."""
@@ -180,6 +185,7 @@ def kind_of_column(declared, title: str, is_date: bool = False) -> Number | Cate
         if all(isinstance(bound, date | np.datetime64) and not is_missing(bound) for bound in bounds):
             return _number(tuple(map(day_of, bounds)), title, True, len(declared) == 3)
     if isinstance(declared, list):
+        refuse_bounds_in_list(declared[:2] if declared[2:] == [MISSING] else declared, title)
         return _categories(declared, title)
     raise TypeError(
         f"Column {title} is declared as {declared!r}: write a tuple of two numbers or dates, (low, high), for a numeric "

@@ -161,7 +161,7 @@ def _of_numbers(name, values, kind: str, bounds: Number | None) -> ColumnReading
         n_beyond = int(np.sum((seen < bounds.low) | (seen > bounds.high)))
         declared = f"a {what} from {bounds}"
         if len(seen) < len(numbers) and not bounds.has_missing:
-            says = _MIDDLE.format(bounds.text_of(0.5 * (bounds.low + bounds.high)))
+            says = _MIDDLE.format(bounds.middle)
         elif len(seen) and high - low < _SMALL_PART * (bounds.high - bounds.low):
             says = f"{holds}, a small part of the declared range: less is lost to noise with nearer bounds of what is possible."
     return ColumnReading(name, str(getattr(values, "dtype", "")), declared, len(seen), missing, unread, n_beyond, says)

@@ -25,7 +25,7 @@ from vips._fitted import all_or_nothing, forget_fit
 from vips._printable import listed
 from vips._validation import check_number
 from vips.data import as_source
-from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.parts import FeatureTotals
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
@@ -135,6 +135,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     """
 
     unit = "one row of X"
+    beside = ()  # names of what the fit of a pipeline takes beside X
     # In a pipeline of scikit-learn, what is charged or grouped is so for the encoder, too.
     __metadata_request__fit = {"ledger": True, "groups": True}
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
@@ -197,6 +198,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             check_number("quantiles[0]", low, 0.0, 0.5, "in [0, 0.5)", open_high=True)
             check_number("quantiles[1]", high, 0.5, 1.0, "in (0.5, 1]", open_low=True)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
+        warn_of_undeclared(X, self.columns, names_of(y, groups) + self.beside)
         learnt, statement = {}, None
         if learnt_kinds:
             numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
@@ -394,7 +396,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         for name, kind in zip(self._names(), kinds.values(), strict=True):
             if isinstance(kind, Number):
                 slope = 2.0 * scale / (kind.high - kind.low)
-                names += [name, f"{name}: missing"][: kind.n_features]
+                names += [name, f"{name}: missing, against {kind.middle}"][: kind.n_features]
                 precise += [name, f"{name} is missing"][: kind.n_features]
                 rows += [{start: slope}, {start + 1: scale}][: kind.n_features]
                 shift[start] = -0.5 * (kind.low + kind.high) * slope

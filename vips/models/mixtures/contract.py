@@ -389,6 +389,11 @@ class LatentClasses(Mixture):
 
     # -- columns ------------------------------------------------------------------------------------------------
 
+    @property
+    def declared_columns(self) -> object:
+        """The argument that declares them."""
+        return getattr(self, self.argument)
+
     @abstractmethod
     def _declared(self) -> list[table.Column]:
         """What each column of the table holds."""

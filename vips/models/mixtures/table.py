@@ -17,7 +17,7 @@ import numpy as np
 from vips._extras import imported
 from vips.data._cell_values import as_categories, as_numbers, codes_of_categories, each_cell, is_missing
 from vips.data._columns import column, columns_of
-from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
+from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers, refuse_bounds_in_list
 from vips.models.components.categories import Categories
 from vips.models.components.component import Component
 from vips.models.components.counts import Counts
@@ -94,6 +94,8 @@ def column_of_any_kind(name: object, declared: object) -> Column:
         if not (len(declared) == len(ends) == 2 and ends[0] > -1e100 and ends[0] + 1e-30 < ends[1] < 1e100):
             raise ValueError(f"Column {name!r} is declared as {declared!r}: bounds of a number are a pair (low, high).")
         return Column(Numbers, tuple(ends))
+    if isinstance(declared, list):
+        refuse_bounds_in_list(declared, repr(name))
     return column_of_categories(name, declared)
 
 

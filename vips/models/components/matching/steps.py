@@ -119,7 +119,9 @@ def groups_of(model, knows_persons: bool = False) -> list[StepGroup]:
     NotImplementedError
         If there are none, or a record is all rows of a person, of which the match knows nothing.
     """
-    if not getattr(model, "noisy_totals_", None) or not model.noisy_totals_.steps:
+    if not hasattr(model, "noisy_totals_"):
+        raise NotImplementedError(f"A fit without privacy has no noisy totals to match: this {type(model).__name__} is no private fit.")
+    if not model.noisy_totals_.steps:
         raise NotImplementedError(
             f"This {type(model).__name__} has not kept its steps: private fits without too many totals do, but no streams."
         )
