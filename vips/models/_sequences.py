@@ -40,7 +40,7 @@ class SequenceModel(ConjugateExponentialModel):
     name_of_score = "log likelihood per step"
     n_components: int
     max_length: int
-    _unlisted = ("declared_of_steps", "n_features", "sequences_of", "state_names")
+    _unlisted = ("declared_of_steps", "n_features", "sequences_of", "state_names", "steps_read")
 
     @without_weights
     def fit(
@@ -119,7 +119,20 @@ class SequenceModel(ConjugateExponentialModel):
         if self.n_features not in (None, source.n_features):
             raise ValueError(f"Sequences have {self.n_features} column(s) by declaration, X has {source.n_features}.")
         self.n_features_in_ = source.n_features
+        if in_memory and not self.is_private:
+            self.check_values(source.arrays[0], None)
         return source
+
+    def check_values(self, X: Sequences, y) -> None:
+        """Raise ValueError for a step that is neither missing nor what the model reads."""
+        is_read, what = self.steps_read(X.values)
+        unread = X.values[~(is_read | np.isnan(X.values))]
+        if len(unread):
+            raise ValueError(f"X holds {unread[0]:g}, but steps are {what}: write None or NaN for a missing one.")
+
+    def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
+        """Which of these numbers are steps, and not missing; and what steps are, in words."""
+        return np.isfinite(values), "finite numbers"
 
     def sequences_of(self, X, lengths, in_fit: bool = False) -> Sequences:
         """What users pass, as sequences. A private fit looks at containers and dtypes only."""

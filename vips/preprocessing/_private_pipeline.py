@@ -302,7 +302,7 @@ class PrivatePipeline(Pipeline):
         """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.seen`."""
         encoder, model = (step for _, step in self._fitted().steps)
         totals = model.feature_totals()
-        return [] if totals is None or not isinstance(encoder, TableEncoder) else encoder.seen(totals)
+        return [] if totals is None or not isinstance(encoder, TableEncoder) else encoder.columns_seen(totals)
 
     def _encoder_of_table(self) -> TableEncoder | None:
         encoder = self[0]

@@ -285,7 +285,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             averaged[key], first = kind.averaged(of_column), place.stop
         return self._features(X, averaged)
 
-    def seen(self, totals: FeatureTotals) -> list[Seen]:
+    def columns_seen(self, totals: FeatureTotals) -> list[Seen]:
         """Noisy counts of what a fit with these ``totals`` has read of each column; none where it does not know its size."""
         if math.isnan(totals.size):
             return []

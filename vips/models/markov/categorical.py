@@ -327,6 +327,10 @@ class CategoricalHMM(HiddenMarkovModel):
         n, scale = float(self.max_length), self.chain_blocks()["moves"].scale
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))
 
+    def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
+        is_code = (values >= 0) & (values < self.n_symbols) & (values == np.floor(values))
+        return is_code, f"codes from 0 to {self.n_symbols - 1}, by `n_symbols`"
+
     def seen(self) -> list[Seen]:
         return [Seen("Steps", "symbol", *self.steps_seen("emissions"), values=range(self.n_symbols))]
 

@@ -349,6 +349,9 @@ class PoissonHMM(HiddenMarkovModel):
         of_states = float(of_steps + 1.0 / blocks["start"].scale)
         return max(of_states, n * np.sqrt(d) / blocks["marginals"].scale, n * d / blocks["pairs"].scale)
 
+    def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
+        return (values >= 0) & (values < np.inf) & (values == np.floor(values)), "counts, whole numbers from 0 on"
+
     def seen(self) -> list[Seen]:
         """From counts of missing cells."""
         (size, *missing), std, n_steps, steps_std = self.steps_seen("count")

@@ -535,9 +535,8 @@ class LatentClasses(Mixture):
             table.check_dtypes(X, names, self._declared())
             if is_frame(X):
                 self.column_names_, self.column_dtypes_ = table.names_and_dtypes(X)
-        if holds_numbers and self._takes_codes():
-            return X
-        values = table.values_of(X, names, self._declared())
+        takes_codes = holds_numbers and self._takes_codes()
+        values = X if takes_codes else table.values_of(X, names, self._declared())
         if reset and not self.is_private:
             table.check_cells(X, names, self._declared(), values)
         return values
