@@ -92,9 +92,10 @@ def unread(seen: Sequence[Seen]) -> list[str]:
     z = -ndtri(LEVEL / max(sum(1 + of.n_named for of in seen), 1))
     sentences = []
     for of in seen:
-        if of.is_unread(z):
+        values = of.unread_values(z)
+        if of.is_unread(z) or 0 < of.n_named == len(values):
             sentences.append(f"{of.what}: no {of.kind} was read above the noise; how are they written?")
-        elif values := of.unread_values(z):
+        elif values:
             named = listed([repr(value) for value in values])
             sentences.append(f"{of.what}: of {of.kind} {named} nothing was read above the noise; is it written so?")
     return sentences
