@@ -191,13 +191,13 @@ def _pathways(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     catalogue = _catalogue(options.catalogue, reading)
     needs = {name: getattr(options, name) for name in ("unit", "event", "order")} | {"catalogue": catalogue}
     table = read_table(options.data, reading)
-    is_text = is_text_or_object(column_of(table, options.order, "--order").dtype)
+    pathways, _ = _sequences(table, needs, reading)
+    is_text = is_text_or_object(table[options.order].dtype)
     if is_text and not reading.date_formats and stated_of(table, options.column, reading).get(options.order) != "number":
         raise ValueError(
             f"--order {options.order!r}: the column holds texts, of which those in another form would come last. --date-format "
             f"says how its dates are written, as in --date-format %Y-%m-%d; for numbers write --column {options.order}=number."
         )
-    pathways, _ = _sequences(table, needs, reading)
     budget = PrivacyBudget(options.epsilon, options.delta)
     persons = pd.Series(np.arange(len(pathways)), name=options.unit)  # one pathway each: the report says whose
     model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=budget)
