@@ -177,7 +177,7 @@ ITEMS = (np.array([0, 1]), ["A"], "A", b"A", 3.5, None, {"a": 1}, np.array([[0, 
 
 
 def check_an_item_of_any_type_decides_nothing():
-    """Of 600 items, whose totals stand out from the noise; fits draw other noise, so that their numbers are not compared."""
+    """Totals of so many items stand out from the noise; fits draw other noise, so that their numbers are not compared."""
 
     def with_cell(item):
         values = WORDS.copy()

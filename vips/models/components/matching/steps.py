@@ -120,7 +120,9 @@ def groups_of(model, knows_persons: bool = False) -> list[StepGroup]:
         If there are none, or a record is all rows of a person, of which the match knows nothing.
     """
     if not hasattr(model, "noisy_totals_"):
-        raise NotImplementedError(f"A fit without privacy has no noisy totals to match: this {type(model).__name__} is no private fit.")
+        raise NotImplementedError(
+            f"This {type(model).__name__} is no private fit: without privacy no noisy totals are kept, to which records are matched."
+        )
     if not model.noisy_totals_.steps:
         raise NotImplementedError(
             f"This {type(model).__name__} has not kept its steps: private fits without too many totals do, but no streams."
