@@ -109,7 +109,9 @@ def numbers_of_rows(model: Contract, values, name: str, n_records: int) -> np.nd
     except (TypeError, ValueError):
         values = np.full(n_records, np.nan)
     if values.shape != (n_records,):
-        raise ValueError(f"`{name}` must have one number for each of {n_records:,} rows, got an array of shape {values.shape}.")
+        raise ValueError(
+            f"`{name}` must have one number for each of {n_records:,} rows, got an array of shape {values.shape}."
+        )
     if not ((values >= 0.0) & np.isfinite(values)).all():
         raise ValueError(f"`{name}` must hold finite numbers, none below 0.")
     return values

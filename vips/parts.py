@@ -216,7 +216,7 @@ class SelfDescription:
         return {}
 
     def seen(self) -> Sequence[Seen]:
-        """Noisy counts of what was read of each column, by which a fit warns of those that it could not read. None by default."""
+        """Noisy counts of what was read of each column, by which a fit warns of what it could not read. None by default."""
         return ()
 
     def signal(self) -> dict[str, float]:

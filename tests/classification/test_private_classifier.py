@@ -198,7 +198,11 @@ def check_all_else_is_a_function_of_noisy_numbers():
     np.testing.assert_array_equal(*features, "features look at more than noisy counts")
     np.testing.assert_array_equal(one.predict_proba(X_new), other.predict_proba(X_new))
     assert joblib.hash(one) == joblib.hash(other), "an attribute looks at more than noisy counts"
-    held = {name for name in vars(one[0]) if name not in one[0].get_params()} - {"unit", "beside", "_sklearn_output_config"}
+    held = {name for name in vars(one[0]) if name not in one[0].get_params()} - {
+        "unit",
+        "beside",
+        "_sklearn_output_config",
+    }
     assert held == HELD, f"tables hold {held ^ HELD}"
 
 

@@ -1,4 +1,4 @@
-"""What a private fit cannot read: refused by its schema, or missing and said from released totals, or read. One table, walked."""
+"""What a private fit cannot read: refused by its schema, or missing and said from released totals. One table, walked."""
 
 import datetime
 import re
@@ -40,6 +40,7 @@ WORDS = np.array(["A", "B", "C"], dtype=object)[CODES]
 NUMBERS = RNG.uniform(0, 100, N)
 DAYS = np.datetime64("2022-01-01") + RNG.integers(0, 700, N).astype("timedelta64[D]")
 DOTS = pd.Series(DAYS).dt.strftime("%d.%m.%Y")
+COMMAS = pd.Series(NUMBERS.astype(str)).str.replace(".", ",")
 BOUNDS = (datetime.date(2022, 1, 1), datetime.date(2023, 12, 31))
 STEPS = CODES.reshape(-1, 5)
 
@@ -105,7 +106,7 @@ ROWS = [
     # numbers
     (TABLES, "floats", (NUMBERS, (0, 100)), READ, ""),
     (TABLES, "texts of numbers", (NUMBERS.astype(str), (0, 100)), READ, ""),
-    (TABLES, "texts of other numbers", (pd.Series(NUMBERS.astype(str)).str.replace(".", ","), (0, 100)), SAID, "'x': no number"),
+    (TABLES, "other texts of numbers", (COMMAS, (0, 100)), SAID, "'x': no number"),
     (TABLES, "lists", (pd.Series([[x] for x in NUMBERS]), (0, 100)), SAID, "'x': no number"),
     (TABLES, "dates as numbers", (DAYS, (0, 100)), REFUSED, "two dates|dtype is datetime"),
     (TABLES, "bounds in a list", (CODES, [18, 100]), REFUSED, r"Bounds are a tuple: write \(18, 100\)"),
@@ -126,12 +127,12 @@ ROWS = [
     (CATEGORIES, "bytes", (pd.Series([word.encode() for word in WORDS]), ["A", "B", "C"]), SAID, "'x': no category"),
     (CATEGORIES, "whole numbers", (CODES, ["0", "1", "2"]), REFUSED, "holds numbers"),
     (CATEGORIES, "texts of whole numbers", (pd.Series(CODES.astype(str)), [0, 1, 2]), REFUSED, "holds text"),
-    (CATEGORIES, "bytes in Arrow", (pd.Series(WORDS).map(str.encode).astype(pd.ArrowDtype(pa.binary())), ["A"]), REFUSED, "binary"),
+    (CATEGORIES, "bytes in Arrow", (pd.Series([b"A"] * N, dtype=pd.ArrowDtype(pa.binary())), ["A"]), REFUSED, "binary"),
     # sequences
     ({"codes": codes_of_steps}, "arrays of codes", (LISTS,), READ, ""),
     ({"codes": codes_of_steps}, "codes from 1 on", ([steps + 1 for steps in LISTS],), SAID, "symbol 0"),
     ({"codes": codes_of_steps}, "arrays of words", (list(OF_WORDS),), SAID, "no symbol"),
-    ({"codes": codes_of_steps}, "words and lengths", (OF_WORDS.ravel(), LENGTHS), REFUSED, "Steps of CategoricalHMM are numbers"),
+    ({"codes": codes_of_steps}, "words and lengths", (OF_WORDS.ravel(), LENGTHS), REFUSED, "Steps of CategoricalHMM"),
     ({"codes": codes_of_steps}, "bytes and lengths", (OF_WORDS.ravel().astype("S"), LENGTHS), REFUSED, "dtype .S1"),
     ({"codes": codes_of_steps}, "dates and lengths", (pd.Series(DAYS), LENGTHS), REFUSED, "datetime64"),
     ({"codes": codes_of_steps}, "Arrow's words and lengths", (pa.array(OF_WORDS.ravel()), LENGTHS), REFUSED, "string"),
@@ -146,7 +147,9 @@ ROWS = [
     ({"words": words_of_texts}, "numbers", (CODES,), REFUSED, "must be text"),
     ({"words": words_of_texts}, "Arrow's lists", (pa.array([["harbour"]] * N),), REFUSED, "list"),
 ]  # fmt: skip
-WALK = [(of, given, what, word, f"{name}-{kind}") for models, kind, given, what, word in ROWS for name, of in models.items()]
+WALK = [
+    (of, given, what, word, f"{name}-{kind}") for models, kind, given, what, word in ROWS for name, of in models.items()
+]
 
 
 def told(fit, *given) -> tuple:
@@ -173,7 +176,19 @@ def test_nothing_vanishes_without_a_word(fit, given, what, word, tmp_path):
 
 # -- an item of a list, or a cell of an object column, is a record's own -------------------------------------------------------
 
-ITEMS = (np.array([0, 1]), ["A"], "A", b"A", 3.5, None, {"a": 1}, np.array([[0, 1]]), ["harbour"], datetime.date(2022, 1, 1), object())
+ITEMS = (
+    np.array([0, 1]),
+    ["A"],
+    "A",
+    b"A",
+    3.5,
+    None,
+    {"a": 1},
+    np.array([[0, 1]]),
+    ["harbour"],
+    datetime.date(2022, 1, 1),
+    object(),
+)
 
 
 def check_an_item_of_any_type_decides_nothing():
@@ -218,7 +233,9 @@ def words_raise(patch):
 
 
 def test_an_item_that_decides_an_error_is_noticed(monkeypatch):
-    check_notices(check_an_item_of_any_type_decides_nothing, words_raise, monkeypatch, "an item of the sequences decides")
+    check_notices(
+        check_an_item_of_any_type_decides_nothing, words_raise, monkeypatch, "an item of the sequences decides"
+    )
 
 
 # -- names --------------------------------------------------------------------------------------------------------------------
@@ -235,7 +252,9 @@ def test_columns_that_are_not_declared_are_named_once():
     """But not labels, ids, weights and exposures, which are columns of the table, too."""
     table = pd.DataFrame({"x": WORDS[:60], "age": NUMBERS[:60], "ill": Y[:60], "who": CODES[:60], "weight": 1.0})
     given = {"x": ["A", "B", "C"]}
-    pipeline = make_private_pipeline(TableEncoder(given), BayesianLogisticRegression(), privacy=BUDGET, n_steps=1, max_weight=1.0)
+    pipeline = make_private_pipeline(
+        TableEncoder(given), BayesianLogisticRegression(), privacy=BUDGET, n_steps=1, max_weight=1.0
+    )
     weighed = {"groups": table["who"], "sample_weight": table["weight"]}
     classifier = PrivateClassifier(given, privacy=BUDGET, n_steps=1)
     latent = LatentClassAnalysis(1, categories=given, privacy=BUDGET.plan(n_steps=2, max_weight=1.0))
@@ -258,11 +277,11 @@ def test_a_class_without_weights_says_so_before_anything_is_spent():
         lambda: CategoricalHMM(1, n_symbols=3).fit(LISTS, sample_weight=ones),
         lambda: PrivateClassifier([(0, 100)], privacy=BUDGET).fit(NUMBERS[:, None], Y, sample_weight=ones),
     ):
-        with pytest.raises(TypeError, match="^(CategoricalHMM|PrivateClassifier) takes no weights"):
+        with pytest.raises(TypeError, match=r"^(CategoricalHMM|PrivateClassifier) takes no weights"):
             fit()
     model = vips.MixedLogisticRegression()
     pipeline = make_private_pipeline(TableEncoder(), model, privacy=BUDGET, max_weight=1.0)
-    with pytest.raises(TypeError, match="^MixedLogisticRegression takes no weights"):
+    with pytest.raises(TypeError, match=r"^MixedLogisticRegression takes no weights"):
         pipeline.fit(pd.DataFrame({"x": NUMBERS}), Y, sample_weight=np.ones(N))
 
 

@@ -56,13 +56,15 @@ def test_columns_are_named_as_a_whole():
 
 def test_noise_that_may_depend_adds_up():
     z = -norm.ppf(LEVEL / 6)
-    std = 0.9 * module._LEAST * N / (4.0 * z)  # of one count; of all of them, four times that if they are alike, else twice
-    of_all = [
-        seen(np.full(4, 0.0), "abcd", std=std, total_std=0.0, are_independent=kind) for kind in (True, False)
+    std = (
+        0.9 * module._LEAST * N / (4.0 * z)
+    )  # of one count; of all of them, four times that if they are alike, else twice
+    of_all = [seen(np.full(4, 0.0), "abcd", std=std, total_std=0.0, are_independent=kind) for kind in (True, False)]
+    assert [of.is_unread(z) for of in of_all] == [True, True]
+    larger = [
+        seen(np.full(4, 0.0), "abcd", std=1.5 * std, total_std=0.0, are_independent=kind) for kind in (True, False)
     ]
-    assert of_all[0].is_unread(z) and of_all[1].is_unread(z)
-    larger = [seen(np.full(4, 0.0), "abcd", std=1.5 * std, total_std=0.0, are_independent=kind) for kind in (True, False)]
-    assert larger[0].is_unread(z) and not larger[1].is_unread(z)
+    assert [of.is_unread(z) for of in larger] == [True, False]
 
 
 def one_level_for_all(patch):

@@ -62,7 +62,7 @@ def add_commands(commands) -> None:
     add(
         "--column", action="append", default=[], metavar="NAME=WHAT",
         help="logistic: number, date, category, LOW:HIGH (of numbers or dates; LOW:HIGH,(missing) adds a feature of missing "
-        "cells), A,B,C or drop; may be repeated. What is declared costs nothing. pathways: ORDER=number, if its texts are numbers",
+        "cells), A,B,C or drop; may be repeated. What is declared costs nothing. pathways: ORDER=number of texts",
     )  # fmt: skip
     add("--weight", metavar="COLUMN", help="logistic: how much each row counts, as the weights of a survey do")
     add("--max-weight", type=float, help="the largest weight, a public number; larger ones count as this one")
@@ -192,8 +192,8 @@ def _pathways(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     needs = {name: getattr(options, name) for name in ("unit", "event", "order")} | {"catalogue": catalogue}
     table = read_table(options.data, reading)
     pathways, _ = _sequences(table, needs, reading)
-    is_text = is_text_or_object(table[options.order].dtype)
-    if is_text and not reading.date_formats and stated_of(table, options.column, reading).get(options.order) != "number":
+    stated_as, cells = stated_of(table, options.column, reading).get(options.order), table[options.order]
+    if is_text_or_object(cells.dtype) and not reading.date_formats and stated_as != "number":
         raise ValueError(
             f"--order {options.order!r}: the column holds texts, of which those in another form would come last. --date-format "
             f"says how its dates are written, as in --date-format %Y-%m-%d; for numbers write --column {options.order}=number."

@@ -181,11 +181,12 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
         of_all = float(classes.sum()), float(std * np.sqrt(len(classes)))
         seen = [Seen("y", "class", classes, std, *of_all, values=self.classes_.tolist())]
         for name, table in self.tables_.items():
-            counts, kind = table.counts.sum(axis=0), table.cells.kind
+            title, counts, kind = repr(name), table.counts.sum(axis=0), table.cells.kind
             if kind == "category":  # the cell behind them is that of other categories, NaN where these were learnt
-                seen.append(Seen(repr(name), kind, counts[:-1], of_all[1], *of_all, values=(*table.cells.categories, None)))
+                values = *table.cells.categories, None
+                seen.append(Seen(title, kind, counts[:-1], of_all[1], *of_all, values=values))
             else:
-                seen.append(Seen(repr(name), kind, of_all[0] - counts[-1:], 2.0 * of_all[1], *of_all))
+                seen.append(Seen(title, kind, of_all[0] - counts[-1:], 2.0 * of_all[1], *of_all))
         return seen
 
     def __sklearn_tags__(self):

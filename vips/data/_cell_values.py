@@ -158,8 +158,8 @@ def refuse_unread(name: object, values, is_read: np.ndarray, what: str) -> None:
     unread = () if is_read.all() else np.flatnonzero(are_unread(values, ~is_read))
     if len(unread):
         raise ValueError(
-            f"Column {name!r} holds {repr_of(each_cell(values)[unread[0]])}, which is {what}: mend it, declare it, or write None "
-            "or NaN if it is missing."
+            f"Column {name!r} holds {repr_of(each_cell(values)[unread[0]])}, which is {what}: mend it, declare it, or write "
+            "None or NaN if it is missing."
         )
 
 

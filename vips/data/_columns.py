@@ -63,7 +63,7 @@ def names_of(*others: object) -> tuple:
 
 
 def warn_of_undeclared(X, declared: object, beside: tuple) -> None:
-    """Warn of columns of a frame that a mapping leaves out, by their names alone, which are public; not of those ``beside`` X."""
+    """Warn of columns of a frame that a mapping leaves out, by public names alone; ``beside`` are names to leave out, too."""
     if isinstance(declared, Mapping) and hasattr(X, "columns"):
         named = {*declared, *beside}
         if left_out := [repr(name) for name in X.columns if name not in named]:

@@ -28,13 +28,15 @@ def one_for_each_row(y, what: str, name: str = "y"):
         if y.ndim == 2 and y.shape[1] == 1:
             y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
             warnings.warn(
-                f"A column-vector {name} was passed when a 1d array was expected: write {name}.ravel(), or {name}[column] for a data "
-                "frame.",
+                f"A column-vector {name} was passed when a 1d array was expected: write {name}.ravel(), or {name}[column] of a "
+                "data frame.",
                 DataConversionWarning,
                 stacklevel=levels_to_user(),
             )
         if y.ndim != 1:
-            raise ValueError(f"{name} must have one {what} for each row of X, shape (n_records,), got {y.ndim} dimensions.")
+            raise ValueError(
+                f"{name} must have one {what} for each row of X, shape (n_records,), got {y.ndim} dimensions."
+            )
     elif sp.issparse(y):
         raise TypeError(f"A private fit needs {name} as an array or series, got a sparse matrix.")
     return y

@@ -176,10 +176,10 @@ class SequenceModel(ConjugateExponentialModel):
         return sequences
 
     def _steps(self, X) -> np.ndarray:
-        """An array of steps, with NaN for what is missing. A dtype that holds no numbers is refused: all steps would be missing."""
+        """An array of steps, with NaN for what is missing. A dtype that holds no numbers, but for objects, is refused."""
         X = from_arrow(X)
         dtype = getattr(X, "dtype", np.dtype(object))
-        if dtype != object and kind_of(dtype) not in ("number", "flag"):
+        if str(dtype) != "object" and kind_of(dtype) not in ("number", "flag"):
             raise TypeError(
                 f"Steps of {type(self).__name__} are numbers, but X has dtype {dtype}: encode words as codes from 0 on, e.g. "
                 "pandas.Series(X).map(codes).to_numpy(float) with a public dict of the words' codes."

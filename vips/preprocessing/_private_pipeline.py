@@ -565,7 +565,7 @@ def _features(encoder, X):
         raise ValueError(
             "The encoder has learnt no feature: no word stood out from the noise. Its release stays charged. A larger ε, a "
             "larger `encoder_share`, or more documents would show more; or declare the words. Documents are strings: lists of "
-            "words have none; \" \".join(words) is one."
+            'words have none; " ".join(words) is one.'
         )
     return encoder.transform(X)
 

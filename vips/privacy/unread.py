@@ -3,12 +3,12 @@
 A cell that cannot be read counts as missing, and decides no error. How often cells were read follows from totals that are
 released anyway, so that saying it costs nothing.
 
-A noisy count c with noise of deviation s, beside the noisy count n of all records with noise of deviation s', is called unread if
+A noisy count c with noise of deviation s, beside the noisy count n of all records with noise of deviation s', is unread if
 
     c ≤ z s   and   c - p n < -z (s + p s')          z the quantile of 1 - LEVEL/m of the normal law, m the number of counts
 
-The second is a test of "at least a share p has it", whatever the dependence of the two noises: where that is true of all counts,
-one of them is called unread with probability LEVEL = 0.001 at most. The first keeps quiet about what is rare and seen.
+The second is a test of "at least a share p has it", whatever the dependence of the two noises: where that is true of all
+counts, one is called unread with probability LEVEL = 0.001 at most. The first keeps quiet about what is rare and seen.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ class Seen:
     counts : ndarray of shape (n,)
         Of each of ``values``, or a single one.
     std : float or ndarray of shape (n,)
-        Of the noise in each.
     total, total_std : float
-        Of all records, and of the noise in it.
+        The count of all records, and the noise in it.
     values : sequence
         Declared categories, or symbols; empty for numbers. What is None counts as read, and is not named.
     least : float

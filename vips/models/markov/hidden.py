@@ -178,8 +178,8 @@ class HiddenMarkovModel(SequenceModel):
         def std_of_sum(name: str, n: int) -> float:  # noise that was carried from state to state may add up
             return float(np.sqrt(n) * noise[name] if np.ndim(noise[name]) == 0 else n * np.max(noise[name]))
 
-        n_steps = float(totals["start"].sum() + totals["moves"].sum())
-        return totals[block].sum(axis=0), std_of_sum(block, K), n_steps, std_of_sum("start", K) + std_of_sum("moves", K**2)
+        n_steps, std = totals["start"].sum() + totals["moves"].sum(), std_of_sum("start", K) + std_of_sum("moves", K**2)
+        return totals[block].sum(axis=0), std_of_sum(block, K), float(n_steps), std
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""

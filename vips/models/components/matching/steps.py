@@ -121,7 +121,7 @@ def groups_of(model, knows_persons: bool = False) -> list[StepGroup]:
     """
     if not hasattr(model, "noisy_totals_"):
         raise NotImplementedError(
-            f"This {type(model).__name__} is no private fit: without privacy no noisy totals are kept, to which records are matched."
+            f"This {type(model).__name__} is no private fit: without privacy no noisy totals are kept, which a match needs."
         )
     if not model.noisy_totals_.steps:
         raise NotImplementedError(
