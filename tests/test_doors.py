@@ -340,9 +340,10 @@ FITS = {
 
 
 def outcome(fit, table, y):
-    """What a fit shows besides its released numbers: error, warnings, shapes and dtypes."""
+    """What a fit shows besides its released numbers, and what these say of noise: error, warnings, shapes and dtypes."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "There is no signal|.*above the noise")
         try:
             fitted = fit(table, y)
             probabilities = fitted.predict_proba(harmless())

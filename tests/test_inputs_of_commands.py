@@ -90,19 +90,21 @@ def test_a_long_catalogue_is_no_file_name(folder, capsys):
     table = pd.DataFrame({"who": np.arange(200) // 2, "day": 1, "what": [f"event {i % 60}" for i in range(200)]})
     table.to_csv("e.csv", index=False)
     command = shlex.split("fit e.csv --model pathways --unit who --event what --order day --epsilon 1 --delta 1e-6")
+    command += ["--column", "day=number"]
     assert main([*command, "--catalogue", ",".join(f"event {i}" for i in range(60))]) == 0
     assert "event" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("day", ["28.01.2020", "2020-01-28"])
-def test_a_fit_of_pathways_says_how_it_reads_their_order_whatever_is_there(folder, capsys, day):
+def test_a_fit_of_pathways_needs_to_know_how_texts_of_their_order_are_written_whatever_is_there(folder, capsys, day):
     table = pd.DataFrame({"who": np.arange(40) // 2, "day": day, "what": "a"})
     table.to_csv("e.csv", index=False)
     command = shlex.split("fit e.csv --model pathways --unit who --event what --order day --epsilon 1 --delta 1e-6")
-    assert main([*command, "--catalogue", "a,b"]) == 0
+    assert main([*command, "--catalogue", "a,b"]) == 2
     assert "--date-format says" in capsys.readouterr().err
-    assert main([*command, "--catalogue", "a,b", "--date-format", "%d.%m.%Y"]) == 0
-    assert "--date-format says" not in capsys.readouterr().err
+    for stated in (["--date-format", "%d.%m.%Y"], ["--column", "day=number"]):
+        assert main([*command, "--catalogue", "a,b", *stated]) == 0
+        assert "--date-format says" not in capsys.readouterr().err
 
 
 def test_inspect_counts_every_line_and_cell(folder, capsys):

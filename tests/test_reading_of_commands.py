@@ -330,7 +330,7 @@ def test_events_of_any_name_and_a_catalogue_with_a_mark(table, capsys):
     with open("names.txt", "w", encoding="utf-8-sig") as file:
         file.write("None\nb\nc")
     command = shlex.split(
-        "fit t.csv --model pathways --unit who --event what --order day --states 2 --catalogue names.txt"
+        "fit t.csv --model pathways --unit who --event what --order day --column day=number --states 2 --catalogue names.txt"
     )
     assert main([*command, *SPENDS]) == 0
     out = capsys.readouterr().out

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-__all__ = ["all_or_nothing", "fitted_attributes", "forget_fit"]
+__all__ = ["all_or_nothing", "fitted_attributes", "forget_fit", "without_weights"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -39,3 +39,15 @@ def all_or_nothing(fit: Method) -> Method:
             raise
 
     return fit_or_restore
+
+
+def without_weights(fit: Method) -> Method:
+    """A ``fit`` of a class that takes no weights, which says so under the name of the class."""
+
+    @wraps(fit)
+    def fit_unweighted(estimator, *arguments, sample_weight: object = None, **settings):
+        if sample_weight is not None:
+            raise TypeError(f"{type(estimator).__name__} takes no weights: leave `sample_weight` out.")
+        return fit(estimator, *arguments, **settings)
+
+    return fit_unweighted

@@ -52,6 +52,8 @@ class Contract(ABC):
     takes_one_label = False
     # Whether it reads a table of declared columns itself, so that an encoder before it has nothing to learn.
     reads_tables = False
+    # What the columns of a table are declared to hold, by name, of a model that reads it.
+    declared_columns: object = None
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit, and of E-steps
     # in other threads: see `expected_statistics`.
     exact_rows = False

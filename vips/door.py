@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import is_regressor
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from vips.contract import Contract
 from vips.data import DataSource, InMemoryData, SequenceSource, as_source, check_data, whole_csr
@@ -98,14 +98,20 @@ def validated(model: Contract, X, *y, **settings):
 
 def numbers_of_rows(model: Contract, values, name: str, n_records: int) -> np.ndarray:
     """A number ≥ 0 of each row beside its label: a weight, or an exposure. A private fit looks at public facts only."""
-    values = one_for_each_row(from_arrow(values), name)
+    values = one_for_each_row(from_arrow(values), "number", name)
     if model.is_private:
         try:
             return check_data(np.zeros((n_records, 1)), values).arrays[1].astype(np.float64)
         except (TypeError, ValueError) as error:
             raise type(error)(f"`{name}` is read like y. {error}") from None
-    values = column_or_1d(values).astype(np.float64)
-    check_consistent_length(values, np.empty(n_records))
+    try:
+        values = np.asarray(values).astype(np.float64)
+    except (TypeError, ValueError):
+        values = np.full(n_records, np.nan)
+    if values.shape != (n_records,):
+        raise ValueError(
+            f"`{name}` must have one number for each of {n_records:,} rows, got an array of shape {values.shape}."
+        )
     if not ((values >= 0.0) & np.isfinite(values)).all():
         raise ValueError(f"`{name}` must hold finite numbers, none below 0.")
     return values

@@ -20,6 +20,7 @@ from vips._fitted import all_or_nothing, forget_fit
 from vips._validation import levels_to_user
 from vips.contract import Contract
 from vips.data import Records
+from vips.data._columns import names_of, warn_of_undeclared
 from vips.exceptions import LedgerError, PrivacyWarning
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
@@ -33,6 +34,7 @@ from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.units import unit_of_group
+from vips.privacy.unread import warn_of_unread
 from vips.settling import Settling
 
 if TYPE_CHECKING:
@@ -205,6 +207,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             weighted = door.with_weights(self, records, sample_weight)
             data = door.persons_of(self, weighted, groups, "X" if y is None else "X, y")
             self.check_features()
+            warn_of_undeclared(X, self.declared_columns, names_of(y, groups, sample_weight))
             plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
             if sample_weight is not None and plan.max_weight is None:
                 plan = replace(plan, max_weight=np.inf)
@@ -234,6 +237,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             )
             only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
             self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise)
+            warn_of_unread(self)
         except BaseException as error:  # Ctrl-C included
             try:
                 journal.close()

@@ -19,6 +19,7 @@ from vips.expfam import Draws, ScaledDirichlet
 from vips.expfam.divergences import BY_MOMENTS, FAMILIES, Family
 from vips.privacy.only_noise import blocks_of_noise
 from vips.privacy.units import is_group
+from vips.privacy.unread import Seen
 
 __all__ = [
     "STANDS_OUT",
@@ -89,11 +90,15 @@ class FeatureTotals:
         Of the noise in each.
     means : ndarray of shape (n_features,)
         Averages over the records; 0 where noise hides them.
+    size, size_std : float
+        How many records there are, in the unit of the sums of squares, and the noise in it; NaN if it is not known.
     """
 
     squares: np.ndarray
-    noise_std: float
+    noise_std: np.ndarray
     means: np.ndarray
+    size: float = math.nan
+    size_std: float = math.nan
 
     @property
     def stand_out(self) -> np.ndarray:
@@ -209,6 +214,10 @@ class SelfDescription:
     def findings(self) -> dict[str, float]:
         """Numbers about the fit that a comparison shows, by name. Computed from released values only."""
         return {}
+
+    def seen(self) -> Sequence[Seen]:
+        """Noisy counts of what was read of each column, by which a fit warns of what it could not read. None by default."""
+        return ()
 
     def signal(self) -> dict[str, float]:
         """Share of signal in each block that a private fit released: 1 - (mean square of the noise) / (that of the block).

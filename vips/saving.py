@@ -15,6 +15,7 @@ from vips.persistence.fitted import restored, save_model
 from vips.preprocessing import PrivatePipeline, PrivateTopics
 from vips.preprocessing._private_pipeline import restored_pipeline
 from vips.preprocessing._saved import restored_encoder, save_pipeline
+from vips.privacy.unread import warn_of_unread
 
 __all__ = ["load"]
 
@@ -46,10 +47,18 @@ def load(path: str | os.PathLike, model_class: type[ConjugateExponentialModel] |
     ------
     ValueError
         If the file is none of these, or comes from a newer version or an unknown class.
+
+    Warns
+    -----
+    PrivacyWarning
+        As ``fit`` did, of what it could not read.
     """
     names = [getattr(models, name) for name in models.__all__] if model_class is None else [model_class]
     known = {cls.__name__: cls for cls in names}
-    return _loaded(path, known)[0]
+    fitted = _loaded(path, known)[0]
+    if hasattr(fitted, "seen"):
+        warn_of_unread(fitted)
+    return fitted
 
 
 def load_for_shell(path: str | os.PathLike) -> tuple[Any, object]:

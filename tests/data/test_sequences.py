@@ -179,7 +179,7 @@ def test_columns_are_named(name):
 @pytest.mark.parametrize("odd", [["a", 1.0], [[1.0], [2.0, 3.0]], np.array([1.0, "<5"], dtype=object), 7.0])
 def test_ordinary_fits_refuse_what_is_no_number(odd):
     """And say which sequence it is; a private fit takes it for missing."""
-    lists = [[0.5, None, 1.0], np.array([1.0, np.inf, 0.0]), [pd.NA, 0.2, 0.1]]
+    lists = [[0.5, None, 1.0], np.array([1.0, np.nan, 0.0]), [pd.NA, 0.2, 0.1]]
     with pytest.raises(ValueError, match="Sequence 3 of X"):
         GaussianHMM(1).fit([*lists, odd])
     assert GaussianHMM(1).fit(lists).means_[0, 0] == pytest.approx(np.mean([0.5, 1.0, 1.0, 0.0, 0.2, 0.1]))

@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from vips import BayesianLogisticRegression, DirichletMultinomial, PrivacyPlan
 from vips.preprocessing import TableEncoder
+from vips.privacy.only_noise import NO_SIGNAL
 
 MARKS = ("name@example.org", "31415926")
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=1)
@@ -140,7 +141,8 @@ STEPS = {
 
 
 def outcome(step, X, y=None, model=None):
-    """What a fit reveals: class, message and notes of its error, or else the form of the fitted model; and its warnings."""
+    """What a fit reveals: class, message and notes of its error, or else the form of the fitted model; and its warnings, but
+    that of released totals in which nothing stands out from the noise."""
     model = DirichletMultinomial(privacy=PLAN) if model is None else model
     pipeline = Pipeline([("step", step), ("model", model)])
     error = None
@@ -150,7 +152,7 @@ def outcome(step, X, y=None, model=None):
             pipeline.fit(X, y)
         except Exception as raised:
             error = raised
-    messages = [str(warning.message) for warning in caught]
+    messages = [str(w.message) for w in caught if NO_SIGNAL not in str(w.message)]
     if error is None:
         return "fitted", pipeline[-1].n_features_in_, vars(pipeline[-1]).keys(), messages
     quoted = "".join(traceback.format_exception(error))

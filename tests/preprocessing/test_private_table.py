@@ -367,7 +367,7 @@ def test_missing_values_under_declared_bounds_are_a_public_choice():
     assert fitted.get_feature_names_out().tolist() == ["weight", "weight_missing", "age", "age_missing", "full"]
     np.testing.assert_array_equal(features[:, 1] > 0.0, X["weight"].isna())
     names, matrix, shift = fitted.in_column_units()
-    assert names == ["weight", "weight: missing", "age", "age: missing", "full"]
+    assert names == ["weight", "weight: missing, against 70", "age", "age: missing, against 45", "full"]
     whole = X.fillna({"weight": 70.0, "full": 0.5})
     expected = np.column_stack([whole["weight"], X["weight"].isna(), whole["age"], np.zeros(400), whole["full"]])
     coef = rng.normal(size=features.shape[1])

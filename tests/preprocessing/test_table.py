@@ -89,6 +89,7 @@ class TestEveryTable:
         transformer = clone(transformer)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", "X has columns that are not declared")  # names, and no values
             with np.errstate(all="raise"):
                 whole = transformer.fit_transform(table)
                 rows = [table[i : i + 1] for i in range(len(table))]
@@ -301,7 +302,7 @@ def test_bytes_have_no_category_even_where_comparing_them_warns_or_is_an_error(o
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_matrices_are_read_as_plain_arrays_and_masks_hide_cells():
     X = np.array([[0.0, 1.0], [2.0, 1.0]])
-    for columns in ([(0, 2), (0, 2)], [[0, 2], [1]]):
+    for columns in ([(0, 2), (0, 2)], [[2, 0], [1]]):
         for container, cells in ((np.matrix(X), X), (np.ma.masked_equal(X, 1.0), np.where(X == 1.0, np.nan, X))):
             expected = TableEncoder(columns).fit_transform(cells)
             np.testing.assert_array_equal(TableEncoder(columns).fit_transform(container), expected)

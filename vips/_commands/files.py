@@ -113,8 +113,12 @@ def column_of(frame, name: str | None, option: str):
     return None if name is None else frame[name]
 
 
-def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[str, str]:
+def declarations_of(
+    frame, declared: Sequence[str], reading: Reading, names: Sequence[str] | None = None
+) -> dict[str, str]:
     """What each column is, as in ``--column NAME=WHAT``, by its name; those to drop are left out.
+
+    ``names`` are those of the first line, if the frame has not all of them.
 
     The types of the frame, which are public, say what is not declared: numbers, dates, and categories for all others. A CSV
     file has none: there each column is to be declared. Declarations are ``NAME=number``, ``NAME=date``, ``NAME=category``,
@@ -122,11 +126,12 @@ def declarations_of(frame, declared: Sequence[str], reading: Reading) -> dict[st
     """
     stated = stated_of(frame, declared, reading)
     columns = {name: stated.get(name) or _kind_of_type(frame[name].dtype) for name in frame.columns}
-    unknown = [str(place) for place, what in enumerate(columns.values(), start=1) if what is None]
+    names = list(columns if names is None else names)
+    unknown = [str(1 + names.index(name)) for name, what in columns.items() if what is None]
     if unknown:  # not by their names: in a file without a line of names these are cells
         raise ValueError(
             "A CSV file does not say what its columns are: write --column NAME=WHAT for each but --target and --unit, or "
-            f"NAME=drop. Among these, it is missing for number {', '.join(unknown)} in the order of the first line."
+            f"NAME=drop. It is missing for number {', '.join(unknown)} in the order of the first line."
         )
     return {name: what for name, what in columns.items() if what != "drop"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import codecs
 import os
-import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from vips._commands.files import (
     read_folder,
     read_table,
     read_texts,
+    stated_of,
 )
 from vips._commands.needs import checked_needs
 from vips._commands.outputs import check_outputs, write_table
@@ -30,7 +30,6 @@ from vips._extras import imported
 from vips._printable import lines_of_table, printable
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object
-from vips.exceptions import PrivacyWarning
 from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -63,7 +62,7 @@ def add_commands(commands) -> None:
     add(
         "--column", action="append", default=[], metavar="NAME=WHAT",
         help="logistic: number, date, category, LOW:HIGH (of numbers or dates; LOW:HIGH,(missing) adds a feature of missing "
-        "cells), A,B,C or drop; may be repeated. What is declared costs nothing",
+        "cells), A,B,C or drop; may be repeated. What is declared costs nothing. pathways: ORDER=number of texts",
     )  # fmt: skip
     add("--weight", metavar="COLUMN", help="logistic: how much each row counts, as the weights of a survey do")
     add("--max-weight", type=float, help="the largest weight, a public number; larger ones count as this one")
@@ -137,7 +136,7 @@ def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     classes = _classes(options.classes, target)
     named_before = (options.unit, options.target, options.weight)
     others = table.drop(columns=[name for name in named_before if name is not None])
-    declared = declarations_of(others, options.column, reading)
+    declared = declarations_of(others, options.column, reading, list(table.columns))
     columns = {name: meaning_of(name, what) for name, what in declared.items()}
     y = named(target, classes, reading, by_number=True).rename(options.target)
     encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=classes)
@@ -186,12 +185,11 @@ def _pathways(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     needs = {name: getattr(options, name) for name in ("unit", "event", "order")} | {"catalogue": catalogue}
     table = read_table(options.data, reading)
     pathways, _ = _sequences(table, needs, reading)
-    if is_text_or_object(table[options.order].dtype) and not reading.date_formats:
-        warnings.warn(
-            f"{options.order}: texts are numbers, or dates like 2026-01-31; rows with neither come last. --date-format says "
-            "how other dates are written, and `inspect` how many cells cannot be read.",
-            PrivacyWarning,
-            stacklevel=2,
+    stated_as, cells = stated_of(table, options.column, reading).get(options.order), table[options.order]
+    if is_text_or_object(cells.dtype) and not reading.date_formats and stated_as != "number":
+        raise ValueError(
+            f"--order {options.order!r}: the column holds texts, of which those in another form would come last. --date-format "
+            f"says how its dates are written, as in --date-format %Y-%m-%d; for numbers write --column {options.order}=number."
         )
     budget = PrivacyBudget(options.epsilon, options.delta)
     persons = pd.Series(np.arange(len(pathways)), name=options.unit)  # one pathway each: the report says whose

@@ -9,12 +9,14 @@ from typing import Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from vips._fitted import without_weights
 from vips.classification.encoder import ClassTables
 from vips.classification.tables import ClassTable
 from vips.models import BayesianLogisticRegression
 from vips.preprocessing._private_pipeline import MadePipeline
 from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.unread import Seen
 
 __all__ = ["PrivateClassifier"]
 
@@ -106,6 +108,7 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
         self.n_steps = n_steps
         self.encoder_share = encoder_share
 
+    @without_weights
     def fit(
         self,
         X,
@@ -172,6 +175,20 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
     def log_odds_(self) -> dict[object, np.ndarray]:
         """Log odds less their average, in each cell of each column."""
         return self[0].log_odds_
+
+    def seen(self) -> list[Seen]:
+        """From the tables, and from the numbers of records of each class."""
+        std, classes = self.table_std_, self.class_counts_
+        of_all = float(classes.sum()), float(std * np.sqrt(len(classes)))
+        seen = [Seen("y", "class", classes, std, *of_all, values=self.classes_.tolist())]
+        for name, table in self.tables_.items():
+            title, counts, kind = repr(name), table.counts.sum(axis=0), table.cells.kind
+            if kind == "category":  # the cell behind them is that of other categories, NaN where these were learnt
+                values = *table.cells.categories, None
+                seen.append(Seen(title, kind, counts[:-1], of_all[1], *of_all, values=values))
+            else:
+                seen.append(Seen(title, kind, of_all[0] - counts[-1:], 2.0 * of_all[1], *of_all))
+        return seen
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

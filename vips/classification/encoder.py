@@ -16,7 +16,8 @@ from vips._printable import listed
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import log_odds_of_tables, scale_of_rows
 from vips.classification.tables import ClassTable, class_counts, release_table
-from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.data._cell_values import as_numbers, refuse_unread
+from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.models import BayesianLogisticRegression
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
@@ -85,11 +86,15 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         ledger = None if self.privacy is None else ledger_to_charge(ledger, sent, plan=self.privacy)
         plan, delta = self._plan(stated, ledger)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
+        warn_of_undeclared(X, self.columns, names_of(y, groups))
         place, n_classes = self._places(X, y)
         numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
         arguments = Persons(numbers), plan, delta, groups is not None
         what = f"{type(self).__name__}: tables of {len(stated)} columns"
         statement = {} if plan is None else {"relation": plan.relation, "event": plan, "delta": delta}
+        for name, cells in stated.items() if plan is None else ():
+            if (kind := cells if isinstance(cells, str) else cells.kind) != "category":
+                refuse_unread(name, column(X, name), ~np.isnan(as_numbers(column(X, name), kind)), f"no {kind}")
         with charged(ledger, what, unit, **statement) as run:
             self._release(X, stated, place, n_classes, *arguments, run.release_once)
         self.log_odds_ = log_odds_of_tables(self.tables_, self.class_counts_, self.table_std)

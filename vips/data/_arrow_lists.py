@@ -29,6 +29,10 @@ def steps_and_offsets(columns: Sequence) -> tuple[np.ndarray, np.ndarray]:
     The columns, Arrow arrays or chunked arrays of lists, stand side by side: the lists in one row are columns of one sequence.
     If they have different lengths, it is empty. A column of another type, a public fact, raises TypeError.
     """
+    if not all(hasattr(column, "type") for column in columns):
+        raise TypeError(
+            f"An Arrow array is needed, got {type(columns[0]).__name__}: of a series in Arrow's memory, pyarrow.array(series)."
+        )
     widths = [width_of(column.type) for column in columns]
     if None in widths:
         raise TypeError(

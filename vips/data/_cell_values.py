@@ -22,6 +22,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
 from numbers import Integral, Real
+from reprlib import repr as repr_of  # of a cell of any length
 
 import numpy as np
 
@@ -41,6 +42,7 @@ __all__ = [
     "is_text",
     "kind_of",
     "number_of",
+    "refuse_unread",
 ]
 
 _KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date"}
@@ -149,6 +151,16 @@ def are_unread(values, is_nothing: np.ndarray) -> np.ndarray:
     unread, cells = np.zeros(len(is_nothing), dtype=bool), each_cell(values) if len(nothing) else ()
     unread[nothing] = [not (is_missing(cells[i]) or (isinstance(cells[i], str) and not len(cells[i]))) for i in nothing]
     return unread
+
+
+def refuse_unread(name: object, values, is_read: np.ndarray, what: str) -> None:
+    """Raise ValueError in an ordinary fit for a cell that is neither missing nor read; a private one counts it as missing."""
+    unread = () if is_read.all() else np.flatnonzero(are_unread(values, ~is_read))
+    if len(unread):
+        raise ValueError(
+            f"Column {name!r} holds {repr_of(each_cell(values)[unread[0]])}, which is {what}: mend it, declare it, or write "
+            "None or NaN if it is missing."
+        )
 
 
 def number_of(value: object) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,9 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._printable import listed
+from vips._validation import levels_to_user
 from vips.data._tables import from_arrow, without_mask
+from vips.exceptions import PrivacyWarning
 
-__all__ = ["as_table", "column", "columns_of", "is_frame", "names_like"]
+__all__ = ["as_table", "column", "columns_of", "is_frame", "names_like", "names_of", "warn_of_undeclared"]
+
+_MOST_NAMED = 10
 
 
 def columns_of(X, declared: Mapping | Sequence) -> list:
@@ -50,6 +55,24 @@ def names_like(name: object, names: Iterable) -> str:
     """
     others = [repr(other) for other in names if other != name and _folded(other) == _folded(name)]
     return f" There is {listed(others)}." if others else ""
+
+
+def names_of(*others: object) -> tuple:
+    """Names of what a fit takes beside X, such as a series of labels, ids or weights."""
+    return tuple(getattr(other, "name", None) for other in others)
+
+
+def warn_of_undeclared(X, declared: object, beside: tuple) -> None:
+    """Warn of columns of a frame that a mapping leaves out, by public names alone; ``beside`` are names to leave out, too."""
+    if isinstance(declared, Mapping) and hasattr(X, "columns"):
+        named = {*declared, *beside}
+        if left_out := [repr(name) for name in X.columns if name not in named]:
+            warnings.warn(
+                f"X has columns that are not declared, and which the fit leaves out: {listed(left_out, _MOST_NAMED)}. Declare "
+                "them, or pass X without them.",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
 
 
 def _folded(name: object) -> str:

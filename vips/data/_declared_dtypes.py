@@ -16,14 +16,16 @@ other record, changes what it means.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from datetime import date
+from numbers import Real
 
 import numpy as np
 
 from vips.data._cell_values import is_text, kind_of
 from vips.data._tables import is_nullable_number, suggestion_for
 
-__all__ = ["check_holds_categories", "check_holds_numbers"]
+__all__ = ["check_holds_categories", "check_holds_numbers", "refuse_bounds_in_list"]
 
 
 def check_holds_numbers(dtype, title: str, where: str, in_frame: bool, is_date: bool = False) -> None:
@@ -63,6 +65,25 @@ def check_holds_categories(dtype, title: str, categories: Collection) -> None:
         )
     if kind_of(dtype) in (None, "date"):
         raise TypeError(f"Column {title} has categories, but its dtype is {dtype}: convert it to strings first.")
+
+
+def refuse_bounds_in_list(declared: Sequence, title: str) -> None:
+    """Raise TypeError for a list of two dates, or of two numbers that ascend and are no neighbouring whole ones: bounds may be
+    meant, and as categories nearly all values would be missing."""
+    if len(declared) != 2:
+        return
+    low, high = declared
+    are_dates = all(isinstance(end, date | np.datetime64) for end in declared)
+    if not are_dates:
+        if not all(isinstance(end, Real) and not isinstance(end, bool | np.bool_) for end in declared):
+            return
+        if not low < high or (high - low == 1 and low == np.floor(low)):
+            return
+    instead = "" if are_dates else f" For two categories write the larger one first: [{high!r}, {low!r}]."
+    raise TypeError(
+        f"Column {title} is declared as the list [{low!r}, {high!r}], of two categories. Bounds are a tuple: write "
+        f"({low!r}, {high!r}).{instead}"
+    )
 
 
 def _refuse_complex(dtype, title: str) -> None:

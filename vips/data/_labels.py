@@ -18,24 +18,27 @@ from vips.data._checks import check_container
 __all__ = ["label_codes", "one_for_each_row", "refuse_blanks"]
 
 
-def one_for_each_row(y, what: str):
+def one_for_each_row(y, what: str, name: str = "y"):
     """y of a private fit, of which a single column is taken as an array of one dimension, with a warning.
 
     Anything but an array, a series or a data frame is returned as it is, and refused later, whatever it holds. ``what`` is what
-    a row has one of, for the error.
+    a row has one of, and ``name`` that of the argument, for the error.
     """
     if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):
         if y.ndim == 2 and y.shape[1] == 1:
             y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
             warnings.warn(
-                "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
+                f"A column-vector {name} was passed when a 1d array was expected: write {name}.ravel(), or {name}[column] of a "
+                "data frame.",
                 DataConversionWarning,
                 stacklevel=levels_to_user(),
             )
         if y.ndim != 1:
-            raise ValueError(f"y must have one {what} for each row of X, shape (n_records,), got {y.ndim} dimensions.")
+            raise ValueError(
+                f"{name} must have one {what} for each row of X, shape (n_records,), got {y.ndim} dimensions."
+            )
     elif sp.issparse(y):
-        raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
+        raise TypeError(f"A private fit needs {name} as an array or series, got a sparse matrix.")
     return y
 
 

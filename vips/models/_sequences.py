@@ -8,14 +8,16 @@ from typing import Self
 
 import numpy as np
 
+from vips._fitted import without_weights
 from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData, Sequences, SequenceSource, TextSource
-from vips.data._cell_values import is_text
+from vips.data._cell_values import kind_of
 from vips.data._checks import check_container
 from vips.data._columns import is_frame
 from vips.data._dask import is_dask
 from vips.data._sequence_source import steps_of_persons
 from vips.data._steps import check_readable, numbers_of
+from vips.data._tables import from_arrow
 from vips.model import ConjugateExponentialModel
 from vips.parts import Score, average
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -38,8 +40,9 @@ class SequenceModel(ConjugateExponentialModel):
     name_of_score = "log likelihood per step"
     n_components: int
     max_length: int
-    _unlisted = ("declared_of_steps", "n_features", "sequences_of", "state_names")
+    _unlisted = ("declared_of_steps", "n_features", "sequences_of", "state_names", "steps_read")
 
+    @without_weights
     def fit(
         self,
         X,
@@ -116,7 +119,20 @@ class SequenceModel(ConjugateExponentialModel):
         if self.n_features not in (None, source.n_features):
             raise ValueError(f"Sequences have {self.n_features} column(s) by declaration, X has {source.n_features}.")
         self.n_features_in_ = source.n_features
+        if in_memory and not self.is_private:
+            self.check_values(source.arrays[0], None)
         return source
+
+    def check_values(self, X: Sequences, y) -> None:
+        """Raise ValueError for a step that is neither missing nor what the model reads."""
+        is_read, what = self.steps_read(X.values)
+        unread = X.values[~(is_read | np.isnan(X.values))]
+        if len(unread):
+            raise ValueError(f"X holds {unread[0]:g}, but steps are {what}: write None or NaN for a missing one.")
+
+    def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
+        """Which of these numbers are steps, and not missing; and what steps are, in words."""
+        return np.isfinite(values), "finite numbers"
 
     def sequences_of(self, X, lengths, in_fit: bool = False) -> Sequences:
         """What users pass, as sequences. A private fit looks at containers and dtypes only."""
@@ -160,9 +176,14 @@ class SequenceModel(ConjugateExponentialModel):
         return sequences
 
     def _steps(self, X) -> np.ndarray:
-        """An array of steps, with NaN for what is missing."""
-        if is_text(getattr(X, "dtype", None)):
-            return np.asarray(X)  # which is refused
+        """An array of steps, with NaN for what is missing. A dtype that holds no numbers, but for objects, is refused."""
+        X = from_arrow(X)
+        dtype = getattr(X, "dtype", np.dtype(object))
+        if str(dtype) != "object" and kind_of(dtype) not in ("number", "flag"):
+            raise TypeError(
+                f"Steps of {type(self).__name__} are numbers, but X has dtype {dtype}: encode words as codes from 0 on, e.g. "
+                "pandas.Series(X).map(codes).to_numpy(float) with a public dict of the words' codes."
+            )
         if not self.is_private:
             check_readable([X])
         steps = numbers_of(X)

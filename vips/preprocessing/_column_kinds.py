@@ -11,13 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.data._cell_values import as_numbers, category_of, codes_of_categories, day_of, is_missing
-from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
+from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers, refuse_bounds_in_list
 from vips.parts import FeatureTotals
+from vips.privacy.unread import Seen
 
 __all__ = ["MISSING", "OTHER", "Categories", "Number", "kind_of_column"]
 
 # Categories of all other values, and of missing ones.
 OTHER, MISSING = "(other)", "(missing)"
+# Mean square of numbers in [-1, 1] below which a column may be called unread: they are near the middle of the bounds.
+_LEAST_SQUARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class Number:
     def __str__(self) -> str:
         return " to ".join(map(self.text_of, (self.low, self.high)))
 
+    @property
+    def middle(self) -> str:
+        """What a missing number becomes, in words."""
+        return self.text_of(0.5 * (self.low + self.high))
+
     def text_of(self, number: float) -> str:
         """A number of the column in the words in which its bounds are declared."""
         if not self.is_date:
@@ -76,6 +84,13 @@ class Number:
         if self.has_missing and totals.stand_out[1]:
             return self
         return replace(self, average=float(np.clip(totals.means[0], -1.0, 1.0)))
+
+    def seen(self, title: str, totals: FeatureTotals) -> Seen:
+        """What was read: by the feature of missing numbers, else by squares, which are 0 for these and for the middle."""
+        kind, size = "date" if self.is_date else "number", (totals.size, totals.size_std)
+        if not self.has_missing:
+            return Seen(title, kind, totals.squares, totals.noise_std, *size, least=_LEAST_SQUARE)
+        return Seen(title, kind, totals.size - totals.squares[1:], totals.noise_std[1:] + totals.size_std, *size)
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_features)."""
@@ -134,6 +149,13 @@ class Categories:
         average = sp.csr_array(np.atleast_2d(self.average or np.zeros(self.n_features)))
         return sp.vstack([sp.eye_array(self.n_features), average], format="csr")[self.codes(values)]
 
+    def seen(self, title: str, totals: FeatureTotals) -> Seen:
+        """Counts of the categories, of which those of missing values are none."""
+        is_read = np.array([category != MISSING for category in self.categories])
+        values = [None if category == OTHER else category for category in self.categories if category != MISSING]
+        counts, std = totals.squares[is_read], totals.noise_std[is_read]
+        return Seen(title, "category", counts, std, totals.size, totals.size_std, values, are_independent=False)
+
     def averaged(self, totals: FeatureTotals) -> Categories:
         """The same column, where a value that says nothing becomes the average of the categories, by their records.
 
@@ -163,6 +185,7 @@ def kind_of_column(declared, title: str, is_date: bool = False) -> Number | Cate
         if all(isinstance(bound, date | np.datetime64) and not is_missing(bound) for bound in bounds):
             return _number(tuple(map(day_of, bounds)), title, True, len(declared) == 3)
     if isinstance(declared, list):
+        refuse_bounds_in_list(declared[:2] if declared[2:] == [MISSING] else declared, title)
         return _categories(declared, title)
     raise TypeError(
         f"Column {title} is declared as {declared!r}: write a tuple of two numbers or dates, (low, high), for a numeric "

@@ -63,7 +63,7 @@ def column_kind(title: str, declared: object, dtype, in_frame: bool) -> str:
     if isinstance(declared, tuple | list):
         kind_of_column(declared, title).check(dtype, title, f"X[{title}]" if in_frame else "X", in_frame)
         return "declared"
-    if declared is not None and declared not in LEARNT_KINDS:
+    if declared is not None and not (isinstance(declared, str) and declared in LEARNT_KINDS):
         raise TypeError(
             f"Column {title} is declared as {declared!r}: write (low, high) or a list to declare it, or one of {LEARNT_KINDS} "
             "to learn its bounds or categories."

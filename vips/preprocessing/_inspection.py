@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
@@ -91,10 +92,11 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
 
     Parameters
     ----------
-    X : data frame, Arrow table or ndarray of shape (n_rows, n_columns); or a list of sequences
-        A list is read as models of sequences read it.
-    columns : mapping or list, optional
-        Declarations, as of ``TableEncoder``. None takes every column by its dtype. A list of sequences has none.
+    X : data frame, Arrow table or ndarray of shape (n_rows, n_columns); sequences; or texts
+        A list, or ``Sequences``, is read as models of sequences read it; a list or a series of strings as texts.
+    columns : mapping or list; of sequences an integer or a range; optional
+        Declarations, as of ``TableEncoder``; or as of ``MixedLatentClassAnalysis``, an integer n for codes below n and
+        ``range(n)`` for counts, as which all steps of sequences are read then. None takes every column by its dtype.
 
     Returns
     -------
@@ -117,8 +119,11 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
     ward (str), one of 2 categories: 3 read; 0 missing; 1 not read: 'b' (1)
     What you declare because of this page is not covered by ε.
     """
-    if isinstance(X, list | tuple) and columns is None:
-        return Inspection(_of_sequences(X))
+    is_single = isinstance(X, list | tuple | Sequences) or getattr(X, "ndim", 2) == 1
+    if is_single and (columns is None or isinstance(columns, Integral | range)):
+        are_texts = [isinstance(item, str | bytes) for item in each_cell(X)]
+        of_texts = 2 * sum(are_texts) >= max(len(are_texts), 1)
+        return Inspection(_of_texts(X, are_texts) if of_texts else _of_sequences(list(X), columns))
     X = as_table(X)
     named = columns if isinstance(columns, Mapping) else columns and dict(enumerate(columns))
     keys = columns_of(X, columns) if columns else columns_of(X, [None] * X.shape[1])
@@ -131,6 +136,10 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
 
 def _reading(name, values, declared) -> ColumnReading:
     dtype = getattr(values, "dtype", None)
+    if isinstance(declared, range):
+        return _of_counts(name, values, declared)
+    if isinstance(declared, Integral):
+        return _of_categories(name, values, Categories(tuple(range(declared))))
     if declared is not None:
         column_kind(repr(name), declared, dtype, in_frame=True)  # raises what an encoder would
     learnt = declared if isinstance(declared, str) else kind_of(dtype) if declared is None else None
@@ -161,7 +170,7 @@ def _of_numbers(name, values, kind: str, bounds: Number | None) -> ColumnReading
         n_beyond = int(np.sum((seen < bounds.low) | (seen > bounds.high)))
         declared = f"a {what} from {bounds}"
         if len(seen) < len(numbers) and not bounds.has_missing:
-            says = _MIDDLE.format(bounds.text_of(0.5 * (bounds.low + bounds.high)))
+            says = _MIDDLE.format(bounds.middle)
         elif len(seen) and high - low < _SMALL_PART * (bounds.high - bounds.low):
             says = f"{holds}, a small part of the declared range: less is lost to noise with nearer bounds of what is possible."
     return ColumnReading(name, str(getattr(values, "dtype", "")), declared, len(seen), missing, unread, n_beyond, says)
@@ -191,10 +200,24 @@ def _of_categories(name, values, kind: Categories | None, is_stated: bool = Fals
     return ColumnReading(name, dtype, f"one of {n_named} categories", n_read, missing, unread, 0, says)
 
 
-def _of_sequences(sequences: Sequence) -> tuple[ColumnReading, ColumnReading]:
+def _of_counts(name, values, counts: range) -> ColumnReading:
+    numbers = as_numbers(values, "number")
+    is_count = (numbers >= 0) & (numbers == np.floor(numbers))
+    missing, unread = _not_read(values, ~is_count)
+    n_beyond, dtype = int(np.sum(numbers[is_count] > counts[-1])), str(getattr(values, "dtype", ""))
+    return ColumnReading(name, dtype, f"a count up to {counts[-1]}", int(is_count.sum()), missing, unread, n_beyond, "")
+
+
+def _of_texts(documents, are_texts: list[bool]) -> tuple[ColumnReading]:
+    missing, unread = _not_read(documents, ~np.array(are_texts))
+    says = 'Texts are strings: of a list of words, write " ".join(words).' if unread else ""
+    return (ColumnReading("texts", type(documents).__name__, "a text each", sum(are_texts), missing, unread, 0, says),)
+
+
+def _of_sequences(sequences: Sequence, declared: int | range | None) -> tuple[ColumnReading, ...]:
     """Sequences of a list, of which one that is no table of steps, or of another width, is a single missing step; and cells."""
     width = Sequences.from_list(sequences).shape[1]
-    unread, cells, n_read, n_numbers, n_cells = Counter(), Counter(), 0, 0, 0
+    unread, cells, numbers, n_read, n_numbers, n_cells = Counter(), Counter(), [], 0, 0, 0
     for values in sequences:
         steps = numbers_of(values)
         if steps is None:
@@ -206,12 +229,18 @@ def _of_sequences(sequences: Sequence) -> tuple[ColumnReading, ColumnReading]:
         else:
             n_read, n_numbers, n_cells = n_read + 1, n_numbers + int(np.isfinite(steps).sum()), n_cells + steps.size
             cells.update(map(_shown, unread_cells(values, steps)))
+            numbers += [] if declared is None else steps[np.isfinite(steps)].tolist()
     what = f"{width} column{'s' * (width > 1)}, as most have"
     says = "Each that is not read counts as one missing step." if unread else ""
     n_missing = len(sequences) - n_read - unread.total(), n_cells - n_numbers - cells.total()
+    of_steps, n_beyond, words = "numbers", 0, "Words are no steps: give each a code." if cells else ""
+    if declared is not None:
+        of_numbers = _reading("steps", np.array(numbers), declared)
+        of_steps, n_numbers, n_beyond = of_numbers.declared, of_numbers.n_read, of_numbers.n_beyond
+        cells.update(of_numbers.unread)
     return (
         ColumnReading("sequences", "list", what, n_read, n_missing[0], dict(unread), 0, says),
-        ColumnReading("their steps", "cells", "numbers", n_numbers, n_missing[1], dict(cells), 0, ""),
+        ColumnReading("their steps", "cells", of_steps, n_numbers, n_missing[1], dict(cells), n_beyond, words),
     )
 
 

@@ -14,12 +14,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from vips._fitted import all_or_nothing, forget_fit
 from vips._validation import check_integer, check_number
 from vips.data import TextSource
-from vips.data._columns import as_table, columns_of
+from vips.data._columns import as_table, columns_of, names_of
 from vips.data._tables import from_arrow
 from vips.door import with_weights
 from vips.exceptions import CheckpointError
@@ -38,6 +38,7 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.unread import Seen, warn_of_unread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,6 +186,7 @@ class PrivatePipeline(Pipeline):
         executors.resolve(executor)
         X, public = from_arrow(X), {"public_X": from_arrow(public_X), "public_y": public_y}
         (encoder_name, encoder), (model_name, model) = clone(self.steps, safe=False)
+        encoder.beside = names_of(y, groups, exposure, sample_weight)
         if isinstance(X, TextSource):
             X, groups = _checked_source(X, y, encoder, groups), None
         budget = self._give_plans(encoder, model, X)
@@ -195,6 +197,8 @@ class PrivatePipeline(Pipeline):
         if given and not hasattr(stand_in, "with_exposure"):
             raise TypeError(f"{type(model).__name__} takes no `exposure`: BayesianNegativeBinomialRegression does.")
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if weights and not has_fit_parameter(model, "sample_weight"):
+            raise TypeError(f"{type(model).__name__} takes no weights: leave `sample_weight` out.")
         ledger = self._checked_with_model(
             stand_in.with_exposure(exposure) if given else stand_in, X, y, ledger, sample_weight
         )
@@ -230,6 +234,8 @@ class PrivatePipeline(Pipeline):
                 raise
         model.privacy_ = behind_encoder(model.privacy_, encoder)
         self._keep([(encoder_name, encoder), (model_name, model)])
+        if not self.privacy_.only_noise:  # of which the model has warned
+            warn_of_unread(self)
         return self
 
     @property
@@ -294,6 +300,12 @@ class PrivatePipeline(Pipeline):
     def plot_coefficients(self, level: float = 0.95, *, ax: Axes | None = None) -> Axes:
         """``plot_coefficients`` of the model, in the same units."""
         return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
+
+    def seen(self) -> list[Seen]:
+        """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.seen`."""
+        encoder, model = (step for _, step in self._fitted().steps)
+        totals = model.feature_totals()
+        return [] if totals is None or not isinstance(encoder, TableEncoder) else encoder.columns_seen(totals)
 
     def _encoder_of_table(self) -> TableEncoder | None:
         encoder = self[0]
@@ -563,7 +575,8 @@ def _features(encoder, X):
     if not encoder.n_features_out:
         raise ValueError(
             "The encoder has learnt no feature: no word stood out from the noise. Its release stays charged. A larger ε, a "
-            "larger `encoder_share`, or more documents would show more; or declare the words."
+            "larger `encoder_share`, or more documents would show more; or declare the words. Documents are strings: lists of "
+            'words have none; " ".join(words) is one.'
         )
     return encoder.transform(X)
 

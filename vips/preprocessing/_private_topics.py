@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from vips._fitted import without_weights
 from vips._validation import check_choice, check_integer
 from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
@@ -116,6 +117,7 @@ class PrivateTopics(MadePipeline):
         self.max_features = max_features
         self.random_state = random_state
 
+    @without_weights
     def fit(
         self,
         X,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Self
@@ -24,7 +25,7 @@ from vips._fitted import all_or_nothing, forget_fit
 from vips._printable import listed
 from vips._validation import check_number
 from vips.data import as_source
-from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.parts import FeatureTotals
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
@@ -37,6 +38,7 @@ from vips.preprocessing._learnt_columns import learn_column
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.unread import Seen
 
 __all__ = ["TableEncoder"]
 
@@ -133,6 +135,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     """
 
     unit = "one row of X"
+    beside = ()  # names of what the fit of a pipeline takes beside X
     # In a pipeline of scikit-learn, what is charged or grouped is so for the encoder, too.
     __metadata_request__fit = {"ledger": True, "groups": True}
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
@@ -195,6 +198,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             check_number("quantiles[0]", low, 0.0, 0.5, "in [0, 0.5)", open_high=True)
             check_number("quantiles[1]", high, 0.5, 1.0, "in (0.5, 1]", open_low=True)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
+        warn_of_undeclared(X, self.columns, names_of(y, groups) + self.beside)
         learnt, statement = {}, None
         if learnt_kinds:
             numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
@@ -280,6 +284,18 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             of_column = FeatureTotals(totals.squares[place], totals.noise_std[place], totals.means[place] / scale)
             averaged[key], first = kind.averaged(of_column), place.stop
         return self._features(X, averaged)
+
+    def columns_seen(self, totals: FeatureTotals) -> list[Seen]:
+        """Noisy counts of what a fit with these ``totals`` has read of each column; none where it does not know its size."""
+        if math.isnan(totals.size):
+            return []
+        seen, first, unit = [], 0, self._scale() ** 2
+        for key, kind in self._resolved().items():
+            place = slice(first, first + kind.n_features)
+            of_column = FeatureTotals(totals.squares[place] / unit, totals.noise_std[place] / unit, totals.means[place])
+            seen.append(kind.seen(repr(key), replace(of_column, size=totals.size, size_std=totals.size_std)))
+            first = place.stop
+        return seen
 
     def _features(self, X, kinds: dict[object, Number | Categories]) -> np.ndarray | sp.csr_array:
         X = _in_memory(X)
@@ -380,7 +396,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         for name, kind in zip(self._names(), kinds.values(), strict=True):
             if isinstance(kind, Number):
                 slope = 2.0 * scale / (kind.high - kind.low)
-                names += [name, f"{name}: missing"][: kind.n_features]
+                names += [name, f"{name}: missing, against {kind.middle}"][: kind.n_features]
                 precise += [name, f"{name} is missing"][: kind.n_features]
                 rows += [{start: slope}, {start + 1: scale}][: kind.n_features]
                 shift[start] = -0.5 * (kind.low + kind.high) * slope

@@ -15,7 +15,8 @@ from scipy.special import chdtrc, ndtr
 __all__ = ["LEVEL", "NO_SIGNAL", "blocks_of_noise", "entries_of_noise", "is_only_noise"]
 
 NO_SIGNAL = (
-    "no signal: nothing but noise was released; perhaps no record is as declared: no label is a declared class, say"
+    "no signal: nothing but noise was released; usual causes: too few records for this ε; labels that are no declared class or "
+    "number; cells in another form than is declared, or a missing one in every row; texts that are lists of words; no ids"
 )
 LEVEL = 1e-3
 

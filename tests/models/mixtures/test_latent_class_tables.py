@@ -116,7 +116,7 @@ def test_a_column_that_can_hold_no_category_is_refused_by_its_dtype(column, says
 def test_what_a_categorical_holds_decides_no_private_error(column):
     frame = people(20)[0].assign(sex=column)
     assert model_of(PLAN).fit(frame).n_features_in_ == frame.shape[1]
-    with pytest.raises(ValueError, match="Column 'sex' holds none of its categories"):
+    with pytest.raises(ValueError, match=r"Column 'sex' holds .*, which is none of its categories"):
         model_of(None).fit(frame)
 
 

@@ -401,8 +401,9 @@ def test_numbers_in_texts_are_numbers_and_what_is_none_is_missing_or_an_error():
     for texts in (words, words.astype({"age": "string"}), words.astype({"age": object})):
         np.testing.assert_array_equal(model_of(every(3)).fit(texts).predict_proba(texts), expected.predict_proba(table))
         hostile = texts.assign(age=["<5", *texts["age"][1:]])
-        with pytest.raises(ValueError, match="Column 'age' is declared to hold numbers, and holds '<5'"):
+        with pytest.raises(ValueError, match="Column 'age' holds '<5', which is no number"):
             model_of(every(3)).fit(hostile)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", "There is no signal|.*above the noise")  # of released totals
             model_of(noisy).fit(hostile)

@@ -30,6 +30,7 @@ from vips.models.markov.statistics import (
 from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.unread import Seen
 from vips.statistics import Block
 
 __all__ = ["CategoricalHMM"]
@@ -325,6 +326,13 @@ class CategoricalHMM(HiddenMarkovModel):
         """Norm of ``max_length`` equal symbols in one state."""
         n, scale = float(self.max_length), self.chain_blocks()["moves"].scale
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))
+
+    def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
+        is_code = (values >= 0) & (values < self.n_symbols) & (values == np.floor(values))
+        return is_code, f"codes from 0 to {self.n_symbols - 1}, by `n_symbols`"
+
+    def seen(self) -> list[Seen]:
+        return [Seen("Steps", "symbol", *self.steps_seen("emissions"), values=range(self.n_symbols))]
 
     def declared(self) -> tuple[str, ...]:
         return (f"{self.n_symbols} symbols, {self.declared_of_steps()}",)

@@ -31,6 +31,7 @@ from vips.models.markov.statistics import Moves, SequenceStatistics, first_share
 from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.unread import Seen
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
@@ -339,6 +340,10 @@ class GaussianHMM(HiddenMarkovModel):
         gaussians = replace(next_posterior(moments, frame, priors, n_active), parent=parent, portion=portion)
         start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
         return start, moves, gaussians
+
+    def seen(self) -> list[Seen]:
+        """From the number of steps that are not missing."""
+        return [Seen("Steps", "number", *self.steps_seen("count"))]
 
     def transport(self, average, noise_std, previous: GaussianChainPosterior, posterior: GaussianChainPosterior):
         """Totals in the coordinates of the states, which have moved or were split (``vips/models/_gaussians/transport.py``)."""

@@ -54,7 +54,7 @@ class HiddenMarkovModel(SequenceModel):
     tolerance = 1e-3
     _unlisted = (
         "at_means", "chain_blocks", "chain_priors", "declared", "divergence_of_emissions", "drawn", "e_step_dtype",
-        "inferred", "likely", "n_features", "parameters_in_words", "plugs_in", "simulator",
+        "inferred", "likely", "n_features", "parameters_in_words", "plugs_in", "simulator", "steps_seen",
         "typical_steps",
     )  # fmt: skip
 
@@ -170,6 +170,16 @@ class HiddenMarkovModel(SequenceModel):
         offsets = offsets_of(np.clip(lengths, 1, self.max_length))
         states = drawn_states(np.full(K, 1.0 / K), typical.moves(K), offsets, rng.random(offsets[-1]))
         return Sequences(self.typical_steps(states, n_features, rng), offsets), None
+
+    def steps_seen(self, block: str) -> tuple[np.ndarray, float, float, float]:
+        """Noisy sums over the states of a block, the noise in each, and how many steps there are, with the noise in that."""
+        K, totals, noise = self.n_components, self.noisy_totals_.average, self.noisy_totals_.noise_std
+
+        def std_of_sum(name: str, n: int) -> float:  # noise that was carried from state to state may add up
+            return float(np.sqrt(n) * noise[name] if np.ndim(noise[name]) == 0 else n * np.max(noise[name]))
+
+        n_steps, std = totals["start"].sum() + totals["moves"].sum(), std_of_sum("start", K) + std_of_sum("moves", K**2)
+        return totals[block].sum(axis=0), std_of_sum(block, K), float(n_steps), std
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""

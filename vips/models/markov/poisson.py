@@ -26,6 +26,7 @@ from vips.models.markov.statistics import Moves, SequenceStatistics, SymbolSums,
 from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.unread import Seen
 from vips.statistics import Block
 
 __all__ = ["PoissonHMM", "PoissonPosterior"]
@@ -347,6 +348,18 @@ class PoissonHMM(HiddenMarkovModel):
         )
         of_states = float(of_steps + 1.0 / blocks["start"].scale)
         return max(of_states, n * np.sqrt(d) / blocks["marginals"].scale, n * d / blocks["pairs"].scale)
+
+    def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
+        return (values >= 0) & (values < np.inf) & (values == np.floor(values)), "counts, whole numbers from 0 on"
+
+    def seen(self) -> list[Seen]:
+        """From counts of missing cells."""
+        (size, *missing), std, n_steps, steps_std = self.steps_seen("count")
+        titles = [repr(name) for name in self.column_names()] if self.n_features_in_ > 1 else ["Steps"]
+        return [
+            Seen(title, "count", size - of_column, 2.0 * std, n_steps, steps_std)
+            for title, of_column in zip(titles, missing, strict=True)
+        ]
 
     def declared(self) -> tuple[str, ...]:
         return (

@@ -38,6 +38,7 @@ from vips.models.mixtures.posterior import ClassPosterior, of_kinds
 from vips.models.mixtures.statistics import ClassStatistics, inferred
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy.unread import Seen
 from vips.privacy.words import whose
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
@@ -213,6 +214,24 @@ class LatentClasses(Mixture):
             parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
         return parts
 
+    def seen(self) -> list[Seen]:
+        """From counts of the answers, and of missing numbers and counts."""
+        totals, noise, names = self.noisy_totals_.average, self.noisy_totals_.noise_std, self.column_names()
+        columns, root = self._columns(), np.sqrt(self.n_components)
+        std, size_std = root * noise["cells"], root * noise["count"]
+        cells, size, seen, first = totals["cells"].sum(axis=0), totals["count"].sum(), [], 0
+        for part, places in zip(columns.parts, columns.columns, strict=True):
+            for i, j in enumerate(places):
+                title, declared = repr(names[j]), self._declared()[j]
+                if declared.kind is Categories:
+                    a, b = first + part.bins.starts[i], first + part.bins.starts[i + 1]
+                    seen.append(Seen(title, "category", cells[a:b], std, size, size_std, declared.values))
+                else:
+                    kind = "number" if declared.kind is Numbers else "count"
+                    seen.append(Seen(title, kind, size - cells[first + i], std + size_std, size, size_std))
+            first += part.width
+        return seen
+
     # -- methods for users --------------------------------------------------------------------------------------
 
     def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[Any, np.ndarray]:
@@ -370,6 +389,11 @@ class LatentClasses(Mixture):
 
     # -- columns ------------------------------------------------------------------------------------------------
 
+    @property
+    def declared_columns(self) -> object:
+        """The argument that declares them."""
+        return getattr(self, self.argument)
+
     @abstractmethod
     def _declared(self) -> list[table.Column]:
         """What each column of the table holds."""
@@ -511,9 +535,8 @@ class LatentClasses(Mixture):
             table.check_dtypes(X, names, self._declared())
             if is_frame(X):
                 self.column_names_, self.column_dtypes_ = table.names_and_dtypes(X)
-        if holds_numbers and self._takes_codes():
-            return X
-        values = table.values_of(X, names, self._declared())
+        takes_codes = holds_numbers and self._takes_codes()
+        values = X if takes_codes else table.values_of(X, names, self._declared())
         if reset and not self.is_private:
             table.check_cells(X, names, self._declared(), values)
         return values

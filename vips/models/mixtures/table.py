@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
-from reprlib import repr as repr_of  # of a cell of any length
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vips._extras import imported
-from vips.data._cell_values import as_categories, as_numbers, codes_of_categories, each_cell, is_missing
+from vips.data._cell_values import as_categories, as_numbers, codes_of_categories, refuse_unread
 from vips.data._columns import column, columns_of
-from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
+from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers, refuse_bounds_in_list
 from vips.models.components.categories import Categories
 from vips.models.components.component import Component
 from vips.models.components.counts import Counts
@@ -94,6 +93,8 @@ def column_of_any_kind(name: object, declared: object) -> Column:
         if not (len(declared) == len(ends) == 2 and ends[0] > -1e100 and ends[0] + 1e-30 < ends[1] < 1e100):
             raise ValueError(f"Column {name!r} is declared as {declared!r}: bounds of a number are a pair (low, high).")
         return Column(Numbers, tuple(ends))
+    if isinstance(declared, list):
+        refuse_bounds_in_list(declared, repr(name))
     return column_of_categories(name, declared)
 
 
@@ -221,12 +222,12 @@ def values_of(X, names: Sequence, columns: Sequence[Column]) -> np.ndarray:
 
 
 def check_cells(X, names: Sequence, columns: Sequence[Column], values: np.ndarray) -> None:
-    """In an ordinary fit a number that cannot be read, or a column without any of its categories, is a mistake.
+    """In an ordinary fit a cell that is neither missing nor what its column is declared to hold is a mistake.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows, n_columns)
-        What :func:`values_of` gives.
+        What :func:`values_of` gives, or X if it holds numbers and codes.
 
     Raises
     ------
@@ -234,22 +235,14 @@ def check_cells(X, names: Sequence, columns: Sequence[Column], values: np.ndarra
         It names the column and a cell.
     """
     for name, (kind, declared), read in zip(names, columns, values.T, strict=True):
-        is_read = read >= 0 if kind is Categories else ~np.isnan(read)
-        if kind is Categories and is_read.any():
-            continue
-        if is_read.all():
-            continue
-        cells = list(each_cell(column(X, name)))
-        unread = [cells[i] for i in np.flatnonzero(~is_read) if not is_missing(cells[i])]
-        if unread and kind is Categories:
-            raise ValueError(
-                f"Column {name!r} holds none of its categories, such as {declared[0]!r}, but {repr_of(unread[0])}."
-            )
-        if unread:
-            raise ValueError(
-                f"Column {name!r} is declared to hold numbers, and holds {repr_of(unread[0])}: write a number, or None or NaN "
-                "if it is missing."
-            )
+        is_read = np.isfinite(read) if kind is Numbers else (read >= 0) & (read == np.floor(read)) & (read < np.inf)
+        what = "no number" if kind is Numbers else "no count"
+        if kind is Categories:
+            is_read &= read < len(declared)
+            what = f"none of its categories, such as {declared[0]!r}"
+            if is_range(declared):  # -1 is a missing code
+                is_read |= as_numbers(column(X, name), "number") == -1
+        refuse_unread(name, column(X, name), is_read, what)
 
 
 def codes_of(answers, categories: Sequence) -> np.ndarray:

@@ -386,7 +386,7 @@ class PolyaGammaRegression(AugmentedRegression):
             return None
         average, noise = self.noisy_totals_.average, self.noisy_totals_.noise_std
         average = {name: value if self.n_outputs == 1 else value[0] for name, value in average.items()}
-        d, squares = self.n_features_in_, average["precision"]
+        d, squares, size, size_std = self.n_features_in_, average["precision"], np.nan, np.nan
         means, constant, std = (
             np.zeros(d),
             self._intercept_constant(),
@@ -395,12 +395,16 @@ class PolyaGammaRegression(AugmentedRegression):
         if self.covariance == "full":
             inverse = self.last_posterior_.coordinates.coefficients(np.eye(len(std)), constant)  # x = A⁻¹ x̃
             squares, std = inverse @ squares @ inverse.T, std * np.square(inverse).sum(axis=1)
-            if self.fit_intercept and squares[d, d] > STANDS_OUT * std[d]:
-                means = squares[:d, d] * constant / squares[d, d]
+            if self.fit_intercept:
+                size, size_std = squares[d, d] / constant**2, std[d] / constant**2
+                if squares[d, d] > STANDS_OUT * std[d]:
+                    means = squares[:d, d] * constant / squares[d, d]
             squares = np.diagonal(squares)
-        elif average["weight"] > STANDS_OUT * noise["weight"]:
-            means = average["cross"][:d] / average["weight"]
-        return FeatureTotals(squares[:d], std[:d], means)
+        else:
+            size, size_std = float(average["weight"]), noise["weight"]
+            if size > STANDS_OUT * size_std:
+                means = average["cross"][:d] / size
+        return FeatureTotals(squares[:d], std[:d], means, size, size_std)
 
     def findings(self) -> dict[str, float]:
         """The weight of public records, and :meth:`misfit`."""

@@ -299,7 +299,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         count, means = moments.matrix[d, d], np.zeros(d)
         if count > STANDS_OUT * moments.noise_std:
             means = moments.matrix[:d, d] * self._constant() / count
-        return FeatureTotals(np.diagonal(moments.matrix)[:d], np.full(d, moments.noise_std), means)
+        size, size_std = np.array([count, moments.noise_std]) / self._constant() ** 2
+        return FeatureTotals(np.diagonal(moments.matrix)[:d], np.full(d, moments.noise_std), means, size, size_std)
 
     def check_restored(self) -> None:
         if self.n_features_in_ <= MOST_READ:

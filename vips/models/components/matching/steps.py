@@ -119,7 +119,11 @@ def groups_of(model, knows_persons: bool = False) -> list[StepGroup]:
     NotImplementedError
         If there are none, or a record is all rows of a person, of which the match knows nothing.
     """
-    if not getattr(model, "noisy_totals_", None) or not model.noisy_totals_.steps:
+    if not hasattr(model, "noisy_totals_"):
+        raise NotImplementedError(
+            f"This {type(model).__name__} is no private fit: without privacy no noisy totals are kept, which a match needs."
+        )
+    if not model.noisy_totals_.steps:
         raise NotImplementedError(
             f"This {type(model).__name__} has not kept its steps: private fits without too many totals do, but no streams."
         )

@@ -13,6 +13,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
+from vips._fitted import without_weights
 from vips._validation import check_level
 from vips.data import DataSource
 from vips.data._columns import column
@@ -45,6 +46,7 @@ class MixedEffects(MixedRegression):
 
     name_of_ratio = "odds ratio"
 
+    @without_weights
     def fit(
         self,
         X,
@@ -390,6 +392,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
         self.on_invalid = on_invalid
         self.random_state = random_state
 
+    @without_weights
     def fit(
         self,
         X,

@@ -1,0 +1,339 @@
+"""What a private fit cannot read: refused by its schema, or missing and said from released totals. One table, walked."""
+
+import datetime
+import re
+import warnings
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import vips
+from tests.mutants import check_notices
+from vips import (
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    CategoricalHMM,
+    GaussianHMM,
+    LatentClassAnalysis,
+    LatentDirichletAllocation,
+    MixedLatentClassAnalysis,
+    PoissonHMM,
+    PrivacyBudget,
+    PrivacyPlan,
+    PrivateClassifier,
+    load,
+)
+from vips.data import Sequences
+from vips.models import _sequences
+from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
+
+N = 3_000
+BUDGET = PrivacyBudget(8.0, 1e-6)
+PLAN = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=8)
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 2, N)
+CODES = RNG.integers(0, 3, N)
+WORDS = np.array(["A", "B", "C"], dtype=object)[CODES]
+NUMBERS = RNG.uniform(0, 100, N)
+DAYS = np.datetime64("2022-01-01") + RNG.integers(0, 700, N).astype("timedelta64[D]")
+DOTS = pd.Series(DAYS).dt.strftime("%d.%m.%Y")
+COMMAS = pd.Series(NUMBERS.astype(str)).str.replace(".", ",")
+BOUNDS = (datetime.date(2022, 1, 1), datetime.date(2023, 12, 31))
+STEPS = CODES.reshape(-1, 5)
+
+# -- models: a declaration and a column, or what is read, to a fit ------------------------------------------------------------
+
+
+def columns(values, declared) -> tuple:
+    return pd.DataFrame({"x": values, "other": NUMBERS}), {"x": declared, "other": (0, 100)}
+
+
+def regression(model, values, declared):
+    table, declarations = columns(values, declared)
+    return make_private_pipeline(TableEncoder(declarations), model, privacy=BUDGET, n_steps=2).fit(table, Y)
+
+
+def classifier(values, declared):
+    table, declarations = columns(values, declared)
+    return PrivateClassifier(declarations, privacy=BUDGET, n_steps=1).fit(table, Y)
+
+
+def classes(values, declared):
+    table, declarations = columns(values, declared)
+    return MixedLatentClassAnalysis(1, columns=declarations, privacy=PLAN, random_state=0).fit(table)
+
+
+def answers(values, declared):
+    table = pd.DataFrame({"x": values, "other": WORDS})
+    given = {"x": declared, "other": ["A", "B", "C"]}
+    return LatentClassAnalysis(1, categories=given, privacy=PLAN, random_state=0).fit(table)
+
+
+def codes_of_steps(X, lengths=None):
+    return CategoricalHMM(1, n_symbols=3, typical_length=5, privacy=PLAN, random_state=0).fit(X, lengths)
+
+
+def counts_of_steps(X, lengths=None):
+    return PoissonHMM(1, max_count=5, n_features=1, typical_length=5, privacy=PLAN, random_state=0).fit(X, lengths)
+
+
+def numbers_of_steps(X, lengths=None):
+    model = GaussianHMM(1, n_features=1, max_norm=3.0, typical_length=5, privacy=PLAN, random_state=0)
+    return model.fit(X, lengths)
+
+
+def words_of_texts(texts):
+    vectors = PrivateCountVectorizer(max_words=20)
+    return make_private_pipeline(vectors, LatentDirichletAllocation(1), privacy=BUDGET, n_steps=1).fit(texts)
+
+
+LOGISTIC = partial(regression, BayesianLogisticRegression())
+LINEAR = partial(regression, BayesianLinearRegression(target_range=(0, 1)))
+DIAGONAL = partial(regression, BayesianLogisticRegression(covariance="diagonal"))
+TABLES = {"logistic": LOGISTIC, "linear": LINEAR, "diagonal": DIAGONAL, "classifier": classifier, "mixed": classes}
+CATEGORIES = TABLES | {"answers": answers}
+OF_DATES = {name: TABLES[name] for name in ("logistic", "linear", "diagonal", "classifier")}
+
+# -- the table: models, kind of input and of values, and "read", a word of the error, or a word of the warning ----------------
+
+READ, REFUSED, SAID = "read", "refused", "said"
+LISTS, LENGTHS = list(STEPS), np.full(len(STEPS), 5)
+OF_WORDS = np.array(["A", "B", "C"])[STEPS]
+ROWS = [
+    # numbers
+    (TABLES, "floats", (NUMBERS, (0, 100)), READ, ""),
+    (TABLES, "texts of numbers", (NUMBERS.astype(str), (0, 100)), READ, ""),
+    (TABLES, "other texts of numbers", (COMMAS, (0, 100)), SAID, "'x': no number"),
+    (TABLES, "lists", (pd.Series([[x] for x in NUMBERS]), (0, 100)), SAID, "'x': no number"),
+    (TABLES, "dates as numbers", (DAYS, (0, 100)), REFUSED, "two dates|dtype is datetime"),
+    (TABLES, "bounds in a list", (CODES, [18, 100]), REFUSED, r"Bounds are a tuple: write \(18, 100\)"),
+    (TABLES, "two neighbouring codes", (CODES % 2, [0, 1]), READ, ""),
+    (TABLES, "two other numbers", (CODES // 2 * 9, [9, 0]), READ, ""),
+    # dates
+    (OF_DATES, "dates", (DAYS, BOUNDS), READ, ""),
+    (OF_DATES, "ISO texts", (pd.Series(DAYS).dt.strftime("%Y-%m-%d"), BOUNDS), READ, ""),
+    (OF_DATES, "other texts of dates", (DOTS, BOUNDS), SAID, "'x': no date"),
+    (OF_DATES, "whole numbers as dates", (CODES, BOUNDS), REFUSED, "two numbers"),
+    (OF_DATES, "bounds of dates in a list", (DAYS, list(BOUNDS)), REFUSED, "Bounds are a tuple"),
+    # categories
+    (CATEGORIES, "words", (WORDS, ["A", "B", "C"]), READ, ""),
+    (CATEGORIES, "other words", (WORDS, ["a", "b", "c"]), SAID, "'x': no category"),
+    (CATEGORIES, "a category that nobody has", (WORDS, ["A", "B", "C", "D"]), SAID, "category 'D'"),
+    (CATEGORIES, "objects of whole numbers", (CODES.astype(object), ["0", "1", "2"]), SAID, "'x': no category"),
+    (CATEGORIES, "floats", (CODES.astype(float), ["0", "1", "2"]), SAID, "'x': no category"),
+    (CATEGORIES, "bytes", (pd.Series([word.encode() for word in WORDS]), ["A", "B", "C"]), SAID, "'x': no category"),
+    (CATEGORIES, "whole numbers", (CODES, ["0", "1", "2"]), REFUSED, "holds numbers"),
+    (CATEGORIES, "texts of whole numbers", (pd.Series(CODES.astype(str)), [0, 1, 2]), REFUSED, "holds text"),
+    (CATEGORIES, "bytes in Arrow", (pd.Series([b"A"] * N, dtype=pd.ArrowDtype(pa.binary())), ["A"]), REFUSED, "binary"),
+    # sequences
+    ({"codes": codes_of_steps}, "arrays of codes", (LISTS,), READ, ""),
+    ({"codes": codes_of_steps}, "codes from 1 on", ([steps + 1 for steps in LISTS],), SAID, "symbol 0"),
+    ({"codes": codes_of_steps}, "arrays of words", (list(OF_WORDS),), SAID, "no symbol"),
+    ({"codes": codes_of_steps}, "words and lengths", (OF_WORDS.ravel(), LENGTHS), REFUSED, "Steps of CategoricalHMM"),
+    ({"codes": codes_of_steps}, "bytes and lengths", (OF_WORDS.ravel().astype("S"), LENGTHS), REFUSED, "dtype .S1"),
+    ({"codes": codes_of_steps}, "dates and lengths", (pd.Series(DAYS), LENGTHS), REFUSED, "datetime64"),
+    ({"codes": codes_of_steps}, "Arrow's words and lengths", (pa.array(OF_WORDS.ravel()), LENGTHS), REFUSED, "string"),
+    ({"codes": codes_of_steps}, "objects and lengths", (OF_WORDS.ravel().astype(object), LENGTHS), SAID, "no symbol"),
+    ({"counts": counts_of_steps}, "counts", (LISTS,), READ, ""),
+    ({"counts": counts_of_steps}, "halves", ([steps + 0.5 for steps in LISTS],), SAID, "no count"),
+    ({"numbers": numbers_of_steps}, "numbers", (LISTS,), READ, ""),
+    ({"numbers": numbers_of_steps}, "words", (list(OF_WORDS),), SAID, "no number"),
+    # texts
+    ({"words": words_of_texts}, "texts", (["harbour ship"] * N,), READ, ""),
+    ({"words": words_of_texts}, "lists of words", ([["harbour", "ship"]] * N,), REFUSED, "lists of words have none"),
+    ({"words": words_of_texts}, "numbers", (CODES,), REFUSED, "must be text"),
+    ({"words": words_of_texts}, "Arrow's lists", (pa.array([["harbour"]] * N),), REFUSED, "list"),
+]  # fmt: skip
+WALK = [
+    (of, given, what, word, f"{name}-{kind}") for models, kind, given, what, word in ROWS for name, of in models.items()
+]
+
+
+def told(fit, *given) -> tuple:
+    """The fit or None, its error and its warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fitted, error = fit(*given), ""
+        except (TypeError, ValueError) as raised:
+            fitted, error = None, f"{type(raised).__name__}: {raised}"
+    return fitted, error, [str(w.message) for w in caught if "above the noise" in str(w.message)]
+
+
+@pytest.mark.parametrize(("fit", "given", "what", "word"), [row[:4] for row in WALK], ids=[row[4] for row in WALK])
+def test_nothing_vanishes_without_a_word(fit, given, what, word, tmp_path):
+    fitted, error, said = told(fit, *given)
+    assert bool(error) == (what == REFUSED), error
+    assert bool(said) == (what == SAID), said
+    assert re.search(word, " ".join([error, *said])), (error, said)
+    if fitted is not None:
+        fitted.save(tmp_path / "fit")
+        assert told(load, tmp_path / "fit")[2] == said
+
+
+# -- an item of a list, or a cell of an object column, is a record's own -------------------------------------------------------
+
+ITEMS = (
+    np.array([0, 1]),
+    ["A"],
+    "A",
+    b"A",
+    3.5,
+    None,
+    {"a": 1},
+    np.array([[0, 1]]),
+    ["harbour"],
+    datetime.date(2022, 1, 1),
+    object(),
+)
+
+
+def check_an_item_of_any_type_decides_nothing():
+    """Totals of so many items stand out from the noise; fits draw other noise, so that their numbers are not compared."""
+
+    def with_cell(item):
+        values = WORDS.copy()
+        values[0] = item
+        return told(answers, pd.Series(values, dtype=object), ["A", "B", "C"])
+
+    fits = {
+        "sequences": lambda item: told(codes_of_steps, [item, *LISTS[1:]]),
+        "words": lambda item: told(codes_of_steps, [item, *OF_WORDS[1:]]),
+        "texts": lambda item: told(words_of_texts, [item, *["harbour ship"] * 300]),
+        "answers": with_cell,
+    }
+    for name, fit in fits.items():
+        outcomes = []
+        for item in ITEMS:
+            fitted, error, said = fit(item)
+            shapes = {} if fitted is None or hasattr(fitted, "steps_") else fitted.noisy_totals_.average
+            outcomes.append((error, said, {key: (value.shape, value.dtype) for key, value in shapes.items()}))
+        assert all(outcome == outcomes[0] for outcome in outcomes), f"an item of the {name} decides {outcomes}"
+    assert not outcomes[0][0]
+
+
+def test_an_item_of_any_type_decides_nothing():
+    check_an_item_of_any_type_decides_nothing()
+
+
+def words_raise(patch):
+    """What an ordinary fit does."""
+    patch.setattr(_sequences.SequenceModel, "_width_of_lists", lambda model: 1)
+    from_list = Sequences.from_list
+
+    def strict(sequences, n_features=None):
+        if isinstance(sequences[0], str):
+            raise TypeError("a word")
+        return from_list(sequences, n_features)
+
+    patch.setattr(Sequences, "from_list", strict)
+
+
+def test_an_item_that_decides_an_error_is_noticed(monkeypatch):
+    check_notices(
+        check_an_item_of_any_type_decides_nothing, words_raise, monkeypatch, "an item of the sequences decides"
+    )
+
+
+# -- names --------------------------------------------------------------------------------------------------------------------
+
+
+def undeclared(fit) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [str(w.message) for w in caught if "not declared" in str(w.message)]
+
+
+def test_columns_that_are_not_declared_are_named_once():
+    """But not labels, ids, weights and exposures, which are columns of the table, too."""
+    table = pd.DataFrame({"x": WORDS[:60], "age": NUMBERS[:60], "ill": Y[:60], "who": CODES[:60], "weight": 1.0})
+    given = {"x": ["A", "B", "C"]}
+    pipeline = make_private_pipeline(
+        TableEncoder(given), BayesianLogisticRegression(), privacy=BUDGET, n_steps=1, max_weight=1.0
+    )
+    weighed = {"groups": table["who"], "sample_weight": table["weight"]}
+    classifier = PrivateClassifier(given, privacy=BUDGET, n_steps=1)
+    latent = LatentClassAnalysis(1, categories=given, privacy=BUDGET.plan(n_steps=2, max_weight=1.0))
+    for fit in (
+        lambda: pipeline.fit(table, table["ill"], **weighed),
+        lambda: classifier.fit(table.drop(columns="weight"), table["ill"], groups=table["who"]),
+        lambda: latent.fit(table.drop(columns="ill"), **weighed),
+        lambda: TableEncoder(given).fit(table.drop(columns=["who", "weight"]), table["ill"]),
+    ):
+        (words,) = undeclared(fit)
+        assert "'age'" in words
+        assert not any(f"'{name}'" in words for name in ("x", "ill", "who", "weight"))
+    assert undeclared(lambda: pipeline.fit(table.drop(columns="age"), table["ill"], **weighed)) == []
+    assert pipeline[0].beside == ("ill", "who", None, "weight"), "names, and no labels"
+
+
+def test_a_class_without_weights_says_so_before_anything_is_spent():
+    ones = np.ones(len(LISTS))
+    for fit in (
+        lambda: CategoricalHMM(1, n_symbols=3).fit(LISTS, sample_weight=ones),
+        lambda: PrivateClassifier([(0, 100)], privacy=BUDGET).fit(NUMBERS[:, None], Y, sample_weight=ones),
+    ):
+        with pytest.raises(TypeError, match=r"^(CategoricalHMM|PrivateClassifier) takes no weights"):
+            fit()
+    model = vips.MixedLogisticRegression()
+    pipeline = make_private_pipeline(TableEncoder(), model, privacy=BUDGET, max_weight=1.0)
+    with pytest.raises(TypeError, match=r"^MixedLogisticRegression takes no weights"):
+        pipeline.fit(pd.DataFrame({"x": NUMBERS}), Y, sample_weight=np.ones(N))
+
+
+def test_a_fit_that_is_noise_names_the_usual_causes(tmp_path):
+    model = BayesianLogisticRegression(classes=["no", "yes"], privacy=BUDGET, max_norm=1.0)
+    labels = np.where(Y, "Yes", "No")
+    for fit in (lambda: model.fit(np.ones((N, 1)), labels), lambda: load(tmp_path / "fit")):
+        with pytest.warns(vips.PrivacyWarning, match="There is no signal.*usual causes.*declared class"):
+            fit()
+        model.save(tmp_path / "fit")
+
+
+# -- ordinary fits ------------------------------------------------------------------------------------------------------------
+
+MIXED = {"x": (0, 100), "n": range(10), "g": ["A", "B", "C"]}
+GOOD = pd.DataFrame({"x": NUMBERS, "n": CODES.astype(float), "g": WORDS})[:60]
+
+
+def ordinary_classes(column, cell):
+    table = GOOD.astype(object)
+    table.loc[3, column] = cell
+    return MixedLatentClassAnalysis(1, columns=MIXED, random_state=0).fit(table)
+
+
+@pytest.mark.parametrize(("fit", "mended"), [
+    (partial(ordinary_classes, "x", "3,5"), partial(ordinary_classes, "x", "3.5")),
+    (partial(ordinary_classes, "n", 1.5), partial(ordinary_classes, "n", 1)),
+    (partial(ordinary_classes, "n", -1), partial(ordinary_classes, "n", None)),
+    (partial(ordinary_classes, "g", "a"), partial(ordinary_classes, "g", "")),
+    (
+        lambda: LatentClassAnalysis(1, categories=[3]).fit(CODES[:60, None] + 1),
+        lambda: LatentClassAnalysis(1, categories=[3]).fit(CODES[:60, None] - (CODES[:60, None] == 0)),
+    ),
+    (
+        lambda: CategoricalHMM(1, n_symbols=3).fit([LISTS[0] + 1, LISTS[1] + 1]),
+        lambda: CategoricalHMM(1, n_symbols=3).fit([[0, None, 2], [np.nan, 1.0]]),
+    ),
+    (
+        lambda: PoissonHMM(1, max_count=5).fit(Sequences.from_list([np.array([0.5, 1.0])])),
+        lambda: PoissonHMM(1, max_count=5).fit(Sequences.from_list([np.array([np.nan, 9.0])])),
+    ),
+    (
+        lambda: GaussianHMM(1).fit([[0.0, np.inf, 1.0]]),
+        lambda: GaussianHMM(1).fit([[0.0, np.nan, 1.0]]),
+    ),
+    (
+        lambda: PrivateClassifier({"x": "date"}, privacy=None).fit(pd.DataFrame({"x": DOTS[:60]}), Y[:60]),
+        lambda: PrivateClassifier({"x": "date"}, privacy=None).fit(pd.DataFrame({"x": DAYS[:60]}), Y[:60]),
+    ),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_ordinary_fits_refuse_what_private_ones_count_as_missing(fit, mended):
+    with pytest.raises(ValueError, match="None or NaN"):
+        fit()
+    mended()
