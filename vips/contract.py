@@ -291,8 +291,13 @@ class Contract(ABC):
         """The labels of a private fit as an array of numbers, from a series or array of one dimension, of any dtype."""
         return y
 
+    def begin(self, records: DataSource) -> None:  # noqa: B027
+        """Look at the records of a fit without privacy, before its first step; where it has weights, these stand beside the
+        labels."""
+
     def finish(self, records: DataSource) -> None:  # noqa: B027
-        """Set further attributes of a fit without privacy, after its last step."""
+        """Set further attributes of a fit without privacy, after its last step; where it has weights, these stand beside the
+        labels of ``records``."""
 
     @property
     def n_columns(self) -> int:

@@ -208,6 +208,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 plan = replace(plan, max_weight=np.inf)
             self.use_plan(plan)
             plan.check_blocks(self.blocks())
+            if not self.is_private:
+                self.begin(weighted)
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
             settling = self.settling_of(plan)
@@ -217,8 +219,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 warnings.warn(message, ConvergenceWarning, stacklevel=levels_to_user())
             if self.is_private:
                 self.noisy_totals_ = noisy_totals
-            elif sample_weight is None:
-                self.finish(records)
+            else:
+                self.finish(weighted)
             facts = self.describe()
             release = Release(
                 what="fit",

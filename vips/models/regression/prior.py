@@ -1,8 +1,11 @@
 """Priors of regression coefficients.
 
-w ~ N(0, I/α), α ~ Gamma(a₀, b₀) or fixed, intercept ~ N(0, 10²); one w, α and intercept for each output
+w ~ N(0, I/α), α ~ Gamma(a₀, b₀) or fixed, intercept + m'w ~ N(0, 10²); one w, α and intercept for each output
 w ~ N(m, Λ⁻¹), a Gaussian that is given: the posterior of an earlier fit, say
 the first one times N(w; m, (a K)⁻¹), of public records whose likelihood counts a share a of its weight (a power prior)
+
+In the first one m is the centre of the columns: their means in an ordinary fit, what the coordinates of a private one have
+released, else 0. An intercept at a far origin would be as large as m'w, and the prior would hold the slopes down.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numpy as np
 
 from vips._validation import check_number
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
+from vips.models._centred import around
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 
 __all__ = ["CoefficientPrior", "KnownCoefficients"]
@@ -62,6 +66,8 @@ class CoefficientPrior:
         What is known besides.
     unseen : ndarray of shape (d, d), optional
         Precision of directions that no row sees.
+    centre : ndarray of shape (d,), optional
+        m, in coordinates of the coefficients; None for 0.
     """
 
     alpha: Gamma | float | None
@@ -69,6 +75,7 @@ class CoefficientPrior:
     intercept: bool
     known: KnownCoefficients | None = None
     unseen: np.ndarray | None = None
+    centre: np.ndarray | None = None
 
     def initial_alpha(self, n_outputs: int) -> np.ndarray:
         """E[α] under the prior, shape (n_outputs,); 1 where there is no α."""
@@ -79,7 +86,11 @@ class CoefficientPrior:
     def natural(self, output: int, alpha: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Λm, shape (d,), and Λ, shape (d, d), or (d,) if it is diagonal, given α; ``known`` counts this weight."""
         base = self.precision(alpha)
-        base = base if self.unseen is None else np.diag(base) + self.unseen
+        if self.centre is not None and self.alpha is not None and self.centre.any():
+            move = around(self.centre)
+            base = move.T @ (base[:, None] * move)
+        if self.unseen is not None:
+            base = (np.diag(base) if base.ndim == 1 else base) + self.unseen
         if self.known is None:
             return np.zeros(len(base)), base
         precision = weight * self.known.precision[output]
@@ -100,7 +111,7 @@ class CoefficientPrior:
         and a variance that a view leaves out. Without noise they are 1 and 0. So a coefficient that noise hides carries no
         information about α, although noise moves it and short steps keep it near 0.
         """
-        means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.var)
+        means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.around.var)
         squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features].sum(axis=1)
         if not self._is_learnt:
             return self.initial_alpha(len(squares)), np.ones(len(squares))
@@ -115,7 +126,7 @@ class CoefficientPrior:
             )
             learnt = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
             return float(np.sum(learnt.kl(given)))
-        squares, alpha = _second_moments(posterior), Gamma(posterior.alpha_shape, posterior.alpha_rate)
+        squares, alpha = _second_moments(posterior.around), Gamma(posterior.alpha_shape, posterior.alpha_rate)
         if self._is_learnt:
             divergence, mean, expected_log = alpha.kl(self.alpha), alpha.mean, alpha.expected_log
         else:
