@@ -644,7 +644,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         if not self._knows_public:
             return prior
         known = KnownCoefficients.of(self.public_posterior_, diagonal=False)
-        base = np.stack([np.diag(prior.precision(alpha)) for alpha in self.public_alpha_])
+        of_public = replace(prior, unseen=None, centre=self.public_centre_)
+        base = np.stack([of_public.matrix(alpha) for alpha in self.public_alpha_])
         return CoefficientPrior(
             self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base), **places
         )

@@ -72,6 +72,8 @@ class PolyaGammaRegression(AugmentedRegression):
         Posterior of the public records alone; absent without them, like the next ones.
     public_alpha_ : ndarray of shape (n_outputs,)
         E[α] of that fit.
+    public_centre_ : ndarray of shape (d,)
+        Centre of its columns, at which its intercept's prior sits.
     public_records_ : (int, str)
         Number of public records, and a hash that tells them from others.
     """
@@ -465,6 +467,7 @@ class PolyaGammaRegression(AugmentedRegression):
         posterior, (X, y) = fit_to_public(self, *self._public, **self._settings_of_public())
         self.public_alpha_ = posterior.alpha_shape / posterior.alpha_rate
         self.public_posterior_ = Gaussian(posterior.mean, posterior.precision)
+        self.public_centre_ = posterior.centre
         self.public_records_ = (len(y), joblib.hash((X, y)))
 
     def _settings_of_public(self) -> dict:

@@ -85,16 +85,18 @@ class CoefficientPrior:
 
     def natural(self, output: int, alpha: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Λm, shape (d,), and Λ, shape (d, d), or (d,) if it is diagonal, given α; ``known`` counts this weight."""
-        base = self.precision(alpha)
-        if self.centre is not None and self.alpha is not None and self.centre.any():
-            move = around(self.centre)
-            base = move.T @ (base[:, None] * move)
-        if self.unseen is not None:
-            base = (np.diag(base) if base.ndim == 1 else base) + self.unseen
+        is_diagonal = self.unseen is None and (self.centre is None or not self.centre.any())
+        base = self.precision(alpha) if is_diagonal else self.matrix(alpha)
         if self.known is None:
             return np.zeros(len(base)), base
         precision = weight * self.known.precision[output]
         return weight * self.known.linear[output], precision + (base if precision.ndim == base.ndim else np.diag(base))
+
+    def matrix(self, alpha: float) -> np.ndarray:
+        """Λ given α, without what is known; shape (d, d)."""
+        move = around(np.zeros(self.n_features + self.intercept) if self.centre is None else self.centre)
+        base = move.T @ (self.precision(alpha)[:, None] * move)
+        return base if self.unseen is None else base + self.unseen
 
     def precision(self, alpha: float) -> np.ndarray:
         """Prior precision of each coefficient, given α, without what is known; shape (d,)."""
