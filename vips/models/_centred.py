@@ -2,8 +2,8 @@
 
     x'w + a = (x - m)'w + (a + m'w)
 
-The matrix C takes (w, a) to (w, a + m'w). Where m is far from 0, relative to the columns' spread, the precision CᵀPC of (w, a) has
-no digits left for w: P is kept, the precision of (w, a + m'w).
+The matrix C takes (w, a) to (w, a + m'w). Where m is far from 0, relative to the columns' spread, the precision CᵀPC of (w, a)
+has no digits left for w: P is kept, the precision of (w, a + m'w).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vips.data._records import with_their_weights
 from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
 
-__all__ = ["CentredGaussian", "around", "means_of_columns"]
+__all__ = ["CentredGaussian", "around", "means_and_ranges"]
 
 # Share of entries other than 0 below which a table has no centre to speak of: its rows are handled as sparse ones.
 _SPARSE_BELOW = 0.25
@@ -115,19 +115,23 @@ def around(centre: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def means_of_columns(model, data: DataSource, rows_of: Callable[[Any], Any]) -> np.ndarray | None:
-    """Means of the columns of an ordinary fit; None of sparse rows, or where most entries are 0.
+def means_and_ranges(model, data: DataSource, rows_of: Callable[[Any], Any]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Means of the columns of an ordinary fit, and their ranges, 1 for a constant; None of sparse rows, or of mostly zeros.
 
     ``rows_of`` takes a chunk of records, or of rows without labels, to the rows that count.
     """
-    total, n_stored, n_entries, whole = 0.0, 0, 0, 0.0
+    total, n_stored, n_entries, whole, ends = 0.0, 0, 0, 0.0, []
     for chunk, weights in with_their_weights(data.chunks(model.chunk_size), model.plan_of_fit().max_weight is not None):
         rows = rows_of(chunk)
         if not isinstance(rows, np.ndarray):
             return None
-        total, whole = total + weights @ rows, whole + weights.sum()
+        total, whole, counted = total + weights @ rows, whole + weights.sum(), rows[weights > 0.0]
         n_stored, n_entries = n_stored + np.count_nonzero(rows), n_entries + rows.size
-    return total / whole if n_stored >= max(_SPARSE_BELOW * n_entries, 1.0) else None
+        ends += [counted.min(axis=0), counted.max(axis=0)] if len(counted) else []
+    if n_stored < max(_SPARSE_BELOW * n_entries, 1.0):
+        return None
+    ranges = np.ptp(ends, axis=0)
+    return total / whole, np.where(ranges > 0.0, ranges, 1.0)
 
 
 def _moved(mean: np.ndarray, by: np.ndarray) -> np.ndarray:

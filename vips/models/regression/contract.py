@@ -30,7 +30,7 @@ from vips._validation import check_choice, check_dtype_of_computation, check_max
 from vips.data import DataSource, Records, rows_without
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
 from vips.model import ConjugateExponentialModel
-from vips.models._centred import means_of_columns
+from vips.models._centred import means_and_ranges
 from vips.models._coefficients import coefficient_parts
 from vips.models._definite import positive_definite
 from vips.models.regression.coordinates import Coordinates
@@ -205,11 +205,16 @@ class AugmentedRegression(ConjugateExponentialModel):
         return initial
 
     def begin(self, records: DataSource) -> None:
-        """Look for the centre of the columns, where the intercept's prior sits."""
-        if self.fit_intercept and self.covariance == "full" and not self._is_given:
-            centre = means_of_columns(self, records, lambda chunk: self._design(chunk.X)[0])
-            if centre is not None:
-                self.centre_ = centre[: self.n_features_in_]
+        """Look for the centre of the columns, where the intercept's prior sits; and for their ranges, in whose units the
+        coefficients have the default prior unless ``max_norm`` states a unit."""
+        found = None if self._is_given else means_and_ranges(self, records, lambda chunk: self._design(chunk.X)[0])
+        if found is None:
+            return
+        centre, ranges = (values[: self.n_features_in_] for values in found)
+        if self.fit_intercept and self.covariance == "full":
+            self.centre_ = centre
+        if self.prior is None and self.max_norm is None:
+            self.ranges_ = ranges
 
     def valid_records(self, records: Records) -> np.ndarray:
         shape, linear = self.likelihood.terms(records.y)
@@ -638,6 +643,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         """The prior, which sits at the centre of these coordinates of the rows; without them at that of the design."""
         settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
         places = {"unseen": self._unseen(), "centre": None if coordinates is None else coordinates.shift}
+        places["ranges"] = vars(self).get("ranges_")
         if self._is_given:
             return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal), **places)
         prior = CoefficientPrior(self._given_prior(), *settings, **places)

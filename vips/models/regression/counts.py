@@ -218,7 +218,9 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         """As in the base class; and look for the mode."""
         super().begin(records)
         if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
-            (chunk, _), = with_their_weights(records.chunks(records.n_records), self.plan_of_fit().max_weight is not None)
+            ((chunk, _),) = with_their_weights(
+                records.chunks(records.n_records), self.plan_of_fit().max_weight is not None
+            )
             self._begins = self._most_probable(chunk.X, chunk.y)
 
     def _most_probable(self, X, y: np.ndarray) -> CoefficientPosterior:
@@ -249,7 +251,9 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         chunks = with_their_weights(records.chunks(self.chunk_size), self.plan_of_fit().max_weight is not None)
         parts = [(chunk.y, self._predictors(chunk.X)[0][:, 0], weights) for chunk, weights in chunks]
         counts = np.concatenate([self.likelihood.limited(y)[:, 0] for y, *_ in parts])
-        means = np.concatenate([self.dispersion * np.exp(psi + self.likelihood.log_exposures(y)) for y, psi, _ in parts])
+        means = np.concatenate(
+            [self.dispersion * np.exp(psi + self.likelihood.log_exposures(y)) for y, psi, _ in parts]
+        )
         weights = np.concatenate([weights for *_, weights in parts])
 
         def loss(log_dispersion: float) -> float:

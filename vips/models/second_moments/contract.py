@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from vips._validation import check_max_norm
 from vips.data import DataSource, Records
 from vips.model import ConjugateExponentialModel
-from vips.models._centred import means_of_columns
+from vips.models._centred import means_and_ranges
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
 from vips.models.second_moments.statistics import OuterStatistics, design
@@ -50,9 +50,9 @@ class SecondMomentModel(ConjugateExponentialModel):
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns, around which products are summed: those of far columns have no digits left for
         what varies."""
-        centre = means_of_columns(self, records, self._columns) if self.fit_intercept else None
-        if centre is not None:
-            self.centre_ = centre
+        found = means_and_ranges(self, records, self._columns) if self.fit_intercept else None
+        if found is not None:
+            self.centre_ = found[0]
 
     def blocks(self) -> dict[str, Block]:
         d = self.n_features_in_ + 1 + self.needs_labels

@@ -339,7 +339,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return 1.0 if self.target_range is None else 0.5 * float(self.target_range[1] - self.target_range[0])
 
     def _middle(self) -> float:
-        return self._centre[-1] if self.target_range is None else 0.5 * float(self.target_range[0] + self.target_range[1])
+        return (
+            self._centre[-1] if self.target_range is None else 0.5 * float(self.target_range[0] + self.target_range[1])
+        )
 
     def _target_share(self) -> float:
         return _TARGET_SHARE if self.max_norm is not None and self.target_range is not None else 1.0

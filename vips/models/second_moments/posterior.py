@@ -30,7 +30,15 @@ class LinearPosterior(CentredGaussian):
     """
 
     def __init__(
-        self, mean, precision, linear=None, information=None, noise_precision=1.0, prior_precision=1.0, n_iter=0, centre=None
+        self,
+        mean,
+        precision,
+        linear=None,
+        information=None,
+        noise_precision=1.0,
+        prior_precision=1.0,
+        n_iter=0,
+        centre=None,
     ) -> None:
         super().__init__(mean, precision, centre)
         d = self.mean.shape[-1]

@@ -26,7 +26,7 @@ from vips.data import DataSource, InMemoryData, Records, Runs
 from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
-from vips.models._centred import means_of_columns
+from vips.models._centred import means_and_ranges
 from vips.models.regression.contract import check_indicators, unseen_directions
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
@@ -129,9 +129,9 @@ class MixedRegression(ConjugateExponentialModel):
 
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns: products of far ones have no digits for what varies."""
-        centre = means_of_columns(self, records, lambda chunk: self._rows(chunk.X))
-        if centre is not None:
-            self.centre_ = centre
+        found = means_and_ranges(self, records, lambda chunk: self._rows(chunk.X))
+        if found is not None:
+            self.centre_ = found[0]
 
     def check_features(self) -> None:
         if not 1 <= self.n_features_in_ <= _MOST_FEATURES:
@@ -392,8 +392,12 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _prior_precision(self, frame: Frame) -> np.ndarray:
         """Λ, shape (p, p), in coordinates of the fit."""
-        given = None if self.prior is None else float(self.prior) * (frame.scale / frame.ball) ** 2
-        slopes = _FLAT * np.minimum(frame.scale, 1.0) ** 2 if given is None else given
+        if self.prior is not None:
+            slopes = float(self.prior) * (frame.scale / frame.ball) ** 2
+        elif self.max_norm is None:  # of columns of any unit
+            slopes = np.full(len(frame.scale), _FLAT / len(frame.scale))
+        else:
+            slopes = _FLAT * np.minimum(frame.scale, 1.0) ** 2
         shared = np.append(slopes, _INTERCEPT_PRECISION * CONSTANT**2)  # of the intercept at the centre
         return np.diag(np.append(shared, np.full(self._n_parameters() - len(shared), _ETA_PRECISION)))
 
