@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +21,7 @@ from vips._validation import levels_to_user
 from vips.contract import Contract
 from vips.data import Records
 from vips.exceptions import LedgerError, PrivacyWarning
+from vips.expfam._headline import Headline
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
@@ -33,7 +34,7 @@ from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.units import unit_of_group
-from vips.settling import Settling
+from vips.settling import Settling, drift
 
 if TYPE_CHECKING:
     from vips.models.components.matching.match import Match
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["ConjugateExponentialModel", "Records"]
 
 
+# Probability of a drift below which the totals of a private fit still moved.
+_MOVES = 0.01
 # Names of the contract that users call.
 _OF_USERS = {"is_private", "signal", "findings"}
 
@@ -104,11 +107,21 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         released values only, so it costs no budget."""
         check_is_fitted(self, "last_posterior_")
         if self._first_reading == "compute" or not self._has_noise() or "posterior" in (self._computed or {}):
-            with suppress(NotImplementedError):
+            try:
                 return self._noise_aware_posterior()
+            except NotImplementedError as missing:
+                self._say_unaware(str(missing))
         elif self._first_reading == "hide":
             raise AttributeError("`posterior_` is not computed yet.")
         return self.last_posterior_
+
+    def _say_unaware(self, reason: str) -> None:
+        """Let intervals of the last step's posterior warn that they do not know the noise."""
+        last, moves = self.last_posterior_, drift(self.noisy_totals_) < _MOVES
+        reason += " The released totals still moved in the later steps: the fit has not settled." if moves else ""
+        for part in last.values() if isinstance(last, Mapping) else [last]:
+            if isinstance(part, Headline):
+                part.unaware = reason
 
     def why_no_intervals(self) -> str:
         """Why intervals of ``posterior_`` say nothing of the noise, in words; empty where they do, and without noise."""
@@ -306,12 +319,14 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def findings(self) -> dict[str, float]:
         """Numbers about the fit that a comparison shows, by name: how far the released totals are from those of the match, if
-        there is one, and if another start of the match repaired the fit, how far they are from where it ended."""
+        there is one, and if another start of the match repaired the fit, how far they are from where it ended; without a match
+        whether the fit has settled, as far as kept steps tell."""
         with suppress(NotImplementedError):
             match = self.once("match", self.to_match)
             where_it_ended = {} if match.astray is None else {"misfit where the fit went astray": match.astray}
             return {"misfit of the released totals (standard deviations)": match.misfit} | where_it_ended
-        return {}
+        moves = drift(self.noisy_totals_) if self._has_noise() else np.nan
+        return {} if np.isnan(moves) else {"probability of so large a drift of the released totals": moves}
 
     def _declared_of_weights(self, plan: PrivacyPlan) -> tuple[str, ...]:
         if not self.is_private or plan.max_weight is None:

@@ -285,13 +285,15 @@ class PolyaGammaRegression(AugmentedRegression):
         Warns
         -----
         PrivacyWarning
-            If a table without effects would show as much with a probability above 5 %; if :meth:`misfit` is below 1 %; and with
+            If no interval knows the noise; if a table without effects would show as much with a probability above 5 %; if
+            :meth:`misfit` is below 1 %; and with
             ``influence="clipped"`` if the clip norm is below :meth:`max_record_norm`: a clip that looks at labels makes slopes
             steeper than the truth, whatever the noise.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
+        self.warn_of_no_intervals()
         warn_of_nothing(self, signal)
         warn_of_binding_clip(self)
         if self.misfit() < _MISFIT:
