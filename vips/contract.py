@@ -166,8 +166,8 @@ class Contract(ABC):
     def kept_steps(self, n_steps: int) -> Collection[int]:
         """Numbers of the steps, from 1, whose totals and posteriors a fit keeps in ``noisy_totals_``.
 
-        A function of public settings. Bound their number: checkpoint and saved file hold them. By default some of the later half
-        of the last phase, of a private fit whose posterior does not know the noise: they tell whether it has settled.
+        A function of public settings. Bound their number: checkpoint and saved file hold them. By default some of the later
+        half of the last phase, of a private fit whose posterior does not know the noise: they tell whether it has settled.
         """
         knows_noise = type(self).to_noise_aware_posterior is not Contract.to_noise_aware_posterior
         privacy = getattr(self, "privacy", None)

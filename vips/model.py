@@ -21,8 +21,8 @@ from vips._validation import levels_to_user
 from vips.contract import Contract
 from vips.data import Records
 from vips.exceptions import LedgerError, PrivacyWarning
-from vips.expfam._headline import Headline
 from vips.execution import resolve as executors
+from vips.expfam._headline import Headline
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model

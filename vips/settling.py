@@ -2,8 +2,8 @@
 
 Steps of a fit without noise converge linearly: each moves the posterior by about r < 1 times the move before. After moves d and
 r d, the limit is about r d (r + r² + ...) = r d · r / (1 - r) away: Aitken's estimate. The size of a move alone says too little
-where steps are short. A private fit never stops early: its number of steps is public. Whether it has settled, its released totals
-tell as far as they stand out from the noise.
+where steps are short. A private fit never stops early: its number of steps is public. Whether it has settled, its released
+totals tell as far as they stand out from the noise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Settling:
 
 
 def drift(totals: NoisyTotals) -> float:
-    """Probability of so large a drift of the released totals if the fit has settled, at most 1; NaN of fewer than six kept steps.
+    """Probability of so large a drift of the released totals if the fit has settled; NaN of fewer than six kept steps.
 
     Between the halves of the kept steps, and from the average to these: by the scatter of each entry over steps, so that noise
     and sampling are in it, and for the entry that stands out most (Bonferroni).

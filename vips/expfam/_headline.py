@@ -28,7 +28,7 @@ class Headline:
         check_level(level)
         if self.unaware:
             warnings.warn(
-                f"This interval does not know the noise of the private fit: it is too narrow, and may be far off. {self.unaware}",
+                f"This interval does not know the noise of the private fit: it is too narrow, or far off. {self.unaware}",
                 PrivacyWarning,
                 stacklevel=levels_to_user(),
             )
