@@ -117,11 +117,16 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def _say_unaware(self, reason: str) -> None:
         """Let intervals of the last step's posterior warn that they do not know the noise."""
-        last, moves = self.last_posterior_, drift(self.noisy_totals_) < _MOVES
+        last, moves = self.last_posterior_, self._drift() < _MOVES
         reason += " The released totals still moved in the later steps: the fit has not settled." if moves else ""
         for part in last.values() if isinstance(last, Mapping) else [last]:
             if isinstance(part, Headline):
                 part.unaware = reason
+
+    def _drift(self) -> float:
+        """See :func:`vips.settling.drift`; NaN of fits that keep steps for other ends, or none."""
+        is_aware = type(self).to_noise_aware_posterior is not Contract.to_noise_aware_posterior
+        return np.nan if is_aware or not self._has_noise() else drift(self.noisy_totals_)
 
     def why_no_intervals(self) -> str:
         """Why intervals of ``posterior_`` say nothing of the noise, in words; empty where they do, and without noise."""
@@ -325,7 +330,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             match = self.once("match", self.to_match)
             where_it_ended = {} if match.astray is None else {"misfit where the fit went astray": match.astray}
             return {"misfit of the released totals (standard deviations)": match.misfit} | where_it_ended
-        moves = drift(self.noisy_totals_) if self._has_noise() else np.nan
+        moves = self._drift()
         return {} if np.isnan(moves) else {"probability of so large a drift of the released totals": moves}
 
     def _declared_of_weights(self, plan: PrivacyPlan) -> tuple[str, ...]:

@@ -39,27 +39,26 @@ class CentredGaussian(Gaussian):
     Attributes
     ----------
     mean, precision, cov, var, std
-        Of the coefficients, and of the intercept at 0.
+        For the coefficients, and the intercept at 0.
     around : Gaussian
-        Of the coefficients, and of the intercept at the centre.
+        The coefficients, and the intercept at the centre.
     """
 
     def __init__(self, mean, precision, centre=None) -> None:
-        super().__init__(mean, precision)
-        d = self.mean.shape[-1]
+        self.around = Gaussian(mean, precision)
+        d = self.around.mean.shape[-1]
         self.centre = np.zeros(d) if centre is None else np.append(centre[: d - 1], 0.0)
-        self._around = None
-        if self.centre.any():
-            self._around = Gaussian(self.mean, self.precision)
-            self.mean = _moved(self.mean, -self.centre)
-            del self.precision, self.factor  # of the intercept at 0, and computed where somebody asks
+        self.mean = _moved(self.around.mean, -self.centre) if self.centre.any() else self.around.mean
 
-    @property
-    def around(self) -> Gaussian:
-        return self._around or self
+    @classmethod
+    def from_natural(cls, linear: np.ndarray, quadratic: np.ndarray) -> Self:
+        held = Gaussian.from_natural(linear, quadratic)
+        return cls(held.mean, held.precision)
 
     def at(self, centre: np.ndarray) -> Gaussian:
-        """Of the coefficients, and of the intercept at another centre."""
+        """The coefficients, and the intercept at another centre."""
+        if not (self.centre - centre).any():
+            return self.around
         move = around(self.centre - centre)
         precision = move.T @ self.around.precision @ move
         return Gaussian(_moved(self.around.mean, centre - self.centre), _each(positive_definite, precision))
@@ -67,7 +66,7 @@ class CentredGaussian(Gaussian):
     @cached_property
     def precision(self) -> np.ndarray:
         move = around(self.centre)
-        return move.T @ self.around.precision @ move
+        return move.T @ self.around.precision @ move if self.centre.any() else self.around.precision
 
     @cached_property
     def factor(self) -> np.ndarray:
@@ -75,19 +74,16 @@ class CentredGaussian(Gaussian):
 
     @cached_property
     def cov(self) -> np.ndarray:
-        if self._around is None:
-            return Gaussian.cov.func(self)
         back = around(-self.centre)
-        return back @ self.around.cov @ back.T
+        return back @ self.around.cov @ back.T if self.centre.any() else self.around.cov
 
     @cached_property
     def var(self) -> np.ndarray:
-        return Gaussian.var.func(self) if self._around is None else np.diagonal(self.cov, axis1=-2, axis2=-1).copy()
+        return np.diagonal(self.cov, axis1=-2, axis2=-1).copy() if self.centre.any() else self.around.var
 
     def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Independent draws, shape (size, ..., d)."""
-        draws = super().sample(size, rng) if self._around is None else self._around.sample(size, rng)
-        return _moved(draws, -self.centre)
+        return _moved(self.around.sample(size, rng), -self.centre)
 
     def kl(self, other) -> np.ndarray:
         """KL(self ‖ other), computed at the centre of ``other``."""
@@ -97,11 +93,10 @@ class CentredGaussian(Gaussian):
 
     @property
     def _log_det(self) -> np.ndarray:
-        return super()._log_det if self._around is None else self._around._log_det
+        return 2.0 * np.log(np.diagonal(self.around.factor, axis1=-2, axis2=-1)).sum(axis=-1)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        held = self.around
-        return {"mean": held.mean, "precision": held.precision, "centre": self.centre}
+        return self.around.to_arrays() | {"centre": self.centre}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
@@ -115,8 +110,8 @@ def around(centre: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def means_and_ranges(model, data: DataSource, rows_of: Callable[[Any], Any]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Means of the columns of an ordinary fit, and their ranges, 1 for a constant; None of sparse rows, or of mostly zeros.
+def means_and_ranges(model, data: DataSource, rows_of: Callable[[Any], Any]) -> tuple[np.ndarray | None, ...]:
+    """Means of the columns of an ordinary fit, and their ranges, 1 for a constant; None for sparse rows, or mostly zeros.
 
     ``rows_of`` takes a chunk of records, or of rows without labels, to the rows that count.
     """
@@ -124,12 +119,12 @@ def means_and_ranges(model, data: DataSource, rows_of: Callable[[Any], Any]) -> 
     for chunk, weights in with_their_weights(data.chunks(model.chunk_size), model.plan_of_fit().max_weight is not None):
         rows = rows_of(chunk)
         if not isinstance(rows, np.ndarray):
-            return None
+            return None, None
         total, whole, counted = total + weights @ rows, whole + weights.sum(), rows[weights > 0.0]
         n_stored, n_entries = n_stored + np.count_nonzero(rows), n_entries + rows.size
         ends += [counted.min(axis=0), counted.max(axis=0)] if len(counted) else []
     if n_stored < max(_SPARSE_BELOW * n_entries, 1.0):
-        return None
+        return None, None
     ranges = np.ptp(ends, axis=0)
     return total / whole, np.where(ranges > 0.0, ranges, 1.0)
 

@@ -207,14 +207,13 @@ class AugmentedRegression(ConjugateExponentialModel):
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns, where the intercept's prior sits; and for their ranges, in whose units the
         coefficients have the default prior unless ``max_norm`` states a unit."""
-        found = None if self._is_given else means_and_ranges(self, records, lambda chunk: self._design(chunk.X)[0])
-        if found is None:
+        if self._is_given:
             return
-        centre, ranges = (values[: self.n_features_in_] for values in found)
-        if self.fit_intercept and self.covariance == "full":
-            self.centre_ = centre
-        if self.prior is None and self.max_norm is None:
-            self.ranges_ = ranges
+        means, ranges = means_and_ranges(self, records, lambda chunk: self._design(chunk.X)[0])
+        if means is not None and self.fit_intercept and self.covariance == "full":
+            self.centre_ = means[: self.n_features_in_]
+        if ranges is not None and self.prior is None and self.max_norm is None:
+            self.ranges_ = ranges[: self.n_features_in_]
 
     def valid_records(self, records: Records) -> np.ndarray:
         shape, linear = self.likelihood.terms(records.y)

@@ -241,7 +241,7 @@ class PolyaGammaRegression(AugmentedRegression):
         only; NaN where intervals do not rest on gradients.
         """
         posterior = self.posterior_
-        if posterior is self.last_posterior_ or not self._has_noise():
+        if posterior is self.last_posterior_ or not self.privacy_.plan.is_private:
             return np.nan
         to_rows, means = self._to_rows(self.last_posterior_.coordinates), np.atleast_2d(posterior.mean)
         scatters = [steps.scatter(to_rows @ mean) for steps, mean in zip(self._steps_of_fit(), means, strict=True)]

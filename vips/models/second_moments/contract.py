@@ -50,9 +50,9 @@ class SecondMomentModel(ConjugateExponentialModel):
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns, around which products are summed: those of far columns have no digits left for
         what varies."""
-        found = means_and_ranges(self, records, self._columns) if self.fit_intercept else None
-        if found is not None:
-            self.centre_ = found[0]
+        means = means_and_ranges(self, records, self._columns)[0] if self.fit_intercept else None
+        if means is not None:
+            self.centre_ = means
 
     def blocks(self) -> dict[str, Block]:
         d = self.n_features_in_ + 1 + self.needs_labels

@@ -129,9 +129,9 @@ class MixedRegression(ConjugateExponentialModel):
 
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns: products of far ones have no digits for what varies."""
-        found = means_and_ranges(self, records, lambda chunk: self._rows(chunk.X))
-        if found is not None:
-            self.centre_ = found[0]
+        means, _ = means_and_ranges(self, records, lambda chunk: self._rows(chunk.X))
+        if means is not None:
+            self.centre_ = means
 
     def check_features(self) -> None:
         if not 1 <= self.n_features_in_ <= _MOST_FEATURES:
