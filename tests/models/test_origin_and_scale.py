@@ -15,7 +15,9 @@ from vips import (
     MixedNegativeBinomialRegression,
     PrivacyBudget,
     ProbabilisticPCA,
+    Records,
     SpatialCounts,
+    StreamPlan,
     load,
 )
 from vips.preprocessing import TableEncoder, make_private_pipeline
@@ -29,8 +31,8 @@ COUNT = RNG.poisson(np.exp(X @ [0.4, -0.2] + 0.5))
 NUMBER = 1.0 + X @ [1.0, -0.5] + RNG.normal(size=N)
 PERSONS = {"groups": np.arange(N) // 4}
 ORIGIN, UNIT = [(1e6, 1.0, 1e-6), (1e8, 1.0, 1e-3)], [(0.0, 1e3, 1e-6), (0.0, 1e-3, 1e-6), (1e6, 1e3, 1e-6)]
-# model, target, other arguments of fit, and changes of a column that it follows. One λ for all coefficients, and the start of
-# factor analysis, are scikit-learn's, and depend on units.
+# model, target, other arguments of fit, and changes of a column that it follows. λ of a linear regression, and the start of
+# factor analysis, are scikit-learn's, and depend a little on units.
 FAMILIES = [
     (BayesianLogisticRegression(), YES, {}, ORIGIN + UNIT),
     (BayesianLogisticRegression(), CLASS, {}, ORIGIN + UNIT),
@@ -67,6 +69,16 @@ def test_estimates_follow_a_column_and_predictions_stay(model, y, arguments, cha
         got = estimates(model.fit(moved, y, **arguments), moved, shift * scale, scale)
         for value, expected in zip(got, right, strict=True):
             np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance, err_msg=f"{shift, scale}")
+
+
+@pytest.mark.parametrize("penalty", ["ridge", "ard"])
+def test_a_linear_regression_is_hardly_moved_by_a_unit(penalty):
+    right = estimates(BayesianLinearRegression(penalty=penalty).fit(X, NUMBER), X, 0.0, 1.0)
+    for scale in (1e-6, 1e-3, 1e3):
+        at = X * [scale, 1.0]
+        got = estimates(BayesianLinearRegression(penalty=penalty).fit(at, NUMBER), at, 0.0, scale)
+        assert (np.abs(got[1] - right[1]) < 0.2 * right[2]).all()
+        np.testing.assert_allclose(got[2], right[2], rtol=0.02)
 
 
 def test_what_was_fitted_far_from_zero_is_saved_and_compared(tmp_path):
@@ -122,3 +134,19 @@ def test_dispersions_do_not_depend_on_the_unit_of_weights():
         assert model.dispersion_ == pytest.approx(right, rel=0.01)
         areas = SpatialCounts(areas=["0", "1"]).fit(area, y, sample_weight=weights)
         assert areas.findings()["dispersion of counts"] == pytest.approx(of_areas, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [BayesianLinearRegression(max_norm=9.0, target_range=(0.0, 9.0)), ProbabilisticPCA(1, max_norm=9.0)],
+    ids=named,
+)
+def test_a_private_fit_takes_nothing_from_an_ordinary_one_before(model):
+    """A stream keeps what was fitted; means of an ordinary fit would be released without noise."""
+    sums = []
+    for first in (X, X + 5.0):
+        model.set_params(privacy=None).fit(first, NUMBER)
+        model.set_params(privacy=StreamPlan(epsilon=1.0, delta=1e-6, n_batches=4))
+        records = Records(X, NUMBER) if model.needs_labels else X
+        sums.append(model.expected_statistics(records, None).weighted_sum(np.ones(N))["second"])
+    np.testing.assert_array_equal(*sums)

@@ -316,7 +316,7 @@ def test_a_plan_knows_a_rare_outcome_and_narrow_columns():
 def test_generated_targets_have_the_outcome(model, outcome):
     labels = generated(model, 4000, 2, np.random.default_rng(0), outcome=outcome).y
     values = labels == max(labels) if labels.dtype.kind == "U" else labels
-    assert np.mean(values) == pytest.approx(outcome, rel=0.02)
+    assert np.mean(values) == pytest.approx(outcome, rel=0.05)
 
 
 @pytest.mark.parametrize(("model", "arguments", "message"), [

@@ -77,19 +77,18 @@ def assumptions(model, guess: Mapping | None, outcome: float | None) -> str:
     """What generated records are like that nobody has said, and how to say it."""
     last = model[-1] if isinstance(model, PrivatePipeline) else model
     columns = getattr(model[0], "columns", None) if isinstance(model, PrivatePipeline) else None
-    unsaid = {name: declared for name, declared in (columns or {}).items() if name not in (guess or {})}
-    kinds = {isinstance(declared, list) or declared == "category" for declared in unsaid.values()}
-    assumed = ["values are spread over their bounds"] * (False in kinds) + ["categories are equally frequent"] * (
-        True in kinds
+    unsaid = [declared for name, declared in (columns or {}).items() if name not in (guess or {})]
+    kinds = {isinstance(declared, list) or declared == "category" for declared in unsaid}
+    outcomes = (
+        "about half of the outcomes are yes" if hasattr(last, "predict_proba") else "counts are those without effects"
     )
-    ask = ["guess={name: (mean, deviation)}"] * (False in kinds) + ["guess={name: shares}"] * (True in kinds)
-    has_outcome = _has_outcome(last) and outcome is None
-    if has_outcome:
-        assumed.append(
-            "about half of the outcomes are yes" if hasattr(last, "predict_proba") else "counts are about 1 on average"
-        )
-        ask.append("outcome=")
-    if not assumed:
+    said = [
+        (False in kinds, "values are spread over their bounds", "guess={name: (mean, deviation)}"),
+        (True in kinds, "categories are equally frequent", "guess={name: shares}"),
+        (_has_outcome(last) and outcome is None, outcomes, "outcome="),
+    ]
+    assumed, ask = ([row[k] for row in said if row[0]] for k in (1, 2))
+    if not any(is_unsaid for is_unsaid, *_ in said):
         return ""
     return (
         f"Assumed, since nobody has said otherwise: {', '.join(assumed)}. Where that is wrong, as for rare outcomes or wide "
@@ -117,25 +116,14 @@ def _labels(model, predictor: np.ndarray, outcome: float | None, rng: np.random.
     """Labels of these predictors, moved by what gives the outcome."""
     if outcome is None:
         return model.typical_labels(predictor, rng)
-    seed, (_, most) = rng.integers(2**32), model.typical_labels(np.array([-_FARTHEST, _FARTHEST]), rng)
-
-    def labels(move: float) -> np.ndarray:
-        return model.typical_labels(predictor + move, np.random.default_rng(seed))
-
-    def average(values: np.ndarray) -> float:
-        return float(np.mean(values == most if hasattr(model, "predict_proba") else values))
-
-    check_number(
-        "outcome",
-        outcome,
-        0.0,
-        1.0 if hasattr(model, "predict_proba") else float(most),
-        "between the least and the largest possible average",
-        open_low=True,
-        open_high=True,
-    )
+    seed, (_, largest) = rng.integers(2**32), model.typical_labels(np.array([-_FARTHEST, _FARTHEST]), rng)
+    is_class = hasattr(model, "predict_proba")
+    most = 1.0 if is_class else float(largest)
+    check_number("outcome", outcome, 0.0, most, f"between 0 and {most:g}", open_low=True, open_high=True)
     low, high = -_FARTHEST, _FARTHEST
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if average(labels(middle)) < outcome else (low, middle)
-    return labels(high)
+        labels = model.typical_labels(predictor + middle, np.random.default_rng(seed))
+        is_low = np.mean(labels == largest if is_class else labels) < outcome
+        low, high = (middle, high) if is_low else (low, middle)
+    return labels

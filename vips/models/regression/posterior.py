@@ -126,17 +126,9 @@ class CoefficientPosterior(_Learnt, CentredGaussian):
     """
 
     def __init__(
-        self,
-        mean,
-        precision,
-        alpha_shape=1.0,
-        alpha_rate=1.0,
-        step=0,
-        kept=None,
-        public=None,
-        coordinates=None,
+        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step=0, kept=None, public=None, coordinates=None,
         centre=None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(mean, precision, centre)
         self._learn(alpha_shape, alpha_rate, step, kept, public, coordinates)
 

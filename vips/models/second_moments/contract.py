@@ -121,8 +121,9 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     @property
     def _centre(self) -> np.ndarray:
-        """What is taken off the columns of an ordinary fit, and off the target: 0 elsewhere."""
-        return vars(self).get("centre_", np.zeros(self.n_features_in_ + self.needs_labels))
+        """What is taken off columns and target of an ordinary fit; 0 in a private one, whatever was fitted before."""
+        nothing = np.zeros(self.n_features_in_ + self.needs_labels)
+        return nothing if self.is_private else vars(self).get("centre_", nothing)
 
     def _columns(self, records):
         """Columns and target, of rows that are not sparse."""

@@ -171,7 +171,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return LinearPosterior(np.zeros(d + has_constant), np.eye(d + has_constant), prior_precision=np.ones(d))
         mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
         variance = max(squares / count - mean**2, 0.0)
-        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings())
+        exact = not moments.noise_std
+        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings(), exact)
         information = best.alpha * 0.5 * (design + design.T)
         precision = positive_definite(information + np.diag(np.append(best.lam, np.zeros(has_constant))))
         mean = np.linalg.solve(precision, best.alpha * products)

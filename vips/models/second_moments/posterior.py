@@ -30,16 +30,9 @@ class LinearPosterior(CentredGaussian):
     """
 
     def __init__(
-        self,
-        mean,
-        precision,
-        linear=None,
-        information=None,
-        noise_precision=1.0,
-        prior_precision=1.0,
-        n_iter=0,
+        self, mean, precision, linear=None, information=None, noise_precision=1.0, prior_precision=1.0, n_iter=0,
         centre=None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(mean, precision, centre)
         d = self.mean.shape[-1]
         self.linear = np.zeros(d) if linear is None else np.asarray(linear)
