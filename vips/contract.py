@@ -7,6 +7,7 @@ reports ask is in ``parts.py``; what a user calls, in ``model.py``.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,9 @@ from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
 
 __all__ = ["Contract"]
+
+# Steps that are kept to tell whether a fit has settled, and the most numbers of one.
+_MOST_KEPT, _MOST_NUMBERS = 24, 2_000
 
 
 class Contract(ABC):
@@ -162,11 +166,21 @@ class Contract(ABC):
         return average, noise_std
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
-        """Numbers of the steps, from 1, whose totals and posteriors a fit keeps in ``noisy_totals_``; none by default.
+        """Numbers of the steps, from 1, whose totals and posteriors a fit keeps in ``noisy_totals_``.
 
-        A function of public settings. Bound their number: checkpoint and saved file hold them.
+        A function of public settings. Bound their number: checkpoint and saved file hold them. By default some of the later
+        half of the last phase, of a private fit whose posterior does not know the noise: they tell whether it has settled.
         """
-        return ()
+        knows_noise = type(self).to_noise_aware_posterior is not Contract.to_noise_aware_posterior
+        privacy = getattr(self, "privacy", None)
+        if knows_noise or privacy is None or isinstance(privacy, StreamPlan) or not self.is_private:
+            return ()
+        last = phases_of(self, n_steps)[-1]
+        n_kept = min(last.n_steps // 2, _MOST_KEPT)
+        small = sum(math.prod(block.shape) for block in last.blocks.values()) <= _MOST_NUMBERS
+        return (
+            np.linspace(n_steps - last.n_steps // 2 + 1, n_steps, n_kept).round().astype(int).tolist() if small else ()
+        )
 
     @property
     def moves_averages(self) -> bool:
@@ -293,8 +307,13 @@ class Contract(ABC):
         """The labels of a private fit as an array of numbers, from a series or array of one dimension, of any dtype."""
         return y
 
+    def begin(self, records: DataSource) -> None:  # noqa: B027
+        """Look at the records of a fit without privacy, before its first step; where it has weights, these stand beside the
+        labels."""
+
     def finish(self, records: DataSource) -> None:  # noqa: B027
-        """Set further attributes of a fit without privacy, after its last step."""
+        """Set further attributes of a fit without privacy, after its last step; where it has weights, these stand beside the
+        labels of ``records``."""
 
     @property
     def n_columns(self) -> int:

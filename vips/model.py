@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +23,7 @@ from vips.data import Records
 from vips.data._columns import names_of, warn_of_undeclared
 from vips.exceptions import LedgerError, PrivacyWarning
 from vips.execution import resolve as executors
+from vips.expfam._headline import Headline
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model
@@ -35,7 +36,7 @@ from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.units import unit_of_group
 from vips.privacy.unread import warn_of_unread
-from vips.settling import Settling
+from vips.settling import Settling, drift
 
 if TYPE_CHECKING:
     from vips.models.components.matching.match import Match
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["ConjugateExponentialModel", "Records"]
 
 
+# Probability of a drift below which the totals of a private fit still moved.
+_MOVES = 0.01
 # Names of the contract that users call.
 _OF_USERS = {"is_private", "signal", "findings"}
 
@@ -106,11 +109,26 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         released values only, so it costs no budget."""
         check_is_fitted(self, "last_posterior_")
         if self._first_reading == "compute" or not self._has_noise() or "posterior" in (self._computed or {}):
-            with suppress(NotImplementedError):
+            try:
                 return self._noise_aware_posterior()
+            except NotImplementedError as missing:
+                self._say_unaware(str(missing))
         elif self._first_reading == "hide":
             raise AttributeError("`posterior_` is not computed yet.")
         return self.last_posterior_
+
+    def _say_unaware(self, reason: str) -> None:
+        """Let intervals of the last step's posterior warn that they do not know the noise."""
+        last, moves = self.last_posterior_, self._drift() < _MOVES
+        reason += " The released totals still moved in the later steps: the fit has not settled." if moves else ""
+        for part in last.values() if isinstance(last, Mapping) else [last]:
+            if isinstance(part, Headline):
+                part.unaware = reason
+
+    def _drift(self) -> float:
+        """See :func:`vips.settling.drift`; NaN of fits that keep steps for other ends, or none."""
+        is_aware = type(self).to_noise_aware_posterior is not Contract.to_noise_aware_posterior
+        return np.nan if is_aware or not self._has_noise() else drift(self.noisy_totals_)
 
     def why_no_intervals(self) -> str:
         """Why intervals of ``posterior_`` say nothing of the noise, in words; empty where they do, and without noise."""
@@ -213,6 +231,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 plan = replace(plan, max_weight=np.inf)
             self.use_plan(plan)
             plan.check_blocks(self.blocks())
+            if not self.is_private:
+                self.begin(weighted)
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
             settling = self.settling_of(plan)
@@ -222,8 +242,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 warnings.warn(message, ConvergenceWarning, stacklevel=levels_to_user())
             if self.is_private:
                 self.noisy_totals_ = noisy_totals
-            elif sample_weight is None:
-                self.finish(records)
+            else:
+                self.finish(weighted)
             facts = self.describe()
             release = Release(
                 what="fit",
@@ -311,12 +331,14 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def findings(self) -> dict[str, float]:
         """Numbers about the fit that a comparison shows, by name: how far the released totals are from those of the match, if
-        there is one, and if another start of the match repaired the fit, how far they are from where it ended."""
+        there is one, and if another start of the match repaired the fit, how far they are from where it ended; without a match
+        whether the fit has settled, as far as kept steps tell."""
         with suppress(NotImplementedError):
             match = self.once("match", self.to_match)
             where_it_ended = {} if match.astray is None else {"misfit where the fit went astray": match.astray}
             return {"misfit of the released totals (standard deviations)": match.misfit} | where_it_ended
-        return {}
+        moves = self._drift()
+        return {} if np.isnan(moves) else {"probability of so large a drift of the released totals": moves}
 
     def _declared_of_weights(self, plan: PrivacyPlan) -> tuple[str, ...]:
         if not self.is_private or plan.max_weight is None:

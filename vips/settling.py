@@ -2,16 +2,19 @@
 
 Steps of a fit without noise converge linearly: each moves the posterior by about r < 1 times the move before. After moves d and
 r d, the limit is about r d (r + r² + ...) = r d · r / (1 - r) away: Aitken's estimate. The size of a move alone says too little
-where steps are short. A private fit never stops early: its number of steps is public.
+where steps are short. A private fit never stops early: its number of steps is public. Whether it has settled, its released
+totals tell as far as they stand out from the noise.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import norm, t
 
 from vips.persistence.posteriors import posterior_arrays
+from vips.statistics import NoisyTotals
 
-__all__ = ["Settling", "distance"]
+__all__ = ["Settling", "distance", "drift"]
 
 _LARGEST_RATE = 1.0 - 1e-6
 
@@ -45,6 +48,29 @@ class Settling:
             self._move = move
         self._arrays = arrays
         return self.distance <= self.tolerance
+
+
+def drift(totals: NoisyTotals) -> float:
+    """Probability of so large a drift of the released totals if the fit has settled; NaN of fewer than six kept steps.
+
+    Between the halves of the kept steps, and from the average to these: by the scatter of each entry over steps, so that noise
+    and sampling are in it, and for the entry that stands out most (Bonferroni).
+    """
+    if len(totals.steps) < 6:
+        return np.nan
+    names = totals.steps[-1].totals
+    values = np.array([np.concatenate([np.ravel(step.totals[name]) for name in names]) for step in totals.steps])
+    average = np.concatenate([np.ravel(totals.average[name]) for name in names])
+    std = np.concatenate(
+        [np.ravel(np.broadcast_to(totals.noise_std[name], np.shape(totals.average[name]))) for name in names]
+    )
+    halves = values[: len(values) // 2], values[len(values) // 2 :]
+    means, variances = zip(*((half.mean(axis=0), half.var(axis=0, ddof=1) / len(half)) for half in halves), strict=True)
+    between = np.abs(means[1] - means[0]) / np.maximum(np.sqrt(sum(variances)), 1e-300)
+    spread = values.std(axis=0, ddof=1) / np.sqrt(len(values)) + std
+    lag = np.abs(values.mean(axis=0) - average) / np.maximum(spread, 1e-300)
+    least = min(t.sf(between.max(), len(values) // 2 - 1), norm.sf(lag.max()))
+    return float(min(1.0, 4.0 * len(average) * least))  # of two sides, twice
 
 
 def distance(old: np.ndarray, new: np.ndarray) -> float:

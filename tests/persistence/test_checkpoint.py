@@ -86,6 +86,8 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
     model = BetaBernoulli(privacy=plan, random_state=5).fit(COINS, checkpoint=path)
     with zipfile.ZipFile(path) as archive:
         arrays = ["average/heads", "average/count", "noisy/heads", "noisy/count", "posterior/a", "posterior/b"]
+        kept = ["totals/heads", "totals/count", "posterior/a", "posterior/b"]
+        arrays += [f"steps/{step}/{name}" for step in (4, 5, 6) for name in kept]
         assert sorted(archive.namelist()) == sorted(["header.json", *(f"{name}.npy" for name in arrays)])
         header = json.loads(archive.read("header.json"))
     assert set(header) == {

@@ -28,11 +28,16 @@ from vips import (
     plan_study,
 )
 from vips.datasets import make_table
+from vips.planning.generated import assumptions, generated
 from vips.planning.trial import Law, Like, Trials, widths_of
 from vips.preprocessing import PrivateTopics, TableEncoder, make_private_pipeline
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
 COLUMNS = {"age": (18, 100), "crp": "number", "ward": ["A", "B", "C"]}
+
+
+def named(value):
+    return type(value).__name__
 
 
 def visits(columns=COLUMNS, **settings):
@@ -269,3 +274,58 @@ def test_a_certificate_quotes_planned_and_realised_widths(tmp_path):
     assert f"age {planned:.2g} planned, {realised:.2g} realised" in both
     assert "realised" not in alone
     assert "95 % intervals are about this wide" in alone
+
+
+GUESS, EFFECTS = {"age": (40, 2), "ward": [0.9, 0.1]}, {"age": 0.2}
+
+
+@pytest.mark.parametrize(("public", "words"), [
+    ({}, ("spread over their bounds", "equally frequent", "half of the outcomes", "guess={name: shares}", "outcome=", "like=")),
+    ({"outcome": 0.02}, ("spread over their bounds", "equally frequent")),
+    ({"outcome": 0.02, "guess": {"age": (40, 2)}}, ("equally frequent",)),
+    ({"outcome": 0.02, "guess": GUESS}, ()),
+])  # fmt: skip
+def test_a_plan_says_what_it_assumes_and_asks_for_it(public, words):
+    columns = {"age": (0, 100), "ward": ["A", "B"]}
+    says = assumptions(visits(columns), public.get("guess"), public.get("outcome"))
+    everything = ("spread over their bounds", "equally frequent", "half of the outcomes")
+    assert all(word in says for word in words)
+    assert not any(word in says for word in everything if word not in words)
+    assert ("Assumed" in says) == bool(words)
+
+
+def test_a_plan_knows_a_rare_outcome_and_narrow_columns():
+    """Widths of a fit are within a factor of two, and were 5 to 30 times those of a plan to which nobody had said it."""
+    columns = {"age": (0, 1000), "ward": ["A", "B"]}
+    table = make_table(columns, 10_000, guess=GUESS, effects=EFFECTS, random_state=0)
+    y = np.random.default_rng(1).random(10_000) < 1.0 / (1.0 + np.exp(4.0 - table.predictor))
+    fitted = visits(columns).fit(table.data, np.where(y, "yes", "no"))
+    plan = plan_for(visits(columns), n_records=10_000, privacy=BUDGET, outcome=0.02, guess=GUESS, effects=EFFECTS)
+    ratios = plan.realised(fitted).eval("realised / planned")
+    assert ratios.between(0.5, 2.0).all()
+    unsaid = plan_for(visits(columns), n_records=10_000, privacy=BUDGET)
+    assert unsaid.realised(fitted).eval("realised / planned").max() > 5.0
+    assert ("Assumed" in unsaid.says, "Assumed" in plan.says) == (True, False)
+
+
+@pytest.mark.parametrize(("model", "outcome"), [
+    (BayesianNegativeBinomialRegression(max_norm=1.0, max_count=20), 0.3),
+    (BayesianBinomialRegression(max_norm=1.0, n_trials=4), 3.0),
+    (BayesianLogisticRegression(max_norm=1.0, classes=["yes", "no"]), 0.1),
+], ids=named)  # fmt: skip
+def test_generated_targets_have_the_outcome(model, outcome):
+    labels = generated(model, 4000, 2, np.random.default_rng(0), outcome=outcome).y
+    values = labels == max(labels) if labels.dtype.kind == "U" else labels
+    assert np.mean(values) == pytest.approx(outcome, rel=0.05)
+
+
+@pytest.mark.parametrize(("model", "arguments", "message"), [
+    (BayesianLogisticRegression(max_norm=1.0), {"outcome": 1.5}, "`outcome`"),
+    (BayesianLogisticRegression(max_norm=1.0, classes=[0, 1, 2]), {"outcome": 0.1}, "as declared has neither"),
+    (BayesianLinearRegression(max_norm=1.0, target_range=(0, 1)), {"outcome": 0.1}, "as declared has neither"),
+    (DirichletMultinomial(), {"outcome": 0.1}, "as declared has neither"),
+    (BayesianLogisticRegression(max_norm=1.0), {"outcome": 0.1, "like": np.zeros((9, 2))}, "not both"),
+], ids=named)  # fmt: skip
+def test_an_outcome_that_a_model_does_not_have_is_refused(model, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plan_for(model, n_records=2000, privacy=BUDGET, n_features=2, **arguments)

@@ -29,6 +29,7 @@ def add_plan(commands) -> None:
     add("--words", type=int, default=5000, help="topics: about how many words the vocabulary has")
     add("--events", type=int, help="pathways: number of possible events")
     add("--states", type=int, default=5, help="pathways: number of states")
+    add("--outcome", type=float, help="logistic: public share of yes; default: about half")
     add("--width", **many, metavar="NAME=NUMBER", help="widest 95 %% interval that answers the question")
     add("--noise-multiplier", type=float, help="noise standard deviation ÷ clip norm")
     add("--n-steps", type=int)
@@ -50,7 +51,8 @@ def _plan_of_fit(options: argparse.Namespace) -> None:
         raise ValueError("Give --epsilon, and learn the widths; or --width, and learn the ε.")
     budget = None if options.epsilon is None else PrivacyBudget(options.epsilon, options.delta)
     model = _MODELS[options.model](options)
-    plan = plan_for(model, n_records=options.records, privacy=budget, width=widths, delta=options.delta)
+    known = {"privacy": budget, "width": widths, "delta": options.delta, "outcome": options.outcome}
+    plan = plan_for(model, n_records=options.records, **known)
     print(printable(str(plan)))
     if plan.widths is not None:
         print("\n".join(lines_of_table(plan.widths)))

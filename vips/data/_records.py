@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vips.data._ragged import Ragged, offsets_of, places, some_rows
 
-__all__ = ["OpenPartition", "Records", "Runs", "ranges_of_size", "rows_without", "step_counts", "weights_apart"]
+__all__ = [
+    "OpenPartition",
+    "Records",
+    "Runs",
+    "ranges_of_size",
+    "rows_without",
+    "step_counts",
+    "weights_apart",
+    "with_their_weights",
+]
 
 _SHARED = 2**19  # numbers from which two threads share a chunk
 
@@ -29,6 +38,12 @@ class Records:
     def __getitem__(self, rows: np.ndarray) -> Records:
         """Some of the records, as NumPy indexes rows."""
         return type(self)(self.X[rows], self.y[rows])
+
+
+def with_their_weights(chunks: Iterable, have_weights: bool) -> Iterator[tuple[object, np.ndarray]]:
+    """Chunks of records, and the weights of each: 1 where they have none."""
+    for chunk in chunks:
+        yield weights_apart(chunk) if have_weights else (chunk, np.ones(chunk.shape[0]))
 
 
 def weights_apart(records: Records) -> tuple[object, np.ndarray]:

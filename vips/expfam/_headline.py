@@ -1,10 +1,15 @@
-"""What all distributions have: one line that shows them without their arrays, and pickles of their parameters alone."""
+"""What all distributions have: one line that shows them without their arrays, pickles of their parameters alone, and a word
+where their intervals do not know the noise of a private fit."""
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 
 import numpy as np
+
+from vips._validation import check_level, levels_to_user
+from vips.exceptions import PrivacyWarning
 
 __all__ = ["Headline", "extent"]
 
@@ -16,6 +21,17 @@ class Headline:
     """
 
     _shown: tuple[str, ...] = ("mean", "std")
+    unaware = ""  # why its intervals do not know the noise
+
+    def check_level(self, level: float) -> None:
+        """Raise ValueError unless this can be the level of an interval; warn if intervals do not know the noise."""
+        check_level(level)
+        if self.unaware:
+            warnings.warn(
+                f"This interval does not know the noise of the private fit: it is too narrow, or far off. {self.unaware}",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
 
     def __getstate__(self) -> dict[str, object]:
         kind = type(self)

@@ -20,7 +20,6 @@ import numpy as np
 from scipy.special import betaincinv, gammaln, psi
 
 from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_level
 from vips.expfam._headline import Headline
 
 __all__ = ["Dirichlet"]
@@ -104,7 +103,7 @@ class Dirichlet(Headline):
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every x_v, from its Beta marginal: (lower, upper) arrays."""
-        check_level(level)
+        self.check_level(level)
         remainder = self._total - self.concentration
         tail = 0.5 * (1.0 - level)
         lower, upper = (betaincinv(self.concentration, remainder, p) for p in (tail, 1.0 - tail))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_level
 from vips.expfam._headline import Headline
 
 __all__ = ["Draws"]
@@ -55,7 +54,7 @@ class Draws(Headline):
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every entry, by quantiles: (lower, upper) arrays."""
-        check_level(level)
+        self.check_level(level)
         lower, upper = np.quantile(self.draws, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
         return lower, upper
 

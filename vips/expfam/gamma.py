@@ -19,7 +19,6 @@ import numpy as np
 from scipy.special import gammaincinv, gammaln, psi
 
 from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_level
 from vips.expfam._headline import Headline
 
 __all__ = ["Gamma"]
@@ -95,7 +94,7 @@ class Gamma(Headline):
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval: (lower, upper) arrays."""
-        check_level(level)
+        self.check_level(level)
         tail = 0.5 * (1.0 - level)
         lower, upper = (gammaincinv(self.shape, p) / self.rate for p in (tail, 1.0 - tail))
         return lower, upper

@@ -25,7 +25,6 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from vips._compute import blas
 from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_level
 from vips.expfam._headline import Headline
 
 __all__ = ["DiagonalGaussian", "Gaussian", "posterior_probabilities"]
@@ -92,7 +91,7 @@ class _AnyGaussian(Headline, ABC):
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every coordinate, from its marginal: (lower, upper) arrays."""
-        check_level(level)
+        self.check_level(level)
         half_width = ndtri(0.5 + 0.5 * level) * self.std
         return self.mean - half_width, self.mean + half_width
 

@@ -24,7 +24,6 @@ import numpy as np
 from scipy.special import k0e, k1e
 
 from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_level
 from vips.expfam._headline import Headline
 
 __all__ = ["GeneralizedInverseGaussian"]
@@ -101,7 +100,7 @@ class GeneralizedInverseGaussian(Headline):
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval: (lower, upper) arrays."""
-        check_level(level)
+        self.check_level(level)
         return self._law().interval(level)
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -11,7 +11,6 @@ import numpy as np
 from scipy.special import betaincinv
 
 from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_level
 from vips.expfam._headline import Headline
 
 __all__ = ["ScaledDirichlet"]
@@ -67,7 +66,7 @@ class ScaledDirichlet(Headline):
 
         It is central, or from 0 on where the density is largest there.
         """
-        check_level(level)
+        self.check_level(level)
         m, var = self.mean, self.var
         size = np.maximum(m * (1.0 - m) / np.maximum(var, 1e-300) - 1.0, 1e-12)
         tail = np.where(m * size < 1.0, 0.0, 0.5 * (1.0 - level))

@@ -46,8 +46,11 @@ def fit_apart(model, X, y=None):
     """
     plan = model.completed_plan(model.stated_plan() or model.default_plan(X.shape[0]))
     model.use_plan(plan)
+    records = InMemoryData(X, y)
+    if not model.is_private:
+        model.begin(records)
     model.last_posterior_, model.noisy_totals_ = engine.run(
-        model, InMemoryData(X, y), plan, Journal(), settling=model.settling_of(plan)
+        model, records, plan, Journal(), settling=model.settling_of(plan)
     )
     return model
 

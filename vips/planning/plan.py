@@ -13,7 +13,7 @@ from vips._extras import imported
 from vips._validation import check_integer, check_number
 from vips.counting import NoisyCount
 from vips.model import ConjugateExponentialModel
-from vips.planning.generated import generated
+from vips.planning.generated import assumptions, generated
 from vips.planning.trial import Law, Like, Trials, widths_of
 from vips.preprocessing._private_pipeline import MadePipeline, PrivatePipeline
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
@@ -144,6 +144,9 @@ def plan_for(
     width: Mapping[str, float] | None = None,
     delta: float = 1e-6,
     like: Any = None,
+    outcome: float | None = None,
+    guess: Mapping | None = None,
+    effects: Mapping | None = None,
     n_features: int | None = None,
     document_length: int = 100,
     purpose: str = "reading",
@@ -173,6 +176,13 @@ def plan_for(
         Records that resemble the private ones: public ones, or generated ones with a guess of the parameters, say by
         :func:`vips.datasets.make_table`. Never the private records. By default, records are generated from what model and
         encoder declare.
+    outcome : float, optional
+        What is public of the target of generated records: the share of the last one of two classes, or the average count. Where
+        yes is rare, intervals are several times as wide as by default.
+    guess, effects : mapping of str, optional
+        What is public of the columns of a pipeline's generated records, and effects as large as they may be, as
+        :func:`vips.datasets.make_table` takes them. The plan says what it assumes of other columns; without ``effects`` the
+        target depends on none of them.
     n_features : int, optional
         Number of columns, where neither ``like`` nor the model says it.
     document_length : int
@@ -212,7 +222,10 @@ def plan_for(
         raise ValueError("Give a budget, privacy=PrivacyBudget(ε, δ), or the width that you need, width={name: 0.01}.")
     if isinstance(privacy, StreamPlan):
         return _of_stream(model, privacy, *_numbers(model, n_records, document_length), document_length, purpose)
-    planner = Planner(model, n_records, like, n_features, document_length, purpose, needs_widths=bool(width))
+    public = {"outcome": outcome, "guess": guess, "effects": effects}
+    if like is not None and any(value is not None for value in public.values()):
+        raise ValueError(f"Give records, `like`, or what they are to be generated from, {', '.join(public)}; not both.")
+    planner = Planner(model, n_records, like, n_features, document_length, purpose, bool(width), **public)
     return planner.at(privacy, width) if privacy is not None else planner.needed(PrivacyBudget(1.0, delta), width)
 
 
@@ -252,7 +265,7 @@ def _of_stream(model, plan: StreamPlan, n_records: int, says: list[str], documen
     return Recommendation(budget, plan, n_records, settings, advice.signal_to_noise, " ".join(says))
 
 
-def _like(model, like, n_features: int | None, needed: bool) -> Like | str:
+def _like(model, like, n_features: int | None, needed: bool, public: Mapping[str, Any]) -> Like | str:
     """Records of trials, or why there are none."""
     last = model[-1] if isinstance(model, PrivatePipeline) else model
     try:
@@ -260,9 +273,9 @@ def _like(model, like, n_features: int | None, needed: bool) -> Like | str:
             last.to_noise_aware_posterior()  # says that such fits have no intervals
         if like is not None:
             return Like(*like) if isinstance(like, tuple) else Like(like)
-        return generated(model, _GENERATED, n_features, np.random.default_rng(0))
+        return generated(model, _GENERATED, n_features, np.random.default_rng(0), **public)
     except (NotImplementedError, ValueError) as missing:
-        if needed:
+        if needed or any(value is not None for value in public.values()):
             raise ValueError(str(missing)) from None
         return str(missing)
 
@@ -288,12 +301,14 @@ class Planner:
         document_length: int = 100,
         purpose: str = "reading",
         needs_widths: bool = True,
+        **public: Any,
     ) -> None:
         self.model, self.document_length, self.purpose = model, document_length, purpose
         self.n_records, self.says = _numbers(model, n_records, document_length)
         self.is_pipeline = isinstance(model, PrivatePipeline)
         self.reason, self.trials = "", []
-        records = _like(model, like, n_features, needs_widths)
+        records = _like(model, like, n_features, needs_widths, public)
+        self.assumed = "" if like is not None else assumptions(model, public.get("guess"), public.get("outcome"))
         if isinstance(records, str):
             self.reason = records
         else:  # the second trials have more records, if the first have no intervals
@@ -364,7 +379,7 @@ class Planner:
         elif law is None:
             says.append(self.reason)
         if law is not None:
-            says.append(_of_widths(law, self.n_records, budget, width))
+            says += [_of_widths(law, self.n_records, budget, width), self.assumed]
         return Recommendation(
             budget, plan, self.n_records, settings, signal_to_noise, " ".join(filter(None, says)), law
         )

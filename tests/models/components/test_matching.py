@@ -254,12 +254,14 @@ def test_entries_of_symmetric_blocks_stand_once():
     np.testing.assert_array_equal(steps.entries(arrays, blocks), [[1.0, 2.0, 3.0, 4.0, 5.0]])
 
 
-@pytest.mark.parametrize("n_steps", [1, 5, 9, 10, 23])
-def test_records_see_all_posteriors_alike(n_steps):
-    """Averages over records are those over posteriors, however many a record sees."""
-    of_steps, seen = np.random.default_rng(0).normal(size=n_steps), np.zeros(1_000)
-    for rows, numbers, weight in simulation.portions(1_000, n_steps, 5):
-        assert 1 <= len(numbers) <= 5
-        for number in numbers:
-            seen[rows] += weight * of_steps[number]
-    assert seen.mean() == pytest.approx(of_steps.mean())
+@pytest.mark.parametrize("most_seen", [1, 2, 5, 60])
+def test_records_see_all_posteriors_alike(most_seen):
+    """Averages over records are those over posteriors, however many a record sees, and however few records there are."""
+    for n_steps in range(1, 61):
+        of_steps = np.random.default_rng(0).normal(size=n_steps)
+        for n_records in (*range(1, 61, 1 + n_steps % 4), 1_000):
+            seen = np.zeros(n_records)
+            for rows, numbers, weight in simulation.portions(n_records, n_steps, most_seen):
+                assert 1 <= len(numbers) <= max(most_seen, -(-n_steps // n_records))
+                seen[rows] += weight * of_steps[numbers].sum()
+            assert seen.mean() == pytest.approx(of_steps.mean())

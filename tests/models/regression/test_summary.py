@@ -82,7 +82,7 @@ def test_deviations_of_differences_use_the_covariance():
     frame, y = patients(500)
     encoder = TableEncoder({"ward": ["A", "B", "C"]})
     model = BayesianLogisticRegression(max_norm=1.0).fit(encoder.fit_transform(frame), y)
-    cov = model.last_posterior_.cov
+    cov = model.posterior_.cov
     expected = np.sqrt(cov[1, 1] + cov[0, 0] - 2.0 * cov[0, 1])
     assert model.summary(features=encoder).loc["ward: B against A", "std"] == pytest.approx(expected)
 

@@ -1,7 +1,7 @@
 """The contract of regressions with a Pólya-Gamma augmentation: statistics, posterior, clip, bound.
 
     likelihood of a record    Π_j  exp(κ_j ψ_j) / (2 cosh(ψ_j/2))^b_j,   ψ_j = x'w_j + intercept_j        (b, κ: of y)
-    w_j | α_j ~ N(0, I/α_j),  α_j ~ Gamma(a₀, b₀),  intercept_j ~ N(0, 10²)
+    w_j | α_j ~ N(0, I/α_j),  α_j ~ Gamma(a₀, b₀),  intercept_j at the columns' centre ~ N(0, 10²)
 
     The identity E exp(-ω ψ²/2) = cosh(ψ/2)^-b for ω ~ PG(b, 0) makes the model conjugate:
     Σ_j⁻¹ = E[α_j] I + Σ_n ω_nj x_n x_n',    Σ_j⁻¹ μ_j = Σ_n κ_nj x_n                                (textbook update)
@@ -27,9 +27,10 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from vips._compute.blas import cholesky
 from vips._validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
-from vips.data import Records, rows_without
+from vips.data import DataSource, Records, rows_without
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
 from vips.model import ConjugateExponentialModel
+from vips.models._centred import means_and_ranges
 from vips.models._coefficients import coefficient_parts
 from vips.models._definite import positive_definite
 from vips.models.regression.coordinates import Coordinates
@@ -203,6 +204,17 @@ class AugmentedRegression(ConjugateExponentialModel):
         initial["precision"] += np.diag(wanting) if self.covariance == "full" else wanting
         return initial
 
+    def begin(self, records: DataSource) -> None:
+        """Look for the centre of the columns, where the intercept's prior sits; and for their ranges, in whose units the
+        coefficients have the default prior unless ``max_norm`` states a unit."""
+        if self._is_given:
+            return
+        means, ranges = means_and_ranges(self, records, lambda chunk: self._design(chunk.X)[0])
+        if means is not None and self.fit_intercept and self.covariance == "full":
+            self.centre_ = means[: self.n_features_in_]
+        if ranges is not None and self.prior is None and self.max_norm is None:
+            self.ranges_ = ranges[: self.n_features_in_]
+
     def valid_records(self, records: Records) -> np.ndarray:
         shape, linear = self.likelihood.terms(records.y)
         valid = super().valid_records(Records(records.X, np.zeros(len(records.y))))
@@ -223,7 +235,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def expected_statistics(self, records: Records, posterior) -> RegressionStatistics | PartedStatistics:
         X, terms = records.X, self.likelihood.terms(records.y)
         scores = self._score_settings() | {"offset": self.likelihood.offsets(records.y)}
-        if sp.issparse(X) or posterior.coordinates.move:  # centred rows have no zeros
+        if sp.issparse(X) or posterior.coordinates.move or self._centre is not None:  # centred rows have no zeros
             return self._statistics(X, terms, posterior, **scores)
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         n_stored = count_entries(X)
@@ -349,7 +361,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         to_rows, moments = self._to_rows(posterior.coordinates), []
         known = posterior.step > 0
         for j, (mean, cov) in enumerate(zip(np.atleast_2d(posterior.mean), self._covariances(posterior), strict=True)):
-            prior = self._prior_of(to_rows, j, alpha[j], public[j])
+            prior = self._prior_of(posterior.coordinates, j, alpha[j], public[j])
             spread = np.diagonal(to_rows @ cov @ to_rows.T) * known
             moments.append(matched(steps[j], prior, to_rows @ mean, spread, n_rounds))
         means = [solve_triangular(to_rows, mean, lower=True) for mean, _ in moments]
@@ -445,9 +457,10 @@ class AugmentedRegression(ConjugateExponentialModel):
 
         return clip_weights(laws, points, centre, norms)
 
-    def _prior_of(self, to_rows: np.ndarray, j: int, alpha: float, public: float) -> Prior:
+    def _prior_of(self, coordinates: Coordinates, j: int, alpha: float, public: float) -> Prior:
         """Prior of one output, in the coordinates of :meth:`_to_rows`."""
-        linear, precision = self._coefficient_prior().natural(j, alpha, public)
+        to_rows = self._to_rows(coordinates)
+        linear, precision = self._coefficient_prior(coordinates).natural(j, alpha, public)
         precision = np.diag(precision) if precision.ndim == 1 else precision
         natural = solve_triangular(to_rows, np.eye(len(to_rows)), lower=True)
         return Prior(natural.T @ precision @ natural, natural.T @ linear)
@@ -456,11 +469,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Weights of public records, the most probable ones of ``WEIGHTS``, and E[α]: where a weight falls much, that of the
         start, since α of public records without effects would keep all coefficients small."""
         weights, alpha, start = last.copy(), alpha.copy(), self._coefficient_prior().initial_alpha(1)[0]
-        to_rows = self._to_rows(coordinates)
-        at = self._start()[0] @ to_rows.T
+        at = self._start()[0] @ self._to_rows(coordinates).T
         for j in range(self.n_outputs):
             settings = [(alpha[j], weight) for weight in WEIGHTS] + [(start, 0.0)]
-            priors = [self._prior_of(to_rows, j, *setting) for setting in settings]
+            priors = [self._prior_of(coordinates, j, *setting) for setting in settings]
             weights[j] = (*WEIGHTS, 0.0)[best_prior(steps[j], priors, at[j], _LEAST_GAIN)]
             if weights[j] < last[j] / _MOST_CHANGE:
                 alpha[j] = start
@@ -472,7 +484,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         prior, (start, alpha), t = replace(self._coefficient_prior(), unseen=None), self._start(), 0
         old = start * scale
         if previous is not None:
-            alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
+            alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.around.mean) * scale
             t = previous.step + 1
         steps = []
         for j in range(self.n_outputs):
@@ -626,18 +638,21 @@ class AugmentedRegression(ConjugateExponentialModel):
         """``prior``, or its default."""
         return Gamma(1.0, 1.0) if self.prior is None else self.prior
 
-    def _coefficient_prior(self) -> CoefficientPrior:
+    def _coefficient_prior(self, coordinates: Coordinates | None = None) -> CoefficientPrior:
+        """The prior, which sits at the centre of these coordinates of the rows; without them at that of the design."""
         settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
-        unseen = self._unseen()
+        places = {"unseen": self._unseen(), "centre": None if coordinates is None else coordinates.shift}
+        places["ranges"] = vars(self).get("ranges_")
         if self._is_given:
-            return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal), unseen)
-        prior = CoefficientPrior(self._given_prior(), *settings, unseen=unseen)
+            return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal), **places)
+        prior = CoefficientPrior(self._given_prior(), *settings, **places)
         if not self._knows_public:
             return prior
         known = KnownCoefficients.of(self.public_posterior_, diagonal=False)
-        base = np.stack([np.diag(prior.precision(alpha)) for alpha in self.public_alpha_])
+        of_public = replace(prior, unseen=None, centre=self.public_centre_)
+        base = np.stack([of_public.matrix(alpha) for alpha in self.public_alpha_])
         return CoefficientPrior(
-            self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base), unseen
+            self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base), **places
         )
 
     def _unseen(self) -> np.ndarray | None:
@@ -699,8 +714,17 @@ class AugmentedRegression(ConjugateExponentialModel):
         return max(4096, 4 * self.n_columns, min(16_384, 2**19 // max(self.n_columns, 1)))
 
     def _design(self, X, n_stored: np.ndarray | None = None):
-        largest = np.inf if self.max_norm is None else float(self.max_norm)
-        return design_rows(X, largest, self._intercept_constant(), n_stored)
+        largest, centre = np.inf if self.max_norm is None else float(self.max_norm), self._centre
+        if centre is None:
+            return design_rows(X, largest, self._intercept_constant(), n_stored)
+        rows, lengths = design_rows(X.toarray() if sp.issparse(X) else X, largest, self._intercept_constant())
+        rows[:, : len(centre)] -= centre
+        return rows, lengths
+
+    @property
+    def _centre(self) -> np.ndarray | None:
+        """Centre of the columns of an ordinary fit, whose posterior is held around it; None if rows stay as they come."""
+        return vars(self).get("centre_")
 
     def _declared(self) -> tuple[str, ...]:
         return ()
@@ -757,7 +781,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _in_coordinates(self, posterior, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
         """μ, and Σ in the form that :class:`RegressionStatistics` takes, in the coordinates of the design."""
-        units = self._units()
+        units, posterior = self._units(), posterior.around
         mean = np.atleast_2d(posterior.mean) * units
         if self.covariance == "diagonal":
             return mean, np.atleast_2d(posterior.var) * units**2
@@ -770,11 +794,16 @@ class AugmentedRegression(ConjugateExponentialModel):
         """The posterior with these moments, in natural coordinates, and with q(α) updated from ``share`` and ``unknown``."""
         if self.covariance == "full":  # rescaling may have cost the last digits
             precision = np.stack([positive_definite(matrix) for matrix in precision])
-        family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
-        posterior = family(*((mean[0], precision[0]) if self.n_outputs == 1 else (mean, precision)))
+        posterior = self._held(*((mean[0], precision[0]) if self.n_outputs == 1 else (mean, precision)))
         alpha = self._coefficient_prior().alpha_posterior(posterior, share, unknown)
         posterior.alpha_shape, posterior.alpha_rate = alpha
         return posterior
+
+    def _held(self, mean: np.ndarray, precision: np.ndarray, *learnt):
+        """A posterior of the coefficients of rows as the design has them, and what a step passes on besides."""
+        if self.covariance == "diagonal":
+            return DiagonalCoefficientPosterior(mean, precision, *learnt)
+        return CoefficientPosterior(mean, precision, *learnt, centre=self._centre)
 
 
 def check_indicators(indicators, n_features: int | None = None) -> None:

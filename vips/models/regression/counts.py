@@ -13,6 +13,7 @@ from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData
+from vips.data._records import with_their_weights
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._exposures import MOST, TakesExposures, check_counts, check_planned, times_exposure
@@ -127,8 +128,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     settings_of_meaning = ("fit_intercept", "dispersion")
     _unlisted = ("exposed", "exposed_records", "with_exposure")
     name_of_ratio = "rate ratio"
-    # During a fit: what is read, and where an ordinary fit starts.
-    _read: InMemoryData | None = None
+    # Where an ordinary fit starts, while it runs.
     _begins: CoefficientPosterior | None = None
 
     def __init__(
@@ -201,8 +201,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
                     groups=groups, public_X=public_X, public_y=public_y,
                 )  # fmt: skip
         finally:
-            for name in ("_read", "_begins"):
-                vars(self).pop(name, None)
+            vars(self).pop("_begins", None)
 
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
@@ -212,16 +211,17 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     score = TakesExposures.score
 
     def records_of(self, X, y) -> DataSource:
-        """Counts, with exposures beside them if there are any, which an ordinary fit reads first."""
-        records = self.exposed_records(super().records_of, X, y)
-        if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
-            self._read = records
-        return records
+        """Counts, with exposures beside them if there are any."""
+        return self.exposed_records(super().records_of, X, y)
 
-    def check_features(self) -> None:
-        super().check_features()
-        if self._read is not None:
-            self._begins, self._read = self._most_probable(*self._read.arrays), None
+    def begin(self, records: DataSource) -> None:
+        """As in the base class; and look for the mode."""
+        super().begin(records)
+        if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
+            ((chunk, _),) = with_their_weights(
+                records.chunks(records.n_records), self.plan_of_fit().max_weight is not None
+            )
+            self._begins = self._most_probable(chunk.X, chunk.y)
 
     def _most_probable(self, X, y: np.ndarray) -> CoefficientPosterior:
         rows, _ = self._design(X)
@@ -235,25 +235,30 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         posterior = super().to_posterior(average, noise_std, previous)
         if previous is not None:
             return posterior
-        mean, precision, alpha = posterior.mean, posterior.precision, (posterior.alpha_shape, posterior.alpha_rate)
+        held, alpha = posterior.around, (posterior.alpha_shape, posterior.alpha_rate)
+        mean, precision = held.mean, held.precision
         if self._begins is not None:
             mean, precision = self._begins.mean, self._begins.precision
             alpha = self._begins.alpha_shape, self._begins.alpha_rate
         elif self.is_private and self.fit_intercept and not self._is_given and not self._knows_public:
             middle = 1.0 if self.exposure_bounds is None else np.mean(self.exposure_bounds)
             mean = np.append(mean[:-1], np.log(_TYPICAL * self.max_count / middle))
-        return type(posterior)(mean, precision, *alpha, 0, posterior.kept, posterior.public, posterior.coordinates)
+        return self._held(mean, precision, *alpha, 0, posterior.kept, posterior.public, posterior.coordinates)
 
     def finish(self, records: DataSource) -> None:
-        """The evidence lower bound, and ``dispersion_``."""
+        """As in the base class, and ``dispersion_``."""
         super().finish(records)
-        chunks = [(chunk.y, self._predictors(chunk.X)[0][:, 0]) for chunk in records.chunks(self.chunk_size)]
-        counts = np.concatenate([self.likelihood.limited(y)[:, 0] for y, _ in chunks])
-        means = np.concatenate([self.dispersion * np.exp(psi + self.likelihood.log_exposures(y)) for y, psi in chunks])
+        chunks = with_their_weights(records.chunks(self.chunk_size), self.plan_of_fit().max_weight is not None)
+        parts = [(chunk.y, self._predictors(chunk.X)[0][:, 0], weights) for chunk, weights in chunks]
+        counts = np.concatenate([self.likelihood.limited(y)[:, 0] for y, *_ in parts])
+        means = np.concatenate(
+            [self.dispersion * np.exp(psi + self.likelihood.log_exposures(y)) for y, psi, _ in parts]
+        )
+        weights = np.concatenate([weights for *_, weights in parts])
 
         def loss(log_dispersion: float) -> float:
             r = np.exp(log_dispersion)
-            return -nbinom.logpmf(counts, r, r / (r + means)).mean()
+            return -np.average(nbinom.logpmf(counts, r, r / (r + means)), weights=weights)
 
         self.dispersion_ = float(np.exp(minimize_scalar(loss, bounds=np.log([1e-3, 1e6]), method="bounded").x))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import joblib
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._extras import imported
 from vips._validation import check_level
 from vips.data import DataSource, InMemoryData
+from vips.data._records import with_their_weights
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
@@ -31,9 +33,10 @@ from vips.models._coefficient_tables import (
     warn_of_nothing,
 )
 from vips.models._coefficients import MOST_READ, count_scores
+from vips.models._definite import positive_definite
 from vips.models.regression.contract import AugmentedRegression
 from vips.models.regression.matching import ReleasedGradients
-from vips.models.regression.posterior import CoefficientPosterior
+from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
 from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -62,10 +65,18 @@ class PolyaGammaRegression(AugmentedRegression):
     ----------
     name_of_ratio : str
         What the exponential of a coefficient is.
+    centre_ : ndarray of shape (n_features,)
+        Means of the columns of an ordinary fit, at which the prior of its intercept sits; absent where it sits at 0.
+    ranges_ : ndarray of shape (n_features,)
+        Ranges of the columns of an ordinary fit, in whose units the default prior is; absent where it has those of the columns.
+    curvature_ : ndarray of shape (d, d) or (n_outputs, d, d)
+        Precision of ``posterior_`` of an ordinary fit, with the intercept at ``centre_``.
     public_posterior_ : Gaussian
         Posterior of the public records alone; absent without them, like the next ones.
     public_alpha_ : ndarray of shape (n_outputs,)
         E[α] of that fit.
+    public_centre_ : ndarray of shape (d,)
+        Centre of its columns, at which its intercept's prior sits.
     public_records_ : (int, str)
         Number of public records, and a hash that tells them from others.
     """
@@ -119,21 +130,39 @@ class PolyaGammaRegression(AugmentedRegression):
             self._public = None
 
     def finish(self, records: DataSource) -> None:
-        """The evidence lower bound."""
+        """The curvature of the posterior itself, from which people read limits; without weights the evidence lower bound."""
+        have_weights = self.plan_of_fit().max_weight is not None
+        if self._n_coefficients() <= _MOST_DENSE:
+            self.curvature_ = self._curvature(with_their_weights(records.chunks(self.chunk_size), have_weights))
+        if have_weights:
+            return
         divergence = self._coefficient_prior().divergence(self.last_posterior_)
         bounds = (self.bound(chunk, self.last_posterior_) + divergence for chunk in records.chunks(self.chunk_size))
         self.bound_ = sum(bounds) - divergence
+
+    @property
+    def posterior_(self) -> CoefficientPosterior | DiagonalCoefficientPosterior:
+        """Posterior of the coefficients: in a private fit given that totals are noisy, in an ordinary one with the curvature of
+        the posterior itself at the mean of ``last_posterior_``, whose variational deviations are too small."""
+        posterior = super().posterior_
+        return self.once("curved", self._curved) if "curvature_" in vars(self) else posterior
+
+    def _curved(self) -> CoefficientPosterior:
+        last = self.last_posterior_
+        learnt = last.alpha_shape, last.alpha_rate, last.step
+        return CoefficientPosterior(last.around.mean, self.curvature_, *learnt, centre=self._centre)
 
     def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
         """Gaussian at the posterior mean with the curvature of the posterior itself, α integrated out.
 
         Variational variances are too small, and more so for strong signals: ω, the curvature of a bound, is larger than
-        that of the likelihood. The deviations of this posterior were within 10 % of exact ones (docs/logistic.md).
+        that of the likelihood. The deviations of this posterior were within 10 % of exact ones (docs/logistic.md). It is
+        ``posterior_`` of an ordinary fit.
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n_records, n_features)
-            The fitted records.
+            The fitted records, of weight 1.
         y : array of shape (n_records,)
             Their labels.
 
@@ -149,24 +178,27 @@ class PolyaGammaRegression(AugmentedRegression):
                 "`posterior_`."
             )
         X, y = self.read_rows(X, y, reset=False, multi_output=np.ndim(y) == 2)
-        mean, _ = self._in_coordinates(self.last_posterior_, sparse=False)
-        total = 0.0
-        for chunk in InMemoryData(X, y).chunks(self.chunk_size):
+        precision = self._curvature(with_their_weights(InMemoryData(X, y).chunks(self.chunk_size), False))
+        last = self.last_posterior_
+        return CoefficientPosterior(last.around.mean, precision, last.alpha_shape, last.alpha_rate, centre=self._centre)
+
+    def _curvature(self, chunks: Iterable[tuple[Any, np.ndarray]]) -> np.ndarray:
+        """Minus the second derivative of the log posterior at the mean, α integrated out; shape (d, d) or (n_outputs, d, d)."""
+        held = np.atleast_2d(self.last_posterior_.around.mean)
+        units, total = self._units(), 0.0
+        for chunk, weights in chunks:
             rows, _ = self._design(chunk.X)
             shape, _ = self.likelihood.terms(chunk.y)
-            probabilities = expit(rows @ mean.T + self.likelihood.offsets(chunk.y))
-            total = total + outer_sums(rows, shape * probabilities * (1.0 - probabilities))
-        units, natural = self._units(), np.atleast_2d(self.last_posterior_.mean)
+            probabilities = expit(rows @ (held * units).T + self.likelihood.offsets(chunk.y))
+            total = total + outer_sums(rows, weights[:, None] * shape * probabilities * (1.0 - probabilities))
         precision = total * units[:, None] * units
         if not np.isfinite(precision).all():
             raise ValueError("y holds labels or counts that the model does not know.")
         for j in range(self.n_outputs):
             alpha = self.last_posterior_.alpha_shape[j], self.last_posterior_.alpha_rate[j]
-            precision[j] += self._coefficient_prior().laplace_precision(j, natural[j], *alpha)
-        precision = precision[0] if self.n_outputs == 1 else precision
-        return CoefficientPosterior(
-            self.last_posterior_.mean, precision, self.last_posterior_.alpha_shape, self.last_posterior_.alpha_rate
-        )
+            precision[j] += self._coefficient_prior().laplace_precision(j, held[j], *alpha)
+        precision = np.stack([positive_definite(matrix) for matrix in precision])
+        return precision[0] if self.n_outputs == 1 else precision
 
     def to_noise_aware_posterior(self) -> CoefficientPosterior:
         """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``matching.py``.
@@ -210,7 +242,7 @@ class PolyaGammaRegression(AugmentedRegression):
         only; NaN where intervals do not rest on gradients.
         """
         posterior = self.posterior_
-        if posterior is self.last_posterior_:
+        if posterior is self.last_posterior_ or not self.privacy_.plan.is_private:
             return np.nan
         to_rows, means = self._to_rows(self.last_posterior_.coordinates), np.atleast_2d(posterior.mean)
         scatters = [steps.scatter(to_rows @ mean) for steps, mean in zip(self._steps_of_fit(), means, strict=True)]
@@ -223,7 +255,8 @@ class PolyaGammaRegression(AugmentedRegression):
         ones too seldom.
         """
         if self._learns_alpha and self.privacy_.plan.is_private:
-            return np.full(self.n_outputs, _FLAT * self._ball() ** 2)
+            scale = self.last_posterior_.coordinates.scale[: self.n_features_in_]
+            return np.tile(_FLAT * self._ball() ** 2 / np.maximum(scale, 1.0) ** 2, (self.n_outputs, 1))
         return self.last_posterior_.alpha_shape / self.last_posterior_.alpha_rate
 
     def _public_weights(self) -> np.ndarray:
@@ -253,13 +286,15 @@ class PolyaGammaRegression(AugmentedRegression):
         Warns
         -----
         PrivacyWarning
-            If a table without effects would show as much with a probability above 5 %; if :meth:`misfit` is below 1 %; and with
+            If no interval knows the noise; if a table without effects would show as much with a probability above 5 %; if
+            :meth:`misfit` is below 1 %; and with
             ``influence="clipped"`` if the clip norm is below :meth:`max_record_norm`: a clip that looks at labels makes slopes
             steeper than the truth, whatever the noise.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
+        self.warn_of_no_intervals()
         warn_of_nothing(self, signal)
         warn_of_binding_clip(self)
         if self.misfit() < _MISFIT:
@@ -327,11 +362,12 @@ class PolyaGammaRegression(AugmentedRegression):
         """Whether the coefficients stand out from sampling and noise; computed from released values only."""
         check_is_fitted(self, "last_posterior_")
         linear, prior = zip(*(self._natural_prior(j) for j in range(self.n_outputs)), strict=True)
-        return signal_of(self.posterior_, prior, self.n_features_in_, linear)
+        return signal_of(self.posterior_.around, prior, self.n_features_in_, linear)
 
     def _natural_prior(self, output: int) -> tuple[np.ndarray, np.ndarray]:
         """Prior of one output under which people read its coefficients: Λm, and Λ or its diagonal."""
-        return self._coefficient_prior().natural(output, self._read_alpha()[output], self._public_weights()[output])
+        prior = self._coefficient_prior(self.last_posterior_.coordinates)
+        return prior.natural(output, self._read_alpha()[output], self._public_weights()[output])
 
     @property
     def coef_(self) -> np.ndarray:
@@ -440,6 +476,7 @@ class PolyaGammaRegression(AugmentedRegression):
         posterior, (X, y) = fit_to_public(self, *self._public, **self._settings_of_public())
         self.public_alpha_ = posterior.alpha_shape / posterior.alpha_rate
         self.public_posterior_ = Gaussian(posterior.mean, posterior.precision)
+        self.public_centre_ = posterior.centre
         self.public_records_ = (len(y), joblib.hash((X, y)))
 
     def _settings_of_public(self) -> dict:

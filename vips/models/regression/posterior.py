@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from vips.expfam import DiagonalGaussian, Gaussian
+from vips.expfam import DiagonalGaussian
+from vips.models._centred import CentredGaussian
 from vips.models.regression.coordinates import Coordinates
 
 __all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps"]
@@ -97,16 +98,19 @@ class _Learnt:
         if not (arrays["step"] >= 0 and (arrays["alpha_rate"] > 0.0).all()):
             raise ValueError("the posterior's step or precisions are none that a fit makes")
         learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), kept, arrays.get("public")
-        return cls(arrays["mean"], arrays["precision"], *learnt, Coordinates(arrays["shift"], arrays["scale"]))
+        coordinates = Coordinates(arrays["shift"], arrays["scale"])
+        centre = (arrays[name] for name in ("centre",) if name in arrays)  # of a full covariance
+        return cls(arrays["mean"], arrays["precision"], *learnt, coordinates, *centre)
 
 
-class CoefficientPosterior(_Learnt, Gaussian):
+class CoefficientPosterior(_Learnt, CentredGaussian):
     """Posterior of the coefficients, and of the intercept in the last place if there is one.
 
     Parameters
     ----------
     mean : array of shape (d,) or (n_outputs, d)
     precision : array of shape (d, d) or (n_outputs, d, d)
+        Of the coefficients, and of the intercept at ``centre``.
     alpha_shape, alpha_rate : array of shape (n_outputs,)
         Of the Gamma posterior of the prior precision α.
     step : int
@@ -117,12 +121,15 @@ class CoefficientPosterior(_Learnt, Gaussian):
         Weight of public records in the prior, from 0 to 1.
     coordinates : Coordinates, optional
         Of the rows of the next step; the coefficients are those of rows as they come. None: of these.
+    centre : array of shape (d,), optional
+        See :class:`~vips.models._centred.CentredGaussian`.
     """
 
     def __init__(
-        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, kept=None, public=None, coordinates=None
-    ) -> None:
-        super().__init__(mean, precision)
+        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step=0, kept=None, public=None, coordinates=None,
+        centre=None,
+    ) -> None:  # fmt: skip
+        super().__init__(mean, precision, centre)
         self._learn(alpha_shape, alpha_rate, step, kept, public, coordinates)
 
 
@@ -134,3 +141,8 @@ class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
     ) -> None:
         super().__init__(mean, precision)
         self._learn(alpha_shape, alpha_rate, step, kept, public, coordinates)
+
+    @property
+    def around(self) -> DiagonalCoefficientPosterior:
+        """Itself: rows of a diagonal fit are not centred."""
+        return self

@@ -1,8 +1,11 @@
 """Priors of regression coefficients.
 
-w ~ N(0, I/α), α ~ Gamma(a₀, b₀) or fixed, intercept ~ N(0, 10²); one w, α and intercept for each output
+w ~ N(0, I/α), α ~ Gamma(a₀, b₀) or fixed, intercept + m'w ~ N(0, 10²); one w, α and intercept for each output
 w ~ N(m, Λ⁻¹), a Gaussian that is given: the posterior of an earlier fit, say
 the first one times N(w; m, (a K)⁻¹), of public records whose likelihood counts a share a of its weight (a power prior)
+
+In the first one m is the centre of the columns: their means in an ordinary fit, what the coordinates of a private one have
+released, else 0. An intercept at a far origin would be as large as m'w, and the prior would hold the slopes down.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numpy as np
 
 from vips._validation import check_number
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
+from vips.models._centred import around
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 
 __all__ = ["CoefficientPrior", "KnownCoefficients"]
@@ -62,6 +66,10 @@ class CoefficientPrior:
         What is known besides.
     unseen : ndarray of shape (d, d), optional
         Precision of directions that no row sees.
+    centre : ndarray of shape (d,), optional
+        m, in coordinates of the coefficients; None for 0.
+    ranges : ndarray of shape (n_features,), optional
+        Of the columns: the first prior is of coefficients times these; None for 1.
     """
 
     alpha: Gamma | float | None
@@ -69,6 +77,8 @@ class CoefficientPrior:
     intercept: bool
     known: KnownCoefficients | None = None
     unseen: np.ndarray | None = None
+    centre: np.ndarray | None = None
+    ranges: np.ndarray | None = None
 
     def initial_alpha(self, n_outputs: int) -> np.ndarray:
         """E[α] under the prior, shape (n_outputs,); 1 where there is no α."""
@@ -78,18 +88,28 @@ class CoefficientPrior:
 
     def natural(self, output: int, alpha: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Λm, shape (d,), and Λ, shape (d, d), or (d,) if it is diagonal, given α; ``known`` counts this weight."""
-        base = self.precision(alpha)
-        base = base if self.unseen is None else np.diag(base) + self.unseen
+        is_diagonal = self.unseen is None and (self.centre is None or not self.centre.any())
+        base = self.precision(alpha) if is_diagonal else self.matrix(alpha)
         if self.known is None:
             return np.zeros(len(base)), base
         precision = weight * self.known.precision[output]
         return weight * self.known.linear[output], precision + (base if precision.ndim == base.ndim else np.diag(base))
 
+    def matrix(self, alpha: float) -> np.ndarray:
+        """Λ given α, without what is known; shape (d, d)."""
+        move = around(np.zeros(self.n_features + self.intercept) if self.centre is None else self.centre)
+        base = move.T @ (self.precision(alpha)[:, None] * move)
+        return base if self.unseen is None else base + self.unseen
+
     def precision(self, alpha: float) -> np.ndarray:
         """Prior precision of each coefficient, given α, without what is known; shape (d,)."""
         if self.alpha is None:
             return np.zeros(self.n_features + self.intercept)
-        return np.append(np.full(self.n_features, alpha), [INTERCEPT_STD**-2.0] * self.intercept)
+        return np.append(alpha * self._squared_ranges, [INTERCEPT_STD**-2.0] * self.intercept)
+
+    @property
+    def _squared_ranges(self) -> np.ndarray:
+        return np.ones(self.n_features) if self.ranges is None else np.square(self.ranges)
 
     def alpha_posterior(
         self, coefficients: _Posterior, share: np.ndarray, unknown: np.ndarray
@@ -100,8 +120,8 @@ class CoefficientPrior:
         and a variance that a view leaves out. Without noise they are 1 and 0. So a coefficient that noise hides carries no
         information about α, although noise moves it and short steps keep it near 0.
         """
-        means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.var)
-        squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features].sum(axis=1)
+        means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.around.var)
+        squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features] @ self._squared_ranges
         if not self._is_learnt:
             return self.initial_alpha(len(squares)), np.ones(len(squares))
         return np.full(len(squares), self.alpha.shape + 0.5 * self.n_features), self.alpha.rate + 0.5 * squares
@@ -115,13 +135,14 @@ class CoefficientPrior:
             )
             learnt = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
             return float(np.sum(learnt.kl(given)))
-        squares, alpha = _second_moments(posterior), Gamma(posterior.alpha_shape, posterior.alpha_rate)
+        squares, alpha = _second_moments(posterior.around), Gamma(posterior.alpha_shape, posterior.alpha_rate)
         if self._is_learnt:
             divergence, mean, expected_log = alpha.kl(self.alpha), alpha.mean, alpha.expected_log
         else:
             divergence, mean, expected_log = 0.0, float(self.alpha), np.log(self.alpha)
         d = self.n_features
-        log_prior = 0.5 * (d * (expected_log - _LOG_2PI) - mean * squares[:, :d].sum(axis=1))
+        log_prior = 0.5 * (d * (expected_log - _LOG_2PI) - mean * (squares[:, :d] @ self._squared_ranges))
+        log_prior = log_prior + 0.5 * np.log(self._squared_ranges).sum()
         if self.intercept:
             log_prior -= 0.5 * (_LOG_2PI + squares[:, -1] / INTERCEPT_STD**2) + np.log(INTERCEPT_STD)
         return float(np.sum(divergence - log_prior - np.atleast_1d(posterior.entropy)))
@@ -135,7 +156,7 @@ class CoefficientPrior:
         precision = self.natural(output, alpha)[1]
         precision = np.diag(precision) if precision.ndim == 1 else precision.copy()
         if self._is_learnt:
-            slope = np.append(alpha * mean[: self.n_features], [0.0] * self.intercept)
+            slope = np.append(alpha * self._squared_ranges * mean[: self.n_features], [0.0] * self.intercept)
             precision -= np.outer(slope, slope) / alpha_shape
         return precision
 

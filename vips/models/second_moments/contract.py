@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from vips._validation import check_max_norm
-from vips.data import Records
+from vips.data import DataSource, Records
 from vips.model import ConjugateExponentialModel
+from vips.models._centred import means_and_ranges
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
 from vips.models.second_moments.statistics import OuterStatistics, design
@@ -35,6 +37,7 @@ class SecondMomentModel(ConjugateExponentialModel):
     adds_up = True
     settings_of_meaning = ()
     max_norm: float | None
+    fit_intercept = True
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
@@ -43,6 +46,13 @@ class SecondMomentModel(ConjugateExponentialModel):
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
+
+    def begin(self, records: DataSource) -> None:
+        """Look for the centre of the columns, around which products are summed: those of far columns have no digits left for
+        what varies."""
+        means = means_and_ranges(self, records, self._columns)[0] if self.fit_intercept else None
+        if means is not None:
+            self.centre_ = means
 
     def blocks(self) -> dict[str, Block]:
         d = self.n_features_in_ + 1 + self.needs_labels
@@ -54,7 +64,10 @@ class SecondMomentModel(ConjugateExponentialModel):
     def expected_statistics(self, records, posterior) -> OuterStatistics:
         X, target = (records.X, self._target(records.y)) if isinstance(records, Records) else (records, None)
         largest = np.inf if self.max_norm is None else float(self.max_norm)
-        return OuterStatistics(design(X, largest, self._constant(), target), self._sums_squares)
+        rows = design(X, largest, self._constant(), target)
+        d = self.n_features_in_
+        rows[:, :d] -= np.outer(rows[:, d] / self._constant(), self._centre[:d])
+        return OuterStatistics(rows, self._sums_squares)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
         return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]))
@@ -105,6 +118,17 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     def _declared(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def _centre(self) -> np.ndarray:
+        """What is taken off columns and target of an ordinary fit; 0 in a private one, whatever was fitted before."""
+        nothing = np.zeros(self.n_features_in_ + self.needs_labels)
+        return nothing if self.is_private else vars(self).get("centre_", nothing)
+
+    def _columns(self, records):
+        """Columns and target, of rows that are not sparse."""
+        X = records.X if isinstance(records, Records) else records
+        return np.column_stack([X, records.y]) if self.needs_labels and not sp.issparse(X) else X
 
     def _target(self, y: np.ndarray) -> np.ndarray:
         """Column of z for the target, of models that have one."""

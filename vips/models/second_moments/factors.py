@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +113,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
             return FactorPosterior.of(
                 data, Estimate(np.zeros((self._n_kept(), d)), np.ones(d)), self._most_iterations()
             )
-        return FactorPosterior.of(data, self._estimate(data), self._most_iterations())
+        estimate = self._estimate(data)
+        data = replace(data, mean=data.mean + self._centre)
+        return FactorPosterior.of(data, estimate, self._most_iterations())
 
     def _noise_aware_posterior_of(self, moments: SecondMoments) -> Draws:
         """Draws by a parametric bootstrap: ``bootstrap.py``."""

@@ -171,7 +171,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return LinearPosterior(np.zeros(d + has_constant), np.eye(d + has_constant), prior_precision=np.ones(d))
         mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
         variance = max(squares / count - mean**2, 0.0)
-        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings())
+        exact = not moments.noise_std
+        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings(), exact)
         information = best.alpha * 0.5 * (design + design.T)
         precision = positive_definite(information + np.diag(np.append(best.lam, np.zeros(has_constant))))
         mean = np.linalg.solve(precision, best.alpha * products)
@@ -209,8 +210,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         if not return_std:
             return np.asarray(mean, dtype=np.float64)
         rows = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
-        rows = np.column_stack([rows, np.ones((len(rows), len(posterior.mean) - d))])
-        return np.asarray(mean), np.sqrt(np.einsum("ij,ij->i", rows @ posterior.cov, rows) + 1.0 / self.alpha_)
+        rows = np.column_stack([rows - posterior.centre[:d], np.ones((len(rows), len(posterior.mean) - d))])
+        return np.asarray(mean), np.sqrt(np.einsum("ij,ij->i", rows @ posterior.around.cov, rows) + 1.0 / self.alpha_)
 
     def score(self, X, y, sample_weight=None) -> float:
         """Coefficient of determination R² of :meth:`predict`."""
@@ -340,7 +341,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return 1.0 if self.target_range is None else 0.5 * float(self.target_range[1] - self.target_range[0])
 
     def _middle(self) -> float:
-        return 0.0 if self.target_range is None else 0.5 * float(self.target_range[0] + self.target_range[1])
+        return (
+            self._centre[-1] if self.target_range is None else 0.5 * float(self.target_range[0] + self.target_range[1])
+        )
 
     def _target_share(self) -> float:
         return _TARGET_SHARE if self.max_norm is not None and self.target_range is not None else 1.0
@@ -378,17 +381,12 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         """The posterior of coefficients and intercept, from that around means of columns and target."""
         if not self.fit_intercept:
             return posterior
-        # the centred intercept is  intercept + x̄'w - ȳ
         d = self.n_features_in_
-        change = np.eye(d + 1)
-        change[d, :d] = means[:d]
-        shift = np.append(np.zeros(d), means[d])
-        mean = posterior.mean.copy()
-        mean[d] += means[d] - means[:d] @ mean[:d]
-        precision, information = (change.T @ matrix @ change for matrix in (posterior.precision, posterior.information))
+        shift = np.append(np.zeros(d), means[d])  # the intercept at x̄ is that of the centred target, and ȳ
         return LinearPosterior(
-            mean, positive_definite(precision), change.T @ (posterior.linear + posterior.information @ shift),
-            0.5 * (information + information.T), posterior.noise_precision, posterior.prior_precision, posterior.n_iter,
+            posterior.mean + shift, posterior.precision, posterior.linear + posterior.information @ shift,
+            posterior.information, posterior.noise_precision, posterior.prior_precision, posterior.n_iter,
+            means[:d] + self._centre[:d],
         )  # fmt: skip
 
     def __sklearn_tags__(self):

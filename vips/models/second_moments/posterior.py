@@ -6,30 +6,34 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips.expfam import Gaussian
+from vips.models._centred import CentredGaussian
 
 __all__ = ["LinearPosterior"]
 
 
-class LinearPosterior(Gaussian):
+class LinearPosterior(CentredGaussian):
     """Coefficients, and the intercept in the last place if there is one.
 
     Parameters
     ----------
     mean, precision : array of shape (d,), (d, d)
+        Of the coefficients, and of the intercept at ``centre``.
     linear, information : array of shape (d,), (d, d)
-        Of the likelihood: exp(hᵀw - ½ wᵀWw).
+        Of the likelihood of these: exp(hᵀw - ½ wᵀWw).
     noise_precision : float
         α, the precision of the target around its expected value.
     prior_precision : array of shape (n_features,)
         λ of each coefficient.
     n_iter : int
+    centre : array of shape (d,), optional
+        See :class:`~vips.models._centred.CentredGaussian`.
     """
 
     def __init__(
-        self, mean, precision, linear=None, information=None, noise_precision=1.0, prior_precision=1.0, n_iter=0
-    ) -> None:
-        super().__init__(mean, precision)
+        self, mean, precision, linear=None, information=None, noise_precision=1.0, prior_precision=1.0, n_iter=0,
+        centre=None,
+    ) -> None:  # fmt: skip
+        super().__init__(mean, precision, centre)
         d = self.mean.shape[-1]
         self.linear = np.zeros(d) if linear is None else np.asarray(linear)
         self.information = np.zeros((d, d)) if information is None else np.asarray(information)
@@ -48,5 +52,5 @@ class LinearPosterior(Gaussian):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> LinearPosterior:
-        names = ("mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter")
+        names = ("mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter", "centre")
         return cls(*(arrays[name] for name in names))

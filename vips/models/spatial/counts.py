@@ -347,7 +347,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
             warnings.warn(
                 f"{n_hidden} of {len(table)} areas cannot be told from their neighbours, or from a common rate. How much such "
                 "areas differ is then hardly known, either: their intervals hold if the map is smooth, and too seldom if it is "
-                "not. A larger ε, more people, larger areas or a lower `max_count` would show more.",
+                "not, when in one map of six less than 0.8 of all areas held (docs/spatial.md). A larger ε, more people, "
+                "larger areas or a lower `max_count` would show more.",
                 PrivacyWarning,
                 stacklevel=levels_to_user(),
             )

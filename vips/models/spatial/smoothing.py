@@ -111,8 +111,10 @@ def smoothed(
     exposures, unsure = _denoised(exposures, of_exposures)
     whole = max(exposures.sum(), 1e-300)
     weighs = len(squares) > 2
-    h = np.clip(squares[1] / whole, 1e-3 * bounds[0] if weighs else bounds[0], bounds[1])
-    g = np.clip(squares[2] / whole, 1e-3, 1.0) if weighs else 1.0
+    h, g = squares[1] / whole, squares[2] / whole if weighs else 1.0
+    if noise > 0.0:  # without it weights may have any unit
+        h = np.clip(h, 1e-3 * bounds[0] if weighs else bounds[0], bounds[1])
+        g = np.clip(g, 1e-3, 1.0)
     common = np.log(max(counts.sum(), noise * np.sqrt(fields.noise_of_sum), 0.5) / whole)
     log_rates, spread = np.full(len(counts), common), np.zeros(len(counts))
     everywhere = np.argwhere(np.ones((len(SMOOTHNESS), len(STDS)), bool))

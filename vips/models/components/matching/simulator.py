@@ -177,11 +177,12 @@ def _about(products: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def portions(n_records: int, n_steps: int, most_seen: int) -> list[tuple[np.ndarray, list[int], float]]:
-    """Which records see which of a group's posteriors, and the weight of each: a record sees up to ``most_seen``.
+    """Which records see which of a group's posteriors, and the weight of each: a record sees up to ``most_seen``, or more where
+    there are too few records for all posteriors.
 
     Averages over all records of what they have seen, with these weights, are averages over all posteriors.
     """
-    n, turns = -(-n_steps // most_seen), np.arange(n_records) % n_steps
+    n, turns = min(-(-n_steps // most_seen), n_records), np.arange(n_records) % n_steps
     rows = [np.flatnonzero(turns % n == i) for i in range(n)]
     return [(rows[i], list(range(i, n_steps, n)), n_records / (n_steps * len(rows[i]))) for i in range(n)]
 

@@ -26,6 +26,7 @@ from vips.data import DataSource, InMemoryData, Records, Runs
 from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
+from vips.models._centred import means_and_ranges
 from vips.models.regression.contract import check_indicators, unseen_directions
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
@@ -126,6 +127,12 @@ class MixedRegression(ConjugateExponentialModel):
         self._has_words, self.takes_one_label = numbered is not None, numbered is None
         return numbered or records
 
+    def begin(self, records: DataSource) -> None:
+        """Look for the centre of the columns: products of far ones have no digits for what varies."""
+        means, _ = means_and_ranges(self, records, lambda chunk: self._rows(chunk.X))
+        if means is not None:
+            self.centre_ = means
+
     def check_features(self) -> None:
         if not 1 <= self.n_features_in_ <= _MOST_FEATURES:
             raise ValueError(
@@ -194,7 +201,8 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _first_posterior(self) -> MixedPosterior:
         d, mean = self.n_features_in_, np.zeros(self._n_parameters())
-        frame = Frame(np.zeros(d), np.ones(d), self._ball(), self._places_of_effects())
+        centre = vars(self).get("centre_", np.zeros(d))
+        frame = Frame(centre, np.ones(d), self._ball(), self._places_of_effects())
         return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
 
     def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
@@ -230,7 +238,9 @@ class MixedRegression(ConjugateExponentialModel):
         is that of the average outcome."""
         d, curvature = self.n_features_in_, average["curvature"]
         learnt = Coordinates.learnt(curvature, noise_std["curvature"], CONSTANT, 1.0)
-        frame = Frame(learnt.shift[:-1], learnt.scale[:-1], previous.frame.ball, previous.frame.columns)
+        frame = Frame(
+            previous.frame.shift + learnt.shift[:-1], learnt.scale[:-1], previous.frame.ball, previous.frame.columns
+        )
         n_rows = max(curvature[d, d], noise_std["curvature"], 1e-300) / (0.25 * CONSTANT**2)
         mean = previous.parameters.copy()
         mean[d] = self._intercept_at(float(average["outcome"]) / n_rows) / CONSTANT
@@ -382,12 +392,14 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _prior_precision(self, frame: Frame) -> np.ndarray:
         """Λ, shape (p, p), in coordinates of the fit."""
-        matrix = frame.to_natural()
-        d, flat = len(matrix), _FLAT * frame.ball**2 if self.prior is None else float(self.prior)
-        natural = np.append(np.full(d - 1, flat), _INTERCEPT_PRECISION)
-        precision = np.diag(np.full(self._n_parameters(), _ETA_PRECISION))
-        precision[:d, :d] = matrix.T @ (natural[:, None] * matrix)
-        return precision
+        if self.prior is not None:
+            slopes = float(self.prior) * (frame.scale / frame.ball) ** 2
+        elif self.max_norm is None:  # of columns of any unit
+            slopes = np.full(len(frame.scale), _FLAT / len(frame.scale))
+        else:
+            slopes = _FLAT * np.minimum(frame.scale, 1.0) ** 2
+        shared = np.append(slopes, _INTERCEPT_PRECISION * CONSTANT**2)  # of the intercept at the centre
+        return np.diag(np.append(shared, np.full(self._n_parameters() - len(shared), _ETA_PRECISION)))
 
 
 def _near(s: int) -> dict[str, float]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from vips._random_state import RandomStateLike, as_generator
 from vips.expfam import Draws, Gaussian
+from vips.models._centred import CentredGaussian
 
 __all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of"]
 
@@ -58,9 +59,13 @@ class Frame:
 
     def to_natural(self) -> np.ndarray:
         """The matrix that takes b to coefficients of columns as they come, and the intercept; shape (d, d)."""
-        matrix = np.diag(np.append(self.scale / self.ball, CONSTANT))
+        matrix = np.diag(self.units())
         matrix[-1, :-1] = -self.shift * self.scale
         return matrix
+
+    def units(self) -> np.ndarray:
+        """Coefficients of columns as they come, and the intercept at their centre, over those of b; shape (d,)."""
+        return np.append(self.scale / self.ball, CONSTANT)
 
     def effects_to_natural(self) -> np.ndarray:
         """The same of a person's effects, shape (q, q)."""
@@ -109,8 +114,9 @@ class MixedPosterior:
 
     @cached_property
     def coefficients(self) -> Gaussian:
-        d, matrix = self.n_shared, self.frame.to_natural()
-        return Gaussian.from_covariance(matrix @ self.parameters[:d], matrix @ self.parameters_cov[:d, :d] @ matrix.T)
+        d, units = self.n_shared, self.frame.units()
+        around = Gaussian.from_covariance(units * self.parameters[:d], np.outer(units, units) * self.parameters_cov[:d, :d])
+        return CentredGaussian(around.mean, around.precision, self.frame.ball * self.frame.shift)
 
     @cached_property
     def effects(self) -> Draws:

@@ -1,0 +1,152 @@
+"""Ordinary fits do not depend on where the origin of a column lies, nor, under default priors, on its unit."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from vips import (
+    BayesianBinomialRegression,
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    BayesianNegativeBinomialRegression,
+    FactorAnalysis,
+    MixedLogisticRegression,
+    MixedNegativeBinomialRegression,
+    PrivacyBudget,
+    ProbabilisticPCA,
+    Records,
+    SpatialCounts,
+    StreamPlan,
+    load,
+)
+from vips.preprocessing import TableEncoder, make_private_pipeline
+
+RNG = np.random.default_rng(0)
+N = 400
+X = RNG.normal(size=(N, 2)) @ [[1.0, 0.3], [0.0, 1.0]]
+YES = (RNG.random(N) < expit(X @ [1.0, -0.5] + 0.3)).astype(int)
+CLASS = (X[:, 0] + RNG.normal(size=N) > 0.0).astype(int) + (X[:, 1] + RNG.normal(size=N) > 0.0)
+COUNT = RNG.poisson(np.exp(X @ [0.4, -0.2] + 0.5))
+NUMBER = 1.0 + X @ [1.0, -0.5] + RNG.normal(size=N)
+PERSONS = {"groups": np.arange(N) // 4}
+ORIGIN, UNIT = [(1e6, 1.0, 1e-6), (1e8, 1.0, 1e-3)], [(0.0, 1e3, 1e-6), (0.0, 1e-3, 1e-6), (1e6, 1e3, 1e-6)]
+# model, target, other arguments of fit, and changes of a column that it follows. λ of a linear regression, and the start of
+# factor analysis, are scikit-learn's, and depend a little on units.
+FAMILIES = [
+    (BayesianLogisticRegression(), YES, {}, ORIGIN + UNIT),
+    (BayesianLogisticRegression(), CLASS, {}, ORIGIN + UNIT),
+    (BayesianBinomialRegression(n_trials=60), COUNT, {}, ORIGIN + UNIT),
+    (BayesianNegativeBinomialRegression(dispersion=5.0), COUNT, {}, ORIGIN + UNIT),
+    (MixedLogisticRegression(), YES, PERSONS, ORIGIN + UNIT),
+    (MixedNegativeBinomialRegression(dispersion=5.0), COUNT, PERSONS, ORIGIN + UNIT),
+    (BayesianLinearRegression(), NUMBER, {}, ORIGIN),
+    (BayesianLinearRegression(penalty="ard"), NUMBER, {}, ORIGIN),
+    (ProbabilisticPCA(1), None, {}, ORIGIN),
+    (FactorAnalysis(1), None, {}, ORIGIN),
+]
+
+
+def named(value):
+    return type(value).__name__ if hasattr(value, "fit") else ""
+
+
+def estimates(model, at, shift, scale):
+    """Predictions, and coefficients of the columns as they were with their deviations."""
+    if hasattr(model, "score_samples"):
+        return [model.score_samples(at), model.get_covariance(), model.mean_ - [shift, 0.0]]
+    predicted = model.predict_proba(at) if hasattr(model, "predict_proba") else model.predict(at)
+    d = at.shape[1]
+    coefficients, deviations = (np.atleast_2d(a)[:, :d] for a in (model.posterior_.mean, model.posterior_.std))
+    return [predicted, coefficients * [scale, 1.0], deviations * [scale, 1.0]]
+
+
+@pytest.mark.parametrize(("model", "y", "arguments", "changes"), FAMILIES, ids=named)
+def test_estimates_follow_a_column_and_predictions_stay(model, y, arguments, changes):
+    right = estimates(model.fit(X, y, **arguments), X, 0.0, 1.0)
+    for shift, scale, tolerance in changes:
+        moved = X * [scale, 1.0] + [shift * scale, 0.0]
+        got = estimates(model.fit(moved, y, **arguments), moved, shift * scale, scale)
+        for value, expected in zip(got, right, strict=True):
+            np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance, err_msg=f"{shift, scale}")
+
+
+@pytest.mark.parametrize("penalty", ["ridge", "ard"])
+def test_a_linear_regression_is_hardly_moved_by_a_unit(penalty):
+    right = estimates(BayesianLinearRegression(penalty=penalty).fit(X, NUMBER), X, 0.0, 1.0)
+    for scale in (1e-6, 1e-3, 1e3):
+        at = X * [scale, 1.0]
+        got = estimates(BayesianLinearRegression(penalty=penalty).fit(at, NUMBER), at, 0.0, scale)
+        assert (np.abs(got[1] - right[1]) < 0.2 * right[2]).all()
+        np.testing.assert_allclose(got[2], right[2], rtol=0.02)
+
+
+def test_what_was_fitted_far_from_zero_is_saved_and_compared(tmp_path):
+    near, far = (BayesianLogisticRegression().fit(X + at, YES) for at in (0.0, 1e8))
+    far.save(tmp_path / "far")
+    read = load(tmp_path / "far")
+    np.testing.assert_array_equal(read.predict_proba(X + 1e8), far.predict_proba(X + 1e8))
+    pd.testing.assert_frame_equal(read.summary(), far.summary())
+    np.testing.assert_allclose(far.summary().iloc[:2], near.summary().iloc[:2], rtol=1e-3)
+    assert far.posterior_.kl(read.posterior_) == pytest.approx(0.0, abs=1e-9)
+    draws = far.posterior_.sample(4000, 0)
+    np.testing.assert_allclose(draws[:, :2].std(axis=0), near.posterior_.std[:2], rtol=0.1)
+    np.testing.assert_allclose(far.posterior_.around.cov, far.posterior_.at(far.posterior_.centre).cov)
+
+
+def test_a_private_fit_has_its_prior_where_and_as_wide_as_what_it_has_released():
+    """Bounds as wide as these leave the year with 1/200 of them."""
+    rng = np.random.default_rng(1)
+    year = rng.integers(2000, 2021, 20_000)
+    y = (rng.random(len(year)) < expit(0.1 * (year - 2010.0))).astype(int)
+    for model, persons in (
+        (BayesianLogisticRegression(), {}),
+        (MixedLogisticRegression(), {"groups": np.arange(20_000) // 4}),
+    ):
+        pipeline = make_private_pipeline(TableEncoder({"year": (0, 2100)}), model, privacy=PrivacyBudget(40.0, 1e-6))
+        mean = pipeline.fit(pd.DataFrame({"year": year.astype(float)}), y, **persons)[-1].coef_ / 1050.0
+        assert mean == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize(("model", "y"), [
+    (BayesianLogisticRegression(), (RNG.random(N) < 0.02).astype(int)),
+    (BayesianNegativeBinomialRegression(dispersion=100.0), COUNT),
+], ids=named)  # fmt: skip
+def test_limits_of_ordinary_fits_are_those_of_the_likelihood(model, y):
+    """Also with weights, which count as records do."""
+    summary = model.fit(X, y).summary()
+    np.testing.assert_allclose(summary["std"], model.laplace_posterior(X, y).std)
+    assert (summary["std"] > 1.2 * model.last_posterior_.std).all()
+    lower, upper = model.predict_interval(X[:1])
+    assert np.log(upper / lower) > 0.0
+    weighted = model.fit(X, y, sample_weight=np.full(N, 4.0)).summary()
+    repeated = model.fit(np.tile(X, (4, 1)), np.tile(y, 4)).summary()
+    np.testing.assert_allclose(weighted["std"], repeated["std"], rtol=1e-4)
+
+
+def test_dispersions_do_not_depend_on_the_unit_of_weights():
+    y, area = RNG.poisson(RNG.gamma(2.0, 0.5, 2000)), RNG.integers(0, 2, 2000)
+    right = BayesianNegativeBinomialRegression(dispersion=2.0).fit(area[:, None], y).dispersion_
+    of_areas = SpatialCounts(areas=["0", "1"]).fit(area, y).findings()["dispersion of counts"]
+    for unit in (0.3, 3.0, 300.0):
+        weights = np.full(2000, unit)
+        model = BayesianNegativeBinomialRegression(dispersion=2.0).fit(area[:, None], y, sample_weight=weights)
+        assert model.dispersion_ == pytest.approx(right, rel=0.01)
+        areas = SpatialCounts(areas=["0", "1"]).fit(area, y, sample_weight=weights)
+        assert areas.findings()["dispersion of counts"] == pytest.approx(of_areas, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [BayesianLinearRegression(max_norm=9.0, target_range=(0.0, 9.0)), ProbabilisticPCA(1, max_norm=9.0)],
+    ids=named,
+)
+def test_a_private_fit_takes_nothing_from_an_ordinary_one_before(model):
+    """A stream keeps what was fitted; means of an ordinary fit would be released without noise."""
+    sums = []
+    for first in (X, X + 5.0):
+        model.set_params(privacy=None).fit(first, NUMBER)
+        model.set_params(privacy=StreamPlan(epsilon=1.0, delta=1e-6, n_batches=4))
+        records = Records(X, NUMBER) if model.needs_labels else X
+        sums.append(model.expected_statistics(records, None).weighted_sum(np.ones(N))["second"])
+    np.testing.assert_array_equal(*sums)

@@ -1,0 +1,140 @@
+"""Gaussians of coefficients and an intercept, held around a centre of the columns.
+
+    x'w + a = (x - m)'w + (a + m'w)
+
+The matrix C takes (w, a) to (w, a + m'w). Where m is far from 0, relative to the columns' spread, the precision CᵀPC of (w, a)
+has no digits left for w: P is kept, the precision of (w, a + m'w).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from vips._random_state import RandomStateLike
+from vips.data import DataSource
+from vips.data._records import with_their_weights
+from vips.expfam import Gaussian
+from vips.models._definite import positive_definite
+
+__all__ = ["CentredGaussian", "around", "means_and_ranges"]
+
+# Share of entries other than 0 below which a table has no centre to speak of: its rows are handled as sparse ones.
+_SPARSE_BELOW = 0.25
+
+
+class CentredGaussian(Gaussian):
+    """Coefficients, the intercept in the last place.
+
+    Parameters
+    ----------
+    mean, precision : array of shape (..., d), (..., d, d)
+        Of the coefficients, and of the intercept at the centre.
+    centre : array of shape (d - 1,) or (d,), optional
+        m, whose last entry is not read; None for 0.
+
+    Attributes
+    ----------
+    mean, precision, cov, var, std
+        For the coefficients, and the intercept at 0.
+    around : Gaussian
+        The coefficients, and the intercept at the centre.
+    """
+
+    def __init__(self, mean, precision, centre=None) -> None:
+        self.around = Gaussian(mean, precision)
+        d = self.around.mean.shape[-1]
+        self.centre = np.zeros(d) if centre is None else np.append(centre[: d - 1], 0.0)
+        self.mean = _moved(self.around.mean, -self.centre) if self.centre.any() else self.around.mean
+
+    @classmethod
+    def from_natural(cls, linear: np.ndarray, quadratic: np.ndarray) -> Self:
+        held = Gaussian.from_natural(linear, quadratic)
+        return cls(held.mean, held.precision)
+
+    def at(self, centre: np.ndarray) -> Gaussian:
+        """The coefficients, and the intercept at another centre."""
+        if not (self.centre - centre).any():
+            return self.around
+        move = around(self.centre - centre)
+        precision = move.T @ self.around.precision @ move
+        return Gaussian(_moved(self.around.mean, centre - self.centre), _each(positive_definite, precision))
+
+    @cached_property
+    def precision(self) -> np.ndarray:
+        move = around(self.centre)
+        return move.T @ self.around.precision @ move if self.centre.any() else self.around.precision
+
+    @cached_property
+    def factor(self) -> np.ndarray:
+        return self.at(np.zeros(len(self.centre))).factor
+
+    @cached_property
+    def cov(self) -> np.ndarray:
+        back = around(-self.centre)
+        return back @ self.around.cov @ back.T if self.centre.any() else self.around.cov
+
+    @cached_property
+    def var(self) -> np.ndarray:
+        return np.diagonal(self.cov, axis1=-2, axis2=-1).copy() if self.centre.any() else self.around.var
+
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
+        """Independent draws, shape (size, ..., d)."""
+        return _moved(self.around.sample(size, rng), -self.centre)
+
+    def kl(self, other) -> np.ndarray:
+        """KL(self ‖ other), computed at the centre of ``other``."""
+        if isinstance(other, CentredGaussian) and (self.centre.any() or other.centre.any()):
+            return self.at(other.centre).kl(other.around)
+        return super().kl(other)
+
+    @property
+    def _log_det(self) -> np.ndarray:
+        return 2.0 * np.log(np.diagonal(self.around.factor, axis1=-2, axis2=-1)).sum(axis=-1)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return self.around.to_arrays() | {"centre": self.centre}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        return cls(*(arrays[name] for name in ("mean", "precision", "centre")))
+
+
+def around(centre: np.ndarray) -> np.ndarray:
+    """C, shape (d, d), of a centre of shape (d,) whose last entry is 0."""
+    matrix = np.eye(len(centre))
+    matrix[-1] += centre
+    return matrix
+
+
+def means_and_ranges(model, data: DataSource, rows_of: Callable[[Any], Any]) -> tuple[np.ndarray | None, ...]:
+    """Means of the columns of an ordinary fit, and their ranges, 1 for a constant; None for sparse rows, or mostly zeros.
+
+    ``rows_of`` takes a chunk of records, or of rows without labels, to the rows that count.
+    """
+    total, n_stored, n_entries, whole, ends = 0.0, 0, 0, 0.0, []
+    for chunk, weights in with_their_weights(data.chunks(model.chunk_size), model.plan_of_fit().max_weight is not None):
+        rows = rows_of(chunk)
+        if not isinstance(rows, np.ndarray):
+            return None, None
+        total, whole, counted = total + weights @ rows, whole + weights.sum(), rows[weights > 0.0]
+        n_stored, n_entries = n_stored + np.count_nonzero(rows), n_entries + rows.size
+        ends += [counted.min(axis=0), counted.max(axis=0)] if len(counted) else []
+    if n_stored < max(_SPARSE_BELOW * n_entries, 1.0):
+        return None, None
+    ranges = np.ptp(ends, axis=0)
+    return total / whole, np.where(ranges > 0.0, ranges, 1.0)
+
+
+def _moved(mean: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Means or draws with the intercept at the centre plus this."""
+    moved = np.array(mean)
+    moved[..., -1] += moved[..., :-1] @ by[:-1]
+    return moved
+
+
+def _each(function, matrices: np.ndarray) -> np.ndarray:
+    return np.stack([function(matrix) for matrix in matrices]) if matrices.ndim > 2 else function(matrices)
