@@ -85,9 +85,9 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     noisy_totals_ : NoisyTotals
         Private fits only: the average of noisy totals from which the posterior was computed, and the noise in it.
 
-    Privacy
-    -------
-    See :class:`~vips.PrivacyPlan`, and :class:`vips.contract.Contract` for what a subclass promises.
+    Notes
+    -----
+    *Privacy.* See :class:`~vips.PrivacyPlan`, and :class:`vips.contract.Contract` for what a subclass promises.
     """
 
     last_posterior_: Any  # each family has its own

@@ -63,14 +63,15 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X with its label; with ``groups``, all rows of one id. Released: ``class_counts_``, ``tables_`` and the
     noisy totals of the regression; everything else follows from these. A table shows the categories that are declared or
     stand above a threshold. Public: names and dtypes of columns, and all arguments. docs/guarantee.md has the proof.
 
-    Guarantees
-    ----------
+    *Guarantees.*
+
     - Everything is charged to the ledger once, before a value is read. No value causes an error or a warning.
     - A record moves all tables together by norm √(number of columns + 1) at most.
 

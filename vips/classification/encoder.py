@@ -51,8 +51,10 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
     class_counts_, tables_, log_odds_, privacy_, n_features_in_, feature_names_in_
         See :class:`PrivateClassifier`.
 
-    Guarantees
-    ----------
+    Notes
+    -----
+    *Guarantees.*
+
     - Everything is charged before a value is read. No value causes an error or a warning.
     - A record moves all tables together by norm √(number of columns + 1) at most.
     - Row i of ``transform`` depends on row i and released values only.

@@ -85,8 +85,9 @@ class PrivatePipeline(Pipeline):
     privacy_ : PrivacyReport
         Of encoder and fit together; also that of the fitted model.
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: what the encoder learnt, and the noisy
     totals of the model's fit. Public: names and dtypes of columns, and all arguments of the steps. Where the model's
     ``max_norm`` or ``vocabulary`` is None, it is the encoder's.

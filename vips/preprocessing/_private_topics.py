@@ -70,8 +70,9 @@ class PrivateTopics(MadePipeline):
         The fitted words and topics.
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one document; with ``groups``, all documents of one id. Released: words, a noisy number of documents if none was
     declared, and the noisy topic-word totals of every step. All arguments are public.
 

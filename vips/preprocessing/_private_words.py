@@ -71,15 +71,16 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         Sums of the noisy totals of the words that each round released.
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one document; with ``groups``, all documents of one id. Released: the words of ``vocabulary_``. Guarantee: that of the
     plan, with ``threshold_delta`` added to δ; docs/guarantee.md has the proof. Public: all arguments. You promise that a
     function among them treats each document alone. Not covered: choosing arguments by looking at the documents;
     ``transform`` of the fitted documents, whose counts are private.
 
-    Guarantees
-    ----------
+    *Guarantees.*
+
     - Everything is charged to the ledger before a document is read.
     - No document causes an error or a warning. What is no text (None, NaN) has no words.
 

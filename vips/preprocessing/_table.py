@@ -95,16 +95,17 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Where all columns are declared, nothing is learnt and nothing is charged. Unit: one row of X; with ``groups``, all rows of
     one id. Released: noisy counts of a public grid's cells, of missing and of unreadable values, and of categories above the
     threshold; hence ``columns_`` and ``unread_``. Guarantee: that of the plan, with ``threshold_delta`` added to δ;
     docs/guarantee.md has the proof. Public: names and dtypes of columns, ``columns``, and the other arguments. Not covered:
     choosing these by looking at the records; ``transform`` of the fitted records, whose rows are private.
 
-    Guarantees
-    ----------
+    *Guarantees.*
+
     - Everything is charged to the ledger before a value is read. No value causes an error or a warning; errors come from
       declared settings, names and dtypes of columns.
     - Row i of ``transform`` depends on row i and released values only. Its norm is at most ``max_norm``, in exact

@@ -92,8 +92,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     privacy_ : PrivacyReport
     n_features_in_ : int
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X. Relation: add or remove one. Released: the noisy totals of every step, hence the posterior and the
     records that ``sample`` draws. Public by declaration: the number of columns, and all constructor arguments. Not covered:
     choosing any of them by looking at these records; :meth:`transform`, :meth:`reconstruct` and :meth:`score`, which read

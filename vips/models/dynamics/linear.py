@@ -87,15 +87,14 @@ class LinearDynamicalSystem(DynamicsModel):
     posterior_ : DynamicsPosterior
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
     noisy moments of every step, hence the system and the sequences that ``sample`` draws. Public by declaration: all
     constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`forecast`,
     :meth:`smooth` and :meth:`score`, which read the sequences that they are given, and add no noise.
 
-    Notes
-    -----
     A step in which all entries are NaN is missing; so are single entries. Both are handled exactly without privacy. Private
     fits take each covariance from the pairs of entries that are there, which is unbiased if gaps do not depend on values.
 

@@ -77,8 +77,9 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     posterior_ : SwitchingPosterior
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
     noisy totals of every step, hence the system and the sequences that ``sample`` draws. Public by declaration: all
     constructor arguments. Not covered: choosing any of them by looking at these records; methods that read sequences.

@@ -85,8 +85,9 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     feature_names_in_ : ndarray of str
         Of fits to data frames whose names are strings.
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X. Relation: add or remove one. Released: the noisy totals of every step, hence the posterior and the
     records that ``sample`` draws. Public by declaration: ``max_norm``, the number of columns, priors and all other
     constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`predict_proba`

@@ -85,15 +85,14 @@ class CategoricalHMM(HiddenMarkovModel):
         Of the match of a private fit, else posterior means.
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
     noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
     constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
     :meth:`score`, which read the sequences that they are given, and add no noise.
 
-    Notes
-    -----
     A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of
     sequences, which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths,
     and which steps are missing, are taken as independent of the states.

@@ -87,14 +87,13 @@ class FactorialHMM(FactorialChainModel):
         C.
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
     noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration:
     all constructor arguments. Not covered: choosing any of them by looking at these records; methods that read sequences.
 
-    Notes
-    -----
     A step with a missing number, or one that is not finite, is a missing step. A fit finds a local optimum: without privacy
     compare some ``random_state`` by ``score``.
 

@@ -100,15 +100,14 @@ class GaussianHMM(HiddenMarkovModel):
         As in hmmlearn, also if they are diagonal.
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
     noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
     constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
     :meth:`score`, which read the sequences that they are given, and add no noise.
 
-    Notes
-    -----
     A step with a missing number, or one that is not finite, is a missing step, which the model handles exactly.
 
     A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of

@@ -140,15 +140,14 @@ class PoissonHMM(HiddenMarkovModel):
         Of the match of a private fit, else posterior means.
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
     noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
     constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
     :meth:`score`, which read the sequences that they are given, and add no noise.
 
-    Notes
-    -----
     What is no count (NaN, negative or not whole) is a missing cell, which the model handles exactly: it drops only its own
     column.
 

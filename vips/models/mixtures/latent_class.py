@@ -84,8 +84,9 @@ class LatentClassAnalysis(LatentClasses):
     feature_names_in_ : ndarray of str
         Of fits to data frames whose names are strings.
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X. Relation: add or remove one. Released: the noisy totals of every step, hence the posterior and the
     records that ``sample`` draws. Public by declaration: the columns, their categories and dtypes, and all constructor
     arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`predict_proba` and

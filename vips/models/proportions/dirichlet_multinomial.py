@@ -73,8 +73,9 @@ class DirichletMultinomial(ConjugateExponentialModel):
     privacy_ : PrivacyReport
     n_features_in_ : int
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X. Relation: add or remove one. Released: the noisy counts of every step, hence the posterior. Public by
     declaration: the categories (columns), ``max_total``, ``prior``.
 

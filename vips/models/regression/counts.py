@@ -47,9 +47,9 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     posterior_, coef_, intercept_, alpha_, bound_, privacy_
         See :class:`BayesianLogisticRegression`.
 
-    Privacy
-    -------
-    As :class:`BayesianLogisticRegression`; ``n_trials`` is public, too.
+    Notes
+    -----
+    *Privacy.* As :class:`BayesianLogisticRegression`; ``n_trials`` is public, too.
     """
 
     settings_of_meaning = ("fit_intercept", "n_trials")
@@ -119,8 +119,9 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     dispersion_ : float
         The dispersion from 0.001 to 1e6 under which the counts are most probable, given the fitted means; ordinary fits only.
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     As :class:`BayesianLogisticRegression`; ``dispersion``, ``max_count`` and ``exposure_bounds`` are public, too. An exposure
     is part of its record, and moves nothing beyond the record's clip.
     """

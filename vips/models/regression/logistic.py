@@ -104,8 +104,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     privacy_ : PrivacyReport
     n_features_in_ : int
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X with its label. Relation: add or remove one. Released: the noisy totals of residuals and precisions of
     every step, hence the posterior. Public by declaration: ``max_norm``, ``classes``, the number of columns, public
     records, and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these

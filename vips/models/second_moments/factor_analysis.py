@@ -56,9 +56,9 @@ class FactorAnalysis(FactorModel):
     privacy_ : PrivacyReport
     n_features_in_ : int
 
-    Privacy
-    -------
-    As :class:`ProbabilisticPCA`.
+    Notes
+    -----
+    *Privacy.* As :class:`ProbabilisticPCA`.
 
     Examples
     --------

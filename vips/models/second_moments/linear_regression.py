@@ -79,8 +79,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     privacy_ : PrivacyReport
     n_features_in_ : int
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X with its target. Relation: add or remove one. Released: noisy second moments of columns and target, and
     the noisy number of records, hence the posterior. Public by declaration: ``max_norm``, ``target_range``, the number of
     columns, all other arguments.

@@ -43,8 +43,9 @@ class ProbabilisticPCA(FactorModel):
     privacy_ : PrivacyReport
     n_features_in_ : int
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X. Relation: add or remove one. Released: noisy second moments of the columns, and the noisy number of
     records, hence the posterior. Public by declaration: ``max_norm``, the number of columns, all other arguments.
 

@@ -87,8 +87,9 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         Names of the areas.
     privacy_ : PrivacyReport
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: one row of X with its count. Relation: add or remove one. Released: noisy sums of counts, of exposures and of their
     squares. Public by declaration: the areas and their neighbours, ``max_count``, ``exposure_bounds``. Which areas have people
     is not public, and is not revealed.

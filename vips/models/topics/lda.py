@@ -137,9 +137,9 @@ class LatentDirichletAllocation(
     n_features_in_ : int
         Number of words.
 
-    Privacy
-    -------
-    Unit: one document. Relation: add or remove one. Released: the noisy topic-word totals of every step, hence the
+    Notes
+    -----
+    *Privacy.* Unit: one document. Relation: add or remove one. Released: the noisy topic-word totals of every step, hence the
     topics. Public by declaration: the vocabulary and all constructor arguments. Not covered: choosing
     ``n_components`` or any other argument by looking at these documents. ``transform`` and ``perplexity`` of other
     documents are computed from released values and those documents. ``fit_transform`` returns topic shares of the fitted

@@ -242,8 +242,9 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     classes_, privacy_, n_features_in_
         See :class:`BayesianLogisticRegression`.
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     Unit: all rows of one person, by ``groups``. Relation: add or remove one. Released: noisy sums of persons' scores,
     information and squared scores in every step, after sums of products of the columns; hence the posterior. The effects of a
     person are not released, and could not be. Public by declaration: ``max_norm``, ``classes``, columns, and all
@@ -356,8 +357,9 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
     posterior_, coef_, intercept_, effects_cov_, privacy_, n_features_in_
         See :class:`MixedLogisticRegression`. The intercept is the logarithm of a mean.
 
-    Privacy
-    -------
+    Notes
+    -----
+    *Privacy.*
     As :class:`MixedLogisticRegression`; ``dispersion``, ``max_count`` and ``exposure_bounds`` are public, too. An exposure is
     part of its person's record, and moves nothing beyond the record's clip.
     """
