@@ -49,6 +49,16 @@ def as_words(app, what, name, obj, options, lines):
         lines[:] = [f"{lines[found[0]].removeprefix(':type: ')}: {lines[0]}", *lines[1 : found[0]]]
 
 
+def without_references(app, what, name, obj, options, lines):
+    """Types of attributes are words, and several names in one line are names: Sphinx would look for each as a class."""
+    for i, line in enumerate(lines):
+        field, _, rest = line.partition(": ")
+        if field.startswith(":vartype ") and rest and not set(rest) & set("*`"):
+            lines[i] = f"{field}: *{rest}*"
+        elif field.startswith(":ivar "):
+            lines[i] = line.replace(field, ":ivar " + field.removeprefix(":ivar ").replace(", ", ","), 1)
+
+
 def with_plain_types(app, what, name, obj, options, signature, returns):
     """Types that are defaults, by their names."""
     return re.sub(r"<class '([\w.]+)'>", r"\1", signature or "") or signature, returns
@@ -63,6 +73,7 @@ def with_levels(app, name, template, context, doctree):
 def setup(app):
     app.connect("autodoc-skip-member", is_of_others)
     app.connect("autodoc-process-docstring", as_words, priority=900)  # after napoleon
+    app.connect("autodoc-process-docstring", without_references, priority=901)
     app.connect("autodoc-process-signature", with_plain_types)
     app.connect("html-page-context", with_levels, priority=900)  # after the theme has made the sidebar
     app.connect("config-inited", lambda app, config: pictures.draw_all(Path(app.srcdir)))

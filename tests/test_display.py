@@ -4,8 +4,12 @@ import inspect
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
+from sklearn.externals._numpydoc.docscrape import NumpyDocString
 
+import vips
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyPlan
+from vips.preprocessing import PrivateCountVectorizer, TableEncoder
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
 X = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
@@ -38,3 +42,14 @@ def test_nothing_is_computed(model, show, monkeypatch):
     show(model)
     assert not model._computed
     assert "posterior_" in dir(model)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "estimator",
+    [cls for name in vips.__all__ if inspect.isclass(cls := getattr(vips, name)) and issubclass(cls, BaseEstimator)]
+    + [TableEncoder, PrivateCountVectorizer],
+    ids=lambda cls: cls.__name__,
+)
+def test_notebooks_read_every_docstring_without_a_warning(estimator):
+    NumpyDocString(inspect.getdoc(estimator) or "")
