@@ -27,6 +27,7 @@ from vips.data import Sequences
 from vips.data._columns import as_table
 from vips.models.mixtures import table as classes
 from vips.preprocessing import TableEncoder, make_private_pipeline
+from vips.privacy.unread import TELLS_OF_NOISE
 
 LOW, HIGH = -50.0, 150.0
 CATEGORIES = ["A", "b", "1", 2, 2.5, True, "NA", "", "(x)"]
@@ -343,7 +344,7 @@ def outcome(fit, table, y):
     """What a fit shows besides its released numbers, and what these say of noise: error, warnings, shapes and dtypes."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        warnings.filterwarnings("ignore", "There is no signal|.*above the noise")
+        warnings.filterwarnings("ignore", TELLS_OF_NOISE)
         try:
             fitted = fit(table, y)
             probabilities = fitted.predict_proba(harmless())

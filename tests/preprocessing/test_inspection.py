@@ -173,3 +173,35 @@ def test_bounds_far_wider_than_the_values_are_said():
     day = pd.DataFrame({"day": pd.to_datetime(["2024-01-01", "2024-02-01"])})
     bounds = (np.datetime64("2000-01-01"), np.datetime64("2030-01-01"))
     assert "dates from 2024-01-01 to 2024-02-01" in vips.inspect(day, {"day": bounds}).columns[0].says
+
+
+@pytest.mark.parametrize("texts", [
+    ["harbour", b"ship", None, "", ["harbour", "ship"], 3.5],
+    pd.Series(["harbour", b"ship", None, "", ["harbour", "ship"], 3.5], dtype=object),
+], ids=["list", "series"])  # fmt: skip
+def test_what_is_no_text_is_counted(texts):
+    (reading,) = vips.inspect(texts).columns
+    assert (reading.n_read, reading.n_missing) == (3, 1)  # the empty text is one without words
+    assert reading.unread == {"['harbour', 'ship']": 1, "3.5": 1}
+    assert '" ".join(words)' in reading.says
+
+
+def test_steps_are_read_as_codes_or_counts():
+    lists = [np.array([0, 1, 5]), [2, None, "A"], [0.5, -1.0]]
+    for declared, n_read, unread, n_beyond in (
+        (None, 6, {"A"}, 0),
+        (4, 3, {"A", "5", "0.5", "-1"}, 0),
+        (range(4), 4, {"A", "0.5", "-1.0"}, 1),
+    ):
+        _, steps = vips.inspect(lists, declared).columns
+        assert (steps.n_read, steps.n_missing, steps.n_beyond) == (n_read, 1, n_beyond)
+        assert steps.unread.keys() == unread
+    _, steps = vips.inspect(Sequences.from_list([np.array([0, 5])]), 4).columns
+    assert (steps.n_read, steps.unread) == (1, {"5": 1})
+
+
+def test_columns_of_codes_and_counts_are_read_as_models_of_classes_read_them():
+    table = pd.DataFrame({"n": [1.0, 2.5, -1.0, 7.0, None], "c": [0, 1, 2, 3, -1]})
+    n, c = vips.inspect(table, {"n": range(5), "c": 3}).columns
+    assert (n.n_read, n.n_missing, n.n_beyond, n.unread) == (2, 1, 1, {"2.5": 1, "-1.0": 1})
+    assert (c.n_read, c.unread) == (3, {"3": 1, "-1": 1})

@@ -26,9 +26,11 @@ from vips import (
     PrivateClassifier,
     load,
 )
+from vips.auditing.records import Table
 from vips.data import Sequences
 from vips.models import _sequences
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
+from vips.privacy.unread import TELLS_OF_NOISE
 
 N = 3_000
 BUDGET = PrivacyBudget(8.0, 1e-6)
@@ -292,6 +294,18 @@ def test_a_fit_that_is_noise_names_the_usual_causes(tmp_path):
         with pytest.warns(vips.PrivacyWarning, match="There is no signal.*usual causes.*declared class"):
             fit()
         model.save(tmp_path / "fit")
+
+
+def test_an_audit_does_not_warn_of_its_own_noise():
+    table = Table.of(np.zeros((20, 1)), np.arange(20) % 2)
+    model = BayesianLogisticRegression(
+        max_norm=1.0, privacy=PrivacyPlan(noise_multiplier=1e3, sampling="full", n_steps=2)
+    )
+    with pytest.warns(vips.PrivacyWarning, match=TELLS_OF_NOISE):
+        model.fit(table.X, table.y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.fit(model)
 
 
 # -- ordinary fits ------------------------------------------------------------------------------------------------------------

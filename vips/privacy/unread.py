@@ -25,7 +25,9 @@ from vips._validation import levels_to_user
 from vips.exceptions import PrivacyWarning
 from vips.privacy.only_noise import LEVEL, NO_SIGNAL
 
-__all__ = ["Seen", "unread", "warn_of_unread"]
+__all__ = ["TELLS_OF_NOISE", "Seen", "unread", "warn_of_unread"]
+
+TELLS_OF_NOISE = "There is no signal|.*above the noise"  # the beginning of each warning, as a pattern
 
 _LEAST, _RAREST = 0.1, 0.01  # p of a column, and of a category or symbol: at most that, and a tenth of its even share
 

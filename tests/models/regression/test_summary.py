@@ -209,7 +209,7 @@ def test_labels_that_are_no_class_are_called_possible(labels):
     model = BayesianLogisticRegression(classes=classes)
     pipeline = make_private_pipeline(TableEncoder(COLUMNS), model, privacy=PrivacyBudget(1.0, 1e-6)).fit(frame, labels)
     assert pipeline.privacy_.only_noise
-    assert "perhaps no record is as declared: no label is a declared class, say" in str(pipeline.privacy_)
+    assert "usual causes: too few records for this ε; labels that are no declared class" in str(pipeline.privacy_)
     with pytest.warns(PrivacyWarning, match=r"Or perhaps no label is one of \[.*\], the declared classes"):
         pipeline.summary()
 

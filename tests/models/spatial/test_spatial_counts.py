@@ -165,6 +165,7 @@ def test_neighbours_that_do_not_agree_and_other_declarations_are_refused():
         (["a", None], "different names"),
         ([b"a", b"b"], "different names"),
         ([("a", 1), ("b", 2)], "different names"),
+        (np.eye(3)[[1, 2, 0]], "is a matrix, and must be a mapping"),
     ):
         with pytest.raises(ValueError, match=words):
             SpatialCounts(areas=areas).fit(["a"], [1])

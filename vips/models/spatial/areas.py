@@ -52,7 +52,7 @@ class Areas:
             raise TypeError(
                 f"`areas` must be names, or a mapping of names to neighbours, got {type(declared).__name__}."
             )
-        if np.ndim(declared) > 1:
+        if getattr(declared, "ndim", 1) > 1:
             raise ValueError(
                 "`areas` is a matrix, and must be a mapping of names to neighbours: "
                 "{i: np.flatnonzero(row).tolist() for i, row in enumerate(matrix)} is that of its rows."
