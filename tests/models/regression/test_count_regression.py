@@ -50,6 +50,14 @@ def test_binomial_posterior_against_gibbs():
     np.testing.assert_allclose(model.laplace_posterior(X, y).std, exact.std, rtol=0.1)
 
 
+def test_rows_of_several_partitions_are_read_as_one_table():
+    X = covariates(200)[np.arange(20_000) % 200]
+    y = np.random.default_rng(4).poisson(np.exp(X @ [0.3, -0.2]))
+    for weights in (None, np.ones(len(X))):
+        model = BayesianNegativeBinomialRegression(dispersion=100.0).fit(X, y, sample_weight=weights)
+        np.testing.assert_allclose(model.coef_, [0.3, -0.2], atol=0.05)
+
+
 def test_negative_binomial_against_integration():
     X = covariates(120)[:, :1]
     r = 2.5

@@ -12,7 +12,7 @@ from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
-from vips.data import DataSource, InMemoryData
+from vips.data import DataSource, InMemoryData, Records
 from vips.data._records import with_their_weights
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
@@ -218,9 +218,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         """As in the base class; and look for the mode."""
         super().begin(records)
         if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
-            ((chunk, _),) = with_their_weights(
-                records.chunks(records.n_records), self.plan_of_fit().max_weight is not None
-            )
+            whole = [Records(*records.arrays)]
+            ((chunk, _),) = with_their_weights(whole, self.plan_of_fit().max_weight is not None)
             self._begins = self._most_probable(chunk.X, chunk.y)
 
     def _most_probable(self, X, y: np.ndarray) -> CoefficientPosterior:
