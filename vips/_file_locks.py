@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from vips._files import check_file_locks, name_in_partial
+from vips._files import check_file_locks, name_in_partial, private_file
 
 __all__ = ["one_writer"]
 
@@ -31,8 +31,8 @@ _held: dict[str, _Held] = {}  # in this process, by lock file
 def one_writer(path: str | os.PathLike, what: str, instead: str, error: type[Exception]) -> Iterator[os.PathLike]:
     """Hold the lock of what is written at ``path`` until the block ends; never waits for it.
 
-    The lock is on ``.NAME.lock`` beside the file that ``path`` names, links followed. That file is never removed: who has opened
-    it already would then lock a file that nobody else sees.
+    The lock is on ``.NAME.lock`` beside the file that ``path`` names, links followed. That file is never removed: who has it
+    open would then lock a file that nobody else sees.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _lock(lock: str, held: _Held, is_held: str, fails: str, error: type[Exceptio
     if _held.setdefault(lock, held) is not held:
         raise error(is_held)
     try:
-        held.file = open(lock, "ab", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600))
+        held.file = private_file(lock, "ab")
         fcntl.flock(held.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise error(is_held) from None

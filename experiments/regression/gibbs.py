@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import BayesianLogisticRegression
+from vips.expfam import Gamma
 from vips.reference import gibbs_logistic
 
 
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> None:
 
 def compare(name: str, X: np.ndarray, y: np.ndarray, n_draws: int) -> dict:
     exact = gibbs_logistic(X, y, fit_intercept=True, n_samples=n_draws, n_burn_in=1000, random_state=0)
-    model = BayesianLogisticRegression().fit(X, y)
+    model = BayesianLogisticRegression(prior=Gamma(1.0, 1.0)).fit(X, y)  # in units of the columns, as the sampler's
     return {
         "data": name,
         "n": len(y),

@@ -163,7 +163,9 @@ def drawn_first(patch):
 @pytest.mark.parametrize("name", ["count_records", "evaluate", "table encoder", "words", "classifier"])
 def test_noise_before_its_entry_is_noticed(name, draws, ledger, monkeypatch):
     arguments = ENTRIES[name][1], draws, ledger, monkeypatch
-    check_notices(lambda: check_nothing_is_drawn_before_it_is_on_record(*arguments), drawn_first, monkeypatch, "on record")
+    check_notices(
+        lambda: check_nothing_is_drawn_before_it_is_on_record(*arguments), drawn_first, monkeypatch, "on record"
+    )
 
 
 def test_no_number_is_returned_before_its_step_is_on_record(ledger, monkeypatch):

@@ -150,13 +150,3 @@ def test_a_private_fit_takes_nothing_from_an_ordinary_one_before(model):
         records = Records(X, NUMBER) if model.needs_labels else X
         sums.append(model.expected_statistics(records, None).weighted_sum(np.ones(N))["second"])
     np.testing.assert_array_equal(*sums)
-
-
-def test_counts_of_more_rows_than_a_partition():
-    """A start from all rows: those of one partition are a part of them."""
-    rng = np.random.default_rng(2)
-    far = rng.normal(size=(40_000, 1))
-    y = rng.poisson(np.exp(0.3 * far[:, 0]))
-    for weights in ({}, {"sample_weight": np.ones(40_000)}):
-        model = BayesianNegativeBinomialRegression(dispersion=100.0).fit(far, y, **weights)
-        assert model.coef_[0] == pytest.approx(0.3, abs=0.03)

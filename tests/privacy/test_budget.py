@@ -29,8 +29,8 @@ from vips import (
 )
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 from vips.privacy.accounting import dominating_mu
-from vips.privacy.budget import limits
 from vips.privacy.accounting.gaussian import gaussian_epsilon
+from vips.privacy.budget import limits
 
 VOTES = np.eye(3)[[0, 1, 2, 0] * 25]
 TABLE = pd.DataFrame({"age": np.arange(400.0) % 60, "ward": ["A", "B"] * 200})

@@ -206,7 +206,7 @@ def noise_findings(draws: Draws, of_phases: Mapping[str, tuple[float, int]], lev
     words = "; ".join(name for name, p in p_values.items() if p < level) or f"smallest p {min(p_values.values()):.2g}"
     return [
         Finding(
-            "noise: size", f"standard deviation of {len(draws.scores)} draws by block, also of each phase, relative to σ C scale",
+            "noise: size", f"standard deviation of {len(draws.scores)} draws by block and phase, relative to σ C scale",
             ", ".join(f"{name} {ratio:.4f}" for name, ratio in ratios.items()), "1 up to chance", passed,
             "the noise has another size than the one that is accounted for.", ratios,
         ),

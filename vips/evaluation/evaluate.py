@@ -50,9 +50,9 @@ def evaluate(
     privacy : PrivacyBudget or PrivacyPlan
         Of the evaluation alone. A plan is one step of all records, ``sampling="full"``.
     positive : label, optional
-        The class whose probability is the risk, against all others; of two classes "yes", the last one as declared, by default. With more classes
-        and None, the prediction itself is scored: the risk is the probability of the most probable class, and the outcome is
-        that it is right.
+        The class whose probability is the risk, against all others; of two classes by default the one declared last. With more
+        classes and None, the prediction itself is scored: the risk is the probability of the most probable class, and the
+        outcome is that it is right.
     groups : array, series or list of length n_rows, optional
         Ids of persons. Persons then weigh alike: of a person, the average of all rows counts.
     ledger : PrivacyLedger, optional

@@ -48,12 +48,14 @@ class CentredGaussian(Gaussian):
         self.around = Gaussian(mean, precision)
         d = self.around.mean.shape[-1]
         self.centre = np.zeros(d) if centre is None else np.append(centre[: d - 1], 0.0)
-        self.mean = _moved(self.around.mean, -self.centre) if self.centre.any() else self.around.mean
 
-    @classmethod
-    def from_natural(cls, linear: np.ndarray, quadratic: np.ndarray) -> Self:
-        held = Gaussian.from_natural(linear, quadratic)
-        return cls(held.mean, held.precision)
+    @property
+    def mean(self) -> np.ndarray:
+        return _moved(self.around.mean, -self.centre) if self.centre.any() else self.around.mean
+
+    @mean.setter
+    def mean(self, mean: np.ndarray) -> None:
+        self.around.mean = _moved(mean, self.centre)
 
     def at(self, centre: np.ndarray) -> Gaussian:
         """The coefficients, and the intercept at another centre."""

@@ -8,6 +8,7 @@ from scipy.stats import binom, nbinom, norm
 
 from tests.mutants import check_notices
 from vips import BayesianBinomialRegression, BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan
+from vips.expfam import Gamma
 from vips.models.regression.matching import RowLaw
 from vips.reference import gibbs_logistic
 
@@ -43,10 +44,18 @@ def test_binomial_posterior_against_gibbs():
     X = covariates(200)
     y = np.random.default_rng(2).binomial(5, expit(X @ [0.6, -0.4] + 0.2))
     exact = gibbs_logistic(X, y, n_trials=5, fit_intercept=True, n_samples=4000, random_state=0)
-    model = BayesianBinomialRegression(n_trials=5).fit(X, y)
+    model = BayesianBinomialRegression(n_trials=5, prior=Gamma(1.0, 1.0)).fit(X, y)
     error = 4.0 / np.sqrt(exact.effective_sample_size().min())
     assert (np.abs(model.last_posterior_.mean - exact.mean) < (0.1 + error) * exact.std).all()
     np.testing.assert_allclose(model.laplace_posterior(X, y).std, exact.std, rtol=0.1)
+
+
+def test_rows_of_several_partitions_are_read_as_one_table():
+    X = covariates(200)[np.arange(20_000) % 200]
+    y = np.random.default_rng(4).poisson(np.exp(X @ [0.3, -0.2]))
+    for weights in (None, np.ones(len(X))):
+        model = BayesianNegativeBinomialRegression(dispersion=100.0).fit(X, y, sample_weight=weights)
+        np.testing.assert_allclose(model.coef_, [0.3, -0.2], atol=0.05)
 
 
 def test_negative_binomial_against_integration():

@@ -1,4 +1,4 @@
-"""Of two declared classes the last one as written is "yes", wherever a coefficient is read; scikit-learn's order stays sorted."""
+"""Of two declared classes the last one as written is "yes", wherever a coefficient is read; scikit-learn's order is sorted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_effects_of_persons_and_tables_of_classes_keep_the_order():
     assert np.ravel(mixed.coef_)[0] > 2.0
     assert np.corrcoef(mixed.predict_proba(X)[:, 0], X[:, 0])[0, 1] > 0.9  # "case" comes first in sorted order
     table = pd.DataFrame({"ward": np.where(X[:, 0] > 0.0, "A", "B")})
-    classifier = PrivateClassifier(columns={"ward": ["A", "B"]}, classes=["control", "case"], privacy=BUDGET).fit(table, y)
+    classifier = PrivateClassifier(columns={"ward": ["A", "B"]}, classes=["control", "case"], privacy=BUDGET).fit(
+        table, y
+    )
     assert abs(classifier.class_counts_[0] - IS_LAST.sum()) < 200.0
     assert classifier.score(table, y) > 0.65
     assert classifier[-1].coef_[0, 0] > 0.0

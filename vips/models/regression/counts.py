@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
 from vips.data import DataSource, InMemoryData, Records
-from vips.data._records import weights_apart, with_their_weights
+from vips.data._records import with_their_weights
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._exposures import MOST, TakesExposures, check_counts, check_planned, times_exposure
@@ -219,9 +219,9 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         """As in the base class; and look for the mode."""
         super().begin(records)
         if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
-            whole = Records(*records.arrays)
-            whole = whole if self.plan_of_fit().max_weight is None else weights_apart(whole)[0]
-            self._begins = self._most_probable(whole.X, whole.y)
+            whole = [Records(*records.arrays)]
+            ((chunk, _),) = with_their_weights(whole, self.plan_of_fit().max_weight is not None)
+            self._begins = self._most_probable(chunk.X, chunk.y)
 
     def _most_probable(self, X, y: np.ndarray) -> CoefficientPosterior:
         rows, _ = self._design(X)

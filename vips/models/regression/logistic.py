@@ -56,9 +56,10 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         and zeros in the others. Their coefficients are then known up to a common number, which a private fit does not look for.
         A pipeline takes them from its encoder; by hand, pass ``encoder.indicators``.
     prior : Gamma, Gaussian, DiagonalGaussian, float or None
-        ``vips.expfam.Gamma(shape, rate)`` of the coefficients' precision α, of which None is Gamma(1, 1), or a fixed α; or the
-        distribution of all coefficients, the intercept last: the ``posterior_`` of another fit,
-        ``vips.expfam.Gaussian(mean, precision)``, or ``Gaussian.from_covariance(mean, cov)``. Public.
+        ``vips.expfam.Gamma(shape, rate)`` of the coefficients' precision α, or a fixed α. None is Gamma(1, 1); in a fit without
+        privacy and ``max_norm`` of coefficients times the ranges of their columns. Or the distribution of all coefficients,
+        the intercept last: the ``posterior_`` of another fit, ``vips.expfam.Gaussian(mean, precision)``, or
+        ``Gaussian.from_covariance(mean, cov)``. Public.
     covariance : {"full", "diagonal"}
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None

@@ -85,7 +85,9 @@ def maximise_evidence(
     if not least_squares:
         return first
     w = np.linalg.lstsq(squares, products, rcond=None)[0]
-    lam = np.full(len(w), len(w) / max(w @ w, 1e-300)) if settings.penalty == "ridge" else 1.0 / np.maximum(w**2, 1e-300)
+    lam = (
+        np.full(len(w), len(w) / max(w @ w, 1e-300)) if settings.penalty == "ridge" else 1.0 / np.maximum(w**2, 1e-300)
+    )
     second = _iterated(*moments, settings, np.clip(lam, 1.0 / _MOST_PRECISION, _MOST_PRECISION))
     return second if second.log_evidence > first.log_evidence + _CLEARLY else first
 

@@ -115,7 +115,9 @@ class MixedPosterior:
     @cached_property
     def coefficients(self) -> Gaussian:
         d, units = self.n_shared, self.frame.units()
-        around = Gaussian.from_covariance(units * self.parameters[:d], np.outer(units, units) * self.parameters_cov[:d, :d])
+        around = Gaussian.from_covariance(
+            units * self.parameters[:d], np.outer(units, units) * self.parameters_cov[:d, :d]
+        )
         return CentredGaussian(around.mean, around.precision, self.frame.ball * self.frame.shift)
 
     @cached_property
