@@ -31,6 +31,7 @@ LAYERS = [
         "step_size",
     },
     {"_files", "_no_warnings"},
+    {"_file_locks"},
     {"_pages"},
     {"data", "datasets", "expfam", "privacy"},
     {"parts", "statistics", "reference"},

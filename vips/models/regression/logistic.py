@@ -64,8 +64,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None
         The possible labels, numbers or strings. None: the labels in y for a non-private fit; 0 and 1 for a private fit, which
-        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. Of two,
-        the last one as written is "yes": coefficients, tables and plots speak of it. More than two: stick-breaking in this
+        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. The
+        last one of two, as written, is "yes": coefficients, tables and plots speak of it. More than two: stick-breaking in this
         order. Labels that are not declared are taken in ascending order.
     statistics : {"centred", "paper"}
         Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
