@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 import warnings
+from importlib import metadata
 
-from vips import __version__
 from vips._commands.certificate import add_certificate
 from vips._commands.compile import add_compile
 from vips._commands.fit import add_commands
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m vips", description="Private variational Bayes: fits, plans and ledgers."
     )
-    parser.add_argument("--version", action="version", version=f"vips {__version__}")
+    parser.add_argument("--version", action="version", version=f"vips {metadata.version('vips')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     add_commands(commands)
