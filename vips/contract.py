@@ -353,7 +353,7 @@ class Contract(ABC):
 
     def completed_plan(self, plan: PrivacyPlan) -> PrivacyPlan:
         """The plan with the weights of the phases, and with a clip norm."""
-        plan = plan.with_phases(weights_of(phases_of(self, plan.n_steps)))
+        plan = plan.with_phases(weights_of(phases_of(self, plan.n_steps, self.blocks())))
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=self.clip_for(plan.max_rows_per_group))
 
 

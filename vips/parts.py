@@ -215,7 +215,7 @@ class SelfDescription:
         """Numbers about the fit that a comparison shows, by name. Computed from released values only."""
         return {}
 
-    def seen(self) -> Sequence[Seen]:
+    def counts_read(self) -> Sequence[Seen]:
         """Noisy counts of what was read of each column, by which a fit warns of what it could not read. None by default."""
         return ()
 

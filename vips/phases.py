@@ -111,7 +111,6 @@ def completed(
     if sum(phase.n_steps for phase in stated) != n_steps:
         total = sum(phase.n_steps for phase in stated)
         raise ValueError(f"`phases` of {type(model).__name__} have {total} steps, and the plan has {n_steps}.")
-    blocks = model.blocks() if blocks is None else blocks
     for phase in stated:
         if phase.n_steps:
             phases.append(_whole(model, phase, first, blocks))
@@ -119,7 +118,7 @@ def completed(
     return tuple(phases)
 
 
-def _whole(model, phase: FitPhase, first: int, blocks: Mapping[str, Block]) -> FitPhase:
+def _whole(model, phase: FitPhase, first: int, blocks: Mapping[str, Block] | None) -> FitPhase:
     return replace(
         phase,
         blocks=_named(model, phase, blocks),
@@ -128,10 +127,13 @@ def _whole(model, phase: FitPhase, first: int, blocks: Mapping[str, Block]) -> F
     )
 
 
-def _named(model, phase: FitPhase, blocks: Mapping[str, Block]) -> dict[str, Block]:
-    """The model's blocks that the phase names. A phase that is completed already holds them, and no others."""
+def _named(model, phase: FitPhase, blocks: Mapping[str, Block] | None) -> dict[str, Block]:
+    """The model's blocks that the phase names. A phase that is completed already holds them, and no others; where the blocks
+    of a fit are not given, it may hold one that fits of another length have."""
+    is_of_fit, blocks = blocks is not None, model.blocks() if blocks is None else blocks
     names = blocks if phase.blocks is None else phase.blocks
-    named = {} if isinstance(names, str) else {name: blocks.get(name) for name in names}
+    others = names if isinstance(names, Mapping) and not is_of_fit else {}
+    named = {} if isinstance(names, str) else {name: blocks.get(name, others.get(name)) for name in names}
     if not named or None in named.values() or (isinstance(names, Mapping) and names != named):
         raise ValueError(
             f"The phase {phase.name!r} of {type(model).__name__} has blocks={names!r}: write a list of names of the model's "

@@ -50,7 +50,7 @@ WRITTEN = {
         "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
         "answers", "levels", "centre", "scale", "draws", "marginals", "plug_in",
     },
-    "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"} | KEPT,
+    "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public", "centre"} | KEPT,
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"} | KEPT,
     "MixedPosterior": {"parameters", "parameters_cov", "step", "shift", "scale", "ball", "columns"},
     "DynamicsPosterior": {
@@ -59,7 +59,7 @@ WRITTEN = {
     "FactorPosterior": {"mean", "precision", "count", "total_variance", "log_likelihoods"},
     "FieldPosterior": {"mean", "precision", "grid", "open_share", "noise_share", "dispersion"},
     "LinearPosterior": {
-        "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter",
+        "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter", "centre",
     },
     "MixturePosterior": {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
@@ -99,6 +99,7 @@ HELD = {
     "ClassPosterior": {"numbers", "counts", "frame", "_tables"},
     "PoissonPosterior": {"draws", "chain", "rates", "frame"},
     "CoefficientPosterior": {
+        "around",
         "kept",
         "coordinates",
         "var",
@@ -109,7 +110,7 @@ HELD = {
     "DynamicsPosterior": {"draws", "dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov"},
     "FieldPosterior": {"cov", "var", "factor", "inverse_factor"},
-    "LinearPosterior": {"cov", "var", "factor", "inverse_factor"},
+    "LinearPosterior": {"around", "cov", "var", "factor", "inverse_factor"},
     "MixturePosterior": {"draws", "inverse_factors", "tables"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }
@@ -237,7 +238,9 @@ def what_can_be_reached_is_listed(case) -> None:
     assert set(header["learnt"]) == learnt - {"last_posterior_", "noisy_totals_", "privacy_"}
     names = written | {f"noisy_totals/{name}" for name in blocks} | names_of_steps(N_STEPS)
     assert set(arrays) == names, f"a saved model holds {set(arrays) ^ names}"
-    assert set(traces["files"]) == {"fit.vips", "saved.vips"}, f"files of a fit: {sorted(traces['files'])}"
+    assert set(traces["files"]) == {".fit.vips.lock", "fit.vips", "saved.vips"}, (
+        f"files of a fit: {sorted(traces['files'])}"
+    )
 
 
 ALL = [everything_reachable_is_a_function_of_the_noisy_totals, what_can_be_reached_is_listed]

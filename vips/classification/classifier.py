@@ -177,7 +177,7 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
         """Log odds less their average, in each cell of each column."""
         return self[0].log_odds_
 
-    def seen(self) -> list[Seen]:
+    def counts_read(self) -> list[Seen]:
         """From the tables, and from the numbers of records of each class."""
         std, classes = self.table_std_, self.class_counts_
         of_all = float(classes.sum()), float(std * np.sqrt(len(classes)))

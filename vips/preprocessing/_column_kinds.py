@@ -85,7 +85,7 @@ class Number:
             return self
         return replace(self, average=float(np.clip(totals.means[0], -1.0, 1.0)))
 
-    def seen(self, title: str, totals: FeatureTotals) -> Seen:
+    def counts_read(self, title: str, totals: FeatureTotals) -> Seen:
         """What was read: by the feature of missing numbers, else by squares, which are 0 for these and for the middle."""
         kind, size = "date" if self.is_date else "number", (totals.size, totals.size_std)
         if not self.has_missing:
@@ -149,7 +149,7 @@ class Categories:
         average = sp.csr_array(np.atleast_2d(self.average or np.zeros(self.n_features)))
         return sp.vstack([sp.eye_array(self.n_features), average], format="csr")[self.codes(values)]
 
-    def seen(self, title: str, totals: FeatureTotals) -> Seen:
+    def counts_read(self, title: str, totals: FeatureTotals) -> Seen:
         """Counts of the categories, of which those of missing values are none."""
         is_read = np.array([category != MISSING for category in self.categories])
         values = [None if category == OTHER else category for category in self.categories if category != MISSING]

@@ -302,7 +302,7 @@ class PrivatePipeline(Pipeline):
         """``plot_coefficients`` of the model, in the same units."""
         return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
 
-    def seen(self) -> list[Seen]:
+    def counts_read(self) -> list[Seen]:
         """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.seen`."""
         encoder, model = (step for _, step in self._fitted().steps)
         totals = model.feature_totals()

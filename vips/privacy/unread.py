@@ -105,10 +105,10 @@ def unread(seen: Sequence[Seen]) -> list[str]:
 def warn_of_unread(fitted) -> None:
     """Warn of a private fit that has read nothing, or nothing of a column, category or symbol; silent where it adds no noise.
 
-    ``fitted`` is a model or a pipeline with ``privacy_`` and ``seen()``: released values alone decide.
+    ``fitted`` is a model or a pipeline with ``privacy_`` and ``counts_read()``: released values alone decide.
     """
     if not fitted.privacy_.plan.is_private:
         return
-    if sentences := [f"There is {NO_SIGNAL}."] if fitted.privacy_.only_noise else unread(fitted.seen()):
+    if sentences := [f"There is {NO_SIGNAL}."] if fitted.privacy_.only_noise else unread(fitted.counts_read()):
         how = "vips.inspect shows, to the holder of the data, which cells are read."
         warnings.warn(" ".join([*sentences, how]), PrivacyWarning, stacklevel=levels_to_user())

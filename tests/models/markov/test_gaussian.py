@@ -14,6 +14,7 @@ from vips.data import Sequences
 from vips.models._chains import inferred
 from vips.models.markov import gaussian, gaussian_statistics
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
+from vips.phases import phases_of
 from vips.statistics import DenseStatistics
 
 K, D = 3, 2
@@ -163,7 +164,7 @@ def test_statistics_are_those_formed_one_by_one(kind):
     long = np.concatenate([*DATA[:30]])  # of several runs
     sequences = [*DATA[:10], np.array([[1.0, 2.0], [np.nan, 0.0], [7.0, -7.0]]), long, long[:257]]
     records = Sequences.from_list(sequences)
-    statistics, blocks = model.expected_statistics(records, posterior), model.phases(40)[-1].blocks
+    statistics, blocks = model.expected_statistics(records, posterior), phases_of(model, 40)[-1].blocks
     of_sequences = [formed(model, posterior, sequence) for sequence in sequences]
     dense = DenseStatistics({name: np.stack([one[name] for one in of_sequences]) for name in blocks})
     np.testing.assert_allclose(statistics.norms(blocks), dense.norms(blocks), rtol=1e-7)
@@ -176,7 +177,7 @@ def test_statistics_are_those_formed_one_by_one(kind):
 def test_a_sequence_counts_as_if_alone_to_the_last_bit(kind):
     model, posterior = at_a_posterior(kind)
     together = Sequences.from_list([*HOSTILE, *DATA[:30]])
-    for phase in model.phases(40)[1:]:
+    for phase in phases_of(model, 40)[1:]:
         with np.errstate(all="ignore"):
             statistics = phase.statistics_of(model, together, posterior)
             norms = statistics.norms(phase.blocks)
@@ -194,7 +195,7 @@ def test_a_sequence_counts_as_if_alone_to_the_last_bit(kind):
 def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(number, i, kind):
     """It moves the sums of pairs, and those of states."""
     model, posterior = at_a_posterior(kind)
-    phase = model.phases(40)[number]
+    phase = phases_of(model, 40)[number]
 
     def clipped(records):
         statistics, blocks = phase.statistics_of(model, records, posterior), phase.blocks
@@ -303,7 +304,7 @@ def test_a_step_far_from_all_states_does_not_stop_a_chain():
 @pytest.mark.parametrize("size", [1, 200])
 def test_moments_that_are_held_in_pieces_have_the_same_bits(size, monkeypatch):
     model, posterior = at_a_posterior()
-    records, blocks = Sequences.from_list([*HOSTILE, *DATA[:30]]), model.phases(40)[-1].blocks
+    records, blocks = Sequences.from_list([*HOSTILE, *DATA[:30]]), phases_of(model, 40)[-1].blocks
 
     def of(n):
         with np.errstate(all="ignore"):
@@ -350,7 +351,10 @@ def test_growth_leaves_steps_for_what_follows():
 def test_pairs_are_counts_of_neighbouring_bins():
     model, posterior = at_a_posterior()
     sequences = [np.array([[-9.0, 0.0], [9.0, np.nan], [0.0, 0.0], [5.0, -5.0]]), np.empty((0, D)), np.ones((1, D))]
-    statistics, blocks = model._pair_statistics(Sequences.from_list(sequences), posterior), model.phases(40)[1].blocks
+    statistics, blocks = (
+        model._pair_statistics(Sequences.from_list(sequences), posterior),
+        phases_of(model, 40)[1].blocks,
+    )
     mean = posterior.gaussians.mean
     shares = posterior.gaussians.concentration / posterior.gaussians.concentration.sum()
     variance = np.diagonal(posterior.gaussians.covariances, axis1=1, axis2=2) + (mean - shares @ mean) ** 2

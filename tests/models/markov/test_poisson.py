@@ -12,6 +12,7 @@ from scipy.stats import poisson
 import vips
 from vips import PoissonHMM, PrivacyPlan
 from vips.data import Sequences
+from vips.phases import phases_of
 
 K, D = 3, 2
 RATES = np.array([[0.5, 4.0], [3.0, 1.0], [8.0, 9.0]])
@@ -157,7 +158,7 @@ def test_pairs_are_counts_of_neighbouring_bins():
     expected = np.zeros((7, 7))  # bins 0 to 3 of the first column, and 0 to 2 of the second
     for before, after in [(0, 3), (6, 3), (3, 3), (3, 5)]:
         expected[before, after] += 1.0
-    blocks = model.phases(20)[1].blocks
+    blocks = phases_of(model, 20)[1].blocks
     np.testing.assert_array_equal(statistics.weighted_sum(np.ones(3))["pairs"], expected)
     norm = np.sqrt((expected**2).sum()) / blocks["pairs"].scale
     np.testing.assert_allclose(statistics.norms(blocks), [norm, 0.0, 0.0], rtol=1e-8)

@@ -330,7 +330,7 @@ class CategoricalHMM(HiddenMarkovModel):
         is_code = (values >= 0) & (values < self.n_symbols) & (values == np.floor(values))
         return is_code, f"codes from 0 to {self.n_symbols - 1}, by `n_symbols`"
 
-    def seen(self) -> list[Seen]:
+    def counts_read(self) -> list[Seen]:
         return [Seen("Steps", "symbol", *self.steps_seen("emissions"), values=range(self.n_symbols))]
 
     def declared(self) -> tuple[str, ...]:

@@ -340,7 +340,7 @@ class GaussianHMM(HiddenMarkovModel):
         start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
         return start, moves, gaussians
 
-    def seen(self) -> list[Seen]:
+    def counts_read(self) -> list[Seen]:
         """From the number of steps that are not missing."""
         return [Seen("Steps", "number", *self.steps_seen("count"))]
 

@@ -351,7 +351,7 @@ class PoissonHMM(HiddenMarkovModel):
     def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
         return (values >= 0) & (values < np.inf) & (values == np.floor(values)), "counts, whole numbers from 0 on"
 
-    def seen(self) -> list[Seen]:
+    def counts_read(self) -> list[Seen]:
         """From counts of missing cells."""
         (size, *missing), std, n_steps, steps_std = self.steps_seen("count")
         titles = [repr(name) for name in self.column_names()] if self.n_features_in_ > 1 else ["Steps"]

@@ -214,7 +214,7 @@ class LatentClasses(Mixture):
             parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
         return parts
 
-    def seen(self) -> list[Seen]:
+    def counts_read(self) -> list[Seen]:
         """From counts of the answers, and of missing numbers and counts."""
         totals, noise, names = self.noisy_totals_.average, self.noisy_totals_.noise_std, self.column_names()
         columns, root = self._columns(), np.sqrt(self.n_components)

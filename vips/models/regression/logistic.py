@@ -187,8 +187,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         """
         if self.n_outputs > 1:
             return self.predict_log_proba(X)
-        sign = 1.0 if self.likelihood.labels[-1] == self.classes_[-1] else -1.0
-        return sign * self._predictors(X)[0][:, 0]
+        predictor = self._predictors(X)[0][:, 0]
+        return predictor if self.likelihood.labels[-1] == self.classes_[-1] else -predictor
 
     def predict(self, X) -> np.ndarray:
         """The most probable class of each record."""

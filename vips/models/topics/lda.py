@@ -316,7 +316,7 @@ class LatentDirichletAllocation(
         first = FitPhase(
             _MANY,
             n_first,
-            blocks=[_MANY],
+            blocks=self._many_topics(),  # as a fit of so many steps has it
             update=self._to_many,
             end=self._merged,
             released=f"noisy totals of words by topic, of {_TIMES * self.n_components:,} topics",
