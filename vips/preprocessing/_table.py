@@ -294,7 +294,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         for key, kind in self._resolved().items():
             place = slice(first, first + kind.n_features)
             of_column = FeatureTotals(totals.squares[place] / unit, totals.noise_std[place] / unit, totals.means[place])
-            seen.append(kind.seen(repr(key), replace(of_column, size=totals.size, size_std=totals.size_std)))
+            seen.append(kind.counts_read(repr(key), replace(of_column, size=totals.size, size_std=totals.size_std)))
             first = place.stop
         return seen
 

@@ -1,4 +1,4 @@
-"""The last one of two declared classes, as written, is "yes", wherever a coefficient is read; scikit-learn's order is sorted."""
+"""The last of two declared classes, as written, is "yes", wherever a coefficient is read; scikit-learn's order is sorted."""
 
 from __future__ import annotations
 
