@@ -33,7 +33,7 @@ class Categories(Simulator):
     def scores(self, records, charts):
         return charts[0].scores(np.eye(4)[records][:, None, :])
 
-    def counts_read(self, records, steps):
+    def seen(self, records, steps):
         return self.weight * np.eye(4)[records]
 
 
@@ -190,7 +190,7 @@ def test_too_many_totals_are_refused_in_words():
     """Both groups see the same records, in totals that contradict each other."""
 
     class Twice(Categories):
-        def counts_read(self, records, steps):
+        def seen(self, records, steps):
             return 0.5 * super().seen(records, steps)
 
     y = 0.3 * N * P

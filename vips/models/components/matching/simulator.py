@@ -59,7 +59,7 @@ class Simulator(ABC):
         """
 
     @abstractmethod
-    def counts_read(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
+    def seen(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
         """Each record's clipped statistics, averaged over posteriors of these steps of one phase, shape (n_records, n_totals).
 
         Off the diagonal of a symmetric block, an entry stands once.

@@ -40,7 +40,7 @@ class StepSimulator(Simulator):
     model: Any
     most_seen = 5  # posteriors at which a record is seen
 
-    def counts_read(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
+    def seen(self, records, steps: Sequence[ReleasedStep]) -> np.ndarray:
         return self.seen_in_persons(records, steps).seen
 
     def seen_in_persons(self, records, steps: Sequence[ReleasedStep]) -> SeenInPersons:
