@@ -56,7 +56,7 @@ def load(path: str | os.PathLike, model_class: type[ConjugateExponentialModel] |
     names = [getattr(models, name) for name in models.__all__] if model_class is None else [model_class]
     known = {cls.__name__: cls for cls in names}
     fitted = _loaded(path, known)[0]
-    if hasattr(fitted, "seen"):
+    if hasattr(fitted, "counts_read"):
         warn_of_unread(fitted)
     return fitted
 

@@ -303,7 +303,7 @@ class PrivatePipeline(Pipeline):
         return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
 
     def counts_read(self) -> list[Seen]:
-        """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.seen`."""
+        """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.counts_read`."""
         encoder, model = (step for _, step in self._fitted().steps)
         totals = model.feature_totals()
         return [] if totals is None or not isinstance(encoder, TableEncoder) else encoder.columns_seen(totals)
