@@ -110,7 +110,7 @@ def test_a_model_is_saved_before_anything_is_printed(visits, folder, monkeypatch
         raise BrokenPipeError
 
     monkeypatch.setattr("vips._commands.fit.print", gone, raising=False)
-    assert main([*visits, "--save", "m.vips", "--report", "page.html"]) == 2
+    assert main([*visits, "--save", "m.vips", "--report", "page.html"]) == 141  # as if SIGPIPE had ended it
     assert all((folder / name).stat().st_size for name in ("m.vips", "page.html"))
 
 

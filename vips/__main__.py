@@ -34,8 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
             warnings.showwarning = lambda message, *_: print(printable(f"Note: {message}"), file=sys.stderr)
             status = options.run(options)
             sys.stdout.flush()
-    except BrokenPipeError:  # what is left would be written when Python ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
         return _NO_READER
     except (ImportError, KeyError, TypeError, ValueError, OSError) as error:
         print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)
@@ -142,4 +141,7 @@ def _close(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    if status == _NO_READER:  # Python would write what is left when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)

@@ -173,6 +173,7 @@ def test_of_weights_in_place_of_counts():
     counts = CountVectorizer(vocabulary=["blue", "red"]).fit_transform(texts)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "There is no signal")  # in three texts
         model.fit(counts)
         model.fit(counts.astype(float).astype(int))
         model.fit(counts.astype(float).toarray())

@@ -210,10 +210,10 @@ def test_persons_keep_their_exposures():
         (
             {},
             {"X": InMemoryData(np.ones((20, 2)), np.ones(20)), "y": None, "exposure": np.ones((20, 2))},
-            "exposure for each",
+            "exposure must have one number for each row",
         ),
         ({"privacy": None}, {"exposure": np.zeros(20)}, "finite numbers above 0"),
-        ({"privacy": None}, {"exposure": np.ones(3)}, "inconsistent numbers of samples"),
+        ({"privacy": None}, {"exposure": np.ones(3)}, "`exposure` must have one number for each of 20 rows"),
     ],
 )
 def test_what_cannot_work_is_refused(settings, arguments, says):

@@ -20,7 +20,7 @@ def table(n=3000):
 
 
 def model(**settings):
-    return BayesianLogisticRegression(**{"privacy": PLAN, "max_norm": 1.0, "classes": ["yes", "no"]} | settings)
+    return BayesianLogisticRegression(**{"privacy": PLAN, "max_norm": 1.0, "classes": ["no", "yes"]} | settings)
 
 
 def words(y):

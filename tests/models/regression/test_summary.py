@@ -189,12 +189,12 @@ def test_tables_plots_and_reports_name_the_class(tmp_path):
     pipeline.save(tmp_path / "p.vips")
     for fitted in (pipeline, load(tmp_path / "p.vips")):
         table = fitted.summary()
-        assert table.index.name == "log odds of readmitted = 'NO'"  # the last one in the order of sorting
-        assert table.loc["age", "mean"] < 0.0
+        assert table.index.name == "log odds of readmitted = '<30'"  # the last one as written, the first one if sorted
+        assert table.loc["age", "mean"] > 0.0
         axes = fitted.plot_coefficients()
-        assert axes.get_xlabel().startswith("log odds of readmitted = 'NO', ")
+        assert axes.get_xlabel().startswith("log odds of readmitted = '<30', ")
         matplotlib.pyplot.close(axes.figure)
-        assert 'classes of readmitted: <30 and NO (the last one is "yes")' in str(fitted.privacy_)
+        assert 'classes of readmitted: NO and <30 (the last one is "yes")' in str(fitted.privacy_)
     fitted = BayesianLogisticRegression(max_norm=1.0).fit(np.eye(3), np.arange(3))
     assert fitted.fit(np.eye(3), readmitted[:3]).summary().index.name.endswith("'NO'")
     assert fitted.fit(np.eye(3), np.arange(3)).summary().index.names[0] == "y"  # of this fit
