@@ -350,9 +350,8 @@ def test_no_value_raises_or_warns_and_every_row_is_predicted_alone():
     y[::5] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings(
-            "ignore", "X has columns|.*above the noise|There is no signal"
-        )  # of names, and of released totals
+        # of names, and of released totals
+        warnings.filterwarnings("ignore", "X has columns|.*above the noise|There is no signal")
         fitted = model(kinds | {"flag": None}).fit(X, y)
         probabilities = fitted.predict_proba(X)
         declared = model({"number": (0, 1), "date": (0, 20_000), "category": ["a", 1]}).fit(X, y, groups=X["category"])

@@ -117,6 +117,11 @@ HELD = {
 N_STEPS = 2
 
 
+def parts_of(posterior) -> set[str]:
+    """Names of what a posterior holds."""
+    return set(posterior if isinstance(posterior, dict) else vars(posterior))
+
+
 @contextmanager
 def frozen_noise(seen):
     """Replace noisy totals by arrays drawn beforehand. ``seen(step)`` is called where noise would be drawn."""
@@ -203,7 +208,7 @@ def what_can_be_reached_is_listed(case) -> None:
     pickled = set(model.__getstate__()) - {"sent_from"} - WORKING
     assert pickled == parameters | learnt, f"a pickle holds {pickled ^ (parameters | learnt)}"
     kind = type(posterior).__name__
-    held, written = set(posterior if kind == "dict" else vars(posterior)), set(posterior_arrays(posterior))
+    held, written = parts_of(posterior), set(posterior_arrays(posterior))
     assert held <= WRITTEN[kind] | HELD.get(kind, set()), f"a posterior holds {held - WRITTEN[kind]}"
     assert written <= WRITTEN[kind], f"a posterior writes {written - WRITTEN[kind]}"
     assert set(vars(model.noisy_totals_)) == {"average", "noise_std", "steps"}, "noisy totals hold something else"
@@ -212,7 +217,7 @@ def what_can_be_reached_is_listed(case) -> None:
     of_steps = {step: step_of(phases, step)[0].blocks for step in range(1, N_STEPS + 1)}
     for step in model.noisy_totals_.steps:
         assert set(vars(step)) == {"number", "totals", "posterior"}, "a kept step holds something else"
-        assert set(vars(step.posterior)) <= set(vars(posterior)), "a kept posterior holds something else"
+        assert parts_of(step.posterior) <= held, "a kept posterior holds something else"
         assert set(step.totals) == set(of_steps[step.number])
 
     def names_of_steps(last: int) -> set[str]:

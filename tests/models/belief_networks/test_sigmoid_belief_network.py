@@ -449,6 +449,7 @@ def test_degenerate_data_give_sound_private_fits(covariance):
     for name, X in rows.items():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", "There is no signal")
             model = SigmoidBeliefNetwork(6, covariance=covariance, privacy=plan).fit(
                 X
             )  # more hidden units than columns

@@ -176,7 +176,9 @@ def test_samples_are_of_the_model(learnt):
 
 
 def test_hostile_sequences_executors_and_files(tmp_path):
-    data = Sequences.from_list([*HOSTILE[:3], *DATA])
+    data, hostile = Sequences.from_list([*DATA]), Sequences.from_list([*HOSTILE[:3], *DATA])
+    with pytest.raises(ValueError, match="steps are finite numbers"):
+        SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0).fit(hostile)
     with np.errstate(all="ignore"):
         model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0).fit(
             data
