@@ -39,10 +39,14 @@ RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 2, N)
 CODES = RNG.integers(0, 3, N)
 WORDS = np.array(["A", "B", "C"], dtype=object)[CODES]
+TWO_FORMS = np.where(np.arange(N) % 3 > 0, np.char.lower(WORDS.astype(str)), WORDS)
+HALF_MISSING = np.where(np.arange(N) % 3 > 0, None, WORDS)
 NUMBERS = RNG.uniform(0, 100, N)
 DAYS = np.datetime64("2022-01-01") + RNG.integers(0, 700, N).astype("timedelta64[D]")
 DOTS = pd.Series(DAYS).dt.strftime("%d.%m.%Y")
+DAY_FIRST = pd.Series(DAYS).dt.strftime("%Y-%d-%m")  # of which those until the twelfth are dates
 COMMAS = pd.Series(NUMBERS.astype(str)).str.replace(".", ",")
+SOME_COMMAS = COMMAS.where(np.arange(N) % 20 > 0, NUMBERS.astype(str))
 BOUNDS = (datetime.date(2022, 1, 1), datetime.date(2023, 12, 31))
 STEPS = CODES.reshape(-1, 5)
 
@@ -97,6 +101,7 @@ LINEAR = partial(regression, BayesianLinearRegression(target_range=(0, 1)))
 DIAGONAL = partial(regression, BayesianLogisticRegression(covariance="diagonal"))
 TABLES = {"logistic": LOGISTIC, "linear": LINEAR, "diagonal": DIAGONAL, "classifier": classifier, "mixed": classes}
 CATEGORIES = TABLES | {"answers": answers}
+CLASSES, PARTS = {"answers": answers, "mixed": classes}, {"mixed": classes, "classifier": classifier}
 OF_DATES = {name: TABLES[name] for name in ("logistic", "linear", "diagonal", "classifier")}
 
 # -- the table: models, kind of input and of values, and "read", a word of the error, or a word of the warning ----------------
@@ -114,15 +119,22 @@ ROWS = [
     (TABLES, "bounds in a list", (CODES, [18, 100]), REFUSED, r"Bounds are a tuple: write \(18, 100\)"),
     (TABLES, "two neighbouring codes", (CODES % 2, [0, 1]), READ, ""),
     (TABLES, "two other numbers", (CODES // 2 * 9, [9, 0]), READ, ""),
+    (PARTS, "most cells in texts of another form", (SOME_COMMAS, (0, 100)), SAID, "half"),
+    ({"logistic": LOGISTIC}, "learnt numbers, most in texts of another form", (SOME_COMMAS, "number"), SAID, "in about 9.% of"),
     # dates
     (OF_DATES, "dates", (DAYS, BOUNDS), READ, ""),
     (OF_DATES, "ISO texts", (pd.Series(DAYS).dt.strftime("%Y-%m-%d"), BOUNDS), READ, ""),
     (OF_DATES, "other texts of dates", (DOTS, BOUNDS), SAID, "'x': no date"),
+    ({"classifier": classifier}, "dates with the day first", (DAY_FIRST, BOUNDS), SAID, "in fewer than half of the cells"),
+    ({"logistic": LOGISTIC}, "learnt dates with the day first", (DAY_FIRST, "date"), SAID, "in about (5.|6.)% of"),
     (OF_DATES, "whole numbers as dates", (CODES, BOUNDS), REFUSED, "two numbers"),
     (OF_DATES, "bounds of dates in a list", (DAYS, list(BOUNDS)), REFUSED, "Bounds are a tuple"),
     # categories
     (CATEGORIES, "words", (WORDS, ["A", "B", "C"]), READ, ""),
     (CATEGORIES, "other words", (WORDS, ["a", "b", "c"]), SAID, "'x': no category"),
+    (CLASSES | {"logistic": LOGISTIC}, "words in two forms", (TWO_FORMS, ["A", "B", "C"]), SAID, "in fewer than half of"),
+    ({"logistic": LOGISTIC}, "half missing, and declared", (HALF_MISSING, ["A", "B", "C", "(missing)"]), READ, ""),
+    ({"logistic": LOGISTIC}, "half missing, and learnt", (pd.Series(HALF_MISSING), "category"), READ, ""),
     (CATEGORIES, "a category that nobody has", (WORDS, ["A", "B", "C", "D"]), SAID, "category 'D'"),
     (CATEGORIES, "objects of whole numbers", (CODES.astype(object), ["0", "1", "2"]), SAID, "'x': no category"),
     (CATEGORIES, "floats", (CODES.astype(float), ["0", "1", "2"]), SAID, "'x': no category"),
@@ -142,6 +154,7 @@ ROWS = [
     ({"counts": counts_of_steps}, "counts", (LISTS,), READ, ""),
     ({"counts": counts_of_steps}, "halves", ([steps + 0.5 for steps in LISTS],), SAID, "no count"),
     ({"numbers": numbers_of_steps}, "numbers", (LISTS,), READ, ""),
+    ({"codes": codes_of_steps}, "most steps as words", ([*LISTS[:100], *OF_WORDS[100:]],), SAID, "in fewer than half of"),
     ({"numbers": numbers_of_steps}, "words", (list(OF_WORDS),), SAID, "no number"),
     # texts
     ({"words": words_of_texts}, "texts", (["harbour ship"] * N,), READ, ""),
@@ -162,7 +175,7 @@ def told(fit, *given) -> tuple:
             fitted, error = fit(*given), ""
         except (TypeError, ValueError) as raised:
             fitted, error = None, f"{type(raised).__name__}: {raised}"
-    return fitted, error, [str(w.message) for w in caught if "above the noise" in str(w.message)]
+    return fitted, error, [str(w.message) for w in caught if re.match(TELLS_OF_NOISE, str(w.message))]
 
 
 @pytest.mark.parametrize(("fit", "given", "what", "word"), [row[:4] for row in WALK], ids=[row[4] for row in WALK])

@@ -23,9 +23,13 @@ def check_false_alarms_are_rare_enough():
     rng, alarms, n_values = np.random.default_rng(0), 0, 100
     rare = module._LEAST / n_values * N
     for _ in range(N_FITS):
-        total, counts = N + 500.0 * rng.standard_normal(), module._LEAST * N + 25.0 * rng.standard_normal(2)
-        alarms += bool(unread([seen(count, (), total, 25.0, 500.0) for count in counts]))
-        alarms += bool(unread([seen(rare + rng.standard_normal(n_values), range(n_values), N, 1.0, 0.0)]))
+        total, noise = N + 500.0 * rng.standard_normal(), rng.standard_normal(4)
+        columns = [seen(module._LEAST * N + 25.0 * of, (), total, 25.0, 500.0, may_be_missing=True) for of in noise[:2]]
+        columns += [seen(module._MOST * N + 25.0 * of, (), total, 25.0, 500.0) for of in noise[2:]]
+        alarms += bool(unread(columns))
+        alarms += bool(
+            unread([seen(rare + rng.standard_normal(n_values), range(n_values), N, 1.0, 0.0, may_be_missing=True)])
+        )
     most = 2 * N_FITS * LEVEL
     assert alarms <= most + 4.0 * math.sqrt(most), f"{alarms} of {2 * N_FITS} good fits are called unread"
 
@@ -45,11 +49,27 @@ def test_what_is_rare_and_seen_is_not_named():
     check_what_is_rare_and_seen_is_not_named()
 
 
+def check_what_is_mostly_unread_is_said():
+    half = "'x': in fewer than half of the cells a category was read; are the others missing, or written otherwise?"
+    assert unread([seen([300.0, 100.0], "ab")]) == [half]
+    assert unread([seen([300.0, 100.0], "ab", may_be_missing=True)]) == [], "what was declared is said"
+    assert unread([seen([300.0, 180.0], "ab", std=10.0)]) == [], "this may be half of all"
+    assert unread([seen([math.nan], total=math.nan, unread=0.3)]) == [
+        "'x': in about 30% of the cells no category was read; how are they written?"
+    ]
+    assert unread([seen([400.0], unread=0.6)]) != [half], "it is said twice"
+    assert unread([seen([900.0], unread=0.004)]) == []
+
+
+def test_what_is_mostly_unread_is_said():
+    check_what_is_mostly_unread_is_said()
+
+
 def test_columns_are_named_as_a_whole():
     (told,) = unread([seen([0.5, -0.5, 0.0], "abc")])
     assert told == "'x': no category was read above the noise; how are they written?"
-    assert len(unread([seen([0.0]), seen([500.0]), seen([0.0, 500.0], [None, "b"])])) == 1, "None is not named"
-    assert unread([seen([0.0, 0.0], "ab", std=50.0)]) == [], "so large a noise tells nothing"
+    assert len(unread([seen([0.0]), seen([600.0]), seen([0.0, 600.0], [None, "b"])])) == 1, "None is not named"
+    assert unread([seen([0.0, 0.0], "ab", std=200.0)]) == [], "so large a noise tells nothing"
     assert unread([seen([math.nan, 900.0], ["a", None])]) == []
     assert unread([]) == []
 
@@ -72,23 +92,22 @@ def one_level_for_all(patch):
 
 
 def total_without_noise(patch):
-    patch.setattr(
-        Seen, "_are_unread",
-        lambda self, counts, std, least, z: np.logical_and(counts - least * self.total < -z * std, counts <= z * std),
-    )  # fmt: skip
+    patch.setattr(Seen, "_are_rare", lambda self, counts, std, least, z: counts - least * self.total < -z * std)
 
 
 def rare_ones_are_named(patch):
-    patch.setattr(
-        Seen, "_are_unread",
-        lambda self, counts, std, least, z: counts - least * self.total < -z * (std + least * self.total_std),
-    )  # fmt: skip
+    patch.setattr(np, "logical_and", lambda are_rare, _: are_rare)
+
+
+def declared_ones_are_said(patch):
+    patch.setattr(Seen, "may_be_missing", property(lambda _: False, lambda *_: None))
 
 
 @pytest.mark.parametrize(("mutant", "check", "says"), [
     (one_level_for_all, check_false_alarms_are_rare_enough, "good fits are called unread"),
     (total_without_noise, check_false_alarms_are_rare_enough, "good fits are called unread"),
     (rare_ones_are_named, check_what_is_rare_and_seen_is_not_named, "stands out is named"),
+    (declared_ones_are_said, check_what_is_mostly_unread_is_said, "what was declared is said"),
 ])  # fmt: skip
 def test_mutants_are_noticed(mutant, check, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)

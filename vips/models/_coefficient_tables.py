@@ -102,28 +102,18 @@ def coefficient_table(model, posterior, level: float, units=None):
     for mean, cov in zip(np.atleast_2d(posterior.mean), _covariances(posterior), strict=True):
         marginal = Gaussian(mean[:, None], 1.0 / np.maximum(np.diagonal(cov), 1e-300)[:, None, None])
         lower, upper = (side[:, 0] for side in marginal.interval(level))
-        ratio = model.name_of_ratio
-        frames.append(
-            pd.DataFrame(
-                {
-                    "mean": mean,
-                    "std": marginal.std[:, 0],
-                    "lower": lower,
-                    "upper": upper,
-                    "P(> 0)": ndtr(mean / marginal.std[:, 0]),
-                }
-                | (
-                    {}
-                    if ratio is None
-                    else {
-                        ratio: np.exp(mean),
-                        f"{ratio}, lower": np.exp(lower),
-                        f"{ratio}, upper": np.exp(upper),
-                    }
-                ),
-                index=pd.Index(strings_for_pandas(names), name=meaning_of_coefficients(model)),
-            )
-        )
+        columns = {
+            "mean": mean,
+            "std": marginal.std[:, 0],
+            "lower": lower,
+            "upper": upper,
+            "P(> 0)": ndtr(mean / marginal.std[:, 0]),
+        }
+        if (ratio := model.name_of_ratio) is not None:
+            with np.errstate(over="ignore"):  # a ratio may be infinite
+                columns |= {ratio: np.exp(mean), f"{ratio}, lower": np.exp(lower), f"{ratio}, upper": np.exp(upper)}
+        index = pd.Index(strings_for_pandas(names), name=meaning_of_coefficients(model))
+        frames.append(pd.DataFrame(columns, index=index))
     table = pd.concat(frames, keys=classes, names=[target_of(model)]) if len(frames) > 1 else frames[0]
     table.attrs["level"] = level
     table.columns.name = whose(getattr(model, "privacy_", None))

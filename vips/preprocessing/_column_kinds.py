@@ -89,8 +89,9 @@ class Number:
         """What was read: by the feature of missing numbers, else by squares, which are 0 for these and for the middle."""
         kind, size = "date" if self.is_date else "number", (totals.size, totals.size_std)
         if not self.has_missing:
-            return Seen(title, kind, totals.squares, totals.noise_std, *size, least=_LEAST_SQUARE)
-        return Seen(title, kind, totals.size - totals.squares[1:], totals.noise_std[1:] + totals.size_std, *size)
+            return Seen(title, kind, totals.squares, totals.noise_std, *size, least=_LEAST_SQUARE, may_be_missing=True)
+        counts, std = totals.size - totals.squares[1:], totals.noise_std[1:] + totals.size_std
+        return Seen(title, kind, counts, std, *size, may_be_missing=True)
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_features)."""
@@ -153,8 +154,9 @@ class Categories:
         """Counts of the categories, of which those of missing values are none."""
         is_read = np.array([category != MISSING for category in self.categories])
         values = [None if category == OTHER else category for category in self.categories if category != MISSING]
-        counts, std = totals.squares[is_read], totals.noise_std[is_read]
-        return Seen(title, "category", counts, std, totals.size, totals.size_std, values, are_independent=False)
+        counts, std, may_be_missing = totals.squares[is_read], totals.noise_std[is_read], not is_read.all()
+        size = totals.size, totals.size_std
+        return Seen(title, "category", counts, std, *size, values, are_independent=False, may_be_missing=may_be_missing)
 
     def averaged(self, totals: FeatureTotals) -> Categories:
         """The same column, where a value that says nothing becomes the average of the categories, by their records.

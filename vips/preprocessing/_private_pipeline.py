@@ -305,8 +305,7 @@ class PrivatePipeline(Pipeline):
     def counts_read(self) -> list[Seen]:
         """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.counts_read`."""
         encoder, model = (step for _, step in self._fitted().steps)
-        totals = model.feature_totals()
-        return [] if totals is None or not isinstance(encoder, TableEncoder) else encoder.columns_seen(totals)
+        return encoder.columns_seen(model.feature_totals()) if isinstance(encoder, TableEncoder) else []
 
     def _encoder_of_table(self) -> TableEncoder | None:
         encoder = self[0]

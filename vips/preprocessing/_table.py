@@ -286,15 +286,20 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             averaged[key], first = kind.averaged(of_column), place.stop
         return self._features(X, averaged)
 
-    def columns_seen(self, totals: FeatureTotals) -> list[Seen]:
-        """Noisy counts of what a fit with these ``totals`` has read of each column; none where it does not know its size."""
-        if math.isnan(totals.size):
-            return []
+    def columns_seen(self, totals: FeatureTotals | None) -> list[Seen]:
+        """What was read of each column: released shares, and noisy counts of a fit with these ``totals`` and a known size."""
+        unread = getattr(self, "unread_", {})
+        if totals is None or math.isnan(totals.size):
+            nothing = Seen("", "number", np.array(math.nan), 0.0, math.nan, 0.0)
+            return [
+                replace(nothing, what=repr(key), kind=self._kinds[key], unread=share) for key, share in unread.items()
+            ]
         seen, first, unit = [], 0, self._scale() ** 2
         for key, kind in self._resolved().items():
             place = slice(first, first + kind.n_features)
             of_column = FeatureTotals(totals.squares[place] / unit, totals.noise_std[place] / unit, totals.means[place])
-            seen.append(kind.counts_read(repr(key), replace(of_column, size=totals.size, size_std=totals.size_std)))
+            of_column = replace(of_column, size=totals.size, size_std=totals.size_std)
+            seen.append(replace(kind.counts_read(repr(key), of_column), unread=unread.get(key, 0.0)))
             first = place.stop
         return seen
 

@@ -9,6 +9,7 @@ A noisy count c with noise of deviation s, beside the noisy count n of all recor
 
 The second is a test of "at least a share p has it", whatever the dependence of the two noises: where that is true of all
 counts, one is called unread with probability LEVEL = 0.001 at most. The first keeps quiet about what is rare and seen.
+A column of which the second alone holds, with p = 1/2, is called mostly unread, unless missing cells were declared.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from vips.privacy.only_noise import LEVEL, NO_SIGNAL
 
 __all__ = ["TELLS_OF_NOISE", "Seen", "unread", "warn_of_unread"]
 
-TELLS_OF_NOISE = "There is no signal|.*above the noise"  # the beginning of each warning, as a pattern
+_HOW = "vips.inspect shows, to the holder of the data, which cells are read."
+TELLS_OF_NOISE = f"(?s).*{_HOW}"  # a pattern of these warnings
 
 _LEAST, _RAREST = 0.1, 0.01  # p of a column, and of a category or symbol: at most that, and a tenth of its even share
+_MOST = 0.5  # p of a column that is called mostly unread
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Seen:
         p of all counts together.
     are_independent : bool
         Whether the noises in the counts are.
+    may_be_missing : bool
+        Whether missing cells were declared, or are not what the counts lack.
+    unread : float
+        A released share of cells that are neither missing nor readable.
     """
 
     what: str
@@ -64,39 +71,61 @@ class Seen:
     values: Sequence = ()
     least: float = _LEAST
     are_independent: bool = True
+    may_be_missing: bool = False
+    unread: float = 0.0
 
     @property
     def n_named(self) -> int:
         """How many values are named."""
         return sum(value is not None for value in self.values)
 
+    @property
+    def n_tests(self) -> int:
+        """How many tests there are: of the column as a whole, with p of two sizes, and of each value."""
+        return 2 + self.n_named
+
     def is_unread(self, z: float) -> bool:
         """Whether the column as a whole is."""
-        stds = np.broadcast_to(self.std, np.shape(self.counts))
-        std = np.sqrt(np.square(stds).sum()) if self.are_independent else stds.sum()
-        return bool(self._are_unread(np.sum(self.counts), std, self.least, z))
+        count, std = self._of_all()
+        return bool(self._are_rare(count, std, self.least, z) and count <= z * std)
+
+    def is_mostly_unread(self, z: float) -> bool:
+        """Whether more than half of the column is."""
+        return self.unread < _RAREST and not self.may_be_missing and bool(self._are_rare(*self._of_all(), _MOST, z))
 
     def unread_values(self, z: float) -> list:
         """The values that are."""
         if not self.n_named:
             return []
-        unread = self._are_unread(self.counts, self.std, min(_RAREST, _LEAST / self.n_named), z)
+        are_rare = self._are_rare(self.counts, self.std, min(_RAREST, _LEAST / self.n_named), z)
+        unread = np.logical_and(are_rare, self.counts <= z * np.asarray(self.std))
         return [value for value, is_unread in zip(self.values, unread, strict=True) if is_unread and value is not None]
 
-    def _are_unread(self, counts, std, least: float, z: float) -> np.ndarray:
-        is_rare = counts - least * self.total < -z * (std + least * self.total_std)
-        return np.logical_and(is_rare, counts <= z * np.asarray(std))
+    def _of_all(self) -> tuple[float, float]:
+        stds = np.broadcast_to(self.std, np.shape(self.counts))
+        return np.sum(self.counts), np.sqrt(np.square(stds).sum()) if self.are_independent else stds.sum()
+
+    def _are_rare(self, counts, std, least: float, z: float) -> np.ndarray:
+        return counts - least * self.total < -z * (std + least * self.total_std)
 
 
 def unread(seen: Sequence[Seen]) -> list[str]:
     """A sentence for each column, or for those of its values, that cannot be told from what nobody has."""
-    z = -ndtri(LEVEL / max(sum(1 + of.n_named for of in seen), 1))
+    z = -ndtri(LEVEL / max(sum(of.n_tests for of in seen), 1))
     sentences = []
     for of in seen:
         values = of.unread_values(z)
         if of.is_unread(z) or 0 < of.n_named == len(values):
             sentences.append(f"{of.what}: no {of.kind} was read above the noise; how are they written?")
-        elif values:
+            continue
+        if of.unread >= _RAREST:
+            sentences.append(
+                f"{of.what}: in about {of.unread:.0%} of the cells no {of.kind} was read; how are they written?"
+            )
+        if of.is_mostly_unread(z):
+            asked = "are the others missing, or written otherwise?"
+            sentences.append(f"{of.what}: in fewer than half of the cells a {of.kind} was read; {asked}")
+        if values:
             named = listed([repr(value) for value in values])
             sentences.append(f"{of.what}: of {of.kind} {named} nothing was read above the noise; is it written so?")
     return sentences
@@ -110,5 +139,4 @@ def warn_of_unread(fitted) -> None:
     if not fitted.privacy_.plan.is_private:
         return
     if sentences := [f"There is {NO_SIGNAL}."] if fitted.privacy_.only_noise else unread(fitted.counts_read()):
-        how = "vips.inspect shows, to the holder of the data, which cells are read."
-        warnings.warn(" ".join([*sentences, how]), PrivacyWarning, stacklevel=levels_to_user())
+        warnings.warn(" ".join([*sentences, _HOW]), PrivacyWarning, stacklevel=levels_to_user())
