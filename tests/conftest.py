@@ -26,51 +26,19 @@ os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forks
 PRELOADED = ["distributed", "tests.laws.cases", "vips.engine", "vips.saving"]
 
 
-# Seconds each, for code that another test or variant runs as well: `make test-all` has them.
-REPEATED = {
-    "test_audit.py::test_the_models_of_the_laws_pass[logistic-gaussian]",
-    "test_audit.py::test_the_models_of_the_laws_pass[lda float32, few updates-discrete]",
-    "test_audit.py::test_every_kind_of_plan_can_be_audited[poisson, replace_one, gaussian, q = 0.5]",
-    "test_audit_mutants.py::test_too_little_noise_is_noticed_by_every_statistical_check[replace_one-noise_over_root_two]",
-    "test_ledger_crowd.py::test_a_crowd_loses_no_charge_and_exceeds_no_budget[--processes=2 --threads=6 --seconds=2]",
-    "test_fault_injection.py::test_survives[interrupts double_interrupts injected races]",
-    "test_executors.py::test_errors_of_workers_quote_no_record[processes]",
-    "test_curve.py::test_own_scores_and_processes",
-    "test_accounting_conformance.py::test_monotone_in_noise_steps_rate_and_delta[pld-poisson, replace one]",
-    "test_accounting_conformance.py::test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event"
-    "[poisson, replace one]",
-    "test_saving.py::test_small_files_take_no_memory_and_no_time",
-    "test_sigmoid_belief_network.py::test_the_bound_does_not_fall_with_a_full_covariance[6-tpbn]",
-    "test_experiments_quick.py::test_runs_quickly_and_says_what_is_known[blr_diabetes]",
-    "test_experiments_quick.py::test_runs_quickly_and_says_what_is_known[blr_stroke]",
-    "test_logistic_regression.py::test_posterior_against_gibbs[breast cancer]",
-    "test_gibbs.py::test_one_coefficient_with_gamma_prior_of_its_precision[40-3000]",
-    "test_dirichlet_multinomial.py::test_intervals_hold_the_truth_where_naive_ones_do_not[50000-1.0-0.92]",
-    "test_logistic_regression.py::test_a_private_fit_ranks_like_the_truth[1.0-diagonal]",
-    "test_count_regression.py::test_private_counts_recover_the_slopes[model1]",
-    "test_executors.py::test_words_of_texts_are_the_same_with_every_executor[processes]",
-    "test_executors.py::test_every_executor_gives_every_model_the_same_posterior[representatives-discrete]",
-    "test_executors.py::test_every_source_gives_every_executor_the_same_posterior[processes]",
-    "test_experiments_quick.py::test_runs_quickly_and_says_what_is_known[million_texts]",
-    "test_sources.py::test_non_private_fits_read_sources_and_stop_at_an_invalid_record[npy]",
-    "test_report.py::test_every_kind_of_plan_has_a_report[poisson]",
-    "test_dirichlet_multinomial.py::test_intervals_hold_the_truth_where_naive_ones_do_not[500-0.1-0.91]",
-    "test_laws.py::test_law[everything_reachable_is_a_function_of_the_noisy_totals-logistic sparse diagonal]",
-    "test_audit.py::test_the_models_of_the_laws_pass[beta-bernoulli-gaussian]",
-    "test_compare.py::test_a_model_does_not_differ_from_itself[three classes]",
-    "test_words_of_sources_mutants.py::test_mutants_are_noticed[the_threshold_is_one-"
-    "check_rare_words_are_released_as_seldom_as_stated-they are released in]",
-    "test_bits.py::test_no_chunk_size_and_no_place_changes_a_bit[regression of 70 columns]",
-    "test_hostile_rows.py::test_torn_records_count_for_nothing_wherever_they_stand[gaussian-logistic sparse]",
-    "test_laws.py::test_law[samples_are_poisson-network]",
-    "test_checkpoint.py::test_a_resumed_fit_equals_the_undisturbed_one_where_noise_is_reproducible[discrete-network]",
-}
-
-
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    """Marks as slow the variants that ``repeated`` names, and those that ``representatives`` does not name."""
+    named, known = {}, {}
     for item in items:
-        if item.nodeid.rpartition("/")[2] in REPEATED:
-            item.add_marker(pytest.mark.slow)
+        for marker in (*item.iter_markers("repeated"), *item.iter_markers("representatives")):
+            where, variant = (item.path, item.originalname, marker.name), item.callspec.id
+            named.setdefault(where, set()).update(marker.args)
+            known.setdefault(where, set()).add(variant)
+            if (variant in marker.args) == (marker.name == "repeated"):
+                item.add_marker(pytest.mark.slow)
+    unknown = {where: ids - known[where] for where, ids in named.items() if ids - known[where]}
+    if unknown and not any("::" in argument for argument in config.args):
+        raise pytest.UsageError(f"Markers name variants that are none: {unknown}")
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ LEAST_TIGHTNESS = {
     ],
     ids=lambda value: getattr(value, "name", value),
 )
+@pytest.mark.repeated("beta-bernoulli-gaussian", "lda float32, few updates-discrete", "logistic-gaussian")
 def test_the_models_of_the_laws_pass(case, noise):
     report = audited(case, replace(SAMPLED, noise=noise))
     assert report.passed, str(report)
@@ -61,6 +62,7 @@ def test_the_models_of_the_laws_pass(case, noise):
     ],
     ids=lambda plan: f"{plan.sampling}, {plan.relation}, {plan.noise}, q = {plan.sampling_rate:g}",
 )
+@pytest.mark.repeated("poisson, replace_one, gaussian, q = 0.5")
 def test_every_kind_of_plan_can_be_audited(plan):
     report = audited(BY_NAME["beta-bernoulli"], plan)
     assert report.passed, str(report)

@@ -94,6 +94,7 @@ def test_mutant_is_rejected(mutant, case, plan, findings, monkeypatch):
     ids=lambda flaw: flaw.__name__,
 )
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.repeated("replace_one-noise_over_root_two")
 def test_too_little_noise_is_noticed_by_every_statistical_check(mutant, relation, monkeypatch):
     expected = {"noise: size", "one step of the model", "canary, one step", "canary, all steps"}
     look_only_for(expected, monkeypatch)

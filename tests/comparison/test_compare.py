@@ -89,6 +89,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.repeated("three classes")
 def test_a_model_does_not_differ_from_itself(models, name):
     private, _, data = models[name]
     comparison = compare(private, private, *data, n_bootstrap=20)

@@ -92,6 +92,7 @@ def test_plans_without_noise_are_refused(data):
         privacy_utility_curve(model(), X, [], y, delta=1e-5, X_public_test=X_test)
 
 
+@pytest.mark.slow
 def test_own_scores_and_processes(data):
     X, y, X_test, y_test = data
     curve = privacy_utility_curve(

@@ -207,6 +207,7 @@ def test_a_plan_without_a_delta_has_the_curve_alone(tmp_path):
     ],
     ids=["discrete", "poisson", "tiny delta", "hardly any noise"],
 )
+@pytest.mark.repeated("poisson")
 def test_every_kind_of_plan_has_a_report(settings, said, tmp_path):
     model = cases.logistic(replace(cases.PLAN, **settings))
     assert said in Page(written(compare(model, cases.logistic(None)), tmp_path)).text

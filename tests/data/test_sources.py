@@ -121,6 +121,7 @@ def test_labels_of_another_shape_are_refused_whoever_is_in_the_sample(make, n_la
 
 
 @pytest.mark.parametrize("make", [npy, shards])
+@pytest.mark.repeated("npy")
 def test_non_private_fits_read_sources_and_stop_at_an_invalid_record(make, tmp_path):
     source = make(tmp_path, y=LABELS)
     plain = regression(privacy=None).fit(source)

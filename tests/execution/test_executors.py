@@ -101,6 +101,7 @@ FEW_AND_ALL = [
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("cases", FEW_AND_ALL)
+@pytest.mark.repeated("representatives-discrete")
 def test_every_executor_gives_every_model_the_same_posterior(cases, noise, client):
     """Bit by bit: partitions, coins and the order of additions are the same."""
     for case in cases:
@@ -146,6 +147,7 @@ def test_the_number_of_threads_changes_no_bit(cases, noise, monkeypatch):
     assert len(seen) > 2
 
 
+@pytest.mark.repeated("processes")
 def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path):
     X, y = np.random.default_rng(2).normal(size=(60, 3)), COINS[:, 0]
     np.save(tmp_path / "X.npy", X)
@@ -509,6 +511,7 @@ class Quotes(BetaBernoulli):
 
 
 @pytest.mark.parametrize("executor", ["processes", "dask"], indirect=True)
+@pytest.mark.repeated("processes")
 def test_errors_of_workers_quote_no_record(executor, monkeypatch):
     monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *_: pytest.fail("noise was drawn"))
     records = np.full((30, 3), 1.0)
@@ -547,6 +550,7 @@ def test_errors_of_a_collection_quote_no_record(executor):
 # -- words of texts ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.repeated("processes")
 def test_words_of_texts_are_the_same_with_every_executor(executor, tmp_path):
     """Vocabulary, totals, and topics of its counts; records in memory and on disk."""
     rng = np.random.default_rng(0)

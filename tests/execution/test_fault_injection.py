@@ -433,6 +433,7 @@ SCENARIOS = {
     ],
     ids=" ".join,
 )
+@pytest.mark.repeated("interrupts double_interrupts injected races")
 def test_survives(numbers, tmp_path):
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

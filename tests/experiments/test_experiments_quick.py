@@ -39,6 +39,7 @@ SEARCHES = {"blr_settings", "lda_settings", "sbn_settings"}  # many fits each, w
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOWEST | SEARCHES else ()) for name in RUNS]
 )
+@pytest.mark.repeated("blr_diabetes", "blr_stroke", "million_texts")
 def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys):
     def refuse(of):
         raise AssertionError(f"The quick run of {of} writes into experiments/results.")

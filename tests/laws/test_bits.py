@@ -88,6 +88,7 @@ QUICK = [
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.repeated("regression of 70 columns")
 def test_no_chunk_size_and_no_place_changes_a_bit(name):
     check_bits(shares_of(name), sizes=(*range(1, 250), *range(470, 490), LARGEST))
 

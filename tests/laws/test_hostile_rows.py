@@ -111,6 +111,7 @@ def _isometric(sums, blocks):
     ids=lambda case: case.name,
 )
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.repeated("gaussian-logistic sparse")
 def test_torn_records_count_for_nothing_wherever_they_stand(case, noise):
     """A record with a column that does not exist is defective in every chunk, whole, cut, or with other records after it."""
     model, plan, records, posterior = checks.prepared(case, 6, noise=noise)

@@ -52,6 +52,9 @@ EVERY_LAW = [
 
 
 @pytest.mark.parametrize(("law", "case"), EVERY_LAW)
+@pytest.mark.repeated(
+    "everything_reachable_is_a_function_of_the_noisy_totals-logistic sparse diagonal", "samples_are_poisson-network"
+)
 def test_law(law, case):
     law(case)
 

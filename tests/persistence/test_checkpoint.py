@@ -30,6 +30,7 @@ COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
     ids=lambda case: case.name,
 )
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.repeated("discrete-network")
 def test_a_resumed_fit_equals_the_undisturbed_one_where_noise_is_reproducible(case, noise, tmp_path):
     plan = replace(PLAN, clip_norm=case.clip_norm, reproducible_noise=True, noise=noise)
     records = arguments(case.make_records(40, np.random.default_rng(1)))

@@ -275,6 +275,7 @@ def test_devices_are_not_read():
         vips.load("/dev/zero")
 
 
+@pytest.mark.slow
 def test_small_files_take_no_memory_and_no_time(tmp_path):
     """With 600 MB of address space beyond what imports take."""
     code = """

@@ -56,6 +56,7 @@ def test_one_coefficient_with_fixed_precision(n_trials):
 
 
 @pytest.mark.parametrize(("n_trials", "n_samples"), [(1, 2 * N_SAMPLES), (40, N_SAMPLES // 2)])
+@pytest.mark.repeated("40-3000")
 def test_one_coefficient_with_gamma_prior_of_its_precision(n_trials, n_samples):
     X, y = data(15, [2.0], n_trials, 2)
     shape, rate = 2.0, 1.5

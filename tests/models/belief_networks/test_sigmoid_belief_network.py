@@ -265,6 +265,7 @@ def test_statistics_are_the_derivatives_of_the_bound(covariance):
 
 @pytest.mark.parametrize("prior", ["normal", "tpbn"])
 @pytest.mark.parametrize("n_steps", [6, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.repeated("6-tpbn")
 def test_the_bound_does_not_fall_with_a_full_covariance(prior, n_steps):
     X = load_digits_binary().data[: 12 * n_steps].astype(float)
     plan = PrivacyPlan.non_private(n_steps=n_steps)

@@ -38,6 +38,7 @@ def test_rates_given_noisy_counts_against_integration(prior, noisy):
 
 
 @pytest.mark.parametrize(("n_records", "epsilon", "low"), [(500, 0.1, 0.91), (5000, 0.5, 0.92), (50_000, 1.0, 0.92)])
+@pytest.mark.repeated("500-0.1-0.91", "50000-1.0-0.92")
 def test_intervals_hold_the_truth_where_naive_ones_do_not(n_records, epsilon, low):
     rng, naive, aware = np.random.default_rng(n_records), [], []
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=1)

@@ -119,6 +119,7 @@ def test_counts_above_the_declared_largest_count_as_the_largest():
 @pytest.mark.parametrize(
     "model", [BayesianBinomialRegression(n_trials=6), BayesianNegativeBinomialRegression(dispersion=3.0, max_count=20)]
 )
+@pytest.mark.repeated("model1")
 def test_private_counts_recover_the_slopes(model):
     X = covariates(40_000)
     psi = X @ [0.3, -0.2] + 0.1

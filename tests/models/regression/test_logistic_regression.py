@@ -171,6 +171,7 @@ def real_and_generated():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("X", "y"), list(real_and_generated()))
+@pytest.mark.repeated("breast cancer")
 def test_posterior_against_gibbs(X, y):
     exact = gibbs_logistic(X, y, fit_intercept=True, n_samples=8000, n_burn_in=500, random_state=0)
     model = BayesianLogisticRegression(prior=Gamma(1.0, 1.0)).fit(X, y)
@@ -289,6 +290,7 @@ def private(epsilon=1.0, **changes):
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("sampling_rate", [1.0, 0.2])
+@pytest.mark.repeated("1.0-diagonal")
 def test_a_private_fit_ranks_like_the_truth(covariance, sampling_rate):
     X, y = logistic_data(40_000, [0.5, -1.0, 0.7, 0.0], -1.0)
     plan = private(sampling_rate=sampling_rate, n_steps=40)

@@ -65,6 +65,7 @@ def test_every_other_pair_is_refused(plan, name):
 
 
 @every_pair
+@pytest.mark.repeated("pld-poisson, replace one")
 def test_monotone_in_noise_steps_rate_and_delta(plan, name):
     plan = PLANS[plan]
 
@@ -381,6 +382,7 @@ def test_against_dp_accounting_directly(plan, name):
 
 
 @pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.repeated("poisson, replace one")
 def test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event(plan):
     """An accountant refuses an event that it would misread, whichever of the two accountants the event was made for.
 

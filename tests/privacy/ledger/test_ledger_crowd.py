@@ -21,6 +21,7 @@ from tests import ROOT
     ],
     ids=" ".join,
 )
+@pytest.mark.repeated("--processes=2 --threads=6 --seconds=2")
 def test_a_crowd_loses_no_charge_and_exceeds_no_budget(how, tmp_path):
     command = [sys.executable, "-m", "tests.privacy.ledger.ledger_crowd", str(tmp_path), *how]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
