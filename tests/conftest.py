@@ -26,10 +26,15 @@ os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forks
 PRELOADED = ["distributed", "tests.laws.cases", "vips.engine", "vips.saving"]
 
 
+PAGES = {"README.md", "start.md", "own_model.md"}  # of which every change runs the examples
+
+
 def pytest_collection_modifyitems(config, items):
-    """Marks as slow the variants that ``repeated`` names, and those that ``representatives`` does not name."""
+    """Marks as slow the variants that ``repeated`` names, those that ``representatives`` does not name, and most pages."""
     named, known = {}, {}
     for item in items:
+        if item.path.suffix == ".md" and item.path.name not in PAGES:
+            item.add_marker(pytest.mark.slow)
         for marker in (*item.iter_markers("repeated"), *item.iter_markers("representatives")):
             where, variant = (item.path, item.originalname, marker.name), item.callspec.id
             named.setdefault(where, set()).update(marker.args)

@@ -18,28 +18,13 @@ from tests.experiments.quick_checks import CHECKS
 
 RUNS = {name: partial(run, name) for name in EXPERIMENTS}
 RUNS |= {
-    f"benchmarks.{m.name}": lambda arguments, name=m.name: importlib.import_module(
-        f"experiments.benchmarks.{name}"
-    ).main(arguments)
-    for m in pkgutil.iter_modules(benchmarks.__path__)
+    name: lambda arguments, name=name: importlib.import_module(f"experiments.{name}").main(arguments)
+    for name in (f"benchmarks.{m.name}" for m in pkgutil.iter_modules(benchmarks.__path__))
 }
-SLOWEST = {
-    "audit",
-    "benchmarks.sbn",
-    "benchmarks.scaling",
-    "coverage",
-    "hospital",
-    "large_lda",
-    "lda_wikipedia",
-    "sbn_mnist",
-}
-SEARCHES = {"blr_settings", "lda_settings", "sbn_settings"}  # many fits each, with the code of the other experiments
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOWEST | SEARCHES else ()) for name in RUNS]
-)
-@pytest.mark.repeated("blr_diabetes", "blr_stroke", "million_texts")
+@pytest.mark.representatives("demo", "accounting", "blr_adult", "latent_classes", "lda_figure2", "public_records")
+@pytest.mark.parametrize("name", RUNS)
 def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys):
     def refuse(of):
         raise AssertionError(f"The quick run of {of} writes into experiments/results.")
@@ -54,6 +39,13 @@ def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys
     for path in (tmp_path / "out").glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda constant: pytest.fail(constant))
     CHECKS[name](printed, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_module_can_be_imported(name):
+    """The quick runs of most are slow."""
+    module, _, function = EXPERIMENTS.get(name, (name,))[0].partition(":")
+    assert callable(getattr(importlib.import_module(f"experiments.{module}"), function or "main"))
 
 
 def test_every_figure_of_the_paper_has_its_experiments():
