@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
+from tests.mutants import check_notices
 from vips import (
     BayesianBinomialRegression,
     BayesianLinearRegression,
@@ -79,6 +80,46 @@ def test_a_linear_regression_is_hardly_moved_by_a_unit(penalty):
         got = estimates(BayesianLinearRegression(penalty=penalty).fit(at, NUMBER), at, 0.0, scale)
         assert (np.abs(got[1] - right[1]) < 0.2 * right[2]).all()
         np.testing.assert_allclose(got[2], right[2], rtol=0.02)
+
+
+def of_tails(n=1000):
+    """Columns of long tails, and an effect of each."""
+    rng = np.random.default_rng(3)
+    mistyped, few = rng.normal(55.0, 12.0, n), np.where(rng.random(n) < 0.02, rng.poisson(8.0, n), 0.0)
+    mistyped[0] = 9_999.0
+    return [(rng.pareto(1.5, n), 0.17), (rng.standard_cauchy(n), 0.1), (mistyped, 0.04), (few, 0.15)]
+
+
+def check_long_tails_do_not_shrink_coefficients():
+    """Within one standard error of maximum likelihood, with its limits."""
+    rng = np.random.default_rng(5)
+    for x, effect in of_tails():
+        predictor = np.clip(effect * (x - np.median(x)), -8.0, 8.0)
+        X, y = np.column_stack([x, rng.random(len(x))]), (rng.random(len(x)) < expit(predictor)).astype(int)
+        if x.max() > 9_000.0:
+            y[x.argmax()] = 1  # as its effect says: another answer ruins maximum likelihood as well
+        row = BayesianLogisticRegression().fit(X, y).summary().iloc[0]
+        flat = BayesianLogisticRegression(prior=1e-6).fit(X, y).laplace_posterior(X, y)
+        off, width = (row["mean"] - flat.mean[0]) / flat.std[0], row["std"] / flat.std[0]
+        assert abs(off) < 1.0, f"{off:.1f} errors from the most likely slope"
+        assert 0.7 < width < 1.4, f"limits {width:.2f} as wide"
+
+
+def test_long_tails_do_not_shrink_coefficients():
+    check_long_tails_do_not_shrink_coefficients()
+
+
+def test_a_prior_by_ranges_would_be_noticed(monkeypatch):
+    def ranges(model, records, rows_of):
+        rows = rows_of(next(iter(records.chunks(10_000))))
+        return rows.mean(axis=0), np.maximum(np.ptp(rows, axis=0), 1e-9)
+
+    def by_ranges(patch):
+        patch.setattr("vips.models.regression.contract.means_and_spreads", ranges)
+
+    check_notices(
+        check_long_tails_do_not_shrink_coefficients, by_ranges, monkeypatch, "errors from the most likely slope"
+    )
 
 
 def test_what_was_fitted_far_from_zero_is_saved_and_compared(tmp_path):

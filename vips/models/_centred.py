@@ -20,7 +20,7 @@ from vips.data._records import with_their_weights
 from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
 
-__all__ = ["CentredGaussian", "around", "means_and_ranges"]
+__all__ = ["CentredGaussian", "around", "means_and_spreads"]
 
 # Share of entries other than 0 below which a table has no centre to speak of: its rows are handled as sparse ones.
 _SPARSE_BELOW = 0.25
@@ -112,23 +112,34 @@ def around(centre: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def means_and_ranges(model, data: DataSource, rows_of: Callable[[Any], Any]) -> tuple[np.ndarray | None, ...]:
-    """Means of the columns of an ordinary fit, and their ranges, 1 for a constant; None for sparse rows, or mostly zeros.
+def means_and_spreads(model, data: DataSource, rows_of: Callable[[Any], Any]) -> tuple[np.ndarray | None, ...]:
+    """Means of the columns of an ordinary fit, and their spreads; None for sparse rows, or mostly zeros.
 
-    ``rows_of`` takes a chunk of records, or of rows without labels, to the rows that count.
+    The spread is the range of a column of two values, of others five mean absolute deviations at most: a single value far away
+    must not make the prior of a coefficient narrow; it is 1 for a constant. ``rows_of`` takes a chunk of records, or of rows
+    without labels, to the rows that count.
     """
-    total, n_stored, n_entries, whole, ends = 0.0, 0, 0, 0.0, []
+    mean, squares, n_stored, n_entries, whole, first, deviations, ends = 0.0, 0.0, 0, 0.0, 0.0, None, 0.0, []
     for chunk, weights in with_their_weights(data.chunks(model.chunk_size), model.plan_of_fit().max_weight is not None):
         rows = rows_of(chunk)
         if not isinstance(rows, np.ndarray):
             return None, None
-        total, whole, counted = total + weights @ rows, whole + weights.sum(), rows[weights > 0.0]
-        n_stored, n_entries = n_stored + np.count_nonzero(rows), n_entries + rows.size
-        ends += [counted.min(axis=0), counted.max(axis=0)] if len(counted) else []
+        n_stored, n_entries, counted = n_stored + np.count_nonzero(rows), n_entries + rows.size, rows[weights > 0.0]
+        if len(counted):
+            weight, centre = weights.sum(), np.average(rows, axis=0, weights=weights)
+            share, first = weight / (whole + weight), centre if first is None else first
+            squares = squares + weights @ np.square(rows - centre) + share * whole * np.square(centre - mean)
+            deviations = deviations + weights @ np.abs(rows - first)  # from the first mean: near enough for a spread
+            mean, whole = mean + share * (centre - mean), whole + weight
+            ends += [counted.min(axis=0), counted.max(axis=0)]
     if n_stored < max(_SPARSE_BELOW * n_entries, 1.0):
         return None, None
-    ranges = np.ptp(ends, axis=0)
-    return total / whole, np.where(ranges > 0.0, ranges, 1.0)
+    low, high = np.min(ends, axis=0), np.max(ends, axis=0)
+    has_two_values = squares / whole > (1.0 - 1e-9) * (high - mean) * (
+        mean - low
+    )  # the largest variance between these ends
+    spreads = np.where(has_two_values, high - low, np.minimum(high - low, 5.0 * deviations / whole))
+    return mean, np.where(spreads > 0.0, spreads, 1.0)
 
 
 def _moved(mean: np.ndarray, by: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ from vips._validation import check_choice, check_dtype_of_computation, check_max
 from vips.data import DataSource, Records, rows_without
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
 from vips.model import ConjugateExponentialModel
-from vips.models._centred import means_and_ranges
+from vips.models._centred import means_and_spreads
 from vips.models._coefficients import coefficient_parts
 from vips.models._definite import positive_definite
 from vips.models.regression.coordinates import Coordinates
@@ -205,15 +205,15 @@ class AugmentedRegression(ConjugateExponentialModel):
         return initial
 
     def begin(self, records: DataSource) -> None:
-        """Look for the centre of the columns, where the intercept's prior sits; and for their ranges, in whose units the
+        """Look for the centre of the columns, where the intercept's prior sits; and for their spreads, in whose units the
         coefficients have the default prior unless ``max_norm`` states a unit."""
         if self._is_given:
             return
-        means, ranges = means_and_ranges(self, records, lambda chunk: self._design(chunk.X)[0])
+        means, spreads = means_and_spreads(self, records, lambda chunk: self._design(chunk.X)[0])
         if means is not None and self.fit_intercept and self.covariance == "full":
             self.centre_ = means[: self.n_features_in_]
-        if ranges is not None and self.prior is None and self.max_norm is None:
-            self.ranges_ = ranges[: self.n_features_in_]
+        if spreads is not None and self.prior is None and self.max_norm is None:
+            self.spreads_ = spreads[: self.n_features_in_]
 
     def valid_records(self, records: Records) -> np.ndarray:
         shape, linear = self.likelihood.terms(records.y)
@@ -642,7 +642,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         """The prior, which sits at the centre of these coordinates of the rows; without them at that of the design."""
         settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
         places = {"unseen": self._unseen(), "centre": None if coordinates is None else coordinates.shift}
-        places["ranges"] = vars(self).get("ranges_")
+        places["spreads"] = vars(self).get("spreads_")
         if self._is_given:
             return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal), **places)
         prior = CoefficientPrior(self._given_prior(), *settings, **places)

@@ -67,7 +67,7 @@ class PolyaGammaRegression(AugmentedRegression):
         What the exponential of a coefficient is.
     centre_ : ndarray of shape (n_features,)
         Means of the columns of an ordinary fit, at which the prior of its intercept sits; absent where it sits at 0.
-    ranges_ : ndarray of shape (n_features,)
+    spreads_ : ndarray of shape (n_features,)
         Ranges of the columns of an ordinary fit, in whose units the default prior is; absent where it has those of the columns.
     curvature_ : ndarray of shape (d, d) or (n_outputs, d, d)
         Precision of ``posterior_`` of an ordinary fit, with the intercept at ``centre_``.

@@ -57,7 +57,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         A pipeline takes them from its encoder; by hand, pass ``encoder.indicators``.
     prior : Gamma, Gaussian, DiagonalGaussian, float or None
         ``vips.expfam.Gamma(shape, rate)`` of the coefficients' precision α, or a fixed α. None is Gamma(1, 1); in a fit without
-        privacy and ``max_norm`` of coefficients times the ranges of their columns. Or the distribution of all coefficients,
+        privacy and ``max_norm`` of coefficients times the spreads of their columns. Or the distribution of all coefficients,
         the intercept last: the ``posterior_`` of another fit, ``vips.expfam.Gaussian(mean, precision)``, or
         ``Gaussian.from_covariance(mean, cov)``. Public.
     covariance : {"full", "diagonal"}

@@ -68,7 +68,7 @@ class CoefficientPrior:
         Precision of directions that no row sees.
     centre : ndarray of shape (d,), optional
         m, in coordinates of the coefficients; None for 0.
-    ranges : ndarray of shape (n_features,), optional
+    spreads : ndarray of shape (n_features,), optional
         Of the columns: the first prior is of coefficients times these; None for 1.
     """
 
@@ -78,7 +78,7 @@ class CoefficientPrior:
     known: KnownCoefficients | None = None
     unseen: np.ndarray | None = None
     centre: np.ndarray | None = None
-    ranges: np.ndarray | None = None
+    spreads: np.ndarray | None = None
 
     def initial_alpha(self, n_outputs: int) -> np.ndarray:
         """E[α] under the prior, shape (n_outputs,); 1 where there is no α."""
@@ -105,11 +105,11 @@ class CoefficientPrior:
         """Prior precision of each coefficient, given α, without what is known; shape (d,)."""
         if self.alpha is None:
             return np.zeros(self.n_features + self.intercept)
-        return np.append(alpha * self._squared_ranges, [INTERCEPT_STD**-2.0] * self.intercept)
+        return np.append(alpha * self._squared_spreads, [INTERCEPT_STD**-2.0] * self.intercept)
 
     @property
-    def _squared_ranges(self) -> np.ndarray:
-        return np.ones(self.n_features) if self.ranges is None else np.square(self.ranges)
+    def _squared_spreads(self) -> np.ndarray:
+        return np.ones(self.n_features) if self.spreads is None else np.square(self.spreads)
 
     def alpha_posterior(
         self, coefficients: _Posterior, share: np.ndarray, unknown: np.ndarray
@@ -121,7 +121,7 @@ class CoefficientPrior:
         information about α, although noise moves it and short steps keep it near 0.
         """
         means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.around.var)
-        squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features] @ self._squared_ranges
+        squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features] @ self._squared_spreads
         if not self._is_learnt:
             return self.initial_alpha(len(squares)), np.ones(len(squares))
         return np.full(len(squares), self.alpha.shape + 0.5 * self.n_features), self.alpha.rate + 0.5 * squares
@@ -141,8 +141,8 @@ class CoefficientPrior:
         else:
             divergence, mean, expected_log = 0.0, float(self.alpha), np.log(self.alpha)
         d = self.n_features
-        log_prior = 0.5 * (d * (expected_log - _LOG_2PI) - mean * (squares[:, :d] @ self._squared_ranges))
-        log_prior = log_prior + 0.5 * np.log(self._squared_ranges).sum()
+        log_prior = 0.5 * (d * (expected_log - _LOG_2PI) - mean * (squares[:, :d] @ self._squared_spreads))
+        log_prior = log_prior + 0.5 * np.log(self._squared_spreads).sum()
         if self.intercept:
             log_prior -= 0.5 * (_LOG_2PI + squares[:, -1] / INTERCEPT_STD**2) + np.log(INTERCEPT_STD)
         return float(np.sum(divergence - log_prior - np.atleast_1d(posterior.entropy)))
@@ -156,7 +156,7 @@ class CoefficientPrior:
         precision = self.natural(output, alpha)[1]
         precision = np.diag(precision) if precision.ndim == 1 else precision.copy()
         if self._is_learnt:
-            slope = np.append(alpha * self._squared_ranges * mean[: self.n_features], [0.0] * self.intercept)
+            slope = np.append(alpha * self._squared_spreads * mean[: self.n_features], [0.0] * self.intercept)
             precision -= np.outer(slope, slope) / alpha_shape
         return precision
 

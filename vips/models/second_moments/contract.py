@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from vips._validation import check_max_norm
 from vips.data import DataSource, Records
 from vips.model import ConjugateExponentialModel
-from vips.models._centred import means_and_ranges
+from vips.models._centred import means_and_spreads
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
 from vips.models.second_moments.statistics import OuterStatistics, design
@@ -50,7 +50,7 @@ class SecondMomentModel(ConjugateExponentialModel):
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns, around which products are summed: those of far columns have no digits left for
         what varies."""
-        means = means_and_ranges(self, records, self._columns)[0] if self.fit_intercept else None
+        means = means_and_spreads(self, records, self._columns)[0] if self.fit_intercept else None
         if means is not None:
             self.centre_ = means
 

@@ -26,7 +26,7 @@ from vips.data import DataSource, InMemoryData, Records, Runs
 from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
-from vips.models._centred import means_and_ranges
+from vips.models._centred import means_and_spreads
 from vips.models.regression.contract import check_indicators, unseen_directions
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
@@ -129,7 +129,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns: products of far ones have no digits for what varies."""
-        means, _ = means_and_ranges(self, records, lambda chunk: self._rows(chunk.X))
+        means, _ = means_and_spreads(self, records, lambda chunk: self._rows(chunk.X))
         if means is not None:
             self.centre_ = means
 
