@@ -1,5 +1,6 @@
 """A model outside the package can do what the package's models do; its author writes only the contract."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,33 @@ def test_it_can_use_rows_with_nan(privacy):
         X[3, 0] = np.inf
         with pytest.raises(ValueError, match="infinity"):
             MeanOfSeen().fit(X)
+
+
+class OfSomeRows(GaussianMean):
+    """Its statistics are those of other rows than it gets."""
+
+    def __init__(self, chosen, *, privacy=None):
+        super().__init__(privacy=privacy)
+        self.chosen = chosen
+
+    def expected_statistics(self, records, posterior):
+        return super().expected_statistics(self.chosen(records), posterior)
+
+
+PERSONS = replace(PLAN, max_rows_per_group=3)
+OTHER_ROWS = {"some": lambda X: X[X[:, 0] > 0], "twice": lambda X: np.vstack([X, X]), "one": lambda X: X[:1]}
+
+
+@pytest.mark.parametrize("privacy", [None, PLAN, PERSONS], ids=["ordinary", "rows", "persons"])
+@pytest.mark.parametrize("chosen", OTHER_ROWS)
+def test_each_record_has_one_row_of_statistics(chosen, privacy):
+    """Else removing a record would move the weights of others."""
+    ids = np.arange(400) // 2 if privacy is PERSONS else None
+    with pytest.raises(ValueError, match="one row for each record"):
+        OfSomeRows(OTHER_ROWS[chosen], privacy=privacy).fit(rows(400), groups=ids)
+    OfSomeRows(np.copy, privacy=privacy).fit(rows(400), groups=ids)
+
+
+def test_statistics_that_are_not_finite_are_refused_without_privacy():
+    with pytest.raises(ValueError, match="statistics of a record are not finite"):
+        OfSomeRows(lambda X: np.where(X > 0, X, np.nan)).fit(rows(400))

@@ -466,7 +466,7 @@ def test_a_defective_row_counts_for_nothing_and_its_person_for_the_rest():
 
 def rows_are_clipped_in_place_of_persons(patch):
     patch.setattr(
-        partitions, "weights_of_rows", lambda plan, statistics, blocks, _: plan.clip_weights(statistics.norms(blocks))
+        partitions, "weights_of_rows", lambda plan, statistics, blocks, *_: plan.clip_weights(statistics.norms(blocks))
     )
 
 
@@ -480,9 +480,9 @@ def norms_of_the_longest_row(patch):
 def last_row_of_a_person_belongs_to_the_next(patch):
     original = partitions.weights_of_rows
 
-    def mutant(plan, statistics, blocks, starts):
+    def mutant(plan, statistics, blocks, starts, n_rows):
         shifted = np.concatenate([[0], np.maximum(starts[1:-1] - 1, 0), starts[-1:]])
-        return original(plan, statistics, blocks, shifted)
+        return original(plan, statistics, blocks, shifted, n_rows)
 
     patch.setattr(partitions, "weights_of_rows", mutant)
 

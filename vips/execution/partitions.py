@@ -286,7 +286,7 @@ def weighted(
     plan, blocks, n_rows = task.plan, task.blocks, rows.shape[0]
     if task.model.reads_persons:
         statistics = task.statistics_of(rows if starts is None else Runs(rows, starts))
-        yield statistics, plan.clip_weights(statistics.norms(blocks))
+        yield statistics, plan.clip_weights(_norms(statistics, blocks, n_rows if starts is None else len(starts) - 1))
         return
     steps = step_counts(rows)
     sizes = np.ones(n_rows, np.int64) if steps is None else steps
@@ -297,12 +297,15 @@ def weighted(
 
     if starts is None or sizes.sum() <= most:
         statistics = statistics_of(rows)
-        weights = weights_of_rows(plan, statistics, blocks, starts)
+        weights = weights_of_rows(plan, statistics, blocks, starts, n_rows and (size or n_rows))
         weights[n_rows:] = 0.0
         yield statistics, weights
         return
     pieces = [slice(*bounds) for bounds in ranges_of_size(sizes, most)]
-    norms = [norms_of_rows(plan, statistics_of(rows[piece]), blocks) for piece in pieces]
+    counts = [size or piece.stop - piece.start for piece in pieces]
+    norms = [
+        norms_of_rows(plan, statistics_of(rows[piece]), blocks, n) for piece, n in zip(pieces, counts, strict=True)
+    ]
     parts = [values[: piece.stop - piece.start].sum() for (values, _), piece in zip(norms, pieces, strict=True)]
     weight = plan.clip_weights(np.array([sum(parts) * (1.0 + 1e-9)]))[0]
     carried = None
@@ -346,14 +349,29 @@ def _first_total(shares: Totals, task: Task, copy: bool) -> Totals:
     return {name: np.array(shares[name], task.dtype, order="C", copy=copy or None) for name in task.blocks}
 
 
-def weights_of_rows(plan, statistics, blocks: Mapping[str, object], starts: np.ndarray | None) -> np.ndarray:
+def _norms(statistics, blocks: Mapping[str, object], n_rows: int) -> np.ndarray:
+    """Norms of so many rows. With other rows than those of the records a record would take the weight of another one."""
+    norms = statistics.norms(blocks)
+    if len(norms) != n_rows:
+        raise ValueError(
+            "Statistics must have one row for each record that a model gets, in their order: zeros for one that says nothing."
+        )
+    return norms
+
+
+def weights_of_rows(
+    plan, statistics, blocks: Mapping[str, object], starts: np.ndarray | None, n_rows: int
+) -> np.ndarray:
     """How much of each row enters the sum: all rows of a record have one weight, which clips the record as a whole.
 
     A row whose norm cannot be used counts for nothing, and its record is clipped without it.
     """
     if starts is None:
-        return _weighed(statistics, plan.clip_weights(statistics.norms(blocks)))
-    norms, is_usable = norms_of_runs(plan, statistics, blocks, starts)
+        weights = plan.clip_weights(_norms(statistics, blocks, n_rows))
+        if not (plan.is_private or weights.all()):
+            raise ValueError("The statistics of a record are not finite.")
+        return _weighed(statistics, weights)
+    norms, is_usable = norms_of_runs(plan, statistics, blocks, starts, n_rows)
     weights = np.zeros(len(is_usable))
     weights[: starts[-1]] = np.repeat(plan.clip_weights(norms), np.diff(starts))
     return _weighed(statistics, weights * is_usable)
@@ -364,18 +382,20 @@ def _weighed(statistics, weights: np.ndarray) -> np.ndarray:
     return weights if statistics.sample_weights is None else weights * statistics.sample_weights
 
 
-def norms_of_runs(plan, statistics, blocks: Mapping[str, object], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def norms_of_runs(
+    plan, statistics, blocks: Mapping[str, object], starts: np.ndarray, n_rows: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Norm of each record, at least that of the sum of its rows; and which rows have a norm that can be used."""
-    norms, is_usable = norms_of_rows(plan, statistics, blocks)
+    norms, is_usable = norms_of_rows(plan, statistics, blocks, n_rows)
     bounds = statistics.run_norms(norms, blocks, starts)
     if statistics.sample_weights is not None:  # rows that cancel may not, once they are weighted
         bounds = np.maximum(bounds, RecordStatistics.run_norms(statistics, norms, blocks, starts))
     return bounds, is_usable
 
 
-def norms_of_rows(plan, statistics, blocks: Mapping[str, object]) -> tuple[np.ndarray, np.ndarray]:
+def norms_of_rows(plan, statistics, blocks: Mapping[str, object], n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Norm of each row, 0 where it cannot be used; and where it can."""
-    norms = statistics.norms(blocks)
+    norms = _norms(statistics, blocks, n_rows)
     is_usable = plan.clip_weights(norms) > 0.0
     return np.where(is_usable, norms, 0.0), is_usable
 
