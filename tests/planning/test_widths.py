@@ -294,6 +294,14 @@ def test_a_plan_says_what_it_assumes_and_asks_for_it(public, words):
     assert ("Assumed" in says) == bool(words)
 
 
+def test_a_plan_of_a_linear_regression_says_how_targets_scatter():
+    encoder, model = TableEncoder({"age": (0, 100)}), BayesianLinearRegression(target_range=(0, 90))
+    pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(1.0, 1e-6))
+    says = assumptions(pipeline, {"age": (40, 20)}, None)
+    assert "an eighth of `target_range`" in says
+    assert "(like=)" in says
+
+
 def test_a_plan_knows_a_rare_outcome_and_narrow_columns():
     """Widths of a fit are within a factor of two, and were 5 to 30 times those of a plan to which nobody had said it."""
     columns = {"age": (0, 1000), "ward": ["A", "B"]}

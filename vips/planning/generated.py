@@ -86,13 +86,19 @@ def assumptions(model, guess: Mapping | None, outcome: float | None) -> str:
         (False in kinds, "values are spread over their bounds", "guess={name: (mean, deviation)}"),
         (True in kinds, "categories are equally frequent", "guess={name: shares}"),
         (_has_outcome(last) and outcome is None, outcomes, "outcome="),
+        (
+            hasattr(last, "target_range"),
+            "targets scatter by an eighth of `target_range` around what the columns say",
+            "",
+        ),
     ]
     assumed, ask = ([row[k] for row in said if row[0]] for k in (1, 2))
     if not any(is_unsaid for is_unsaid, *_ in said):
         return ""
+    ways = ", ".join([*filter(None, ask), "like="])
     return (
         f"Assumed, since nobody has said otherwise: {', '.join(assumed)}. Where that is wrong, as for rare outcomes or wide "
-        f"bounds, intervals are several times wider: say what is public, {', '.join(ask)}, or give like=."
+        f"bounds, intervals are several times wider, or narrower: say what is public ({ways})."
     )
 
 
