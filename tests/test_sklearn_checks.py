@@ -240,6 +240,27 @@ WITH_NOISE = [
     (AnyCategories(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),
 ]
 CASES = WITHOUT_NOISE + WITH_NOISE
+# Of the others, which run the code of these, every change runs what depends on a class's arguments, tags and attributes alone.
+IN_FULL = {
+    "AnyVocabulary",
+    "AnyClasses",
+    "MixedCounts",
+    "FactorAnalysis",
+    "BayesianLinearRegression",
+    "BayesianGaussianMixture",
+}
+IN_FULL |= {"SigmoidBeliefNetwork", "DirichletMultinomial", "AnyCategories", "Repeated"}
+OF_A_CLASS = {
+    "check_dont_overwrite_parameters", "check_estimator_cloneable",
+    "check_estimator_repr", "check_estimator_tags_renamed", "check_estimators_overwrite_params", "check_estimators_unfitted",
+    "check_get_params_invariance", "check_mixin_order", "check_n_features_in", "check_n_features_in_after_fitting",
+    "check_no_attributes_set_in_init", "check_parameters_default_constructible", "check_set_params", "check_valid_tag_types",
+}  # fmt: skip
+
+
+def marks(name: str, estimator, check: str):
+    is_whole = ("private" in name or isinstance(estimator, Repeated)) and type(estimator).__name__ in IN_FULL
+    return () if is_whole or check in OF_A_CLASS else pytest.mark.slow
 
 
 def _names():
@@ -256,7 +277,13 @@ def _checks():
             check_name, case, reasons = check.func.__name__, estimator, expected
             if "sample_weight" in check_name and "private" in name:
                 case, reasons = with_largest(estimator), expected | PRIVATE_WEIGHTS
-            yield pytest.param(case, check, reasons.get(check_name), id=f"{name}-{check_name}")
+            yield pytest.param(
+                case,
+                check,
+                reasons.get(check_name),
+                id=f"{name}-{check_name}",
+                marks=marks(name, estimator, check_name),
+            )
 
 
 def with_largest(estimator):
@@ -271,6 +298,10 @@ def test_scikit_learn_conventions(estimator, check, reason):
     with pytest.raises((AssertionError, TypeError, ValueError), match=WORDS[reason]):
         check(estimator)
     pytest.xfail(reason)
+
+
+def test_checks_of_a_class_are_some():
+    assert {check.func.__name__ for _, check in estimator_checks_generator(Binomial())} >= OF_A_CLASS
 
 
 @pytest.mark.parametrize(("estimator", "expected"), CASES, ids=list(_names()))
