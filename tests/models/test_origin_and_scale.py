@@ -85,7 +85,7 @@ def test_estimates_follow_a_column_and_predictions_stay(model, y, arguments, cha
     table = list(table.reshape(40, 10, 2)) if isinstance(model, GaussianHMM) else table
     right = estimates(model.fit(table, y, **arguments), table, 0.0, 1.0)
     for shift, scale, tolerance in changes:
-        moved = np.multiply(table, [scale, 1.0]) + [shift * scale, 0.0]
+        moved = np.asarray(table) * [scale, 1.0] + [shift * scale, 0.0]
         moved = list(moved) if isinstance(table, list) else moved
         got = estimates(model.fit(moved, y, **arguments), moved, shift * scale, scale)
         for value, expected in zip(got, right, strict=True):

@@ -19,10 +19,8 @@ from vips.data import DataSource, Sequences
 from vips.data._records import with_their_weights
 from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
-from vips.privacy import PrivacyPlan
-from vips.settling import Settling
 
-__all__ = ["CentredGaussian", "OrdinaryColumns", "around", "means_and_spreads"]
+__all__ = ["CentredGaussian", "around", "look_at_columns", "means_and_spreads", "place"]
 
 # Share of entries other than 0 below which a table has no centre to speak of: its rows are handled as sparse ones.
 _SPARSE_BELOW = 0.25
@@ -115,30 +113,20 @@ def around(centre: np.ndarray) -> np.ndarray:
     return matrix
 
 
-class OrdinaryColumns:
-    """Part of models of vectors: where the columns of an ordinary fit lie, and their units, for its start, prior and floor.
+def look_at_columns(model, records: DataSource, rows_of: Callable[[Any], Any]) -> None:
+    """Set centre and spreads of the columns of an ordinary fit, in whose units start, prior and floor are: :func:`place`."""
+    means, spreads = means_and_spreads(model, records, rows_of, least=0.0)
+    if means is not None:
+        model.centre_, model.spreads_ = means, spreads
 
-    A subclass has ``_vectors``, which takes a chunk of records to its rows.
-    """
 
-    def begin(self, records: DataSource) -> None:
-        """Look for centre and spreads of the columns."""
-        means, spreads = means_and_spreads(self, records, self._vectors, least=0.0)
-        if means is not None:
-            self.centre_, self.spreads_ = means, spreads
-
-    def settling_of(self, plan: PrivacyPlan) -> Settling | None:
-        settling = super().settling_of(plan)
-        return settling and Settling(settling.tolerance, lambda posterior: posterior.in_units(*self._place))
-
-    @property
-    def _place(self) -> tuple[np.ndarray, np.ndarray]:
-        """Centre and units, about a standard deviation each; 0 and 1 in a private fit."""
-        d, seen = self.n_features_in_, {} if self.is_private else vars(self)
-        units = seen["spreads_"] / _SPREAD if "spreads_" in seen else np.ones(d)
-        if self.covariance_type == "spherical":
-            units = np.full(d, np.sqrt(np.square(units).mean()))
-        return seen.get("centre_", np.zeros(d)), units
+def place(model) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and units of the columns, about a standard deviation each; 0 and 1 in a private fit."""
+    d, seen = model.n_features_in_, {} if model.is_private else vars(model)
+    units = seen["spreads_"] / _SPREAD if "spreads_" in seen else np.ones(d)
+    if model.covariance_type == "spherical":
+        units = np.full(d, np.sqrt(np.square(units).mean()))
+    return seen.get("centre_", np.zeros(d)), units
 
 
 def means_and_spreads(

@@ -17,8 +17,9 @@ import scipy.sparse as sp
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips.data import DataSource
 from vips.models import _typical as typical
-from vips.models._centred import OrdinaryColumns
+from vips.models._centred import look_at_columns, place
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
@@ -46,7 +47,7 @@ _CHUNK = 500_000  # numbers: more would leave the cache, and fewer keep threads 
 _FIRST_TAIL = 8.0
 
 
-class GaussianMixtureModel(OrdinaryColumns, Mixture):
+class GaussianMixtureModel(Mixture):
     """The methods that the engine calls. :class:`~vips.BayesianGaussianMixture` documents the arguments."""
 
     name_of_score = "log density"
@@ -132,6 +133,13 @@ class GaussianMixtureModel(OrdinaryColumns, Mixture):
         symmetric = self.covariance_type in ("full", "tied")
         blocks = {name: Block(shape[name], name == "second" and symmetric, scales[name]) for name in shape}
         return blocks | self.block_of_squares()
+
+    def begin(self, records: DataSource) -> None:
+        """Look where the columns lie."""
+        look_at_columns(self, records, self._vectors)
+
+    def in_units(self, posterior):
+        return posterior.in_units(*self._place)
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], MixturePosterior]:
         """One component over the ball of ``max_norm``, with draws: directions in which spherical components are split."""
@@ -328,6 +336,8 @@ class GaussianMixtureModel(OrdinaryColumns, Mixture):
                 f'`dof` must be None, "learn", a number from 1 to 1e6, or one for each component, got {self.dof!r}.'
             )
         return tail
+
+    _place = property(place)
 
     def _is_textbook(self) -> bool:
         return not self.is_private and self.plan_of_fit().sampling_rate == 1.0

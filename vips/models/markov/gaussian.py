@@ -10,10 +10,10 @@ import numpy as np
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_max_norm, check_number
-from vips.data import Sequences
+from vips.data import DataSource, Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
-from vips.models._centred import OrdinaryColumns
+from vips.models._centred import look_at_columns, place
 from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.evidence import divergence_of_components
@@ -47,7 +47,7 @@ _CHUNK = 2**22  # numbers in the work arrays of a chunk
 _RELEASED = "noisy counts of first states and of moves, and noisy moments of the steps in each state"
 
 
-class GaussianHMM(OrdinaryColumns, HiddenMarkovModel):
+class GaussianHMM(HiddenMarkovModel):
     """Hidden Markov model of sequences of vectors, fitted by (private) variational Bayes. One record is one whole sequence.
 
     Parameters
@@ -205,6 +205,13 @@ class GaussianHMM(OrdinaryColumns, HiddenMarkovModel):
         return dict(
             _blocks_of_states(self.n_components, self.n_features_in_, float(self.typical_length), self._is_full())
         )
+
+    def begin(self, records: DataSource) -> None:
+        """Look where the columns lie."""
+        look_at_columns(self, records, self._vectors)
+
+    def in_units(self, posterior):
+        return posterior.in_units(*self._place)
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], GaussianChainPosterior]:
         """One state over the ball of ``max_norm``."""
@@ -590,6 +597,8 @@ class GaussianHMM(OrdinaryColumns, HiddenMarkovModel):
             reg_covar=float(min_covar),
             units=units,
         )
+
+    _place = property(place)
 
     def _is_textbook(self) -> bool:
         return not self.is_private and self.plan_of_fit().sampling_rate == 1.0
