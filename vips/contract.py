@@ -311,6 +311,10 @@ class Contract(ABC):
         """Look at the records of a fit without privacy, before its first step; where it has weights, these stand beside the
         labels."""
 
+    def in_units(self, posterior) -> Any:
+        """The posterior whose moves tell whether an ordinary fit has settled: one that does not depend on columns' units."""
+        return posterior
+
     def finish(self, records: DataSource) -> None:  # noqa: B027
         """Set further attributes of a fit without privacy, after its last step; where it has weights, these stand beside the
         labels of ``records``."""

@@ -403,7 +403,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def settling_of(self, plan: PrivacyPlan) -> Settling | None:
         """What stops a fit early: of an ordinary one, whose number and sizes of steps nobody has stated."""
         is_ordinary = self.privacy is None and plan.sampling_rate == 1.0 and self.schedule is None
-        return Settling(self.tolerance) if is_ordinary and self.tolerance is not None else None
+        return Settling(self.tolerance, self.in_units) if is_ordinary and self.tolerance is not None else None
 
     def _not_settled(self, n_steps: int, distance: float) -> str:
         how = (

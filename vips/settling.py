@@ -8,6 +8,9 @@ totals tell as far as they stand out from the noise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from scipy.stats import norm, t
 
@@ -26,6 +29,8 @@ class Settling:
     ----------
     tolerance : float
         Relative distance, in the norm of every array of the posterior, at which a fit has settled.
+    in_units : callable, optional
+        Takes a posterior to one that does not depend on the columns' units.
 
     Attributes
     ----------
@@ -33,14 +38,15 @@ class Settling:
         The last estimate.
     """
 
-    def __init__(self, tolerance: float) -> None:
-        self.tolerance, self.distance = tolerance, np.inf
+    def __init__(self, tolerance: float, in_units: Callable[[Any], Any] = lambda posterior: posterior) -> None:
+        self.tolerance, self.in_units, self.distance = tolerance, in_units, np.inf
         self._arrays: dict[str, np.ndarray] | None = None
         self._move = np.inf
 
     def has_settled(self, posterior) -> bool:
         """Whether the fit has settled at this posterior, which follows the one of the last call."""
-        arrays = {name: value for name, value in posterior_arrays(posterior).items() if value.dtype.kind == "f"}
+        arrays = posterior_arrays(self.in_units(posterior))
+        arrays = {name: value for name, value in arrays.items() if value.dtype.kind == "f"}
         if self._arrays is not None:
             move = max((distance(self._arrays[name], value) for name, value in arrays.items()), default=0.0)
             rate = min(move / self._move, _LARGEST_RATE) if self._move > 0.0 else 0.0

@@ -8,10 +8,12 @@ from scipy.special import expit
 from tests.mutants import check_notices
 from vips import (
     BayesianBinomialRegression,
+    BayesianGaussianMixture,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     FactorAnalysis,
+    GaussianHMM,
     MixedLogisticRegression,
     MixedNegativeBinomialRegression,
     PrivacyBudget,
@@ -30,10 +32,12 @@ YES = (RNG.random(N) < expit(X @ [1.0, -0.5] + 0.3)).astype(int)
 CLASS = (X[:, 0] + RNG.normal(size=N) > 0.0).astype(int) + (X[:, 1] + RNG.normal(size=N) > 0.0)
 COUNT = RNG.poisson(np.exp(X @ [0.4, -0.2] + 0.5))
 NUMBER = 1.0 + X @ [1.0, -0.5] + RNG.normal(size=N)
+GROUPED = X + np.outer(YES, [5.0, 3.0])
 PERSONS = {"groups": np.arange(N) // 4}
-ORIGIN, UNIT = [(1e6, 1.0, 1e-6), (1e8, 1.0, 1e-3)], [(0.0, 1e3, 1e-6), (0.0, 1e-3, 1e-6), (1e6, 1e3, 1e-6)]
-# model, target, other arguments of fit, and changes of a column that it follows. λ of a linear regression, and the start of
-# factor analysis, are scikit-learn's, and depend a little on units.
+ORIGIN = [(1e6, 1.0, 1e-6), (1e8, 1.0, 1e-3)]
+UNIT = [(0.0, 1e3, 1e-6), (0.0, 1e-3, 1e-6), (1e6, 1e3, 1e-6), (0.0, 1e-8, 1e-6), (0.0, 1e8, 1e-6)]
+# model, target, other arguments of fit, and changes of a column that it follows. λ of a linear regression is scikit-learn's,
+# and depends a little on units.
 FAMILIES = [
     (BayesianLogisticRegression(), YES, {}, ORIGIN + UNIT),
     (BayesianLogisticRegression(), CLASS, {}, ORIGIN + UNIT),
@@ -44,7 +48,13 @@ FAMILIES = [
     (BayesianLinearRegression(), NUMBER, {}, ORIGIN),
     (BayesianLinearRegression(penalty="ard"), NUMBER, {}, ORIGIN),
     (ProbabilisticPCA(1), None, {}, ORIGIN),
-    (FactorAnalysis(1), None, {}, ORIGIN),
+    (FactorAnalysis(1), None, {}, ORIGIN + UNIT),
+    (BayesianGaussianMixture(2), None, {}, ORIGIN + UNIT),
+    (BayesianGaussianMixture(2, inference="em"), None, {}, ORIGIN + UNIT),
+    (BayesianGaussianMixture(2, covariance_type="diag"), None, {}, ORIGIN + UNIT),
+    (BayesianGaussianMixture(2, dof=5.0), None, {}, ORIGIN + UNIT),
+    (GaussianHMM(2), None, {}, ORIGIN + UNIT),
+    (GaussianHMM(2, covariance_type="diag"), None, {}, ORIGIN + UNIT),
 ]
 
 
@@ -53,9 +63,16 @@ def named(value):
 
 
 def estimates(model, at, shift, scale):
-    """Predictions, and coefficients of the columns as they were with their deviations."""
-    if hasattr(model, "score_samples"):
-        return [model.score_samples(at), model.get_covariance(), model.mean_ - [shift, 0.0]]
+    """Predictions, and what was learnt of the columns as they were; coefficients with their deviations."""
+    units, origin = np.array([scale, 1.0]), np.array([shift, 0.0])
+    if hasattr(model, "get_covariance"):
+        covariance = model.get_covariance() / units / units[:, None]
+        return [model.score_samples(at) + np.log(scale), covariance, (model.mean_ - origin) / units]
+    if isinstance(model, GaussianHMM):
+        return [*model.predict_proba(at), (model.means_ - origin) / units, model.covars_ / units / units[:, None]]
+    if isinstance(model, BayesianGaussianMixture):
+        variances = model.covariances_ / (np.outer(units, units) if model.covariance_type == "full" else units**2)
+        return [model.predict_proba(at), (model.means_ - origin) / units, variances]
     predicted = model.predict_proba(at) if hasattr(model, "predict_proba") else model.predict(at)
     d = at.shape[1]
     coefficients, deviations = (np.atleast_2d(a)[:, :d] for a in (model.posterior_.mean, model.posterior_.std))
@@ -64,9 +81,12 @@ def estimates(model, at, shift, scale):
 
 @pytest.mark.parametrize(("model", "y", "arguments", "changes"), FAMILIES, ids=named)
 def test_estimates_follow_a_column_and_predictions_stay(model, y, arguments, changes):
-    right = estimates(model.fit(X, y, **arguments), X, 0.0, 1.0)
+    table = X if y is not None or hasattr(model, "transform") else GROUPED
+    table = list(table.reshape(40, 10, 2)) if isinstance(model, GaussianHMM) else table
+    right = estimates(model.fit(table, y, **arguments), table, 0.0, 1.0)
     for shift, scale, tolerance in changes:
-        moved = X * [scale, 1.0] + [shift * scale, 0.0]
+        moved = np.asarray(table) * [scale, 1.0] + [shift * scale, 0.0]
+        moved = list(moved) if isinstance(table, list) else moved
         got = estimates(model.fit(moved, y, **arguments), moved, shift * scale, scale)
         for value, expected in zip(got, right, strict=True):
             np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance, err_msg=f"{shift, scale}")
@@ -75,11 +95,38 @@ def test_estimates_follow_a_column_and_predictions_stay(model, y, arguments, cha
 @pytest.mark.parametrize("penalty", ["ridge", "ard"])
 def test_a_linear_regression_is_hardly_moved_by_a_unit(penalty):
     right = estimates(BayesianLinearRegression(penalty=penalty).fit(X, NUMBER), X, 0.0, 1.0)
-    for scale in (1e-6, 1e-3, 1e3):
+    for scale in (1e-8, 1e-6, 1e-3, 1e3, 1e8):
         at = X * [scale, 1.0]
         got = estimates(BayesianLinearRegression(penalty=penalty).fit(at, NUMBER), at, 0.0, scale)
         assert (np.abs(got[1] - right[1]) < 0.2 * right[2]).all()
         np.testing.assert_allclose(got[2], right[2], rtol=0.02)
+
+
+def test_a_linear_regression_says_that_a_target_in_a_large_unit_has_too_wide_intervals():
+    with pytest.warns(UserWarning, match="alpha_2=0"):
+        BayesianLinearRegression().fit(X, 1e-6 * NUMBER)
+    right, small = BayesianLinearRegression(), BayesianLinearRegression(alpha_2=0.0)
+    deviations = right.fit(X, NUMBER).posterior_.std, small.fit(X, 1e-6 * NUMBER).posterior_.std
+    np.testing.assert_allclose(1e6 * deviations[1], deviations[0], rtol=0.02)
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_of_overflow_reaches_users():
+    for scale in (1e-60, 1e8, 1e60):
+        assert ProbabilisticPCA(1).fit(scale * X).score(X * scale) < np.inf
+
+
+def test_mixtures_follow_missing_steps_tables_of_mostly_zeros_and_weights():
+    X, rng = GROUPED, np.random.default_rng(1)
+    zeros = np.where(rng.random(X.shape) < 0.9, 0.0, X)
+    steps = np.where(rng.random((40, 10, 1)) < 0.1, np.nan, X.reshape(40, 10, 2))
+    fits = [
+        lambda s: BayesianGaussianMixture(2, dof=5.0).fit(s * zeros).predict_proba(s * zeros),
+        lambda s: BayesianGaussianMixture(2, dof=5.0).fit(s * X, sample_weight=1.0 + CLASS).predict_proba(s * X),
+        lambda s: np.concatenate(GaussianHMM(2).fit(list(s * steps)).predict_proba(list(s * steps))),
+    ]
+    for fit in fits:
+        np.testing.assert_allclose(fit(1e-6), fit(1.0), atol=1e-6)
 
 
 def of_tails(n=1000):

@@ -15,15 +15,16 @@ from typing import Any, Self
 import numpy as np
 
 from vips._random_state import RandomStateLike
-from vips.data import DataSource
+from vips.data import DataSource, Sequences
 from vips.data._records import with_their_weights
 from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
 
-__all__ = ["CentredGaussian", "around", "means_and_spreads"]
+__all__ = ["CentredGaussian", "around", "look_at_columns", "means_and_spreads", "place"]
 
 # Share of entries other than 0 below which a table has no centre to speak of: its rows are handled as sparse ones.
 _SPARSE_BELOW = 0.25
+_SPREAD = 4.0  # of normals: a spread over a standard deviation
 
 
 class CentredGaussian(Gaussian):
@@ -112,8 +113,26 @@ def around(centre: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def means_and_spreads(model, data: DataSource, rows_of: Callable[[Any], Any]) -> tuple[np.ndarray | None, ...]:
-    """Means of the columns of an ordinary fit, and their spreads; None for sparse rows, or mostly zeros.
+def look_at_columns(model, records: DataSource, rows_of: Callable[[Any], Any]) -> None:
+    """Set centre and spreads of the columns of an ordinary fit, in whose units start, prior and floor are: :func:`place`."""
+    means, spreads = means_and_spreads(model, records, rows_of, least=0.0)
+    if means is not None:
+        model.centre_, model.spreads_ = means, spreads
+
+
+def place(model) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and units of the columns, about a standard deviation each; 0 and 1 in a private fit."""
+    d, seen = model.n_features_in_, {} if model.is_private else vars(model)
+    units = seen["spreads_"] / _SPREAD if "spreads_" in seen else np.ones(d)
+    if model.covariance_type == "spherical":
+        units = np.full(d, np.sqrt(np.square(units).mean()))
+    return seen.get("centre_", np.zeros(d)), units
+
+
+def means_and_spreads(
+    model, data: DataSource, rows_of: Callable[[Any], Any], least: float = _SPARSE_BELOW
+) -> tuple[np.ndarray | None, ...]:
+    """Means of the columns of an ordinary fit, and their spreads; None for sparse rows, or a lesser share of other than zeros.
 
     The spread is the range of a column of two values, of others five mean absolute deviations at most: a single value far away
     must not make the prior of a coefficient narrow; it is 1 for a constant. ``rows_of`` takes a chunk of records, or of rows
@@ -122,6 +141,9 @@ def means_and_spreads(model, data: DataSource, rows_of: Callable[[Any], Any]) ->
     mean, squares, n_stored, n_entries, whole, first, deviations, ends = 0.0, 0.0, 0, 0.0, 0.0, None, 0.0, []
     for chunk, weights in with_their_weights(data.chunks(model.chunk_size), model.plan_of_fit().max_weight is not None):
         rows = rows_of(chunk)
+        if isinstance(chunk, Sequences):  # some of whose steps may be missing
+            weights = np.repeat(weights, chunk.lengths) * np.isfinite(rows).all(axis=1)
+            rows = np.where(weights[:, None] > 0.0, rows, 0.0)
         if not isinstance(rows, np.ndarray):
             return None, None
         n_stored, n_entries, counted = n_stored + np.count_nonzero(rows), n_entries + rows.size, rows[weights > 0.0]
@@ -132,7 +154,7 @@ def means_and_spreads(model, data: DataSource, rows_of: Callable[[Any], Any]) ->
             deviations = deviations + weights @ np.abs(rows - first)  # from the first mean: near enough for a spread
             mean, whole = mean + share * (centre - mean), whole + weight
             ends += [counted.min(axis=0), counted.max(axis=0)]
-    if n_stored < max(_SPARSE_BELOW * n_entries, 1.0):
+    if not ends or n_stored < max(least * n_entries, 1.0):
         return None, None
     low, high = np.min(ends, axis=0), np.max(ends, axis=0)
     has_two_values = squares / whole > (1.0 - 1e-9) * (high - mean) * (

@@ -62,7 +62,7 @@ def test_principal_components_without_noise_are_those_of_scikit_learn(q):
 def test_factors_without_noise_are_those_of_scikit_learn(rotation):
     X = unequal(1)
     expected = decomposition.FactorAnalysis(2, rotation=rotation, tol=1e-8).fit(X)
-    model = FactorAnalysis(2, rotation=rotation, tol=1e-8).fit(X)
+    model = FactorAnalysis(2, rotation=rotation, tol=1e-8, noise_variance_init=np.ones(X.shape[1])).fit(X)
     signs = np.sign((model.components_ * expected.components_).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(signs * model.components_, expected.components_, atol=1e-6)
     np.testing.assert_allclose(signs.T * model.transform(X), expected.transform(X), atol=1e-6)

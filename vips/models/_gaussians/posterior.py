@@ -154,6 +154,12 @@ class MixturePosterior:
         excess = np.zeros(len(self.mean)) if self.plug_in else d / self.mean_precision
         return Tables(self.covariance_type, inverses, shifts, constants, excess, self.tail)
 
+    def in_units(self, centre: np.ndarray, units: np.ndarray) -> MixturePosterior:
+        """Locations and factors of columns about a centre, in these units."""
+        is_matrix = self.covariance_type in ("full", "tied")
+        factor = self.factor / (units[:, None] if is_matrix else units)
+        return replace(self, mean=(self.mean - centre) / units, factor=factor)
+
     def in_order(self, order: np.ndarray) -> MixturePosterior:
         """The same components in another order."""
         order = np.asarray(order)

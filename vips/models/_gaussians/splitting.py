@@ -59,7 +59,7 @@ def _first_of_all(growing: float) -> Callable[[int], float]:
 
 
 def split(
-    moments: Moments, n_active: int, n_splits: int, directions: np.ndarray, kind: str
+    moments: Moments, n_active: int, n_splits: int, directions: np.ndarray, kind: str, units: np.ndarray
 ) -> tuple[Moments, np.ndarray, np.ndarray]:
     """Split the components with the largest count × variance along the longest axis.
 
@@ -72,6 +72,8 @@ def split(
         Public draws: along them spherical components are split.
     kind : str
         Type of covariance.
+    units : ndarray of shape (d,)
+        In which columns are compared.
 
     Returns
     -------
@@ -82,11 +84,14 @@ def split(
     count, weight, mean = moments.count.copy(), moments.weight.copy(), moments.mean.copy()
     covariance = moments.covariance.copy()
     parent, portion = np.arange(len(count)), np.ones(len(count))
+    squares = np.outer(units, units) if kind in ("full", "tied") else np.square(units)
     for new in range(n_active, min(n_active + n_splits, len(count))):
-        variances, axes = zip(*(_longest(matrix, kind, directions[new]) for matrix in covariance), strict=True)
+        variances, axes = zip(
+            *(_longest(matrix, kind, directions[new]) for matrix in covariance / squares), strict=True
+        )
         old = int(np.argmax(count[:new] * np.broadcast_to(variances, len(count))[:new]))
         place = min(old, len(covariance) - 1)
-        shift = _SHIFT * np.sqrt(variances[place]) * axes[place]
+        shift = _SHIFT * np.sqrt(variances[place]) * axes[place] * units
         share = count[old] / max(count.sum(), 1e-300) if kind == "tied" else 1.0
         lost = shift[:, None] * shift if kind in ("full", "tied") else np.square(shift)[None]
         if kind == "spherical":

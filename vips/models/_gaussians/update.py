@@ -30,7 +30,10 @@ _TAILS = (1.0, 1e3)  # least and largest degrees of freedom that are learnt
 
 @dataclass(frozen=True)
 class Priors:
-    """Public settings; ``mean`` and ``covariance`` may be None: of all records, which are the totals of one component."""
+    """Public settings; ``mean`` and ``covariance`` may be None: of all records, which are the totals of one component.
+
+    ``units`` of the columns are 1 but in ordinary fits, which do not depend on the columns' units.
+    """
 
     process: bool
     concentration: float
@@ -38,7 +41,8 @@ class Priors:
     dof: float
     mean: np.ndarray | None
     covariance: np.ndarray | None
-    reg_covar: float
+    reg_covar: float | np.ndarray
+    units: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ def next_posterior(moments: Moments, previous: MixturePosterior, priors: Priors,
     return replace(
         previous,
         **common,
-        factor=_factors(covariance),
+        factor=_factors(covariance, priors.units),
         tail=previous.tail if moments.tail is None else _tails(moments.tail, count, previous.tail),
         n_active=n_active,
         parent=np.arange(n),
@@ -142,12 +146,15 @@ def _with_priors(moments, covariance, previous, priors, n_active):
     return {"mean": mean, "dof": dof, "mean_precision": precision, "concentration": concentration}, covariance
 
 
-def _factors(covariance: np.ndarray) -> np.ndarray:
-    """Cholesky factors; a covariance that rounding made indefinite gets eigenvalues of at least 10⁻¹² of the largest."""
+def _factors(covariance: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Cholesky factors; in these units of the columns, a covariance that rounding made indefinite gets eigenvalues of at least
+    10⁻¹² of the largest."""
     if covariance.shape[1] == 1:
+        covariance = covariance / np.square(units)
         least = np.maximum(1e-12 * covariance.max(axis=2, keepdims=True), 1e-200)
-        return np.sqrt(np.maximum(covariance, least))
-    return np.stack([cholesky(positive_definite(matrix)) for matrix in covariance])
+        return units * np.sqrt(np.maximum(covariance, least))
+    covariance = covariance / np.outer(units, units)
+    return units[:, None] * np.stack([cholesky(positive_definite(matrix)) for matrix in covariance])
 
 
 def _tails(sums: np.ndarray, count: np.ndarray, old: np.ndarray) -> np.ndarray:

@@ -17,7 +17,9 @@ import scipy.sparse as sp
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips.data import DataSource
 from vips.models import _typical as typical
+from vips.models._centred import look_at_columns, place
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
@@ -132,6 +134,13 @@ class GaussianMixtureModel(Mixture):
         blocks = {name: Block(shape[name], name == "second" and symmetric, scales[name]) for name in shape}
         return blocks | self.block_of_squares()
 
+    def begin(self, records: DataSource) -> None:
+        """Look where the columns lie."""
+        look_at_columns(self, records, self._vectors)
+
+    def in_units(self, posterior):
+        return posterior.in_units(*self._place)
+
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], MixturePosterior]:
         """One component over the ball of ``max_norm``, with draws: directions in which spherical components are split."""
         return self.initial(rng), self._first(rng.standard_normal((self.n_components, self.n_features_in_)))
@@ -174,11 +183,13 @@ class GaussianMixtureModel(Mixture):
         return self.with_squares(self._statistics(records, posterior, 1.0 if self.is_private else np.inf))
 
     def _statistics(self, records, posterior: MixturePosterior, largest: float = np.inf) -> MixtureStatistics:
+        return MixtureStatistics(self._vectors(records), posterior.tables, matched_blocks(self.blocks()), largest)
+
+    def _vectors(self, records) -> np.ndarray:
+        """Rows, at most as long as ``max_norm``."""
         X = sp.csr_array(records).toarray() if sp.issparse(records) else np.asarray(records)
         X = np.ascontiguousarray(X, dtype=np.float64)
-        if self.max_norm is not None:
-            X = scaled_rows(X, float(self.max_norm))
-        return MixtureStatistics(X, posterior.tables, matched_blocks(self.blocks()), largest)
+        return X if self.max_norm is None else scaled_rows(X, float(self.max_norm))
 
     def max_record_norm(self) -> float:
         """1, the norm of a record at its component: others weigh less in a private fit; with weights their squares, too."""
@@ -230,7 +241,7 @@ class GaussianMixtureModel(Mixture):
             previous = self._with_learnt_priors(previous, moments, priors)
         n_active = min(previous.n_active + n_splits, self.n_components)
         moments, parent, portion = split(
-            moments, previous.n_active, n_splits, previous.directions, self.covariance_type
+            moments, previous.n_active, n_splits, previous.directions, self.covariance_type, priors.units
         )
         posterior = next_posterior(moments, previous, priors, n_active)
         return replace(posterior, parent=parent, portion=portion, tail=posterior.tail[parent])
@@ -242,21 +253,20 @@ class GaussianMixtureModel(Mixture):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _first(self, directions: np.ndarray) -> MixturePosterior:
-        """One component over the ball of ``max_norm``; the others wait at the same place."""
-        n, d = self.n_components, self.n_features_in_
-        spread = (1.0 if self.max_norm is None else float(self.max_norm)) / np.sqrt(d)
+        """One component over the ball of ``max_norm``, or where the columns lie; the others wait at the same place."""
+        n, d, (centre, units) = self.n_components, self.n_features_in_, self._place
+        spread = np.full(d, float(self.max_norm) if self.is_private else 1.0) * units / np.sqrt(d)
         shape = {"full": (n, d, d), "tied": (1, d, d)}.get(self.covariance_type, (n, 1, d))
-        factor = np.broadcast_to(np.eye(d) if shape[1] == d else np.ones((1, d)), shape)
         prior_shape = (d, d) if self.covariance_type in ("full", "tied") else (1, d)
         priors = self._priors()
         is_process = priors.process and self.inference == "vb"
         return MixturePosterior(
             covariance_type=self.covariance_type,
             concentration=np.ones((2, n)) if is_process else np.ones(n),
-            mean=np.zeros((n, d)),
+            mean=np.tile(centre, (n, 1)),
             mean_precision=np.ones(n),
             dof=np.full(n, priors.dof),
-            factor=spread * factor,
+            factor=np.broadcast_to(np.diag(spread) if shape[1] == d else spread, shape),
             tail=self._tail(),
             plug_in=self.inference == "em",
             n_active=1,
@@ -293,9 +303,9 @@ class GaussianMixtureModel(Mixture):
         dof = float(d) if self.degrees_of_freedom_prior is None else float(self.degrees_of_freedom_prior)
         if dof <= d - 1.0:
             raise ValueError(f"`degrees_of_freedom_prior` must be greater than {d - 1}, got {dof:g}.")
-        reg_covar = self.reg_covar
+        reg_covar, units = self.reg_covar, self._place[1]
         if reg_covar is None:
-            reg_covar = (_LEAST_STD * float(self.max_norm)) ** 2 if self.is_private else 1e-6
+            reg_covar = (_LEAST_STD * float(self.max_norm)) ** 2 if self.is_private else 1e-6 * np.square(units)
         alpha, beta = self.weight_concentration_prior, self.mean_precision_prior
         return Priors(
             process=self.weight_concentration_prior_type == "dirichlet_process",
@@ -304,7 +314,8 @@ class GaussianMixtureModel(Mixture):
             dof=dof,
             mean=mean,
             covariance=covariance,
-            reg_covar=float(reg_covar),
+            reg_covar=reg_covar,
+            units=units,
         )
 
     def _learns_tail(self) -> bool:
@@ -325,6 +336,8 @@ class GaussianMixtureModel(Mixture):
                 f'`dof` must be None, "learn", a number from 1 to 1e6, or one for each component, got {self.dof!r}.'
             )
         return tail
+
+    _place = property(place)
 
     def _is_textbook(self) -> bool:
         return not self.is_private and self.plan_of_fit().sampling_rate == 1.0

@@ -51,7 +51,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         spherical ones. None is the covariance of all records; in a private fit a thousandth of the noisy one that the first
         step releases.
     reg_covar : float or None
-        Added to variances. None is 1e-6, and in a private fit the square of 1e-4 ``max_norm``.
+        Added to variances. None is 1e-6 in units of the columns, ``spreads_`` squared / 16, and in a private fit the square of
+        1e-4 ``max_norm``.
     inference : {"vb", "em"}
         Variational Bayes, or maximum likelihood by EM, which ignores all priors, as scikit-learn's ``GaussianMixture`` does.
     dof : float, array of shape (n_components,), "learn" or None
@@ -80,6 +81,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         Degrees of freedom of Student-t components.
     n_components_effective_ : int
         Components with records: whose count is at least 1, and in a private fit stands out from its noise.
+    centre_, spreads_ : ndarray of shape (n_features,)
+        Of an ordinary fit: means of the columns, and five mean absolute deviations at most (4 standard deviations of normals).
     privacy_ : PrivacyReport
     n_features_in_ : int
     feature_names_in_ : ndarray of str

@@ -10,9 +10,10 @@ import numpy as np
 
 from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_max_norm, check_number
-from vips.data import Sequences
+from vips.data import DataSource, Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
+from vips.models._centred import look_at_columns, place
 from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.evidence import divergence_of_components
@@ -61,7 +62,8 @@ class GaussianHMM(HiddenMarkovModel):
     beta_prior, dof_prior : float or None
         How many steps the priors of means and covariances count as; None is 1 and d, as in hmmlearn.
     scale_prior : array of shape (d, d) or (d,), or None
-        Of covariances, times ``dof_prior``. None: 0.001 times the identity, as in hmmlearn.
+        Of covariances, times ``dof_prior``. None: 0.001 times the identity, as in hmmlearn; in an ordinary fit in units of the
+        columns, ``spreads_`` / 4.
     startprob_mask, transmat_mask : array of bool of shape (K,), (K, K), or None
         States that may be first, and moves that exist: ``np.triu(np.ones((K, K), bool))`` is a left-right model. Public. None:
         all of them.
@@ -98,6 +100,8 @@ class GaussianHMM(HiddenMarkovModel):
     means_ : ndarray of shape (K, d)
     covars_ : ndarray of shape (K, d, d)
         As in hmmlearn, also if they are diagonal.
+    centre_, spreads_ : ndarray of shape (d,)
+        Of an ordinary fit: means of the columns, and five mean absolute deviations at most (4 standard deviations of normals).
     privacy_ : PrivacyReport
 
     Notes
@@ -202,6 +206,13 @@ class GaussianHMM(HiddenMarkovModel):
             _blocks_of_states(self.n_components, self.n_features_in_, float(self.typical_length), self._is_full())
         )
 
+    def begin(self, records: DataSource) -> None:
+        """Look where the columns lie."""
+        look_at_columns(self, records, self._vectors)
+
+    def in_units(self, posterior):
+        return posterior.in_units(*self._place)
+
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], GaussianChainPosterior]:
         """One state over the ball of ``max_norm``."""
         return self.initial(rng), self._first()
@@ -262,7 +273,7 @@ class GaussianHMM(HiddenMarkovModel):
     def _pair_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
         """Counts of neighbours, in bins that hold about as many steps each if these are normal."""
         records, (mean, deviation) = records.first(self.max_length), _of_all_steps(posterior.gaussians)
-        X = self._bounded(records)
+        X = self._vectors(records)
         cells = np.where(np.isfinite(X).all(axis=1, keepdims=True), (X - mean) / deviation, np.nan)
         return of_pairs_of_bins(cells, records.offsets, self._columns_in_bins().bins, self._blocks_of_pairs())
 
@@ -335,7 +346,9 @@ class GaussianHMM(HiddenMarkovModel):
         if frame.n_active == 1 and priors.mean is None:
             frame = replace(frame, prior_mean=moments.mean[0])
         n_active = min(frame.n_active + n_splits, self.n_components)
-        moments, parent, portion = split(moments, frame.n_active, n_splits, frame.directions, self.covariance_type)
+        moments, parent, portion = split(
+            moments, frame.n_active, n_splits, frame.directions, self.covariance_type, priors.units
+        )
         gaussians = replace(next_posterior(moments, frame, priors, n_active), parent=parent, portion=portion)
         start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
         return start, moves, gaussians
@@ -480,11 +493,11 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _densities(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple:
         """Steps; which are missing; densities, and the logarithms of their factors."""
-        X = self._bounded(records)
+        X = self._vectors(records)
         likely, log_scale, is_missing = densities(X, posterior.tables)
         return X, is_missing, likely, log_scale
 
-    def _bounded(self, records: Sequences) -> np.ndarray:
+    def _vectors(self, records: Sequences) -> np.ndarray:
         """All steps, at most as long as ``max_norm``; a missing one has a number that is not finite."""
         X = np.require(records.values, np.float64, ["C", "W"])
         return X if self.max_norm is None else scaled_rows(X, float(self.max_norm))
@@ -533,17 +546,17 @@ class GaussianHMM(HiddenMarkovModel):
         return GaussianChainPosterior(*chain, self.plugs_in(), gaussians)
 
     def _first(self) -> GaussianChainPosterior:
-        """One state over the ball of ``max_norm``; the others wait at the same place."""
-        K, d = self.n_components, self.n_features_in_
-        spread = (1.0 if self.max_norm is None else float(self.max_norm)) / np.sqrt(d)
+        """One state over the ball of ``max_norm``, or where the columns lie; the others wait at the same place."""
+        K, d, (centre, units) = self.n_components, self.n_features_in_, self._place
+        spread = np.full(d, float(self.max_norm) if self.is_private else 1.0) * units / np.sqrt(d)
         priors, shape = self._priors(), (K, d, d) if self._is_full() else (K, 1, d)
         gaussians = MixturePosterior(
             covariance_type=self.covariance_type,
             concentration=np.ones(K),
-            mean=np.zeros((K, d)),
+            mean=np.tile(centre, (K, 1)),
             mean_precision=np.ones(K),
             dof=np.full(K, priors.dof),
-            factor=spread * np.broadcast_to(np.eye(d) if self._is_full() else np.ones((1, d)), shape),
+            factor=np.broadcast_to(np.diag(spread) if self._is_full() else spread, shape),
             tail=np.zeros(K),
             plug_in=self.plugs_in(),
             n_active=1,
@@ -561,7 +574,8 @@ class GaussianHMM(HiddenMarkovModel):
         if mean is not None and not (mean.shape == (d,) and np.isfinite(mean).all()):
             raise ValueError(f"`means_prior` must be {d} finite numbers, got shape {mean.shape}.")
         shape = (d, d) if self._is_full() else (d,)
-        scale = 1e-3 * (np.eye(d) if self._is_full() else np.ones(d))
+        units = self._place[1]
+        scale = 1e-3 * (np.diag(np.square(units)) if self._is_full() else np.square(units))
         if self.scale_prior is not None:
             scale = np.asarray(self.scale_prior, dtype=np.float64)
             is_valid = scale.shape == shape and np.isfinite(scale).all()
@@ -581,7 +595,10 @@ class GaussianHMM(HiddenMarkovModel):
             mean=mean,
             covariance=scale if scale.ndim == 2 else scale[None],
             reg_covar=float(min_covar),
+            units=units,
         )
+
+    _place = property(place)
 
     def _is_textbook(self) -> bool:
         return not self.is_private and self.plan_of_fit().sampling_rate == 1.0

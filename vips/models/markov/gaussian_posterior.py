@@ -40,6 +40,10 @@ class GaussianChainPosterior(ChainPosterior):
         tables, is_active = self.gaussians.tables, np.arange(len(self.gaussians.mean)) < self.gaussians.n_active
         return replace(tables, constants=np.where(is_active, 0.5 * self.gaussians.log_determinants, -np.inf))
 
+    def in_units(self, centre: np.ndarray, units: np.ndarray) -> GaussianChainPosterior:
+        """See :meth:`MixturePosterior.in_units`."""
+        return replace(self, gaussians=self.gaussians.in_units(centre, units))
+
     def in_order(self, order: np.ndarray) -> GaussianChainPosterior:
         """The same states in another order."""
         return replace(self, **self._chain_in_order(order), gaussians=self.gaussians.in_order(order))

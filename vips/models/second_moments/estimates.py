@@ -106,19 +106,23 @@ def principal_components(data: NoisyCovariance, n_components: int) -> Estimate:
         level = max(level, least)
     else:
         excess, level = np.maximum(top - level, 0.0), max(level, 0.0)
-    return Estimate(np.sqrt(excess)[:, None] * directions, np.full(d, level), (), _strength(excess, edges))
+    strength = _strength(excess, edges) if noise > 0.0 else np.inf
+    return Estimate(np.sqrt(excess)[:, None] * directions, np.full(d, level), (), strength)
 
 
 def factor_analysis(
     data: NoisyCovariance, n_components: int, start: np.ndarray | None, tol: float, max_iter: int
 ) -> Estimate:
-    """The iteration of scikit-learn's ``FactorAnalysis`` (Barber, algorithm 21.1), written on the covariance."""
+    """The iteration of scikit-learn's ``FactorAnalysis`` (Barber, algorithm 21.1), on the correlations without noise."""
     if data.noise_std > 0.0:
         return noisy_factor_analysis([data], n_components, start, max_iter)[0]
     d, count = len(data.mean), max(data.count, _SMALL)
-    covariance = data.scatter / count
+    variances = np.diagonal(data.scatter) / count
+    is_constant = variances <= _SMALL * (variances + np.square(data.mean))  # but for rounding
+    units = np.sqrt(np.where(is_constant, 1.0, variances))
+    covariance = data.scatter / count / units / units[:, None]
     variances = np.maximum(np.diagonal(covariance), _SMALL)
-    psi = np.ones(d) if start is None else np.array(start, dtype=np.float64)
+    psi = np.ones(d) if start is None else np.asarray(start, dtype=np.float64) / units**2
     constant, last, log_likelihoods = d * np.log(2.0 * np.pi) + n_components, -np.inf, []
     for _ in range(max_iter):
         roots = np.sqrt(psi) + _SMALL
@@ -127,11 +131,11 @@ def factor_analysis(
         top = np.maximum(values[:n_components], 1e-300)
         loadings = np.sqrt(np.maximum(top - 1.0, 0.0))[:, None] * directions * roots
         total = constant + np.log(top).sum() + values[n_components:].sum() + np.log(psi).sum()
-        log_likelihoods.append(-0.5 * count * total)
+        log_likelihoods.append(-0.5 * count * (total + 2.0 * np.log(units).sum()))
         if log_likelihoods[-1] - last < tol:
             break
         last, psi = log_likelihoods[-1], np.maximum(variances - np.square(loadings).sum(axis=0), _SMALL)
-    return Estimate(loadings, psi, tuple(log_likelihoods))
+    return Estimate(loadings * units, psi * units**2, tuple(log_likelihoods))
 
 
 def noisy_factor_analysis(

@@ -27,7 +27,8 @@ from vips.models._definite import positive_definite
 
 __all__ = ["Evidence", "Settings", "maximise_evidence"]
 
-_MOST_PRECISION = 1e12
+_MOST_PRECISION = 1e12  # in a private fit; without noise units of columns may be any
+_ANY_PRECISION = 1e100
 _CLEARLY = 1.0  # by which a logarithm of evidence is larger
 
 
@@ -66,7 +67,7 @@ class Evidence:
 
 def maximise_evidence(
     squares: np.ndarray, products: np.ndarray, of_target: float, count: float, variance: float, settings: Settings,
-    least_squares: bool = False,
+    units: np.ndarray | None = None,
 ) -> Evidence:  # fmt: skip
     """α and λ.
 
@@ -77,23 +78,26 @@ def maximise_evidence(
     count, variance : float
         Number of records, and the variance of y, at which 1/α starts.
     settings : Settings
-    least_squares : bool
-        Whether moments have no noise, so that a second iteration may start at their solution.
+    units : ndarray of shape (d,), optional
+        Roots of A's diagonal, ∞ of constant columns, where moments have no noise: a second iteration starts at least squares.
     """
     moments = squares, products, of_target, count, variance
-    first = _iterated(*moments, settings, np.ones(len(products)))
-    if not least_squares:
+    most = _MOST_PRECISION if units is None else _ANY_PRECISION
+    first = _iterated(*moments, settings, np.ones(len(products)), most)
+    if units is None:
         return first
-    w = np.linalg.lstsq(squares, products, rcond=None)[0]
+    w = np.linalg.lstsq(squares / np.outer(units, units), products / units, rcond=None)[0] / units
     lam = (
         np.full(len(w), len(w) / max(w @ w, 1e-300)) if settings.penalty == "ridge" else 1.0 / np.maximum(w**2, 1e-300)
     )
-    second = _iterated(*moments, settings, np.clip(lam, 1.0 / _MOST_PRECISION, _MOST_PRECISION))
+    second = _iterated(*moments, settings, np.clip(lam, 1.0 / most, most), most)
     return second if second.log_evidence > first.log_evidence + _CLEARLY else first
 
 
-def _iterated(squares, products, of_target, count, variance, settings: Settings, lam: np.ndarray) -> Evidence:
-    """From this λ."""
+def _iterated(
+    squares, products, of_target, count, variance, settings: Settings, lam: np.ndarray, most: float
+) -> Evidence:
+    """From this λ, which is at most ``most``, and at least 1 / ``most``."""
     d, alpha, old = len(products), 1.0 / (variance + np.finfo(float).eps), None
     for n_iter in range(1, settings.max_iter + 1):  # noqa: B007
         factor = cholesky(positive_definite(alpha * squares + np.diag(lam)))
@@ -104,7 +108,7 @@ def _iterated(squares, products, of_target, count, variance, settings: Settings,
             lam = np.full(d, (gamma.sum() + 2.0 * settings.lambda_1) / (w @ w + 2.0 * settings.lambda_2))
         else:
             lam = (gamma + 2.0 * settings.lambda_1) / (w**2 + 2.0 * settings.lambda_2)
-        lam = np.clip(lam, 1e-12, _MOST_PRECISION)
+        lam = np.clip(lam, 1.0 / most, most)
         alpha = (max(count - gamma.sum(), 0.0) + 2.0 * settings.alpha_1) / (error + 2.0 * settings.alpha_2)
         if old is not None and np.abs(old - w).sum() < settings.tol:
             break

@@ -38,7 +38,7 @@ class FactorAnalysis(FactorModel):
         Iterations end when the log likelihood rises by less than ``tol``; in a private fit, when no noise variance changes by
         more than 1e-4 of it.
     noise_variance_init : array of shape (n_features,), optional
-        Start of the noise variances, 1 by default. Public.
+        Start of the noise variances; None: 1, and without noise the variances of the columns. Public.
 
     Attributes
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -9,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_choice, check_integer, check_number
+from vips._validation import check_choice, check_integer, check_number, levels_to_user
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import Signal, coefficient_table, forest_plot, signal_of, warn_of_nothing
@@ -31,6 +32,7 @@ __all__ = ["BayesianLinearRegression"]
 
 # Share of `max_norm` that a target at its bound has in a record's vector.
 _TARGET_SHARE = 0.7
+_ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 
 
 class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
@@ -172,8 +174,17 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return LinearPosterior(np.zeros(d + has_constant), np.eye(d + has_constant), prior_precision=np.ones(d))
         mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
         variance = max(squares / count - mean**2, 0.0)
-        exact = not moments.noise_std
-        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings(), exact)
+        of_columns, units = np.diagonal(design)[:d], None
+        if not moments.noise_std:
+            varies = of_columns > _ROUNDING * np.diagonal(viewed.matrix)[:d]
+            units = np.sqrt(np.where(varies, of_columns, np.inf))
+            if 0.0 < count * variance < 200.0 * self.alpha_2:  # of which 1 % and more would be the prior's
+                warnings.warn(
+                    f"y varies so little that alpha_2={self.alpha_2:g} makes intervals too wide: write y in a smaller unit, "
+                    "times 1000 say, or alpha_2=0.",
+                    stacklevel=levels_to_user(),
+                )
+        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings(), units)
         information = best.alpha * 0.5 * (design + design.T)
         precision = positive_definite(information + np.diag(np.append(best.lam, np.zeros(has_constant))))
         mean = np.linalg.solve(precision, best.alpha * products)

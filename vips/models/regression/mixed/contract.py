@@ -128,10 +128,10 @@ class MixedRegression(ConjugateExponentialModel):
         return numbered or records
 
     def begin(self, records: DataSource) -> None:
-        """Look for the centre of the columns: products of far ones have no digits for what varies."""
-        means, _ = means_and_spreads(self, records, lambda chunk: self._rows(chunk.X))
+        """Look for the centre of the columns, and their spreads: products of far or small ones have no digits left."""
+        means, spreads = means_and_spreads(self, records, lambda chunk: self._rows(chunk.X))
         if means is not None:
-            self.centre_ = means
+            self.centre_, self.spreads_ = means, spreads
 
     def check_features(self) -> None:
         if not 1 <= self.n_features_in_ <= _MOST_FEATURES:
@@ -201,8 +201,9 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _first_posterior(self) -> MixedPosterior:
         d, mean = self.n_features_in_, np.zeros(self._n_parameters())
-        centre = vars(self).get("centre_", np.zeros(d))
-        frame = Frame(centre, np.ones(d), self._ball(), self._places_of_effects())
+        seen = {} if self.is_private else vars(self)
+        centre, spreads = seen.get("centre_", np.zeros(d)), seen.get("spreads_", np.ones(d))
+        frame = Frame(centre, 1.0 / spreads, self._ball(), self._places_of_effects())
         return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
 
     def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
@@ -238,9 +239,9 @@ class MixedRegression(ConjugateExponentialModel):
         is that of the average outcome."""
         d, curvature = self.n_features_in_, average["curvature"]
         learnt = Coordinates.learnt(curvature, noise_std["curvature"], CONSTANT, 1.0)
-        frame = Frame(
-            previous.frame.shift + learnt.shift[:-1], learnt.scale[:-1], previous.frame.ball, previous.frame.columns
-        )
+        before = previous.frame
+        shift, scale = before.shift + learnt.shift[:-1] / before.scale, before.scale * learnt.scale[:-1]
+        frame = Frame(shift, scale, before.ball, before.columns)
         n_rows = max(curvature[d, d], noise_std["curvature"], 1e-300) / (0.25 * CONSTANT**2)
         mean = previous.parameters.copy()
         mean[d] = self._intercept_at(float(average["outcome"]) / n_rows) / CONSTANT
