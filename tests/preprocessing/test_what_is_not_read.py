@@ -191,8 +191,28 @@ def test_nothing_vanishes_without_a_word(fit, given, what, word, tmp_path):
 
 # -- an item of a list, or a cell of an object column, is a record's own -------------------------------------------------------
 
+
+def _refuse(*_):
+    raise RuntimeError("a record speaks")
+
+
+RAISING = (
+    "__getitem__",
+    "__len__",
+    "__eq__",
+    "__ne__",
+    "__hash__",
+    "__iter__",
+    "__str__",
+    "__repr__",
+    "__float__",
+    "__lt__",
+)
+Array, Text = (type(f"Raising{of.__name__}", (of,), dict.fromkeys(RAISING, _refuse)) for of in (np.ndarray, str))
 ITEMS = (
     np.array([0, 1]),
+    np.array([0, 1]).view(Array),
+    Text("A"),
     ["A"],
     "A",
     b"A",
@@ -214,11 +234,17 @@ def check_an_item_of_any_type_decides_nothing():
         values[0] = item
         return told(answers, pd.Series(values, dtype=object), ["A", "B", "C"])
 
+    def with_number(item):
+        values = np.array([*NUMBERS], dtype=object)
+        values[0] = item
+        return told(LOGISTIC, pd.Series(values, dtype=object), "number")
+
     fits = {
         "sequences": lambda item: told(codes_of_steps, [item, *LISTS[1:]]),
         "words": lambda item: told(codes_of_steps, [item, *OF_WORDS[1:]]),
         "texts": lambda item: told(words_of_texts, [item, *["harbour ship"] * 300]),
         "answers": with_cell,
+        "learnt numbers": with_number,
     }
     for name, fit in fits.items():
         outcomes = []

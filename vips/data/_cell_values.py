@@ -149,7 +149,9 @@ def are_unread(values, is_nothing: np.ndarray) -> np.ndarray:
     """Which of the cells without a value hold something that could not be read: neither missing nor an empty text."""
     nothing = np.flatnonzero(is_nothing)
     unread, cells = np.zeros(len(is_nothing), dtype=bool), each_cell(values) if len(nothing) else ()
-    unread[nothing] = [not (is_missing(cells[i]) or (isinstance(cells[i], str) and not len(cells[i]))) for i in nothing]
+    unread[nothing] = [
+        not (is_missing(cells[i]) or (isinstance(cells[i], str) and not str.__len__(cells[i]))) for i in nothing
+    ]
     return unread
 
 

@@ -35,7 +35,7 @@ def numbers_of(values: object) -> np.ndarray | None:
             columns = [values] if values.ndim == 1 else [values.iloc[:, j] for j in range(values.shape[1])]
             numbers = [as_numbers(column, "number") for column in columns]
             return numbers[0] if values.ndim == 1 else np.stack(numbers, axis=1)
-        array = _array(values)
+        array = np.asarray(_array(values))  # of a subclass, too, whose own methods stay unused
         if array.ndim in (1, 2) and array.dtype.kind in "biuf":
             return array
         if array.ndim in (1, 2) and array.dtype.kind in "OUST":
