@@ -13,10 +13,10 @@ FAST := tests/laws/test_laws.py tests/privacy/test_plan.py tests/privacy/mechani
 demo: $(VENV)/plot.stamp        ## topics of a real corpus, private beside non-private
 	$(BIN)/python -m experiments demo
 
-test: $(VENV)/test.stamp        ## what every change must pass
+test: $(VENV)/kernels.stamp     ## what every change must pass
 	$(PYTEST) -m "not slow"
 
-test-all: $(VENV)/test.stamp    ## and the slow tests, with new draws and generated examples, before a release
+test-all: $(VENV)/kernels.stamp ## and the slow tests, with new draws and generated examples, before a release
 	VIPS_TESTS_DRAW=afresh HYPOTHESIS_PROFILE=default $(PYTEST)
 
 test-fast: $(VENV)/test.stamp   ## the inner loop, in under a minute
@@ -41,6 +41,11 @@ bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise a
 
 docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -W -j auto -b html docs docs/_build/html
+
+# Compiled once, before workers of pytest start; the second process begins with what takes longest.
+$(VENV)/kernels.stamp: $(VENV)/test.stamp $(shell find vips -name "*.py")
+	$(BIN)/python -m vips compile > /dev/null & \
+	$(BIN)/python -m vips compile SwitchingLinearDynamicalSystem GaussianHMM > /dev/null && wait $$! && touch $@
 
 $(VENV)/%.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -27,13 +27,18 @@ PRELOADED = ["distributed", "tests.laws.cases", "vips.engine", "vips.saving"]
 
 
 PAGES = {"README.md", "start.md", "own_model.md"}  # of which every change runs the examples
+LONG_EXAMPLES = {  # in docstrings, of seconds
+    "vips/auditing/audit.py", "vips/models/components/matching/how_many.py", "vips/models/dynamics/linear.py",
+    "vips/planning/plan.py", "vips/planning/study.py",
+}  # fmt: skip
 
 
 def pytest_collection_modifyitems(config, items):
-    """Marks as slow the variants that ``repeated`` names, those that ``representatives`` does not name, and most pages."""
+    """Marks as slow the variants that ``repeated`` names, those that ``representatives`` does not name, and long examples."""
     named, known = {}, {}
     for item in items:
-        if item.path.suffix == ".md" and item.path.name not in PAGES:
+        where = item.path.relative_to(ROOT).as_posix()
+        if where in LONG_EXAMPLES or (item.path.suffix == ".md" and item.path.name not in PAGES):
             item.add_marker(pytest.mark.slow)
         for marker in (*item.iter_markers("repeated"), *item.iter_markers("representatives")):
             where, variant = (item.path, item.originalname, marker.name), item.callspec.id

@@ -71,6 +71,7 @@ def test_moves_that_grow_or_change_shape_are_far_from_settled():
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize(("model", "y"), [(Logistic, RARE), (Counts, COUNTS)])
+@pytest.mark.representatives("Logistic-y0-full")
 def test_an_ordinary_regression_reaches_its_limit(model, y, covariance):
     settled = model(covariance=covariance).fit(ROWS, y)
     limit = model(covariance=covariance, privacy=PrivacyPlan.non_private(n_steps=1500)).fit(ROWS, y)

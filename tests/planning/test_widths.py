@@ -127,6 +127,7 @@ def test_pipelines_with_weights_are_not_planned():
         plan_for(pipeline, n_records=1_000, privacy=PrivacyBudget(1.0, 1e-6))
 
 
+@pytest.mark.slow
 def test_the_budget_that_a_width_needs_gives_it():
     needed = plan_for(visits(), n_records=20_000, width={"age": 0.01, "ward: B against A": 1.0})
     assert needed.widths.loc["age", "width"] <= 0.0106
@@ -240,6 +241,7 @@ def test_the_law_is_met_where_it_is_inverted():
     assert law.widths(law.records_for({"a": 0.06}), np.inf)[0] == pytest.approx(0.06)
 
 
+@pytest.mark.slow
 def test_shares_of_a_study_are_those_that_widths_need():
     models = {"risk": visits({"age": (18, 100)}), "wards": DirichletMultinomial()}
     like = {"wards": np.eye(3)[np.random.default_rng(0).choice(3, 5_000)]}

@@ -74,6 +74,7 @@ def test_mutants_are_noticed(mutant, models, monkeypatch):
         model._computed.pop("how_many", None)
 
 
+@pytest.mark.slow
 def test_components_and_states_are_counted():
     rng = np.random.default_rng(1)
     means = np.array([[-1.0, 0.0], [1.0, 0.5]])

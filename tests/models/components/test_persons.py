@@ -61,6 +61,7 @@ def test_intervals_hold_where_rows_of_a_person_are_the_same():
     check_the_same_rows(8)
 
 
+@pytest.mark.slow
 def test_rows_that_are_taken_as_independent_are_noticed(monkeypatch):
     def factors_are_forgotten(patch):
         patch.setattr(steps, "most_factor", lambda report, ways: np.ones(ways.shape[1]))
@@ -86,6 +87,7 @@ def test_mixtures_of_persons_have_intervals():
     check_independent_rows()
 
 
+@pytest.mark.slow
 def test_a_clip_of_single_rows_is_noticed(monkeypatch):
     def rows_of_their_own(patch):
         patch.setattr(steps, "ways_of", lambda report, norms: report.plan.clip_weights(norms)[None])
@@ -101,6 +103,7 @@ def test_a_person_of_many_rows_counts_as_one():
     assert squares(model).mean() < 1.5
 
 
+@pytest.mark.slow
 def test_classes_that_noise_hides_are_refused():
     hidden = fitted(records(300), np.arange(300) // 2, noise_multiplier=60.0)
     assert "no intervals" in hidden.why_no_intervals()

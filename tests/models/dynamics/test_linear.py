@@ -322,6 +322,7 @@ def test_fits_can_be_compared():
     assert "log likelihood per step" in str(comparison)
 
 
+@pytest.mark.slow
 def test_tables_of_a_known_system():
     """Half-lives and periods of a damped swing and a slow level, by hand; variances by simulation."""
     turn, shrink = 2 * np.pi / 12, 0.5 ** (1 / 8)

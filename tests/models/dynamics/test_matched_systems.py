@@ -62,6 +62,7 @@ def check_that_intervals_hold(models):
         assert abs(model.match().n_records - 4_000) < 400, "numbers of sequences miss the truth"
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_steps_and_sequences_are_clipped_and_cells_are_missing(fits):
     check_that_intervals_hold(fits)
     assert all(model.match().misfit < 3.0 for model in fits)
@@ -140,6 +141,7 @@ def test_what_cannot_be_matched_is_refused_in_words(monkeypatch):
         assert "mean, lower" not in refused.summary().columns
 
 
+@pytest.mark.slow
 def test_forecasts_include_how_uncertain_the_parameters_are():
     """By the law of total variance, over draws of the parameters; each draw's states have the covariance I in the long run."""
     model = fitted(n=3_000)

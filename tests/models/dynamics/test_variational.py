@@ -114,6 +114,7 @@ def test_the_fit_ends_where_the_bound_is_level():
     assert max(map(abs, before.values())) > 1.0
 
 
+@pytest.mark.slow
 def test_the_divergence_is_that_of_draws(early):
     """Against SciPy's densities."""
     rng, n = np.random.default_rng(0), 4_000

@@ -153,6 +153,7 @@ def test_one_chain_with_em_is_hmmlearn():
     np.testing.assert_allclose(last.score_samples(TEST).sum(), peer.score(TEST.values, TEST.lengths), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_divergence_is_the_average_of_log_densities():
     posterior, prior, rng = a_posterior(plug_in=False), Prior(0.7, 4.0, 2.0), np.random.default_rng(0)
     differences, n = [], 4_000
@@ -334,6 +335,7 @@ def test_wrong_arguments_are_named(arguments, says):
         FactorialHMM(**arguments).fit(TRAIN)
 
 
+@pytest.mark.slow
 def test_comparison_matches_chains_and_states():
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-5, sampling_rate=1.0, n_steps=20)
     private = FactorialHMM(2, 2, privacy=plan, max_norm=9.0, random_state=1).fit(TRAIN)

@@ -223,6 +223,7 @@ def check_covariances_are_slopes(model):
         assert np.sqrt(np.mean(z**2)) < 2.0, f"coordinate {column} has another slope: {np.sqrt(np.mean(z**2))}"
 
 
+@pytest.mark.slow
 def test_covariances_with_scores_are_slopes(fit):
     check_covariances_are_slopes(fit)
 

@@ -279,6 +279,7 @@ def test_masks_hold_in_the_match():
     assert model.transmat_[1, 0] == 0.0
 
 
+@pytest.mark.slow
 def test_states_that_stay_for_a_fixed_time_are_refused():
     rng = np.random.default_rng(0)
     phases = (rng.integers(0, 6, 12_000)[:, None] + np.arange(12)) // 3 % 2

@@ -139,6 +139,7 @@ def test_answers_that_copy_each_other_are_refused():
     assert "noise" in refused.summary().columns
 
 
+@pytest.mark.slow
 def test_classes_that_noise_hides_are_refused():
     hidden = fitted(records(300), PrivacyPlan.from_epsilon(epsilon=0.3, delta=1e-5, sampling_rate=1.0, n_steps=20))
     with pytest.raises(NotImplementedError, match=r"Noise hides|not those of such records"):

@@ -162,6 +162,7 @@ def test_the_bound_does_not_fall(inference):
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, None])
+@pytest.mark.repeated("1.0")
 def test_kinds_of_people_are_found(epsilon):
     table, kind = people(8_000)
     plan = (

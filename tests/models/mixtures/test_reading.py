@@ -42,6 +42,7 @@ def model():
     return fitted(frame_of(codes), categories=CATEGORIES)
 
 
+@pytest.mark.slow
 def test_classes_are_real_where_there_are_some_and_noise_where_there_are_none(model):
     assert model.evidence().labels.count("real") >= 2
     misfit = {"misfit of the released totals (standard deviations)": model.match().misfit}

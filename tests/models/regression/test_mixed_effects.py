@@ -405,6 +405,7 @@ def visits_of_different_lengths(n, seed=0):
     return X, rng.poisson(mean * rng.gamma(2.0, 0.5, len(mean))), person, exposure
 
 
+@pytest.mark.slow
 def test_rates_are_the_most_probable_and_the_unit_of_exposures_moves_the_intercept_alone():
     X, y, person, exposure = visits_of_different_lengths(300)
     days, weeks = (
@@ -477,6 +478,7 @@ def test_private_rates_with_plans_of_every_kind(tmp_path):
     ],
     ids=["slopes", "counts", "pipeline"],
 )
+@pytest.mark.slow
 def test_plans_and_rehearsals_draw_persons(model):
     settings = {} if hasattr(model, "steps") else {"n_features": 2}
     advice = vips.plan_for(model, n_records=20_000, privacy=PrivacyBudget(8.0, 1e-6), **settings)

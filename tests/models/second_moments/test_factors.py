@@ -165,6 +165,7 @@ def test_noise_alone_gives_no_components_and_no_intervals(model):
 
 
 @pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])
+@pytest.mark.repeated("FactorAnalysis")
 def test_save_audit_and_plot(model, tmp_path):
     X, _ = table(5000, np.random.default_rng(6))
     private = model(2, privacy=plan(4.0), max_norm=2.5)

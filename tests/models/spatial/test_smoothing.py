@@ -103,6 +103,7 @@ def test_intervals_hold_what_is_true():
     assert 0.93 < np.mean(held) < 0.99
 
 
+@pytest.mark.slow
 def test_areas_of_which_noise_tells_little_are_no_average_areas():
     """60 fixed tables of 40 areas: mean errors of log rates, in posterior deviations, and coverage. A line through the rate at
     the mean of log rates, without their variances, is 0.4 of a deviation too high, and holds 0.89."""

@@ -357,6 +357,7 @@ def test_mutant_is_noticed(mutant, law, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["array", "column", "series", "frame", "list"])
+@pytest.mark.representatives("array")
 def test_audits_take_areas_as_fits_do(form):
     area, counts = visits(60)
     forms = {

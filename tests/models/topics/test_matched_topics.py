@@ -76,6 +76,7 @@ RESIZED = {"document_length": 30}
     [{"sampling": {"sampling_rate": 0.5}, "n_steps": 30}, RESIZED, RESIZED | {"length_method": "scale"}],
     ids=["sampled", "resampled", "scaled"],
 )
+@pytest.mark.representatives("sampled")
 def test_samples_and_resized_documents_are_matched_too(arguments, monkeypatch):
     monkeypatch.setattr(matching, "_SWEEPS", SWEEPS)
     documents = corpus(seed=2)
@@ -214,12 +215,14 @@ def test_mutants_are_noticed(check, mutant, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)
 
 
+@pytest.mark.slow
 def test_concentration_and_length_are_told_by_the_totals():
     """Stated is 0.9, and 70 where nothing is known."""
     assert 1.1 < fitted(corpus(8000, prior=0.45).counts, 6.0).match().concentration < 1.7
     assert 15.0 < fitted(corpus(8000, length=25).counts, 3.0, n_steps=40).match().length < 45.0
 
 
+@pytest.mark.slow
 def test_documents_of_few_words_have_no_intervals():
     short = fitted(corpus(20_000, length=6).counts, 0.5, n_steps=30)
     assert short.match().length < 12.0
