@@ -160,9 +160,9 @@ class SequenceModel(ConjugateExponentialModel):
                 check_container(X, "X")
             sequences = Sequences.from_lengths(self._steps(X), lengths)
         elif isinstance(X, list | tuple):
-            if not self.is_private:
-                check_readable(X)
             sequences = Sequences.from_list(X, self._width_of_lists() if in_fit else self.n_features_in_)
+            if not self.is_private:
+                check_readable(X, sequences.shape[1])
         elif in_fit and self.is_private:
             raise ValueError(
                 "An array without `lengths` is one sequence, hence one record, which privacy hides whole. Pass `lengths`, or a "
