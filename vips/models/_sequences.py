@@ -139,6 +139,12 @@ class SequenceModel(ConjugateExponentialModel):
         if isinstance(X, Sequences):
             if lengths is not None:
                 raise TypeError("Sequences have their lengths: pass them without `lengths`.")
+            steps = X.index_of_steps
+            if in_fit and not self.is_private and steps is not None and steps.n_unread:
+                raise ValueError(
+                    f"Column {steps.names[1]!r} holds {steps.n_unread:,} cells that are not written as `date_format` says: "
+                    "mend them, or write None or NaN where a date is missing."
+                )
             sequences = X.without_ids()
         elif isinstance(X, DataSource):
             raise TypeError(
