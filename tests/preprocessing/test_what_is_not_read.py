@@ -2,6 +2,7 @@
 
 import datetime
 import re
+import uuid
 import warnings
 from functools import partial
 
@@ -28,6 +29,7 @@ from vips import (
 )
 from vips.auditing.records import Table
 from vips.data import Sequences
+from vips.data._texts import PackedTexts
 from vips.models import _sequences
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 from vips.privacy.unread import TELLS_OF_NOISE
@@ -263,6 +265,47 @@ def check_an_item_of_any_type_decides_nothing():
 
 def test_an_item_of_any_type_decides_nothing():
     check_an_item_of_any_type_decides_nothing()
+
+
+def speaks(*_):
+    raise RuntimeError("one record speaks")
+
+
+def of_class(base, *methods, **others):
+    """A subclass whose methods raise."""
+    return type(base.__name__, (base,), dict.fromkeys(methods, speaks) | others)
+
+
+ARRAY = np.array([0, 1])
+HOSTILE = (
+    *(ARRAY.view(of_class(np.ndarray, name)) for name in ("__getitem__", "__len__", "__array_function__", "__iter__")),
+    *(ARRAY.view(of_class(np.ndarray, **{name: property(speaks)})) for name in ("shape", "ndim", "dtype")),
+    of_class(str, "__len__", "__eq__", "__hash__", "strip", "encode")("A"),
+    of_class(int, "__int__", "__index__", "__lt__", "__hash__")(1),
+    of_class(uuid.UUID, __str__=lambda _: of_class(str, encode=lambda _: [])("A"))(int=1),
+    of_class(object, __class__=property(speaks))(),
+    of_class(object, __class__=str)(),
+)
+
+
+@pytest.mark.parametrize("place", range(len(HOSTILE)))  # pytest itself asks values
+def test_what_an_item_of_a_class_of_its_own_does_is_not_asked(place):
+    item = HOSTILE[place]
+    cells = pd.Series([item, *["A"] * 59], dtype=object, name="x")
+    ones, others = np.ones((60, 1)), {"other": WORDS[:60]}
+    model, words = BayesianLogisticRegression(), {"other": ["A", "B", "C"]}
+    grouped = BayesianLogisticRegression(max_norm=1.0, privacy=BUDGET.plan(n_steps=1, max_rows_per_group=2))
+    for kind in ("number", "date", "category", ["A"]):
+        encoder = TableEncoder({"x": kind} | words)
+        make_private_pipeline(encoder, model, privacy=BUDGET, n_steps=1).fit(
+            pd.DataFrame({"x": cells} | others), Y[:60]
+        )
+    grouped.fit(ones, Y[:60], groups=cells)
+    BayesianLogisticRegression(classes=["A", "B"], max_norm=1.0, privacy=PLAN).fit(ones, cells)
+    for steps in ([item, *LISTS[:9]], [[0, item], *LISTS[:9]]):
+        codes_of_steps(steps)
+        assert Sequences.from_list(steps).shape == (10, 1)
+    assert len(PackedTexts.of(cells)) == 60
 
 
 def words_raise(patch):

@@ -34,12 +34,13 @@ def numbers_of(values: object) -> np.ndarray | None:
         if hasattr(values, "iloc"):
             columns = [values] if values.ndim == 1 else [values.iloc[:, j] for j in range(values.shape[1])]
             numbers = [as_numbers(column, "number") for column in columns]
-            return numbers[0] if values.ndim == 1 else np.stack(numbers, axis=1)
-        array = _array(values)
+            array = numbers[0] if values.ndim == 1 else np.stack(numbers, axis=1)
+        else:
+            array = np.asarray(_array(values))  # whose methods are NumPy's own
+        if array.dtype.kind in "OUST":
+            array = as_numbers(array.astype(object).ravel(), "number").reshape(array.shape)
         if array.ndim in (1, 2) and array.dtype.kind in "biuf":
             return array
-        if array.ndim in (1, 2) and array.dtype.kind in "OUST":
-            return as_numbers(array.astype(object).ravel(), "number").reshape(array.shape)
     return None
 
 
