@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any, TypeVar
 
 __all__ = ["all_or_nothing", "fitted_attributes", "forget_fit", "without_weights"]
@@ -30,6 +31,7 @@ def all_or_nothing(fit: Method) -> Method:
 
     @wraps(fit)
     def fit_or_restore(estimator, *arguments, **settings):
+        _check_call(fit, estimator, *arguments, **settings)
         before = dict(vars(estimator))
         try:
             return fit(estimator, *arguments, **settings)
@@ -48,6 +50,15 @@ def without_weights(fit: Method) -> Method:
     def fit_unweighted(estimator, *arguments, sample_weight: object = None, **settings):
         if sample_weight is not None:
             raise TypeError(f"{type(estimator).__name__} takes no weights: leave `sample_weight` out.")
+        _check_call(fit, estimator, *arguments, **settings)
         return fit(estimator, *arguments, **settings)
 
     return fit_unweighted
+
+
+def _check_call(fit: Callable, estimator, *arguments, **settings) -> None:
+    """Raise Python's TypeError for arguments that ``fit`` does not take, under the name of the class that people wrote."""
+    try:
+        signature(fit).bind(estimator, *arguments, **settings)
+    except TypeError as error:
+        raise TypeError(f"{type(estimator).__name__}.{fit.__name__}() {error}") from None

@@ -171,7 +171,7 @@ def test_dates_that_are_objects_are_read_one_by_one_as_they_are():
     frame = pd.DataFrame({"who": 1, "when": pd.Series(when, dtype=object), "code": range(len(when))})
     columns = {"by": "who", "order": "when", "columns": "code"}
     read = Sequences.from_frame(frame, **columns, date_format="%d.%m.%Y")
-    assert read.values[:, 0].tolist() == [8, 2, 7, 3, 1, 0, 4, 5, 6]
+    assert read.values[:, 0].tolist() == [8, 2, 7, 3, 1, 0, 4, 5]  # and not 7, which is no date
     with pytest.raises(TypeError, match="Dates that are objects") as refused:
         Sequences.from_frame(frame, **columns)
     dates = frame[:3]
@@ -190,7 +190,7 @@ def test_one_date_does_not_change_the_order_of_others(odd):
     when = ["1500-01-02 +0000", "1500-01-01 +0000", "2020-06-01 +0200", "2020-05-31 +0000"]
     frame = pd.DataFrame({"who": [1, 1, 2, 2, 3], "when": pd.Series([*when, odd], dtype=object), "code": range(5)})
     sequences = Sequences.from_frame(frame, by="who", order="when", columns="code", date_format="%Y-%m-%d %z")
-    assert sorted(steps.tolist() for steps in sequences)[:2] == [[[1.0], [0.0]], [[3.0], [2.0]]]
+    assert sorted(steps.tolist() for steps in sequences if len(steps))[:2] == [[[1.0], [0.0]], [[3.0], [2.0]]]
 
 
 @pytest.mark.parametrize("dtype", ["str", object])
@@ -198,7 +198,7 @@ def test_text_of_dates_is_read_by_a_format(dtype):
     when = pd.Series(["28.01.2020", "05.02.2020", "2020-01-01", None, "01.01.2020", "31.02.2020"], dtype=dtype)
     frame = pd.DataFrame({"who": 1, "when": when, "code": range(6)})
     sequences = Sequences.from_frame(frame, by="who", order="when", columns="code", date_format="%d.%m.%Y")
-    assert sequences.values[:, 0].tolist() == [4, 0, 1, 2, 3, 5]
+    assert sequences.values[:, 0].tolist() == [4, 0, 1, 3], "what is not written so has no place"
     with pytest.raises(TypeError, match="leave it out"):
         Sequences.from_frame(frame.assign(when=1.0), by="who", order="when", columns="code", date_format="%d.%m.%Y")
 

@@ -2,6 +2,7 @@
 
 import datetime
 import re
+import uuid
 import warnings
 from functools import partial
 
@@ -28,6 +29,7 @@ from vips import (
 )
 from vips.auditing.records import Table
 from vips.data import Sequences
+from vips.data._texts import PackedTexts
 from vips.models import _sequences
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 from vips.privacy.unread import TELLS_OF_NOISE
@@ -49,6 +51,9 @@ COMMAS = pd.Series(NUMBERS.astype(str)).str.replace(".", ",")
 SOME_COMMAS = COMMAS.where(np.arange(N) % 20 > 0, NUMBERS.astype(str))
 BOUNDS = (datetime.date(2022, 1, 1), datetime.date(2023, 12, 31))
 STEPS = CODES.reshape(-1, 5)
+
+COUNTS = pd.DataFrame(RNG.poisson(3.0, (N, 3)), columns=["A", "B", "C"])
+DATED = pd.DataFrame({"who": np.arange(N) // 5, "day": DOTS, "code": CODES})
 
 # -- models: a declaration and a column, or what is read, to a fit ------------------------------------------------------------
 
@@ -78,8 +83,27 @@ def answers(values, declared):
     return LatentClassAnalysis(1, categories=given, privacy=PLAN, random_state=0).fit(table)
 
 
+def arrow_answers(values):
+    given = {"x": ["A", "B", "C"], "other": ["A", "B", "C"]}
+    table = pa.table({"other": WORDS, "x": values})
+    return LatentClassAnalysis(1, categories=given, privacy=PLAN, random_state=0).fit(table)
+
+
 def codes_of_steps(X, lengths=None):
     return CategoricalHMM(1, n_symbols=3, typical_length=5, privacy=PLAN, random_state=0).fit(X, lengths)
+
+
+def dated_steps(date_format, frame=DATED, privacy=PLAN):
+    X = Sequences.from_frame(frame, by="who", order="day", columns="code", date_format=date_format)
+    return CategoricalHMM(1, n_symbols=3, typical_length=5, privacy=privacy, random_state=0).fit(X)
+
+
+def counts_of_words(X):
+    return LatentDirichletAllocation(1, vocabulary=["A", "B", "C"], privacy=PLAN, random_state=0).fit(X)
+
+
+def labels_of_two_types(X):
+    return BayesianLogisticRegression(classes=(0, "yes"), max_norm=1.0, privacy=PLAN).fit(X, Y)
 
 
 def counts_of_steps(X, lengths=None):
@@ -156,6 +180,15 @@ ROWS = [
     ({"numbers": numbers_of_steps}, "numbers", (LISTS,), READ, ""),
     ({"codes": codes_of_steps}, "most steps as words", ([*LISTS[:100], *OF_WORDS[100:]],), SAID, "in fewer than half of"),
     ({"numbers": numbers_of_steps}, "words", (list(OF_WORDS),), SAID, "no number"),
+    ({"codes": dated_steps}, "dates of another format", ("%Y-%m-%d",), SAID, "There is no signal"),
+    # names and labels
+    ({"topics": counts_of_words}, "words", (COUNTS,), READ, ""),
+    ({"topics": counts_of_words}, "columns without names", (COUNTS.to_numpy(),), READ, ""),
+    ({"topics": counts_of_words}, "words in another order", (COUNTS[["A", "C", "B"]],), REFUSED, "Column 1 of X is named 'C'"),
+    ({"topics": counts_of_words}, "other words", (COUNTS.rename(columns={"A": "a"}),), REFUSED, "Column 0 of X is named 'a'"),
+    ({"topics": counts_of_words}, "Arrow's columns", (pa.table(dict(COUNTS[["B", "A", "C"]])),), REFUSED, "Column 0 of X"),
+    ({"answers": arrow_answers}, "Arrow's words", (WORDS,), READ, ""),
+    ({"logistic": labels_of_two_types}, "labels of two types", (np.ones((N, 1)),), REFUSED, "all numbers or all strings"),
     # texts
     ({"words": words_of_texts}, "texts", (["harbour ship"] * N,), READ, ""),
     ({"words": words_of_texts}, "lists of words", ([["harbour", "ship"]] * N,), REFUSED, "lists of words have none"),
@@ -191,28 +224,8 @@ def test_nothing_vanishes_without_a_word(fit, given, what, word, tmp_path):
 
 # -- an item of a list, or a cell of an object column, is a record's own -------------------------------------------------------
 
-
-def _refuse(*_):
-    raise RuntimeError("a record speaks")
-
-
-RAISING = (
-    "__getitem__",
-    "__len__",
-    "__eq__",
-    "__ne__",
-    "__hash__",
-    "__iter__",
-    "__str__",
-    "__repr__",
-    "__float__",
-    "__lt__",
-)
-Array, Text = (type(f"Raising{of.__name__}", (of,), dict.fromkeys(RAISING, _refuse)) for of in (np.ndarray, str))
 ITEMS = (
     np.array([0, 1]),
-    np.array([0, 1]).view(Array),
-    Text("A"),
     ["A"],
     "A",
     b"A",
@@ -258,6 +271,47 @@ def check_an_item_of_any_type_decides_nothing():
 
 def test_an_item_of_any_type_decides_nothing():
     check_an_item_of_any_type_decides_nothing()
+
+
+def speaks(*_):
+    raise RuntimeError("one record speaks")
+
+
+def of_class(base, *methods, **others):
+    """A subclass whose methods raise."""
+    return type(base.__name__, (base,), dict.fromkeys(methods, speaks) | others)
+
+
+ARRAY = np.array([0, 1])
+HOSTILE = (
+    *(ARRAY.view(of_class(np.ndarray, name)) for name in ("__getitem__", "__len__", "__array_function__", "__iter__")),
+    *(ARRAY.view(of_class(np.ndarray, **{name: property(speaks)})) for name in ("shape", "ndim", "dtype")),
+    of_class(str, "__len__", "__eq__", "__hash__", "strip", "encode")("A"),
+    of_class(int, "__int__", "__index__", "__lt__", "__hash__")(1),
+    of_class(uuid.UUID, __str__=lambda _: of_class(str, encode=lambda _: [])("A"))(int=1),
+    of_class(object, __class__=property(speaks))(),
+    of_class(object, __class__=str)(),
+)
+
+
+@pytest.mark.parametrize("place", range(len(HOSTILE)))  # pytest itself asks values
+def test_what_an_item_of_a_class_of_its_own_does_is_not_asked(place):
+    item = HOSTILE[place]
+    cells = pd.Series([item, *["A"] * 59], dtype=object, name="x")
+    ones, others = np.ones((60, 1)), {"other": WORDS[:60]}
+    model, words = BayesianLogisticRegression(), {"other": ["A", "B", "C"]}
+    grouped = BayesianLogisticRegression(max_norm=1.0, privacy=BUDGET.plan(n_steps=1, max_rows_per_group=2))
+    for kind in ("number", "date", "category", ["A"]):
+        encoder = TableEncoder({"x": kind} | words)
+        make_private_pipeline(encoder, model, privacy=BUDGET, n_steps=1).fit(
+            pd.DataFrame({"x": cells} | others), Y[:60]
+        )
+    grouped.fit(ones, Y[:60], groups=cells)
+    BayesianLogisticRegression(classes=["A", "B"], max_norm=1.0, privacy=PLAN).fit(ones, cells)
+    for steps in ([item, *LISTS[:9]], [[0, item], *LISTS[:9]]):
+        codes_of_steps(steps)
+        assert Sequences.from_list(steps).shape == (10, 1)
+    assert len(PackedTexts.of(cells)) == 60
 
 
 def words_raise(patch):
@@ -381,6 +435,10 @@ def ordinary_classes(column, cell):
         lambda: GaussianHMM(1).fit([[0.0, np.nan, 1.0]]),
     ),
     (
+        partial(dated_steps, "%d.%m.%Y", DATED[:60].assign(day=["soon", *DOTS[1:60]]), None),
+        partial(dated_steps, "%d.%m.%Y", DATED[:60].assign(day=[None, *DOTS[1:60]]), None),
+    ),
+    (
         lambda: PrivateClassifier({"x": "date"}, privacy=None).fit(pd.DataFrame({"x": DOTS[:60]}), Y[:60]),
         lambda: PrivateClassifier({"x": "date"}, privacy=None).fit(pd.DataFrame({"x": DAYS[:60]}), Y[:60]),
     ),
@@ -390,3 +448,28 @@ def test_ordinary_fits_refuse_what_private_ones_count_as_missing(fit, mended):
     with pytest.raises(ValueError, match="None or NaN"):
         fit()
     mended()
+
+
+@pytest.mark.parametrize("model", [
+    CategoricalHMM(1, n_symbols=3), PoissonHMM(1, max_count=5, n_features=1), GaussianHMM(1, n_features=1), GaussianHMM(1),
+])  # fmt: skip
+@pytest.mark.parametrize("wide", [np.eye(3)[LISTS[0]], LISTS[0][None, :], np.c_[LISTS[0], LISTS[0]]])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_ordinary_fits_refuse_sequences_of_another_width(model, wide):
+    with pytest.raises(ValueError, match=r"^Sequence 2 of X has shape .*\(n_steps,\)"):
+        model.fit([*LISTS[:2], wide])
+    fitted = model.fit([*LISTS[:2], np.zeros((0, 3)), LISTS[2][:, None]])
+    with pytest.raises(ValueError, match=r"^Sequence 0 of X has shape"):
+        fitted.score([wide])
+
+
+@pytest.mark.parametrize("fit", [
+    lambda: BayesianLogisticRegression().fit(NUMBERS[:, None], Y, weights=Y),
+    lambda: CategoricalHMM(1, n_symbols=3).fit(LISTS, weights=Y),
+    lambda: LatentClassAnalysis(1).fit(CODES[:, None], weights=Y),
+])  # fmt: skip
+def test_an_argument_that_no_fit_takes_is_refused_under_the_name_of_the_class(fit):
+    with pytest.raises(
+        TypeError, match=r"^(BayesianLogisticRegression|CategoricalHMM|LatentClassAnalysis)\.fit\(\) got .*'weights'"
+    ):
+        fit()

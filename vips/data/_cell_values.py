@@ -149,10 +149,14 @@ def are_unread(values, is_nothing: np.ndarray) -> np.ndarray:
     """Which of the cells without a value hold something that could not be read: neither missing nor an empty text."""
     nothing = np.flatnonzero(is_nothing)
     unread, cells = np.zeros(len(is_nothing), dtype=bool), each_cell(values) if len(nothing) else ()
-    unread[nothing] = [
-        not (is_missing(cells[i]) or (isinstance(cells[i], str) and not str.__len__(cells[i]))) for i in nothing
-    ]
+    unread[nothing] = [not (is_missing(cells[i]) or _is_empty(cells[i])) for i in nothing]
     return unread
+
+
+def _is_empty(value: object) -> bool:
+    with suppress(Exception):
+        return not str.__len__(value)
+    return False
 
 
 def refuse_unread(name: object, values, is_read: np.ndarray, what: str) -> None:
@@ -223,10 +227,9 @@ def category_of(value: object) -> str | int | float | None:
         if isinstance(value, str):
             return str.__str__(value)
         if isinstance(value, Integral | np.bool_):
-            fits_a_column = not isinstance(value, np.timedelta64) and abs(int(value)) < _LARGEST
-            return int(value) if fits_a_column else None
-        if isinstance(value, Real | Decimal) and math.isfinite(value):
-            number = float(value)
+            number = int(value)
+            return number if not isinstance(value, np.timedelta64) and abs(number) < _LARGEST else None
+        if isinstance(value, Real | Decimal) and math.isfinite(number := float(value)):
             return int(number) if number.is_integer() else number
     return None
 

@@ -66,7 +66,8 @@ def warn_of_undeclared(X, declared: object, beside: tuple) -> None:
     """Warn of columns of a frame that a mapping leaves out, by public names alone; ``beside`` are names to leave out, too."""
     if isinstance(declared, Mapping) and hasattr(X, "columns"):
         named = {*declared, *beside}
-        if left_out := [repr(name) for name in X.columns if name not in named]:
+        names = X.columns if is_frame(X) else getattr(X, "column_names", ())  # Arrow's columns are no names
+        if left_out := [repr(name) for name in names if name not in named]:
             warnings.warn(
                 f"X has columns that are not declared, and which the fit leaves out: {listed(left_out, _MOST_NAMED)}. Declare "
                 "them, or pass X without them.",

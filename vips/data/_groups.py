@@ -42,11 +42,11 @@ def canonical_id(value: object) -> bytes | None:
         if isinstance(value, str):
             return str.encode(value, "utf-8", "surrogatepass")
         if isinstance(value, bytes | bytearray | memoryview):
-            return bytes(value)
+            return bytes(memoryview(value))
         if _is_whole(value):
             return str(int(value)).encode() if abs(int(value)) < 10**_MOST_DIGITS else None
         if isinstance(value, UUID):
-            return str(value).encode()
+            return str.encode(str(value))
         if isinstance(value, tuple):
             parts = [canonical_id(part) for part in value]
             return None if None in parts else b"".join(b"%d:%b" % (len(part), part) for part in parts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from vips._validation import check_integer
 from vips.data._arrow_lists import steps_and_offsets
-from vips.data._cell_values import as_numbers
+from vips.data._cell_values import are_unread, as_numbers
 from vips.data._columns import is_frame, names_like
 from vips.data._groups import ids_and_numbers, runs_of_rows
 from vips.data._order import dates_of, is_text_or_object, sortable, units_of
@@ -186,7 +186,8 @@ class Sequences(Ragged):
             Columns of numbers. Encode categories first, e.g. ``frame["event"].map(codes)``; what is missing is a missing step.
         date_format : str, optional
             How dates are written where ``order`` is a column of text or objects, as for ``strptime``: "%d.%m.%Y", say. Objects
-            that are dates are taken as they are.
+            that are dates are taken as they are. A row whose date is written in another way is left out, because its place in
+            the sequence is unknown; ordinary fits refuse such sequences.
         every : number, timedelta or str, optional
             Distance of two steps in ``order``, a public one: a number for numbers; for dates a timedelta, or words that pandas
             reads, such as "7D". Slots of time are counted from the first row of each sequence, and a row falls into the
@@ -207,15 +208,22 @@ class Sequences(Ragged):
         if distance is not None:
             is_whole = is_whole and distance.is_integer()
             keys[~np.isfinite(keys).all(axis=1)] = np.nan
+        is_unread = np.zeros(len(frame), bool)
+        if order is not None and date_format is not None:
+            is_unread = are_unread(frame[order], np.isnan(keys[:, 0]))
         rows, offsets = _rows_of_persons(frame[by], keys)
         values, keys = np.column_stack([as_numbers(frame[name], "number") for name in columns])[rows], keys[rows]
         ids, names = index_of_ids(frame[by], rows[offsets[:-1]]), (by, "step" if order is None else order)
+        is_read = ~is_unread[rows]
+        values, keys, offsets = values[is_read], keys[is_read], np.append(0, np.cumsum(is_read))[offsets]
         if order is None:
             keys[:, 1] = places(np.diff(offsets))
         if distance is not None:
             values, keys, offsets = spaced(values, keys, offsets, distance, units_of(kind), max_length)
         sequences, times = cls(values, offsets), Ragged(keys, None, np.diff(offsets))
-        return cls._of_frame(sequences, StepIndex(ids, times, kind, is_whole, names, columns, distance))
+        return cls._of_frame(
+            sequences, StepIndex(ids, times, kind, is_whole, names, columns, distance, int(is_unread.sum()))
+        )
 
     @classmethod
     def from_arrow(cls, lists) -> Sequences:

@@ -36,6 +36,8 @@ class StepIndex:
         Of the steps.
     distance : float or None
         Of two steps, as a number or in seconds. None: steps are where they are.
+    n_unread : int
+        Rows of the frame that were left out because their time is no date.
     """
 
     ids: pd.Index
@@ -45,6 +47,7 @@ class StepIndex:
     names: tuple
     columns: list
     distance: float | None
+    n_unread: int = 0
 
     def __getitem__(self, chosen: np.ndarray) -> StepIndex:
         """The index of the chosen sequences."""

@@ -34,17 +34,19 @@ def numbers_of(values: object) -> np.ndarray | None:
         if hasattr(values, "iloc"):
             columns = [values] if values.ndim == 1 else [values.iloc[:, j] for j in range(values.shape[1])]
             numbers = [as_numbers(column, "number") for column in columns]
-            return numbers[0] if values.ndim == 1 else np.stack(numbers, axis=1)
-        array = np.asarray(_array(values))  # of a subclass, too, whose own methods stay unused
+            array = numbers[0] if values.ndim == 1 else np.stack(numbers, axis=1)
+        else:
+            array = np.asarray(_array(values))  # whose methods are NumPy's own
+        if array.dtype.kind in "OUST":
+            array = as_numbers(array.astype(object).ravel(), "number").reshape(array.shape)
         if array.ndim in (1, 2) and array.dtype.kind in "biuf":
             return array
-        if array.ndim in (1, 2) and array.dtype.kind in "OUST":
-            return as_numbers(array.astype(object).ravel(), "number").reshape(array.shape)
     return None
 
 
-def check_readable(sequences: Sequence[object]) -> None:
-    """Raise ValueError for a cell that is neither a number nor missing: in ordinary fits, and after a fit."""
+def check_readable(sequences: Sequence[object], width: int | None = None) -> None:
+    """Raise ValueError for a cell that is neither a number nor missing, and for a sequence of another width: in ordinary fits,
+    and after a fit."""
     for i, values in enumerate(sequences):
         numbers = numbers_of(values)
         if numbers is None:
@@ -52,6 +54,9 @@ def check_readable(sequences: Sequence[object]) -> None:
                 f"Sequence {i} of X is no table of numbers with a row for each step: pass arrays of shape (n_steps,) or "
                 "(n_steps, n_features)."
             )
+        if width is not None and len(numbers) and numbers.size != len(numbers) * width:
+            wanted = "(n_steps,), with one number or code for each step" if width == 1 else f"(n_steps, {width})"
+            raise ValueError(f"Sequence {i} of X has shape {numbers.shape}: pass arrays of shape {wanted}.")
         for cell in unread_cells(values, numbers):
             raise ValueError(
                 f"Sequence {i} of X holds {cell!r}, which is no number: encode it, or write None or NaN for a missing step."

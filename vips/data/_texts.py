@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -260,9 +261,11 @@ def check_encoding(encoding: str, name: str) -> None:
 
 def bytes_of(document: object) -> bytes:
     """The document in UTF-8, if it is text; bytes as they are; else nothing. A plain object, whatever the document is."""
-    if isinstance(document, bytes):
-        return bytes(memoryview(document))
-    return str.encode(document, "utf-8", "replace") if isinstance(document, str) else b""
+    with suppress(Exception):  # even its class may raise, or be a lie
+        if isinstance(document, bytes):
+            return bytes(memoryview(document))
+        return str.encode(document, "utf-8", "replace") if isinstance(document, str) else b""
+    return b""
 
 
 def is_text_type(kind) -> bool:

@@ -139,6 +139,12 @@ class SequenceModel(ConjugateExponentialModel):
         if isinstance(X, Sequences):
             if lengths is not None:
                 raise TypeError("Sequences have their lengths: pass them without `lengths`.")
+            steps = X.index_of_steps
+            if in_fit and not self.is_private and steps is not None and steps.n_unread:
+                raise ValueError(
+                    f"Column {steps.names[1]!r} holds {steps.n_unread:,} cells that are not written as `date_format` says: "
+                    "mend them, or write None or NaN where a date is missing."
+                )
             sequences = X.without_ids()
         elif isinstance(X, DataSource):
             raise TypeError(
@@ -160,9 +166,9 @@ class SequenceModel(ConjugateExponentialModel):
                 check_container(X, "X")
             sequences = Sequences.from_lengths(self._steps(X), lengths)
         elif isinstance(X, list | tuple):
-            if not self.is_private:
-                check_readable(X)
             sequences = Sequences.from_list(X, self._width_of_lists() if in_fit else self.n_features_in_)
+            if not self.is_private:
+                check_readable(X, sequences.shape[1])
         elif in_fit and self.is_private:
             raise ValueError(
                 "An array without `lengths` is one sequence, hence one record, which privacy hides whole. Pass `lengths`, or a "

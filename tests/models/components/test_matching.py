@@ -210,6 +210,11 @@ def test_one_fit_of_right_models_in_740_is_refused_whatever_the_number_of_totals
     np.testing.assert_allclose(limit.misfit, 3.0, atol=0.05)
 
 
+def test_a_match_that_has_not_settled_says_so():
+    with pytest.raises(NotImplementedError, match=r"has not settled: its last move is 0\.40"):
+        Match(n_records=1e4, chi2=3.0, degrees=8.0, move=0.4).check()
+
+
 def test_a_prior_is_that_of_a_dirichlet():
     """With nothing but its prior, an entry has a Dirichlet's mean and variance."""
     chart = Simplexes(np.full((2, 4), 0.25), 3.0)

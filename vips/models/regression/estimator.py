@@ -16,6 +16,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
+from vips._fitted import all_or_nothing
 from vips._validation import check_level
 from vips.data import DataSource, InMemoryData
 from vips.data._records import with_their_weights
@@ -85,6 +86,7 @@ class PolyaGammaRegression(AugmentedRegression):
     _unlisted = ("checked_public",)
     _public: tuple | None = None  # public records, during a fit
 
+    @all_or_nothing
     def fit(
         self,
         X,

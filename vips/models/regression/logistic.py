@@ -287,7 +287,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 def check_classes(classes, is_private: bool) -> None:
     """Raise ValueError unless these can be the declared labels of a fit."""
     labels = np.asarray(classes)
-    if labels.ndim != 1 or len(labels) < 2 or labels.dtype.kind not in "biufUS":
+    is_none = labels.ndim != 1 or len(labels) < 2 or labels.dtype.kind not in "biufUS"
+    if is_none or len({(isinstance(label, str), isinstance(label, bytes)) for label in classes}) > 1:
         raise ValueError(f"`classes` must list at least two labels, all numbers or all strings, got {classes!r}.")
     if len(np.unique(labels)) != len(labels) or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
         raise ValueError(f"`classes` holds a label twice, or one that is not finite: {classes!r}.")

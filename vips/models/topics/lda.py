@@ -245,6 +245,9 @@ class LatentDirichletAllocation(
                 f"X has {self.n_features_in_} columns but the vocabulary has {self._n_words()} words: column i must "
                 "count word i of `vocabulary`."
             )
+        if isinstance(self.vocabulary, Sequence | np.ndarray):
+            _check_words(getattr(self, "feature_names_in_", ()), self.vocabulary, "X")
+            _check_words(getattr(self.public_documents, "columns", ()), self.vocabulary, "public_documents")
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Up to 4,096 documents, full batches until the topics have settled, at most 200; beyond, samples of about that size
@@ -626,6 +629,17 @@ class LatentDirichletAllocation(
 
 def _normalised(doc_topic: np.ndarray) -> np.ndarray:
     return doc_topic / doc_topic.sum(axis=1, keepdims=True)
+
+
+def _check_words(names: Sequence, vocabulary: Sequence, argument: str) -> None:
+    """Raise ValueError if columns have names, which are public, that are not the words in their order."""
+    for i, (name, word) in enumerate(zip(names, vocabulary, strict=False)):
+        if isinstance(name, str) and name != str(word):
+            raise ValueError(
+                f"Column {i} of {argument} is named {name!r}, but word {i} of `vocabulary` is {str(word)!r}: write "
+                f"{argument}[list(vocabulary)], or {argument}.select(list(vocabulary)) in Arrow. Are the names no "
+                "words? Then pass an array."
+            )
 
 
 def _vocabulary_size(vocabulary: Sequence[str] | int) -> int:

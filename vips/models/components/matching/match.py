@@ -118,7 +118,12 @@ class Match:
 
     def check(self) -> None:
         """Raise NotImplementedError if the match is not accepted."""
-        if not (self.misfit < ACCEPTED and self.move < _SETTLED):
+        if self.misfit < ACCEPTED and not self.move < _SETTLED:
+            raise NotImplementedError(
+                f"The match of parameters to the released totals has not settled: its last move is {self.move:.2f}, and not "
+                f"below {_SETTLED}. So there are no intervals."
+            )
+        if not self.misfit < ACCEPTED:
             raise NotImplementedError(
                 "The released totals are not those of such records, or the fit went astray: they are "
                 f"{self.misfit:.1f} standard deviations from those of the best parameters. So there are no intervals."
