@@ -58,7 +58,9 @@ def without_weights(fit: Method) -> Method:
 
 def _check_call(fit: Callable, estimator, *arguments, **settings) -> None:
     """Raise Python's TypeError for arguments that ``fit`` does not take, under the name of the class that people wrote."""
+    taken = signature(fit)
     try:
-        signature(fit).bind(estimator, *arguments, **settings)
+        taken.bind(estimator, *arguments, **settings)
     except TypeError as error:
-        raise TypeError(f"{type(estimator).__name__}.{fit.__name__}() {error}") from None
+        instead = ": write `sample_weight`" if "weights" in settings and "sample_weight" in taken.parameters else ""
+        raise TypeError(f"{type(estimator).__name__}.{fit.__name__}() {error}{instead}") from None

@@ -159,6 +159,8 @@ def test_labels_of_minus_one_and_one_are_declared():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
     model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=[-1, 1]).fit(X, y)
     assert 'classes of y: -1 and 1 (the last one is "yes")' in model.privacy_.declared_public
+    three = BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=[-1, 0, 1]).fit(X, y)
+    assert "classes of y: -1, 0 and 1 (each against later ones)" in three.privacy_.declared_public
     assert model.score(X, pa.array(y)) > 0.9
     assert BayesianLogisticRegression(prior=1.0).fit(X, y).score(X, y) > 0.9
 

@@ -137,6 +137,17 @@ def test_any_cell_can_be_shown(cell):
     assert len(str(reading).splitlines()[0]) < 200
 
 
+def test_rows_whose_date_is_not_read_are_counted():
+    frame = pd.DataFrame({"who": [1, 1, 2, 2], "day": ["01.02.2020", "2020-02-01", None, "32.01.2020"], "code": 0})
+    X = Sequences.from_frame(frame, by="who", order="day", columns="code", date_format="%d.%m.%Y")
+    *_, days = vips.inspect(X).columns
+    assert (days.name, days.n_read, days.n_missing, sum(days.unread.values())) == ("day", 1, 1, 2)
+    assert len(vips.inspect(X[:1]).columns) == 3
+    frame["day"] = None
+    X = Sequences.from_frame(frame, by="who", order="day", columns="code", date_format="%d.%m.%Y")
+    assert len(vips.inspect(X).columns) == 2
+
+
 def test_sequences_that_a_model_takes_for_missing_ones_are_counted():
     lists = [
         [1, 2, None],

@@ -463,6 +463,14 @@ def test_ordinary_fits_refuse_sequences_of_another_width(model, wide):
         fitted.score([wide])
 
 
+def test_an_ordinary_model_refuses_what_its_fit_refuses_and_shows_the_number():
+    model = CategoricalHMM(1, n_symbols=3).fit(LISTS[:60])
+    for ask in (model.fit, model.score, model.predict, model.predict_proba):
+        for step, shown in ((3, "3"), (1 + 1e-9, r"1\.000000001")):
+            with pytest.raises(ValueError, match=f"X holds {shown}, but steps are codes from 0 to 2"):
+                ask([[0, step, 1]])
+
+
 @pytest.mark.parametrize("fit", [
     lambda: BayesianLogisticRegression().fit(NUMBERS[:, None], Y, weights=Y),
     lambda: CategoricalHMM(1, n_symbols=3).fit(LISTS, weights=Y),
@@ -471,5 +479,6 @@ def test_ordinary_fits_refuse_sequences_of_another_width(model, wide):
 def test_an_argument_that_no_fit_takes_is_refused_under_the_name_of_the_class(fit):
     with pytest.raises(
         TypeError, match=r"^(BayesianLogisticRegression|CategoricalHMM|LatentClassAnalysis)\.fit\(\) got .*'weights'"
-    ):
+    ) as refused:
         fit()
+    assert ("write `sample_weight`" in str(refused.value)) != ("HMM" in str(refused.value))

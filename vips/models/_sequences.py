@@ -128,7 +128,8 @@ class SequenceModel(ConjugateExponentialModel):
         is_read, what = self.steps_read(X.values)
         unread = X.values[~(is_read | np.isnan(X.values))]
         if len(unread):
-            raise ValueError(f"X holds {unread[0]:g}, but steps are {what}: write None or NaN for a missing one.")
+            found = repr(float(unread[0])).removesuffix(".0")
+            raise ValueError(f"X holds {found}, but steps are {what}: write None or NaN for a missing one.")
 
     def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
         """Which of these numbers are steps, and not missing; and what steps are, in words."""
@@ -179,6 +180,8 @@ class SequenceModel(ConjugateExponentialModel):
             sequences = Sequences(X, np.array([0, len(X)]))
         if not in_fit and sequences.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {sequences.shape[1]} columns, but {self.n_features_in_} were fitted.")
+        if not in_fit and not self.is_private:
+            self.check_values(sequences, None)
         return sequences
 
     def _steps(self, X) -> np.ndarray:

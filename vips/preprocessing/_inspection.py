@@ -15,6 +15,7 @@ from vips._printable import listed, printable
 from vips.data._cell_values import are_unread, as_categories, as_numbers, category_of, each_cell, is_missing, kind_of
 from vips.data._columns import as_table, column, columns_of
 from vips.data._sequences import Sequences
+from vips.data._step_index import StepIndex
 from vips.data._steps import numbers_of, unread_cells
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
 from vips.preprocessing._encoder_settings import column_kind
@@ -123,7 +124,9 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
     if is_single and (columns is None or isinstance(columns, Integral | range)):
         are_texts = [isinstance(item, str | bytes) for item in each_cell(X)]
         of_texts = 2 * sum(are_texts) >= max(len(are_texts), 1)
-        return Inspection(_of_texts(X, are_texts) if of_texts else _of_sequences(list(X), columns))
+        if of_texts:
+            return Inspection(_of_texts(X, are_texts))
+        return Inspection((*_of_sequences(list(X), columns), *_of_times(getattr(X, "index_of_steps", None))))
     X = as_table(X)
     named = columns if isinstance(columns, Mapping) else columns and dict(enumerate(columns))
     keys = columns_of(X, columns) if columns else columns_of(X, [None] * X.shape[1])
@@ -242,6 +245,16 @@ def _of_sequences(sequences: Sequence, declared: int | range | None) -> tuple[Co
         ColumnReading("sequences", "list", what, n_read, n_missing[0], dict(unread), 0, says),
         ColumnReading("their steps", "cells", of_steps, n_numbers, n_missing[1], dict(cells), n_beyond, words),
     )
+
+
+def _of_times(steps: StepIndex | None) -> tuple[ColumnReading, ...]:
+    """Rows of a frame that have no place in their sequences, because their time was not read."""
+    if steps is None or not steps.n_unread:
+        return ()
+    is_there = np.isfinite(steps.times.values[:, 0])
+    n_read, unread = int(is_there.sum()), {"not as `date_format` says": steps.n_unread}
+    says = "Each row whose date is not read is left out."
+    return (ColumnReading(steps.names[1], "text", "a date", n_read, len(is_there) - n_read, unread, 0, says),)
 
 
 def _examples(cells: dict[str, int]) -> str:

@@ -169,6 +169,9 @@ def test_large_counts_are_cut_and_what_is_none_is_missing():
     model = fitted(5)
     values = np.array([[41.0, 1.0], [-1.0, 1.0], [0.5, np.inf], [1e300, 1.0]])
     cleaned = np.array([[40.0, 1.0], [np.nan, 1.0], [np.nan, np.nan], [40.0, 1.0]])
+    with pytest.raises(ValueError, match="X holds -1, but steps are counts"):
+        model.score_samples([values])
+    model.set_params(privacy=PrivacyPlan(noise_multiplier=0.5, sampling_rate=1.0, n_steps=30))
     np.testing.assert_array_equal(model.score_samples([values]), model.score_samples([cleaned]))
 
 

@@ -281,7 +281,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def _declared(self) -> tuple[str, ...]:
         *others, last = map(str, self.likelihood.labels)
         default = "; none were declared" if self.classes is None else ""
-        return (f'classes of {target_of(self)}: {", ".join(others)} and {last} (the last one is "yes"{default})',)
+        order = "each against later ones" if others[1:] else 'the last one is "yes"'
+        return (f"classes of {target_of(self)}: {', '.join(others)} and {last} ({order}{default})",)
 
 
 def check_classes(classes, is_private: bool) -> None:
