@@ -128,8 +128,8 @@ class SequenceModel(ConjugateExponentialModel):
         is_read, what = self.steps_read(X.values)
         unread = X.values[~(is_read | np.isnan(X.values))]
         if len(unread):
-            found = repr(float(unread[0])).removesuffix(".0")
-            raise ValueError(f"X holds {found}, but steps are {what}: write None or NaN for a missing one.")
+            first_odd = repr(float(unread[0])).removesuffix(".0")
+            raise ValueError(f"X holds {first_odd}, but steps are {what}: write None or NaN for a missing one.")
 
     def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
         """Which of these numbers are steps, and not missing; and what steps are, in words."""
