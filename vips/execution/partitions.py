@@ -292,25 +292,25 @@ def weighted(
     sizes = np.ones(n_rows, np.int64) if steps is None else steps
 
     def statistics_of(chunk):
+        """Statistics of the rows, filled up, and how many these are."""
+        chunk = filled_up(chunk, size)
         with one_blas_thread() if size else nullcontext():
-            return task.statistics_of(filled_up(chunk, size))
+            return task.statistics_of(chunk), chunk.shape[0]
 
     if starts is None or sizes.sum() <= most:
-        statistics = statistics_of(rows)
-        weights = weights_of_rows(plan, statistics, blocks, starts, n_rows and (size or n_rows))
+        statistics, n_given = statistics_of(rows)
+        weights = weights_of_rows(plan, statistics, blocks, starts, n_given)
         weights[n_rows:] = 0.0
         yield statistics, weights
         return
     pieces = [slice(*bounds) for bounds in ranges_of_size(sizes, most)]
-    counts = [size or piece.stop - piece.start for piece in pieces]
-    norms = [
-        norms_of_rows(plan, statistics_of(rows[piece]), blocks, n) for piece, n in zip(pieces, counts, strict=True)
-    ]
+    in_turn = (statistics_of(rows[piece]) for piece in pieces)
+    norms = [norms_of_rows(plan, statistics, blocks, n_given) for statistics, n_given in in_turn]
     parts = [values[: piece.stop - piece.start].sum() for (values, _), piece in zip(norms, pieces, strict=True)]
     weight = plan.clip_weights(np.array([sum(parts) * (1.0 + 1e-9)]))[0]
     carried = None
     for piece, (_, is_usable) in zip(pieces, norms, strict=True):
-        n_here, statistics = piece.stop - piece.start, statistics_of(rows[piece])
+        n_here, (statistics, _) = piece.stop - piece.start, statistics_of(rows[piece])
         weights = _weighed(statistics, weight * is_usable)
         weights[n_here:] = 0.0
         carried = statistics.carry(carried, is_usable[:n_here], float(weight), piece is pieces[-1])

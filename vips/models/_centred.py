@@ -20,7 +20,7 @@ from vips.data._records import with_their_weights
 from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
 
-__all__ = ["CentredGaussian", "around", "look_at_columns", "means_and_spreads", "place"]
+__all__ = ["CentredGaussian", "around", "look_at_columns", "means_and_spreads", "place", "seen"]
 
 # Share of entries other than 0 below which a table has no centre to speak of: its rows are handled as sparse ones.
 _SPARSE_BELOW = 0.25
@@ -120,13 +120,18 @@ def look_at_columns(model, records: DataSource, rows_of: Callable[[Any], Any]) -
         model.centre_, model.spreads_ = means, spreads
 
 
+def seen(model, name: str, otherwise: np.ndarray) -> np.ndarray:
+    """An attribute of the columns that an ordinary fit has set; ``otherwise`` in a private fit, whatever was fitted before."""
+    return otherwise if model.is_private else vars(model).get(name, otherwise)
+
+
 def place(model) -> tuple[np.ndarray, np.ndarray]:
     """Centre and units of the columns, about a standard deviation each; 0 and 1 in a private fit."""
-    d, seen = model.n_features_in_, {} if model.is_private else vars(model)
-    units = seen["spreads_"] / _SPREAD if "spreads_" in seen else np.ones(d)
+    d = model.n_features_in_
+    units = seen(model, "spreads_", np.full(d, _SPREAD)) / _SPREAD
     if model.covariance_type == "spherical":
         units = np.full(d, np.sqrt(np.square(units).mean()))
-    return seen.get("centre_", np.zeros(d)), units
+    return seen(model, "centre_", np.zeros(d)), units
 
 
 def means_and_spreads(
@@ -157,9 +162,10 @@ def means_and_spreads(
     if not ends or n_stored < max(least * n_entries, 1.0):
         return None, None
     low, high = np.min(ends, axis=0), np.max(ends, axis=0)
-    has_two_values = squares / whole > (1.0 - 1e-9) * (high - mean) * (
+    largest_variance = (high - mean) * (
         mean - low
-    )  # the largest variance between these ends
+    )  # of numbers between these ends with this mean: if they are at the ends
+    has_two_values = squares / whole > (1.0 - 1e-9) * largest_variance
     spreads = np.where(has_two_values, high - low, np.minimum(high - low, 5.0 * deviations / whole))
     return mean, np.where(spreads > 0.0, spreads, 1.0)
 

@@ -69,7 +69,8 @@ class PolyaGammaRegression(AugmentedRegression):
     centre_ : ndarray of shape (n_features,)
         Means of the columns of an ordinary fit, at which the prior of its intercept sits; absent where it sits at 0.
     spreads_ : ndarray of shape (n_features,)
-        Ranges of the columns of an ordinary fit, in whose units the default prior is; absent where it has those of the columns.
+        Spreads of the columns of an ordinary fit, in whose units the default prior is: ranges of columns of two values, of
+        others five mean absolute deviations at most. Absent where the prior has the units of the columns.
     curvature_ : ndarray of shape (d, d) or (n_outputs, d, d)
         Precision of ``posterior_`` of an ordinary fit, with the intercept at ``centre_``.
     public_posterior_ : Gaussian

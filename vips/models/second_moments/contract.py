@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from vips._validation import check_max_norm
 from vips.data import DataSource, Records
 from vips.model import ConjugateExponentialModel
-from vips.models._centred import means_and_spreads
+from vips.models._centred import means_and_spreads, seen
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
 from vips.models.second_moments.statistics import OuterStatistics, design
@@ -122,8 +122,7 @@ class SecondMomentModel(ConjugateExponentialModel):
     @property
     def _centre(self) -> np.ndarray:
         """What is taken off columns and target of an ordinary fit; 0 in a private one, whatever was fitted before."""
-        nothing = np.zeros(self.n_features_in_ + self.needs_labels)
-        return nothing if self.is_private else vars(self).get("centre_", nothing)
+        return seen(self, "centre_", np.zeros(self.n_features_in_ + self.needs_labels))
 
     def _columns(self, records):
         """Columns and target, of rows that are not sparse."""

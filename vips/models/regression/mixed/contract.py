@@ -26,7 +26,7 @@ from vips.data import DataSource, InMemoryData, Records, Runs
 from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
-from vips.models._centred import means_and_spreads
+from vips.models._centred import means_and_spreads, seen
 from vips.models.regression.contract import check_indicators, unseen_directions
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
@@ -201,8 +201,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def _first_posterior(self) -> MixedPosterior:
         d, mean = self.n_features_in_, np.zeros(self._n_parameters())
-        seen = {} if self.is_private else vars(self)
-        centre, spreads = seen.get("centre_", np.zeros(d)), seen.get("spreads_", np.ones(d))
+        centre, spreads = seen(self, "centre_", np.zeros(d)), seen(self, "spreads_", np.ones(d))
         frame = Frame(centre, 1.0 / spreads, self._ball(), self._places_of_effects())
         return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
 
