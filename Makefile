@@ -42,8 +42,9 @@ bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise a
 docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -W -j auto -b html docs docs/_build/html
 
-# Compiled once, before workers of pytest start; the second process begins with what takes longest.
-$(VENV)/kernels.stamp: $(VENV)/test.stamp $(shell find vips -name "*.py")
+# Compiled once, before workers of pytest start, and where files with kernels have changed; the second process begins with what
+# takes longest.
+$(VENV)/kernels.stamp: $(VENV)/test.stamp $(shell grep -rl --include="*.py" "_compute.compiled import" vips)
 	$(BIN)/python -m vips compile > /dev/null & \
 	$(BIN)/python -m vips compile SwitchingLinearDynamicalSystem GaussianHMM > /dev/null && wait $$! && touch $@
 
