@@ -147,8 +147,10 @@ class Counts(Component):
     def _below(self, rates: np.ndarray, j: int, shift: int) -> np.ndarray:
         """P(x + ``shift`` < edge) at each edge of the bins of column j, shape (K, n_edges)."""
         inner = self.bins.edges[j][1:-1] - 1.0 - shift
-        below = np.where(inner >= 0.0, pdtr(np.maximum(inner, 0.0), rates[:, j, None]), 0.0)
-        return np.pad(below, ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (0.0, 1.0)))
+        below = np.zeros((len(rates), len(inner) + 2))
+        below[:, 1:-1] = np.where(inner >= 0.0, pdtr(np.maximum(inner, 0.0), rates[:, j, None]), 0.0)
+        below[:, -1] = 1.0
+        return below
 
     # -- to be matched ----------------------------------------------------------------------------------------------
 

@@ -40,15 +40,13 @@ class Expected:
 def _prior(of: Dynamics, w: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean, shape (wK,), and covariance of the states of a window that begins with the first state."""
     K = len(of.start)
-    mean, powers, covs, cov = np.empty((w, K)), np.empty((w, K, K)), np.empty((w, K, K)), np.empty((w, K, w, K))
-    here, power, block = of.start, np.eye(K), of.start_cov
-    for i in range(w):
-        mean[i], powers[i], covs[i] = here, power, block
-        here, power, block = of.moves @ here, of.moves @ power, of.moves @ block @ of.moves.T + of.moves_cov
-    late, early = np.tril_indices(w)
-    both = powers[late - early] @ covs[early]
-    cov[early, :, late] = np.swapaxes(both, 1, 2)
-    cov[late, :, early] = both
+    mean, cov = np.empty((w, K)), np.empty((w, K, w, K))
+    mean[0], cov[0, :, 0] = of.start, of.start_cov
+    for i in range(1, w):
+        mean[i] = of.moves @ mean[i - 1]
+        cov[i, :, :i] = (of.moves @ cov[i - 1, :, :i].reshape(K, i * K)).reshape(K, i, K)
+        cov[:i, :, i] = cov[i, :, :i].transpose(1, 2, 0)
+        cov[i, :, i] = cov[i, :, i - 1] @ of.moves.T + of.moves_cov
     return mean.ravel(), cov.reshape(w * K, w * K)
 
 
