@@ -1,5 +1,6 @@
 """Generated examples, and fixtures for the tests of audits, of pages, of blocks of ledgers and of the documentation."""
 
+import importlib
 import importlib.util
 import multiprocessing
 import os
@@ -88,8 +89,17 @@ def forkserver():
     return context
 
 
+MATCH = "vips.models.components.matching.match"
+FEW = {"_FIRST": 2, "_LAST": 1, "_MORE": 1, "_OF_TRIAL": 2, "_N_STARTS": 2, "_FEWEST_SIMULATED": 500}
+MANY = {name: getattr(importlib.import_module(MATCH), name) for name in FEW}
+
 # Of latent classes and of Gaussian mixtures.
 SIMULATORS = "mixtures.matching.ClassSimulator", "gaussian_mixtures.matching.MixtureSimulator"
+
+
+def moves_of_matches(patch, numbers):
+    for name, number in numbers.items():
+        patch.setattr(f"{MATCH}.{name}", number)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -102,10 +112,11 @@ def few_generated_documents():
         patch.setattr("vips.models.belief_networks.matching._FEW", 200)
         patch.setattr("vips.models.belief_networks.matching._MANY", 300)
         for name in SIMULATORS:
-            patch.setattr(f"vips.models.{name}.sizes", (1_000, 2_000, 1_000), raising=False)
+            patch.setattr(f"vips.models.{name}.sizes", (1_000, 2_000, 1_000))
         patch.setattr("vips.models.markov.matching.ChainSimulator.sizes", (1_000, 2_000, 1_000))
         patch.setattr("vips.models.dynamics.matching.SystemSimulator.sizes", (1_000, 2_000, 1_000))
         patch.setattr("vips.models.second_moments.factors._N_DRAWS", 60)
+        moves_of_matches(patch, FEW)
         yield
 
 
@@ -134,6 +145,7 @@ def many_simulated_records():
     with pytest.MonkeyPatch.context() as patch:
         for name in SIMULATORS:
             patch.setattr(f"vips.models.{name}.sizes", (5_000, 20_000, 3_000))
+        moves_of_matches(patch, MANY)
         yield
 
 
@@ -142,6 +154,7 @@ def many_generated_sequences():
     """As many as users have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.markov.matching.ChainSimulator.sizes", (4_000, 10_000, 2_000))
+        moves_of_matches(patch, MANY)
         yield
 
 
@@ -151,6 +164,7 @@ def many_generated_records():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.belief_networks.matching._FEW", 1_500)
         patch.setattr("vips.models.belief_networks.matching._MANY", 4_000)
+        moves_of_matches(patch, MANY)
         yield
 
 
