@@ -8,6 +8,9 @@ PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist
 FAST := tests/laws/test_laws.py tests/privacy/test_plan.py tests/privacy/mechanism/test_release.py tests/test_engine.py \
 	tests/test_layers.py tests/test_own_model.py tests/data/test_sources.py tests/expfam
 
+# Processes that tests start read compiled files of the package, also where the environment would keep them from being written.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-fast test-all lint bench docs dist clean
 
 demo: $(VENV)/plot.stamp        ## topics of a real corpus, private beside non-private

@@ -1,5 +1,6 @@
 """Generated examples, and fixtures for the tests of audits, of pages, of blocks of ledgers and of the documentation."""
 
+import gc
 import importlib
 import importlib.util
 import multiprocessing
@@ -50,6 +51,15 @@ def pytest_collection_modifyitems(config, items):
     unknown = {where: ids - known[where] for where, ids in named.items() if ids - known[where]}
     if unknown and not any("::" in argument for argument in config.args):
         raise pytest.UsageError(f"Markers name variants that are none: {unknown}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected lives until the end: the garbage collector need not look for it."""
+    gc.disable()
+    collected = yield
+    gc.enable()
+    return collected
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from dask import delayed
 
+from tests.known_bits import cached
 from vips import (
     CategoricalHMM,
     FactorialHMM,
@@ -32,27 +33,27 @@ SHORT = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=2)
 VECTORS = ["pulse", "calls"]
 
 
-def fitted(make, columns, **settings):
+MODELS = {
+    "categorical": (CategoricalHMM, "pulse", {"n_symbols": 3}, "predict predict_proba"),
+    "gaussian": (GaussianHMM, VECTORS, {}, "predict predict_proba"),
+    "poisson": (PoissonHMM, VECTORS, {"max_count": 3}, "predict predict_proba"),
+    "factorial": (FactorialHMM, VECTORS, {"n_chains": 3}, "predict predict_proba"),
+    "linear": (LinearDynamicalSystem, VECTORS, {}, "predict transform smooth filter"),
+    "switching": (SwitchingLinearDynamicalSystem, VECTORS, {"n_regimes": 3}, "predict predict_proba transform smooth"),
+}
+
+
+@cached
+def fitted(name):
+    """A model, and the sequences to which it was fitted."""
+    make, columns, settings, _ = MODELS[name]
     sequences = Sequences.from_frame(FRAME, by="patient", order="day", columns=columns)
     return make(n_components=2, privacy=SHORT, random_state=0, **settings).fit(sequences), sequences
 
 
-MODELS = {
-    "categorical": (fitted(CategoricalHMM, "pulse", n_symbols=3), "predict predict_proba"),
-    "gaussian": (fitted(GaussianHMM, VECTORS), "predict predict_proba"),
-    "poisson": (fitted(PoissonHMM, VECTORS, max_count=3), "predict predict_proba"),
-    "factorial": (fitted(FactorialHMM, VECTORS, n_chains=3), "predict predict_proba"),
-    "linear": (fitted(LinearDynamicalSystem, VECTORS), "predict transform smooth filter"),
-    "switching": (
-        fitted(SwitchingLinearDynamicalSystem, VECTORS, n_regimes=3),
-        "predict predict_proba transform smooth",
-    ),
-}
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_states_have_id_and_time(name):
-    (model, sequences), methods = MODELS[name]
+    (model, sequences), methods = fitted(name), MODELS[name][-1]
     expected = FRAME.sort_values("day", kind="stable")
     for method in methods.split():
         frame, array = (getattr(model, method)(X) for X in (sequences, list(sequences)))
@@ -75,19 +76,19 @@ def getattr_first(model, method, X):
 
 
 def test_columns_say_what_they_hold():
-    columns = {name: list(model.predict(sequences)) for name, ((model, sequences), _) in MODELS.items()}
+    columns = {name: list(model.predict(sequences)) for name in MODELS for model, sequences in [fitted(name)]}
     assert columns["categorical"] == columns["gaussian"] == columns["poisson"] == ["state"]
     assert columns["factorial"] == ["chain 0", "chain 1", "chain 2"]
     assert columns["linear"] == VECTORS
     assert columns["switching"] == ["regime"]
-    (model, sequences), _ = MODELS["factorial"]
+    model, sequences = fitted("factorial")
     shares = model.predict_proba(sequences)
     np.testing.assert_array_equal(shares["chain 1, state 0"], model.predict_proba(list(sequences))[:, 1, 0])
 
 
 @pytest.mark.parametrize("every", [None, 2])
 def test_forecasts_go_on_in_time(every):
-    (model, _), _ = MODELS["linear"]
+    model, _ = fitted("linear")
     sequences = Sequences.from_frame(FRAME, by="patient", order="day", columns=VECTORS, every=every)
     frames, arrays = (model.forecast(X, n_steps=3) for X in (sequences, list(sequences)))
     for frame, array in zip(frames, arrays, strict=True):
@@ -103,7 +104,7 @@ def test_forecasts_go_on_in_time(every):
 def test_forecasts_after_no_steps_have_an_id():
     frame = pd.DataFrame({"patient": [1, 2], "day": [0.5, np.nan], "pulse": 1.0, "calls": 2.0})
     sequences = Sequences.from_frame(frame, by="patient", order="day", columns=VECTORS, every=1)
-    mean, _, _ = MODELS["linear"][0][0].forecast(sequences)
+    mean, _, _ = fitted("linear")[0].forecast(sequences)
     assert mean.index.get_level_values("patient").tolist() == [1, 2]
     np.testing.assert_array_equal(mean.index.get_level_values("day"), [1.5, np.nan])
 
@@ -112,7 +113,7 @@ def test_forecasts_after_no_steps_have_an_id():
     "ids", [[UUID(int=7), UUID(int=1), UUID(int=7)], [(1, "a"), (2, "b"), (1, "a")], [b"x", b"y", b"x"], [1, 2, 1]]
 )
 def test_ids_of_any_kind_come_back(ids):
-    (model, _), _ = MODELS["categorical"]
+    model, _ = fitted("categorical")
     frame = pd.DataFrame({"patient": pd.Series(ids, dtype=object), "pulse": [0, 1, 2]})
     states = model.predict(Sequences.from_frame(frame, by="patient", columns="pulse"))
     assert states.index.tolist() == [(ids[0], 0), (ids[0], 1), (ids[1], 0)]
@@ -120,14 +121,14 @@ def test_ids_of_any_kind_come_back(ids):
 
 
 def test_shuffled_rows_have_the_same_states():
-    (model, sequences), _ = MODELS["gaussian"]
+    model, sequences = fitted("gaussian")
     shuffled = Sequences.from_frame(FRAME.sample(frac=1.0, random_state=1), by="patient", order="day", columns=VECTORS)
     both = [model.predict_proba(X).sort_index() for X in (sequences, shuffled)]
     pd.testing.assert_frame_equal(*both, check_exact=True)
 
 
 def test_ids_stay_with_their_sequences():
-    _, sequences = MODELS["gaussian"][0]
+    _, sequences = fitted("gaussian")
     kept = sequences[sequences.ids != "7"]
     assert "7" not in kept.ids
     held = pickle.dumps(kept)
@@ -140,7 +141,7 @@ def test_ids_stay_with_their_sequences():
 
 def test_a_fit_reads_no_ids():
     """Nor does it send any to workers."""
-    model, sequences = MODELS["gaussian"][0]
+    model, sequences = fitted("gaussian")
     assert InMemoryData(sequences).arrays[0].ids is None
     assert model.records_of(sequences, None).arrays[0].ids is None
     part = SequenceSource.from_dask([delayed(sequences)], n_features=2).partitions[0]
@@ -149,5 +150,5 @@ def test_a_fit_reads_no_ids():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_reports_say_that_steps_are_equally_spaced(name):
-    (model, _), _ = MODELS[name]
+    model, _ = fitted(name)
     assert any("equally spaced in time" in fact for fact in model.privacy_.declared_public)

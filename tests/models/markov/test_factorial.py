@@ -220,6 +220,7 @@ def test_it_finds_what_was_generated():
 
 
 @pytest.mark.parametrize("epsilon", [4.0, 1.0])
+@pytest.mark.repeated("4.0")
 def test_a_private_fit_learns(epsilon):
     """Share of the way from independent steps to the fit without noise, and switches that are found."""
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=30)

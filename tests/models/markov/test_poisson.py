@@ -140,6 +140,7 @@ def test_states_are_found():
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.repeated("4.0")
 def test_states_are_found_privately(epsilon):
     data, _ = sequences(4_000, 3, length=(20, 30))
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=40)
