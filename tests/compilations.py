@@ -1,4 +1,4 @@
-"""A plugin of pytest: it says at the end which kernels the workers compiled. `make test` compiles all kernels before they start.
+"""A plugin of pytest: at the end it names the kernels that workers compiled. `make test` compiles all before they start.
 
 Kernels that a test compiles in a process of its own, or after it has emptied the cache, are not counted.
 """

@@ -26,6 +26,12 @@ def check_notices(check: Callable[[], None], mutant: Callable, monkeypatch, says
     forget()
 
 
+def add(patch, owner, name: str, value) -> None:
+    """Give ``owner`` a name that the code does not have. Every other patch fails where there is nothing to replace."""
+    assert not hasattr(owner, name), f"the code has a {name} of its own"
+    patch.setattr(owner, name, value, raising=False)
+
+
 def sum_then_rounded(self, weights, blocks, lattice):
     """What ``rounded_sum`` avoids: a floating-point sum, which depends on its order, rounded at the end."""
     return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}

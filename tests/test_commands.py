@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 import vips
+from tests.mutants import add
 from vips import ConjugateExponentialModel
 from vips.__main__ import main
+from vips._commands import fit
 from vips._commands.compile import models_compiled
 from vips._commands.files import as_declared, declarations_of, read_table
 from vips._commands.fit import _sequences
@@ -109,7 +111,7 @@ def test_a_model_is_saved_before_anything_is_printed(visits, folder, monkeypatch
     def gone(*_, **__):
         raise BrokenPipeError
 
-    monkeypatch.setattr("vips._commands.fit.print", gone, raising=False)
+    add(monkeypatch, fit, "print", gone)
     assert main([*visits, "--save", "m.vips", "--report", "page.html"]) == 141  # as if SIGPIPE had ended it
     assert all((folder / name).stat().st_size for name in ("m.vips", "page.html"))
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from tests.mutants import check_notices, of_laws, sum_then_rounded
+from tests.mutants import add, check_notices, of_laws, sum_then_rounded
 from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
 from vips.execution import partitions
 from vips.models.topics import lda
@@ -146,7 +146,7 @@ def clip_per_block(patch):
         DenseStatistics._clip = self.clip_norm
         return original(self, norms)
 
-    patch.setattr(DenseStatistics, "_clip", np.inf, raising=False)
+    add(patch, DenseStatistics, "_clip", np.inf)
     patch.setattr(DenseStatistics, "norms", norms)
     patch.setattr(DenseStatistics, "weighted_sum", weighted_sum)
     patch.setattr(PrivacyPlan, "clip_weights", clip_weights)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from tests.laws import reachable
 from tests.laws.cases import CASES, BetaBernoulli
 from tests.laws.walk import vips_globals, walk
-from tests.mutants import check_notices
+from tests.mutants import add, check_notices
 from vips import LatentDirichletAllocation, engine
 from vips.models.regression.counts import BayesianBinomialRegression
 from vips.models.topics import statistics as lda_statistics
@@ -100,7 +100,7 @@ def test_the_walk_enters_modules(monkeypatch):
     before = vips_globals()
     assert len(before) > 1000
     assert vips_globals() == before
-    monkeypatch.setattr(lda_statistics, "kept", [np.ones(3)], raising=False)
+    add(monkeypatch, lda_statistics, "kept", [np.ones(3)])
     assert vips_globals() != before
 
 
@@ -182,12 +182,12 @@ def a_regression_keeps_the_last_chunk(patch):
 
 
 def a_class_keeps_the_last_chunk(patch):
-    patch.setattr(LatentDirichletAllocation, "last", None, raising=False)
+    add(patch, LatentDirichletAllocation, "last", None)
     keeping(patch, LatentDirichletAllocation, lambda model, documents: setattr(type(model), "last", documents))
 
 
 def a_module_keeps_the_last_chunk(patch):
-    patch.setattr(lda_statistics, "_cache", {}, raising=False)
+    add(patch, lda_statistics, "_cache", {})
     keeping(
         patch, LatentDirichletAllocation, lambda model, documents: lda_statistics._cache.update(last=documents.data)
     )
