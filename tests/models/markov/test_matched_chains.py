@@ -190,6 +190,7 @@ def check_that_intervals_hold(model):
     assert share > 0.8, f"intervals hold {share}"
 
 
+@pytest.mark.slow
 def test_intervals_hold(fit):
     assert not fit.why_no_intervals()
     check_that_intervals_hold(fit)
@@ -199,6 +200,7 @@ def clips_are_forgotten(patch):
     patch.setattr(PrivacyPlan, "clip_weights", lambda plan, norms: np.ones(len(norms)))
 
 
+@pytest.mark.slow
 def test_mutants_are_noticed(fit, monkeypatch):
     for module, name, value in ((matches, "_N_STARTS", 0), (matching, "check_told", lambda *_: None)):
         monkeypatch.setattr(module, name, value)
@@ -228,10 +230,12 @@ def test_covariances_with_scores_are_slopes(fit):
     check_covariances_are_slopes(fit)
 
 
+@pytest.mark.slow
 def test_mutants_of_slopes_are_noticed(fit, monkeypatch):
     check_notices(lambda: check_covariances_are_slopes(fit), means_are_forgotten, monkeypatch, "another slope")
 
 
+@pytest.mark.slow
 def test_what_people_read_is_the_match(fit, tmp_path):
     posterior, summary = fit.posterior_, fit.summary()
     for name, value in (
@@ -256,6 +260,7 @@ def test_what_people_read_is_the_match(fit, tmp_path):
     assert loaded.match().chi2 == pytest.approx(fit.match().chi2)
 
 
+@pytest.mark.slow
 def test_estimates_are_not_those_of_the_last_step(fit):
     assert np.abs(fit.transmat_ - fit.last_posterior_.means_of_chain()[1]).max() > 1e-4
     assert not fit.last_posterior_.draws

@@ -156,6 +156,7 @@ def test_fits_without_noise_and_streams_have_no_match():
         model.match()
 
 
+@pytest.mark.slow
 def test_sampled_steps_are_matched_too():
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-5, sampling_rate=0.3, n_steps=30)
     assert share_held(fitted(records(8_000, seed=5), plan)) > 0.85

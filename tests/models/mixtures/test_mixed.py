@@ -181,6 +181,7 @@ def test_kinds_of_people_are_found(epsilon):
     assert "sex = f" in summary["typical answers"].iloc[1]
 
 
+@pytest.mark.slow
 def test_means_of_numbers_and_counts_are_matched(tmp_path):
     """Intervals of the summary hold the truth, and a saved file keeps them."""
     plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=1.0, n_steps=20)

@@ -88,6 +88,7 @@ def test_parts_of_real_topics_are_no_noise():
     assert set(topics.labels) == {"real", "doubtful"}
 
 
+@pytest.mark.slow
 def test_few_words_show_no_noise():
     plan = replace(PLAN, noise_multiplier=10.0)
     labels = [fitted(frequencies(n_words)[None, :], plan=plan).evidence().labels for n_words in (1000, 400)]
@@ -104,6 +105,7 @@ def streamed(topics, decay=1.0):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decay", [1.0, 0.8])
 @pytest.mark.repeated("0.8")
 def test_topics_of_streams_are_real_if_documents_have_some(truth, decay):

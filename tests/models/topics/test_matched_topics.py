@@ -71,6 +71,7 @@ def test_intervals_hold_the_truth_where_those_of_the_fit_miss_it(model):
 RESIZED = {"document_length": 30}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [{"sampling": {"sampling_rate": 0.5}, "n_steps": 30}, RESIZED, RESIZED | {"length_method": "scale"}],
