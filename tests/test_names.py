@@ -106,22 +106,14 @@ def test_few_classes_stand_above_a_model(cls):
     assert above.index(ConjugateExponentialModel) <= 2
 
 
-def nodes_of_files(*kinds):
-    """Each file of the package, tests and experiments, and its nodes of some kinds."""
+def test_names_are_nouns_and_sentences_begin_with_their_subject():
+    """In the package, tests and experiments, which are read once."""
     for path in (path for folder in ("vips", "tests", "experiments") for path in (ROOT / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        yield path, [node for node in ast.walk(tree) if isinstance(node, kinds)]
-
-
-def test_variables_say_what_they_hold():
-    """No variable, argument or function has a name that is no noun."""
-    for path, nodes in nodes_of_files(ast.Name, ast.arg, ast.FunctionDef):
-        names = {getattr(node, "id", None) or getattr(node, "arg", None) or node.name for node in nodes}
+        names, texts = set(), []
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Name | ast.arg | ast.FunctionDef):
+                names.add(getattr(node, "id", None) or getattr(node, "arg", None) or node.name)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                texts.append(ast.get_docstring(node) or "")
         assert names.isdisjoint({"found", "each", "own", "some", "rest"}), path
-
-
-def test_no_sentence_begins_with_of():
-    """The subject comes first."""
-    for path, nodes in nodes_of_files(ast.FunctionDef, ast.ClassDef, ast.Module):
-        texts = [ast.get_docstring(node) or "" for node in nodes]
         assert not [text for text in texts if re.search(r"(^|[.!?]\s+|\n\n\s*)Of ", text)], path
