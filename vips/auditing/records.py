@@ -155,7 +155,8 @@ def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
         steps = hostile_sequences(originals, rng)
         records = {name: table.record(sequence) for name, sequence in steps.items() if _holds(table, sequence)}
         return _weighing(table, records) if table.ids is None else _persons(_weighing(table, records))
-    largest = max(1.0, float(np.nanmax([np.max(np.abs(row), initial=0.0) for row in originals])))
+    sizes = np.abs(originals)
+    largest = float(np.max(sizes, initial=1.0, where=~np.isnan(sizes)))  # a row may lack some entries
     vectors = {f"record {i}": row for i, row in enumerate(originals)}
     with np.errstate(over="ignore"):
         vectors |= {f"record 0 × {scale:g}": originals[0] * scale for scale in SCALES}
