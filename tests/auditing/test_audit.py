@@ -157,6 +157,11 @@ def test_the_models_of_the_laws_pass_at_full_size(case, noise):
         assert report["one step of the model"].values["ratio"] > least
 
 
+def test_hostile_records_are_as_large_as_records_that_lack_an_entry():
+    records = hostile_records(Table.of(np.array([[np.nan, -7.0], [3.0, np.nan]])), np.random.default_rng(0))
+    assert np.nanmax(records["one entry 7"].X) == 7.0
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8, bool])
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 def test_hostile_records_have_the_dtype_and_width_of_the_table(dtype, container):
