@@ -1,7 +1,6 @@
 """Generated examples, and fixtures for the tests of audits, of pages, of blocks of ledgers and of the documentation."""
 
 import gc
-import importlib
 import importlib.util
 import multiprocessing
 import os
@@ -17,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from tests import ROOT
 from tests.browsing import chromium
 from vips import ConjugateExponentialModel, PrivacyLedger
+from vips.models.components.matching import match
 
 # `make test` generates the same examples in every run; `make test-all` looks for new ones
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
@@ -58,9 +58,10 @@ def pytest_collection_modifyitems(config, items):
 def pytest_collection():
     """What is collected lives until the end: the garbage collector need not look for it."""
     gc.disable()
-    collected = yield
-    gc.enable()
-    return collected
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,9 +101,9 @@ def forkserver():
     return context
 
 
-MATCH = "vips.models.components.matching.match"
+# Moves of a match, simulated records and other starts.
 FEW = {"_FIRST": 2, "_LAST": 1, "_MORE": 1, "_OF_TRIAL": 2, "_N_STARTS": 2, "_FEWEST_SIMULATED": 500}
-MANY = {name: getattr(importlib.import_module(MATCH), name) for name in FEW}
+MANY = {name: getattr(match, name) for name in FEW}
 
 # Of latent classes and of Gaussian mixtures.
 SIMULATORS = "mixtures.matching.ClassSimulator", "gaussian_mixtures.matching.MixtureSimulator"
@@ -110,7 +111,7 @@ SIMULATORS = "mixtures.matching.ClassSimulator", "gaussian_mixtures.matching.Mix
 
 def moves_of_matches(patch, numbers):
     for name, number in numbers.items():
-        patch.setattr(f"{MATCH}.{name}", number)
+        patch.setattr(match, name, number)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -107,7 +107,6 @@ def streamed(topics, decay=1.0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("decay", [1.0, 0.8])
-@pytest.mark.repeated("0.8")
 def test_topics_of_streams_are_real_if_documents_have_some(truth, decay):
     """They stand beside topics of generated streams, which see each document once, too."""
     model = streamed(truth, decay)

@@ -77,7 +77,6 @@ RESIZED = {"document_length": 30}
     [{"sampling": {"sampling_rate": 0.5}, "n_steps": 30}, RESIZED, RESIZED | {"length_method": "scale"}],
     ids=["sampled", "resampled", "scaled"],
 )
-@pytest.mark.representatives("sampled")
 def test_samples_and_resized_documents_are_matched_too(arguments, monkeypatch):
     monkeypatch.setattr(matching, "_SWEEPS", SWEEPS)
     documents = corpus(seed=2)
