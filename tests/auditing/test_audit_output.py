@@ -166,7 +166,7 @@ ACTIONS = SAYS | {"warned": warned, "counted among times": counted_among_times} 
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory):
+def findings(tmp_path_factory, forked):
     models = {hook: Tells("logging, debug", hook) for hook in ("fit", "valid_records")}
     hooks = dict.fromkeys(HARMLESS | CHANGING, "to_posterior")
     models |= {name: Tells(name, hooks.get(name, "expected_statistics")) for name in ACTIONS}

@@ -25,14 +25,9 @@ def audited(case, plan=SAMPLED, n_runs=2000):
     return audit(model, *records, groups=rng.integers(0, 12, 40), n_runs=n_runs, random_state=0)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", pytest.param("discrete", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "beta-bernoulli" else pytest.mark.slow)
-        for name in sorted(REPRESENTATIVES)
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
 def test_the_models_of_the_laws_pass(name, noise):
     report = audited(BY_NAME[name], replace(SAMPLED, noise=noise))
     assert report.passed, str(report)

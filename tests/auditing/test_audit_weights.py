@@ -17,7 +17,7 @@ from vips.execution import partitions
 pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
 LARGEST = 4.0
-NAMES = ["proportions", "latent classes", "mixture", "linear", pytest.param("logistic", marks=pytest.mark.slow)]
+NAMES = ["proportions", "latent classes", "mixture", "linear", "logistic"]
 
 
 def audited(name, noise="gaussian", n_runs=2000, persons=False):
@@ -31,8 +31,9 @@ def audited(name, noise="gaussian", n_runs=2000, persons=False):
     return audit(model, *records, **groups, sample_weight=weights, n_runs=n_runs, random_state=0)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", pytest.param("discrete", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("persons", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("persons", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_models_of_the_laws_pass(name, persons, noise):
     report = audited(name, noise, persons=persons)
