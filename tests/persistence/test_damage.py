@@ -98,7 +98,7 @@ def damaged(whole, rng):
     return archive(members | {name: file.getvalue()})
 
 
-def refusals(path, use, error, n=300):
+def refusals(path, use, error, n=100):
     """How many damaged files are refused by that error; any other one passes through."""
     whole, rng, refused = path.read_bytes(), random.Random(0), 0
     for _ in range(n):
@@ -154,7 +154,7 @@ def test_models_and_encoders_of_tables(tmp_path, make):
         if hasattr(loaded, "in_column_units"):
             loaded.get_feature_names_out(), loaded.in_column_units()
 
-    assert refusals(path, use, ValueError) > 150
+    assert refusals(path, use, ValueError) > 50
 
 
 TABLE = np.random.default_rng(0).uniform(-0.5, 0.5, (300, 2))
@@ -177,9 +177,9 @@ def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
     REGRESSIONS[kind].fit(TABLE, np.arange(300) % 2).save(path)
     header, arrays = read_archive(path, "model")
     forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
-    for name, array in arrays.items():
+    for i, (name, array) in enumerate(arrays.items()):
         signs = np.where(np.arange(array.size).reshape(array.shape) % 2, 1.0, -1.0)
-        for values in (0.0 * array, 1e300 + 0.0 * array, -1e99 + 0.0 * array, 1e99 * signs, 1e12 * array):
+        for values in (0.0 * array, 1e300 + 0.0 * array, -1e99 + 0.0 * array, 1e99 * signs, 1e12 * array)[i % 2 :: 2]:
             with np.errstate(all="ignore"):
                 write_archive(path, "model", forged, arrays | {name: values.astype(array.dtype)})
             try:
@@ -188,7 +188,7 @@ def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
                 refused += "is not a file of vips that can be read here" in str(error) or pytest.fail(str(error))
                 continue
             model.summary(), model.predict(TABLE), model.posterior_
-    assert refused > len(arrays) / 2
+    assert refused > len(arrays) / 5
 
 
 @pytest.mark.parametrize("dtype", [complex, "U8"])
@@ -211,7 +211,7 @@ def test_checkpoints(tmp_path):
         LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(X, checkpoint=path)
 
     use()
-    assert refusals(path, use, CheckpointError) > 150
+    assert refusals(path, use, CheckpointError) > 50
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -233,19 +233,19 @@ def test_streams(tmp_path, name):
         os.chmod(tmp_path / "s.secret", 0o600)
         batch()
 
-    assert refusals(path, use, (StreamError, CheckpointError)) > 150
+    assert refusals(path, use, (StreamError, CheckpointError)) > 50
 
 
 def test_reports():
     report = LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(X).privacy_
     values, rng, refused = json.loads(report.to_json()), random.Random(0), 0
-    for _ in range(1000):
+    for _ in range(400):
         try:
             read = PrivacyReport.from_json(json.dumps(changed(values, rng)))
             str(read), read.to_dict()
         except ValueError:
             refused += 1
-    assert refused > 500
+    assert refused > 200
 
 
 @pytest.mark.parametrize("kind", ["numbers", "categories"])

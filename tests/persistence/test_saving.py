@@ -123,12 +123,12 @@ def test_every_damaged_byte_is_an_error_of_one_kind_or_of_no_consequence(topics,
     """Bytes of the file in turn: headers of the zip, of arrays, JSON, numbers, checksums."""
     path = tmp_path / "m"
     rng, refused = np.random.default_rng(0), 0
-    for place in range(0, len(topics), 3):
+    for place in range(0, len(topics), 11):
         damaged = bytearray(topics)
         damaged[place] ^= 1 << rng.integers(8)
         path.write_bytes(damaged)
         refused += is_refused(path)
-    assert refused > 0.8 * len(topics) / 3  # zip files of many small arrays have many dates and attributes
+    assert refused > 0.8 * len(topics) / 11  # zip files of many small arrays have many dates and attributes
 
 
 def is_refused(path) -> bool:
@@ -143,7 +143,7 @@ def is_refused(path) -> bool:
 
 def test_every_truncation_is_an_error_of_one_kind(topics, tmp_path):
     path = tmp_path / "m"
-    for length in range(0, len(topics), 7):
+    for length in range(0, len(topics), 23):
         path.write_bytes(topics[:length])
         with pytest.raises(ValueError, match="is not a file of vips"):
             vips.load(path)
@@ -154,7 +154,7 @@ STRANGE = [None, 7, -1, 1e300, "", "x", [], {}, [1], {"a": 1}, True, {"__vips__"
            {"__vips__": "PrivacyPlan", "value": {"x": 1}}, {"__vips__": "tuple", "value": 3}]  # fmt: skip
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_value_of_the_header_is_checked(topics, tmp_path, every):
     """Each value, at any depth, replaced by strange ones: an error of one kind, or a model that can be used."""
     path = tmp_path / "m"
