@@ -10,7 +10,7 @@ import pytest
 
 import vips
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
-from tests.steps import Stop, arrays_of, stopped_after
+from tests.steps import Stop, stopped_after
 from vips import (
     LatentDirichletAllocation,
     PrivacyLedger,

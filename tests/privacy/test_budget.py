@@ -100,12 +100,12 @@ def test_parts_of_a_budget_are_all_admitted_whoever_spends_them(path):
         USERS["pipeline"](ledger, parts[0])
 
 
-def test_thirty_small_pipelines_one_after_the_other(path):
+def test_ten_small_pipelines_one_after_the_other(path):
     ledger = PrivacyLedger(path, 8.0, 1e-5, "people")
-    for _ in range(30):
+    for _ in range(10):
         pipeline(PrivacyBudget(0.1, 1e-5)).fit(TABLE, LABELS, ledger=ledger)
-    assert len(ledger.runs()) == 30
-    mu2 = 30 * PrivacyBudget(0.1, 1e-5).mu2
+    assert len(ledger.runs()) == 10
+    mu2 = 10 * PrivacyBudget(0.1, 1e-5).mu2
     assert ledger.spent() == pytest.approx(gaussian_epsilon(math.sqrt(mu2), 0.9e-5), rel=1e-6)
 
 

@@ -546,7 +546,7 @@ def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
     admitted = []
     for kind in kinds:
         low, high = np.log([0.3, 30.0])
-        for _ in range(12):
+        for _ in range(7):
             middle = 0.5 * (low + high)
             is_enough = is_admitted(ledger, replace(kind, noise_multiplier=np.exp(middle)))
             low, high = (low, middle) if is_enough else (middle, high)

@@ -87,10 +87,10 @@ def test_a_finaliser_in_the_clerks_thread_gets_an_error(ledger):
 def test_a_finaliser_after_all_threads_does_not_hang(tmp_path):
     code = textwrap.dedent(f"""
         import builtins
-        from tests.privacy.ledger.test_ledger_blocks import PLAN, PrivacyLedger
+        from vips import PrivacyLedger, PrivacyPlan
         ledger = PrivacyLedger({str(tmp_path / "a.ledger")!r}, epsilon=6.0, delta=1e-5, dataset="letters")
         def closing():
-            run = ledger.charge(PLAN)
+            run = ledger.charge(PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=5, clip_norm=1.5))
             try:
                 yield
             finally:
