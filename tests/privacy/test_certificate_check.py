@@ -1,5 +1,6 @@
 """``python -m vips certificate check``: page, fitted model and ledger, and whoever alters one of them."""
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -105,17 +106,26 @@ def interrupted(ledger):
 FITTED = [counts, sampled, in_phases, interrupted, encoder, pipeline, classifier, stream]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A model, and a folder of its page, its file, an older ledger and one that goes on."""
+    folder = tmp_path_factory.mktemp("made")
+    with contextlib.chdir(folder):
+        ledger = PrivacyLedger("a.ledger", 8.0, 1e-5, "votes", purpose="turnout")
+        counts(ledger)
+        shutil.copy("a.ledger", "older.ledger")
+        model = counts(ledger)
+        model.save("model.vips")
+        model.privacy_.to_html("page.html", ledger=ledger, responsible="an office")
+        counts(ledger)
+    return model, folder
+
+
 @pytest.fixture
-def fitted(folder):
-    """A model with its page, its file, and a ledger that goes on."""
-    ledger = PrivacyLedger("a.ledger", 8.0, 1e-5, "votes", purpose="turnout")
-    counts(ledger)
-    shutil.copy("a.ledger", "older.ledger")
-    model = counts(ledger)
-    model.save("model.vips")
-    model.privacy_.to_html("page.html", ledger=ledger, responsible="an office")
-    counts(ledger)
-    return model
+def fitted(made, folder):
+    """The model, with a copy of its files."""
+    shutil.copytree(made[1], folder, dirs_exist_ok=True)
+    return made[0]
 
 
 def check(capsys, page="page.html", model="model.vips", ledger="a.ledger"):

@@ -452,11 +452,11 @@ def simulated_losses(plan, n, rng):
 def test_no_accountant_is_below_a_simulated_hockey_stick(plan):
     plan = PLANS[plan]
     rng = np.random.default_rng(0)
-    losses = simulated_losses(plan, 250_000, rng)
+    losses = simulated_losses(plan, 1_000_000, rng)
     for epsilon in (0.3, 1.0):
         estimates = [np.maximum(-np.expm1(epsilon - loss), 0.0) for loss in losses]
         means = [estimate.mean() for estimate in estimates]
-        error = max(5.0 * estimate.std() / 500.0 for estimate in estimates)
+        error = max(5.0 * estimate.std() / 1e3 for estimate in estimates)
         assert max(means) > 3.0 * error  # the estimate is well above its error
         for name in ACCOUNTANTS:
             if ACCOUNTANTS[name].can_analyse(plan):
