@@ -20,12 +20,13 @@ STATISTICAL = {
     checks.totals_are_sums,
     checks.one_event_per_step,
 }
-# Laws that need a dozen fits, and concern what a class computes, not its settings: on every class always.
-OF_A_CLASS = {
-    checks.everything_else_is_public,
-    reachable.everything_reachable_is_a_function_of_the_noisy_totals,
-    totals.totals_are_sums_over_the_public_rate,
-    *reach.ALL,
+# How long a record is, and what it may move: on every case always. Other laws concern what a class computes, not its settings.
+OF_EVERY_CASE = {
+    checks.records_do_not_see_each_other,
+    checks.norms_are_joint_and_never_too_small,
+    checks.defective_records_change_nothing_else,
+    checks.neighbours_stay_within_the_sensitivity,
+    checks.hardened_sums_are_exact,
 }
 
 
@@ -35,7 +36,7 @@ def marks(law, case):
         return ()
     if law in transport.ALL and not carries and case.name != "lda":  # the default, which returns what it is given
         return pytest.mark.slow
-    if law in STATISTICAL or (law in OF_A_CLASS and case.name not in ONE_OF_EACH_CLASS):
+    if law in STATISTICAL or (law not in OF_EVERY_CASE and case.name not in ONE_OF_EACH_CLASS):
         return pytest.mark.slow
     return pytest.mark.thorough
 
