@@ -28,7 +28,7 @@ from vips.data import CSRShards, InMemoryData, InMemoryTexts, ParquetTexts, Text
 from vips.privacy import Release
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR
-from vips.statistics import Block
+from vips.sums import Block
 
 SETTINGS = {"n_steps": 1, "sampling": "full"}
 PLAN = PrivacyPlan.from_epsilon(epsilon=0.1, delta=1e-6, **SETTINGS)

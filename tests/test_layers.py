@@ -34,7 +34,7 @@ LAYERS = [
     {"_file_locks"},
     {"_pages"},
     {"data", "datasets", "expfam", "privacy"},
-    {"parts", "statistics", "reference"},
+    {"parts", "sums", "reference"},
     {"phases"},
     {"counting", "execution", "persistence"},
     {"contract", "engine", "settling"},

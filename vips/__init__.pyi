@@ -52,8 +52,8 @@ from .preprocessing import PrivateTopics, inspect
 from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
 from .privacy.ledger import PrivacyLedger
 from .saving import load
-from .statistics import Block, DenseStatistics, RecordStatistics
 from .step_size import PolynomialAveraging, RobbinsMonro
+from .sums import Block, DenseStatistics, RecordStatistics
 
 __version__: str
 

@@ -20,8 +20,8 @@ from vips.data import DataSource, Records, rows_without
 from vips.phases import FitPhase, phases_of, released_in, weights_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.budget import check_privacy
-from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["Contract"]
 

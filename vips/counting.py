@@ -19,7 +19,7 @@ from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.units import unit_of_group
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["NoisyCount", "count_records"]
 

@@ -24,7 +24,7 @@ from vips.execution.local import Threads, ThreadWorkers
 from vips.execution.partitions import Task
 from vips.persistence.posteriors import copied
 from vips.phases import phases_of, step_of
-from vips.statistics import NoisyTotals, ReleasedStep
+from vips.sums import NoisyTotals, ReleasedStep
 
 __all__ = ["run"]
 

@@ -16,7 +16,7 @@ from typing import Any
 from vips._validation import check_integer
 from vips.privacy import PrivacyPlan
 from vips.privacy.phases import Phase
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = [
     "FitPhase", "completed", "phases_of", "plain_average", "released_in", "step_of", "steps_of_shares", "unchanged",

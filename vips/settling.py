@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import norm, t
 
 from vips.persistence.posteriors import posterior_arrays
-from vips.statistics import NoisyTotals
+from vips.sums import NoisyTotals
 
 __all__ = ["Settling", "distance", "drift"]
 

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical
 from vips.privacy.mechanism.clipping import clip_weights
-from vips.statistics import Block
+from vips.sums import Block
 
 N_STEPS, SAMPLING_RATE = 20, 0.05  # S = 20,000 of 400,000 documents, one epoch
 DOCUMENT_LENGTH, CLIP_SHARE = 500, 0.1

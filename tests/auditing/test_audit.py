@@ -57,7 +57,9 @@ def test_the_models_of_the_laws_pass(case, noise):
         pytest.param(FULL, marks=pytest.mark.slow),
         pytest.param(replace(FULL, relation="replace_one", noise_multiplier=2.0), marks=pytest.mark.slow),
         replace(SAMPLED, relation="replace_one", noise_multiplier=2.0),
-        pytest.param(replace(FULL, relation="replace_one", noise_multiplier=2.0, noise="discrete"), marks=pytest.mark.slow),
+        pytest.param(
+            replace(FULL, relation="replace_one", noise_multiplier=2.0, noise="discrete"), marks=pytest.mark.slow
+        ),
         pytest.param(replace(SAMPLED, n_steps=1, sampling_rate=1.0), marks=pytest.mark.slow),
     ],
     ids=lambda plan: f"{plan.sampling}, {plan.relation}, {plan.noise}, q = {plan.sampling_rate:g}",

@@ -38,7 +38,7 @@ from vips.exceptions import LedgerError
 from vips.execution import partitions
 from vips.preprocessing import TableEncoder
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
-from vips.statistics import Block, DenseStatistics, RecordStatistics
+from vips.sums import Block, DenseStatistics, RecordStatistics
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.0)
 KINDS = [case for case in CASES if case.name in REPRESENTATIVES]

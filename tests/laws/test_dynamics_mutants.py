@@ -23,7 +23,7 @@ from vips.models.dynamics.statistics import MomentStatistics
 from vips.models.dynamics.switching_posterior import SwitchingPosterior
 from vips.models.markov import factorial_contract, factorial_inference, kernels
 from vips.models.markov.factorial_contract import FactorialChainModel
-from vips.statistics import DenseStatistics
+from vips.sums import DenseStatistics
 
 # class, and the method that gives the statistics of private fits
 MODELS = {

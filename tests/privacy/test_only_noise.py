@@ -23,7 +23,7 @@ from vips.datasets import make_lda_corpus
 from vips.privacy import only_noise
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.only_noise import LEVEL, NO_SIGNAL, blocks_of_noise
-from vips.statistics import Block
+from vips.sums import Block
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling="full", n_steps=5)
 

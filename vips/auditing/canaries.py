@@ -16,7 +16,7 @@ from vips.contract import Contract
 from vips.phases import FitPhase
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.plan import PrivacyPlan
-from vips.statistics import RecordStatistics
+from vips.sums import RecordStatistics
 
 __all__ = ["CanaryModel", "canary_bound", "canary_totals", "run_engine"]
 
@@ -67,7 +67,7 @@ class CanaryModel(Contract):
     random_state = 0  # fixed, so that sampling and noise that depend on it are noticed
 
     def __init__(self, n_canaries: int, clip_norm: float) -> None:
-        from vips.statistics import Block
+        from vips.sums import Block
 
         self._clip_norm = clip_norm
         self._blocks = {"canary": Block((n_canaries,), scale=2.0), "other": Block((2,), scale=0.5)}

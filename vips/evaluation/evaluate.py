@@ -15,7 +15,7 @@ from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release
 from vips.privacy.budget import plan_of_one_release
 from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["BLOCKS", "evaluate"]
 

@@ -36,7 +36,7 @@ from vips.data._records import OpenPartition, ranges_of_size, step_counts, weigh
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
 from vips.execution.rehearsal import SAMPLES, form_of, settings_of, stand_ins_for
 from vips.execution.tree import Totals, TreeSum, add_to
-from vips.statistics import RecordStatistics
+from vips.sums import RecordStatistics
 
 __all__ = [
     "MOST_ROWS",

@@ -14,7 +14,7 @@ from vips.door import validated
 from vips.persistence.checkpoint import Journal
 from vips.phases import phases_of
 from vips.privacy.mechanism.noise import Randomness
-from vips.statistics import NoisyTotals
+from vips.sums import NoisyTotals
 
 __all__ = ["copy_of", "fit_apart", "fit_to_public", "stream_apart"]
 

@@ -11,7 +11,7 @@ from sklearn.base import DensityMixin
 from vips.model import ConjugateExponentialModel
 from vips.models._variance_ratios import SQUARES, SQUARES_SCALE, CountedSquares
 from vips.parts import Score, average
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["Mixture"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vips._compute.rowwise import row_norms
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["SQUARES", "SQUARES_SCALE", "WITH_SQUARES", "CountedSquares", "matched_blocks", "variance_ratios"]
 

@@ -39,7 +39,7 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.phases import weight_of_step
-from vips.statistics import ReleasedStep
+from vips.sums import ReleasedStep
 
 __all__ = ["FitState", "Journal", "alone_at", "identity"]
 

@@ -19,7 +19,7 @@ from vips.persistence.steps import check_totals, restore_steps, step_arrays
 from vips.privacy import PrivacyReport, StreamPlan
 from vips.privacy.fingerprint import fingerprint
 from vips.privacy.units import is_group
-from vips.statistics import NoisyTotals
+from vips.sums import NoisyTotals
 
 __all__ = ["contents", "released_arrays", "restored", "save_model"]
 

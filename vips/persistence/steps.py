@@ -9,7 +9,7 @@ import numpy as np
 from vips.persistence.deviations import TOO_LARGE
 from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
 from vips.phases import phases_of, step_of
-from vips.statistics import Block, ReleasedStep
+from vips.sums import Block, ReleasedStep
 
 __all__ = ["check_totals", "restore_steps", "step_arrays"]
 

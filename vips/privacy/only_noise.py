@@ -44,7 +44,7 @@ def blocks_of_noise(
     ----------
     blocks : dict of str to Block
     average, noise_std
-        As in :class:`vips.statistics.NoisyTotals`.
+        As in :class:`vips.sums.NoisyTotals`.
 
     Notes
     -----

@@ -9,7 +9,7 @@ import numpy as np
 from vips.privacy.mechanism.noise import Randomness, discrete_noise, gaussian_noise, mirrored_upper
 from vips.privacy.mechanism.release import Mechanism
 from vips.privacy.stream_plan import StreamPlan
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["CorrelatedNoise"]
 

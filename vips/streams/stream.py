@@ -41,9 +41,9 @@ from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.stream_plan import StreamState
 from vips.privacy.units import unit_of_group
-from vips.statistics import NoisyTotals
 from vips.streams.release import CorrelatedNoise
 from vips.streams.secret import Register, Secret, SecretFile, SecretMemory
+from vips.sums import NoisyTotals
 
 __all__ = ["fit_batch"]
 

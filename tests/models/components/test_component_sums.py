@@ -11,7 +11,7 @@ from vips.models.components import statistics
 from vips.models.components.kernels import fill_likely
 from vips.models.components.statistics import ComponentSums
 from vips.privacy import Lattice
-from vips.statistics import Block
+from vips.sums import Block
 
 K, WIDTH = 3, 5
 BLOCKS = {"count": Block((K,), scale=0.5), "cells": Block((K, WIDTH - 1), scale=3.0)}

@@ -13,7 +13,7 @@ from vips.models._gaussians import kernels
 from vips.models._gaussians.posterior import Tables
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.privacy import Lattice
-from vips.statistics import DenseStatistics
+from vips.sums import DenseStatistics
 
 N, D, K = 300, 5, 3  # more records than a tile holds
 KINDS = ("full", "tied", "diag", "spherical")

@@ -15,7 +15,7 @@ from vips.models._chains import inferred
 from vips.models.markov import gaussian, gaussian_statistics
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
 from vips.phases import phases_of
-from vips.statistics import DenseStatistics
+from vips.sums import DenseStatistics
 
 K, D = 3, 2
 RNG = np.random.default_rng(0)

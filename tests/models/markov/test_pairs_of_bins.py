@@ -16,7 +16,7 @@ from vips.models.markov.statistics import of_pairs_of_bins
 from vips.phases import steps_of_shares
 from vips.privacy import PrivacyPlan
 from vips.privacy.phases import Phase
-from vips.statistics import Block
+from vips.sums import Block
 
 MOVES = np.array([[0.35, 0.05, 0.0], [0.02, 0.25, 0.05], [0.03, 0.02, 0.23]])
 RATES = np.array([[0.5, 9.0], [4.0, 1.0], [12.0, 1.5]])

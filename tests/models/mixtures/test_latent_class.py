@@ -15,7 +15,7 @@ from vips.models.mixtures import kernels, statistics
 from vips.models.mixtures.statistics import ClassStatistics
 from vips.persistence.posteriors import restore_posterior
 from vips.privacy import Lattice
-from vips.statistics import Block, DenseStatistics
+from vips.sums import Block, DenseStatistics
 
 pytestmark = pytest.mark.usefixtures("many_simulated_records")
 

@@ -470,7 +470,9 @@ def test_no_accountant_is_below_a_simulated_hockey_stick(plan):
 @pytest.mark.parametrize("name", ["pld", "rdp", "moments", "strong", "basic"])
 @pytest.mark.parametrize(("q", "steps"), [(1e-6, 1), (1e-6, 100_000), (1.0, 1), (1.0, 100_000)])
 @pytest.mark.parametrize("epsilon", [pytest.param(0.01, marks=pytest.mark.slow), 100.0])
-@pytest.mark.repeated("100.0-1e-06-1-rdp", "100.0-1e-06-1-moments", "100.0-1e-06-100000-moments", "100.0-1e-06-100000-rdp")
+@pytest.mark.repeated(
+    "100.0-1e-06-1-rdp", "100.0-1e-06-1-moments", "100.0-1e-06-100000-moments", "100.0-1e-06-100000-rdp"
+)
 def test_edges_are_answered_soundly_or_refused_clearly(name, q, steps, epsilon):
     slow = name == "pld" and q < 1.0
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=q, n_steps=steps)

@@ -14,7 +14,7 @@ from tests.laws.totals import coin
 from vips.privacy.mechanism import sampling
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.mechanism.sampling import poisson_sample
-from vips.statistics import Block
+from vips.sums import Block
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 KNOWN_ANSWERS = [

@@ -31,7 +31,7 @@ from scipy.stats import chi2, f
 
 from vips._compute.blas import eigh
 from vips.models._gaussians.posterior import MixturePosterior, applied
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["Influence", "view"]
 

@@ -21,7 +21,7 @@ from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_pos
 from vips.models.components.matching.steps import kept_steps
 from vips.parts import Part
 from vips.privacy import PrivacyPlan
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["BeliefNetwork"]
 

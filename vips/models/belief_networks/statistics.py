@@ -30,7 +30,7 @@ from vips.models.belief_networks import kernels
 from vips.models.belief_networks.inference import HiddenUnits
 from vips.models.belief_networks.posterior import packed_pairs
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["NetworkStatistics"]
 

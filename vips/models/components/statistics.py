@@ -16,7 +16,7 @@ from vips._compute.rowwise import row_dots
 from vips._compute.threads import run_ranges
 from vips.models.components.kernels import fill_sums
 from vips.privacy import Lattice
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["ComponentSums"]
 

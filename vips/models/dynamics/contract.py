@@ -23,8 +23,8 @@ from vips.models.dynamics.update import next_dynamics
 from vips.models.dynamics.variational import SystemPrior, divergence, expected_states, next_system, started
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
-from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["DynamicsModel"]
 

@@ -40,7 +40,7 @@ from vips.models.dynamics import sums
 from vips.models.dynamics.smoothing import LEAST_STEPS, cumulative_work
 from vips.models.dynamics.variational import expected_states
 from vips.privacy import Lattice
-from vips.statistics import Block, DenseStatistics, RecordStatistics
+from vips.sums import Block, DenseStatistics, RecordStatistics
 
 __all__ = ["MomentStatistics", "moment_blocks", "state_blocks", "state_statistics"]
 

@@ -31,7 +31,7 @@ from vips.models.dynamics.switching_posterior import (
 from vips.parts import Part
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 if TYPE_CHECKING:
     import pandas as pd

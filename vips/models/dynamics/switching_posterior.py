@@ -13,7 +13,7 @@ from vips.models.dynamics import sums, switching_kernels
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior, stable
 from vips.models.dynamics.smoothing import LEAST_STEPS
 from vips.models.dynamics.update import divided_by, next_dynamics, raised
-from vips.statistics import Block, DenseStatistics
+from vips.sums import Block, DenseStatistics
 
 __all__ = ["Inferred", "SwitchingPosterior", "inferred", "next_switching", "switching_blocks", "switching_statistics"]
 

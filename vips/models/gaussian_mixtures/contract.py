@@ -33,8 +33,8 @@ from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, m
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging, RobbinsMonro
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["GaussianMixtureModel"]
 

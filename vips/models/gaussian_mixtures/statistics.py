@@ -32,7 +32,7 @@ from vips._compute.threads import run_ranges
 from vips.models._gaussians import kernels
 from vips.models._gaussians.posterior import Tables
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["MixtureStatistics"]
 

@@ -25,8 +25,8 @@ from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, ne
 from vips.models.markov.matching import drawn_states
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
-from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["FactorialChainModel"]
 

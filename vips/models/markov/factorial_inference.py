@@ -15,7 +15,7 @@ from vips.data import Sequences
 from vips.models._chains import inferred
 from vips.models.markov import factorial_kernels, kernels
 from vips.models.markov.factorial_posterior import FactorialPosterior
-from vips.statistics import DenseStatistics
+from vips.sums import DenseStatistics
 
 __all__ = ["Inferred", "factorial_statistics", "inferred_chains"]
 

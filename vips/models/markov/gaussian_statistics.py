@@ -29,7 +29,7 @@ from vips._compute.threads import run_ranges
 from vips.models._gaussians.kernels import TILE, fill_densities, fill_moments_of_runs
 from vips.models._gaussians.posterior import Tables
 from vips.privacy import Lattice
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["GaussianSums", "densities"]
 

@@ -26,8 +26,8 @@ from vips.models.markov.matching import ChainSimulator, drawn_states
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.privacy import PrivacyPlan
 from vips.privacy.words import whose
-from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
+from vips.sums import Block
 
 if TYPE_CHECKING:
     import pandas as pd

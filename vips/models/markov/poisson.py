@@ -27,7 +27,7 @@ from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.unread import Seen
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["PoissonHMM", "PoissonPosterior"]
 

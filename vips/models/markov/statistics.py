@@ -24,7 +24,7 @@ from vips.data import Sequences
 from vips.models.components.bins import Bins
 from vips.models.markov import kernels
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = [
     "Moves",

@@ -40,8 +40,8 @@ from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyPlan, StreamPlan
 from vips.privacy.unread import Seen
 from vips.privacy.words import whose
-from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging
+from vips.sums import Block, RecordStatistics
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,7 @@ from vips.models.mixtures.table import (
 )
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["LatentClassAnalysis"]
 

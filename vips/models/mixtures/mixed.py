@@ -24,7 +24,7 @@ from vips.models.mixtures.statistics import ClassStatistics
 from vips.models.mixtures.table import Column, column_of_any_kind, columns_declared, places_of
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["MixedLatentClassAnalysis"]
 

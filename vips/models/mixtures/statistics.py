@@ -24,7 +24,7 @@ from vips._compute.rowwise import row_dots, rowwise_product
 from vips.models.components.statistics import ComponentSums
 from vips.models.mixtures import kernels
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["ClassStatistics", "Tables", "inferred"]
 

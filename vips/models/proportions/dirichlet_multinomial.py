@@ -24,7 +24,7 @@ from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.report import rows_like_one
-from vips.statistics import Block, DenseStatistics, RecordStatistics
+from vips.sums import Block, DenseStatistics, RecordStatistics
 
 __all__ = ["DirichletMultinomial"]
 

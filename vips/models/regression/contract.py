@@ -66,8 +66,8 @@ from vips.models.regression.statistics import (
 from vips.parts import Part
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
+from vips.sums import Block
 
 __all__ = ["POWER", "AugmentedRegression", "check_indicators", "unseen_directions"]
 

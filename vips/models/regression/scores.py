@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["VARIANCE_SCALE", "ScoredStatistics", "Scores"]
 

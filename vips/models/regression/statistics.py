@@ -29,7 +29,7 @@ from vips.models.regression import kernels
 from vips.models.regression.norms import Lengths
 from vips.models.regression.scores import ScoredStatistics, Scores
 from vips.privacy import Lattice
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["PartedStatistics", "RegressionStatistics", "better_as_csr", "count_entries", "design_rows", "outer_sums"]
 

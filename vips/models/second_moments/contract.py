@@ -18,7 +18,7 @@ from vips.models.second_moments.moments import SecondMoments
 from vips.models.second_moments.statistics import OuterStatistics, design
 from vips.privacy import PrivacyPlan
 from vips.privacy.report import rows_like_one
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["SecondMomentModel"]
 

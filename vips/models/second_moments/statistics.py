@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from vips._compute.blas import gram
 from vips._compute.rowwise import row_norms
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 __all__ = ["OuterStatistics", "design"]
 

@@ -31,7 +31,7 @@ from vips.models.spatial.smoothing import FieldPosterior, smoothed
 from vips.parts import Part, last_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.statistics import Block, DenseStatistics
+from vips.sums import Block, DenseStatistics
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -64,8 +64,8 @@ from vips.models.topics.sums import resample_counts
 from vips.parts import Part, Score
 from vips.phases import FitPhase, phases_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
+from vips.sums import Block
 
 __all__ = ["LatentDirichletAllocation"]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from vips._validation import check_choice
 from vips.privacy import PrivacyPlan
-from vips.statistics import Block
+from vips.sums import Block
 
 __all__ = ["TopicsAdvice", "advise_topics", "shows_topics", "std_of_average"]
 

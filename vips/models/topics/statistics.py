@@ -15,7 +15,7 @@ from vips.expfam import Dirichlet
 from vips.models.topics import sums
 from vips.models.topics.kernels import fill_norms, fill_word_weights, infer_documents
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.sums import Block, RecordStatistics
 
 # The norms are float64 sums over at most a few million positive terms; this covers their rounding many times over.
 _ROUNDING = 1.0 + 1e-7

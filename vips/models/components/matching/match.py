@@ -38,7 +38,7 @@ from scipy.optimize import nnls
 
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator, moments_of
-from vips.statistics import ReleasedStep
+from vips.sums import ReleasedStep
 
 __all__ = ["ACCEPTED", "N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "match_near"]
 

@@ -13,7 +13,7 @@ from scipy.optimize import lsq_linear
 from scipy.special import pdtr, pdtrik
 
 from vips.models.components.matching.charts import Chart
-from vips.statistics import ReleasedStep
+from vips.sums import ReleasedStep
 
 __all__ = ["Moments", "SeenInPersons", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
 

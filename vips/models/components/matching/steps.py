@@ -18,7 +18,7 @@ from vips.models.components.matching.simulator import SeenInPersons, Simulator, 
 from vips.phases import FitPhase, phases_of, step_of, unchanged
 from vips.privacy import StreamPlan
 from vips.privacy.units import is_group
-from vips.statistics import Block, ReleasedStep
+from vips.sums import Block, ReleasedStep
 
 __all__ = ["StepGroup", "StepSimulator", "entries", "groups_of", "kept_steps", "of_groups", "totals_of"]
 

@@ -36,8 +36,8 @@ from vips.models.regression.statistics import design_rows
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
 from vips.privacy.words import OF_ONE_PERSON
-from vips.statistics import Block, DenseStatistics
 from vips.step_size import PolynomialAveraging
+from vips.sums import Block, DenseStatistics
 
 __all__ = ["MixedRegression"]
 
