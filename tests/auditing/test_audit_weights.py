@@ -66,7 +66,7 @@ def weights_are_relative_to_those_of_the_chunk(patch):
 @pytest.mark.parametrize(
     ("mutant", "finding"),
     [
-        (weights_as_they_are, "sensitivity"),
+        (weights_as_they_are, "defective records"),
         (bad_weights_are_no_reason_to_leave_a_record_out, "sensitivity"),
         (weights_are_relative_to_those_of_the_chunk, "additivity"),
     ],

@@ -6,7 +6,9 @@ FEW = {
     "markov.pairs": {"_RESTARTS": 3, "_ITERATIONS": 20, "_FURTHER": 40, "_FEWER": 10, "_MORE": 20},
     "dynamics.start": {"_ITERATIONS": 20, "_AGAIN": 10, "_OPENING": 20},
     "dynamics.contract": {"_STEPS_OF_EM": 20},
-    "components.matching.match": {"_FIRST": 1, "_LAST": 1, "_MORE": 0, "_OF_TRIAL": 1, "_N_STARTS": 1, "_FEWEST_SIMULATED": 100},
+    "components.matching.match": {
+        "_FIRST": 1, "_LAST": 1, "_MORE": 0, "_OF_TRIAL": 1, "_N_STARTS": 1, "_FEWEST_SIMULATED": 100,
+    },
     "markov.matching": {"ChainSimulator.sizes": (200, 200, 200)},
     "dynamics.matching": {"SystemSimulator.sizes": (200, 200, 200)},
     "mixtures.matching": {"ClassSimulator.sizes": (200, 200, 200)},

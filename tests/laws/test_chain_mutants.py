@@ -17,23 +17,22 @@ from vips.data import OpenPartition, Sequences
 from vips.execution import partitions
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
-from vips.models.components.statistics import ComponentSums
 from vips.models.markov import gaussian, poisson, statistics
 from vips.models.markov.gaussian_statistics import GaussianSums
-from vips.models.markov.statistics import SequenceStatistics
 from vips.models.mixtures.statistics import ClassStatistics
+from vips.sums import ComponentSums, Joint
 
 BY_NAME = {case.name: case for case in CASES}
 
 
 def norm_without(name):
     def mutant(patch):
-        original = SequenceStatistics.norms
+        original = Joint.norms
 
         def norms(self, blocks):
             return original(self, dict(blocks) | {name: replace(blocks[name], scale=1e9)})
 
-        patch.setattr(SequenceStatistics, "norms", norms)
+        patch.setattr(Joint, "norms", norms)
 
     mutant.__name__ = f"norm_without_{name}"
     return mutant
@@ -73,12 +72,12 @@ def shares_in_proportion_to_the_longest(patch):
 
 
 def weight_zero_is_little(patch):
-    original = SequenceStatistics.weighted_sum
-    patch.setattr(SequenceStatistics, "weighted_sum", lambda self, weights: original(self, np.maximum(weights, 1e-3)))
+    original = Joint.weighted_sum
+    patch.setattr(Joint, "weighted_sum", lambda self, weights: original(self, np.maximum(weights, 1e-3)))
 
 
 def rounded_after_the_sum(patch):
-    patch.setattr(SequenceStatistics, "rounded_sum", sum_then_rounded)
+    patch.setattr(Joint, "rounded_sum", sum_then_rounded)
 
 
 def codes_are_checked(patch):
@@ -114,8 +113,8 @@ def chunks_have_a_scale(patch):
 
 
 def norms_are_a_little_small(patch):
-    original = GaussianSums.squares
-    patch.setattr(GaussianSums, "squares", lambda self, blocks: 0.8 * original(self, blocks))
+    original = GaussianSums.norms
+    patch.setattr(GaussianSums, "norms", lambda self, blocks: 0.9 * original(self, blocks))
 
 
 def missing_steps_raise(patch):
@@ -140,8 +139,8 @@ def steps_weigh_alike(patch):
 
 
 def sums_are_shorter(patch):
-    original = ComponentSums.squares
-    patch.setattr(ComponentSums, "squares", lambda self, blocks: 0.8 * original(self, blocks))
+    original = ComponentSums.norms
+    patch.setattr(ComponentSums, "norms", lambda self, blocks: 0.9 * original(self, blocks))
 
 
 def norms_of_classes_without(name):
@@ -201,8 +200,8 @@ def pairs_of_columns_count_once(patch):
     original = statistics.SumsOfSymbols
 
     class Once(original):
-        def squares(self, blocks):
-            return original.squares(self, blocks) / 9.0
+        def norms(self, blocks):
+            return original.norms(self, blocks) / 3.0
 
     patch.setattr(statistics, "SumsOfSymbols", Once)
 

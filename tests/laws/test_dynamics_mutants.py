@@ -19,11 +19,10 @@ from vips import SwitchingLinearDynamicalSystem
 from vips.data import Sequences
 from vips.models.dynamics import contract, moments, sums, switching, switching_posterior, windows
 from vips.models.dynamics.contract import DynamicsModel
-from vips.models.dynamics.statistics import MomentStatistics
 from vips.models.dynamics.switching_posterior import SwitchingPosterior
 from vips.models.markov import factorial_contract, factorial_inference, kernels
 from vips.models.markov.factorial_contract import FactorialChainModel
-from vips.sums import DenseStatistics
+from vips.sums import DenseStatistics, Joint
 
 # class, and the method that gives the statistics of private fits
 MODELS = {
@@ -192,8 +191,8 @@ OF_ANY_MODEL = [
 OF_LAWS = [
     *((model, name, mutant, law, case, says) for case, (model, name) in MODELS.items()
       for mutant, law, says in OF_ANY_MODEL),
-    (MomentStatistics, "norms", norm_without("lagged"), NORMS, "dynamics", SMALLER),
-    (MomentStatistics, "norms", norm_without("opening"), NEIGHBOURS, "dynamics", NOT_MORE),
+    (Joint, "norms", norm_without("lagged"), NORMS, "dynamics", SMALLER),
+    (Joint, "norms", norm_without("opening"), NEIGHBOURS, "dynamics", NOT_MORE),
     (DenseStatistics, "norms", norm_without("seen"), NEIGHBOURS, "regimes", NOT_MORE),
     (DenseStatistics, "norms", norm_without("before"), NORMS, "regimes", SMALLER),
     (DenseStatistics, "norms", norm_without("both"), NEIGHBOURS, "factorial chain", NOT_MORE),

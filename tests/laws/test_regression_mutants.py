@@ -18,7 +18,7 @@ from vips.models.regression import statistics as regression_statistics
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Classes
 from vips.models.regression.statistics import RegressionStatistics
-from vips.models.second_moments.statistics import OuterStatistics
+from vips.sums import Quadratic
 
 BY_NAME = {case.name: case for case in CASES}
 THREE, MOVED = "logistic sparse, three classes", "logistic, moved"
@@ -167,9 +167,9 @@ def hardened_sums_by_blas(patch):
 def constant_not_in_the_norm_of_moments(patch):
     """Nor the target."""
     patch.setattr(
-        OuterStatistics,
+        Quadratic,
         "norms",
-        lambda self, blocks: np.square(np.linalg.norm(self._rows[:, :-2], axis=1)) / blocks["second"].scale,
+        lambda self, blocks: np.square(np.linalg.norm(self._rows[:, :-2], axis=1)) / blocks[self.names[0]].scale,
     )
 
 

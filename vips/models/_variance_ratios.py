@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips._compute.rowwise import row_norms
-from vips.privacy import Lattice
-from vips.sums import Block, RecordStatistics
+from vips.sums import Block, BySquaredWeights, DenseStatistics, Form, Joint
 
 __all__ = ["SQUARES", "SQUARES_SCALE", "WITH_SQUARES", "CountedSquares", "matched_blocks", "variance_ratios"]
 
@@ -51,37 +49,15 @@ def matched_blocks(blocks: Mapping[str, Block]) -> dict[str, Block]:
     return {name: block for name, block in blocks.items() if name != SQUARES}
 
 
-class CountedSquares(RecordStatistics):
+class CountedSquares(Joint):
     """Statistics with a block "count" of shares in components, and in block ``SQUARES`` these shares by squared weights.
 
     Parameters
     ----------
-    statistics : RecordStatistics
-        With ``shares`` of shape (n_records, K), whose rows have norm 1 at most.
+    statistics : Form
+        With ``shares`` of shape (n_records, K), and what a record adds to "count", ``counted``, of the same shape.
     """
 
-    sums_are_new = True
-
-    def __init__(self, statistics: RecordStatistics) -> None:
-        self._statistics, self.shares = statistics, statistics.shares
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        of_squares = row_norms(self.shares) / blocks[SQUARES].scale
-        return np.hypot(self._statistics.norms(matched_blocks(blocks)), of_squares) * (1.0 + 1e-9)
-
-    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        counted = self._statistics.weighted_sum(self._squared(weights))["count"]
-        return self._statistics.weighted_sum(weights) | {SQUARES: counted}
-
-    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        matched = matched_blocks(blocks)
-        scaled = matched | {"count": blocks[SQUARES]}
-        counted = self._statistics.rounded_sum(self._squared(weights), scaled, lattice)["count"]
-        return self._statistics.rounded_sum(weights, matched, lattice) | {SQUARES: counted}
-
-    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """w_n s_n of each record, by block that is matched."""
-        return self._statistics.weighted(weights)
-
-    def _squared(self, weights: np.ndarray) -> np.ndarray:
-        return weights if self.sample_weights is None else weights * self.sample_weights
+    def __init__(self, statistics: Form) -> None:
+        self.shares = statistics.shares
+        super().__init__(statistics, BySquaredWeights(DenseStatistics({SQUARES: statistics.counted})))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from vips._compute.blas import gram
 from vips._compute.rowwise import PIECE, row_norms
 from vips.privacy import Lattice
 from vips.sums.blocks import Block
 
-__all__ = ["DenseStatistics", "RecordStatistics"]
+__all__ = ["BySquaredWeights", "DenseStatistics", "Form", "Joint", "Quadratic", "RecordStatistics"]
+
+_ROUNDING = 1.0 + 4e-9  # exceeds that of float64 sums of positive terms, and of a square of them
 
 _NUMBERS = 2**20  # of rows, in double precision, that are added at a time
 _LEAST_OF_BOUND = 1.0 / 16.0  # of a run's norm, over the sum of its rows' norms; √240 < 16
@@ -107,6 +110,11 @@ class DenseStatistics(RecordStatistics):
             if array.dtype.kind not in "biuf":
                 raise TypeError(f"Statistics must be real numbers, block {name!r} has dtype {array.dtype}.")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the blocks."""
+        return tuple(self.arrays)
+
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         if set(blocks) != set(self.arrays):
             raise ValueError(f"Statistics have blocks {sorted(self.arrays)}, the model declares {sorted(blocks)}.")
@@ -161,3 +169,122 @@ class DenseStatistics(RecordStatistics):
             # not `rounded_sum`: a model without kernels would compile that one only if there are records
             total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
         return total
+
+
+class Form(RecordStatistics):
+    """Statistics of some blocks, with what each record adds.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of its blocks.
+    """
+
+    sums_are_new = True
+    names: tuple[str, ...]
+
+    @abstractmethod
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """w_n s_n of each record, by block."""
+
+
+class Joint(Form):
+    """Forms side by side, each with blocks of its own. A record's norm is joint over the blocks of all.
+
+    Parameters
+    ----------
+    *forms : Form or DenseStatistics
+    """
+
+    def __init__(self, *forms: Form | DenseStatistics) -> None:
+        self.forms, self.names = forms, tuple(name for form in forms for name in form.names)
+
+    def weigh(self, sample_weights: np.ndarray) -> None:
+        super().weigh(sample_weights)
+        for form in self.forms:
+            form.weigh(sample_weights)
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        if set(blocks) != set(self.names):
+            raise ValueError(f"Statistics have blocks {sorted(self.names)}, the model declares {sorted(blocks)}.")
+        norms = 0.0
+        for form in self.forms:
+            norms = np.hypot(norms, form.norms(_of(form, blocks)))
+        return norms
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        return _union(form.weighted_sum(weights) for form in self.forms)
+
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        return _union(form.weighted(weights) for form in self.forms)
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        return _union(form.rounded_sum(weights, _of(form, blocks), lattice) for form in self.forms)
+
+
+class BySquaredWeights(Form):
+    """A form whose share of a record is multiplied by the record's weight once more: the sum of w² s.
+
+    The norm is that of a weight of 1, the largest in a private fit: the clip does not depend on the weight, and a match that
+    simulates records need not know it.
+
+    Parameters
+    ----------
+    form : Form or DenseStatistics
+    """
+
+    def __init__(self, form: Form | DenseStatistics) -> None:
+        self.form, self.names = form, form.names
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        norms = self.form.norms(blocks)
+        return norms if self.sample_weights is None else norms * np.maximum(self.sample_weights, 1.0)
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        return self.form.weighted_sum(self._squared(weights))
+
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        return self.form.weighted(self._squared(weights))
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        return self.form.rounded_sum(self._squared(weights), blocks, lattice)
+
+    def _squared(self, values: np.ndarray) -> np.ndarray:
+        return values if self.sample_weights is None else values * self.sample_weights
+
+
+class Quadratic(Form):
+    """x xᵀ of each row x, in one symmetric block; never formed per record but where it is rounded. Its norm is ‖x‖².
+
+    Parameters
+    ----------
+    name : str
+    rows : ndarray of shape (n_records, d)
+    """
+
+    def __init__(self, name: str, rows: np.ndarray) -> None:
+        self.names, self._rows = (name,), rows
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        return np.square(row_norms(self._rows)) / blocks[self.names[0]].scale * _ROUNDING
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        present = np.flatnonzero(weights)
+        return {self.names[0]: gram(self._rows[present] * np.sqrt(weights[present])[:, None])}
+
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        return {self.names[0]: weights[:, None, None] * self._rows[:, :, None] * self._rows[:, None]}
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        present = np.flatnonzero(weights)
+        rows = self._rows[present, None]
+        total = lattice.rounded_outer_sum(weights[present, None, None] * rows, rows, blocks[self.names[0]])
+        return {self.names[0]: total}
+
+
+def _of(form: Form | DenseStatistics, blocks: Mapping[str, Block]) -> dict[str, Block]:
+    return {name: blocks[name] for name in form.names}
+
+
+def _union(sums: Iterable[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: value for total in sums for name, value in total.items()}

@@ -11,7 +11,7 @@ from tests.models.dynamics import brute_force
 from tests.models.dynamics.test_smoothing import DATA, LISTS, P, slopes
 from vips.models.dynamics import moments, windows
 from vips.models.dynamics.start import system_of
-from vips.models.dynamics.statistics import MomentStatistics, moment_blocks
+from vips.models.dynamics.statistics import moment_blocks, moment_statistics
 
 LAGS, CONSTANT, UNIT = 3, 0.4, 4.0
 
@@ -22,7 +22,7 @@ def rows_of(values):
 
 
 def test_moments_are_sums_over_pairs_of_steps():
-    statistics, blocks = MomentStatistics(DATA, LAGS, CONSTANT), moment_blocks(P, LAGS, UNIT)
+    statistics, blocks = moment_statistics(DATA, LAGS, CONSTANT), moment_blocks(P, LAGS, UNIT)
     norms = statistics.norms(blocks)
     for n, values in enumerate(LISTS):
         rows = rows_of(values)
@@ -66,7 +66,7 @@ def totals_of(values, noise=0.0, seed=0):
     from vips.data import Sequences
 
     records = Sequences.from_list(list(values))
-    totals = MomentStatistics(records, LAGS, CONSTANT).weighted_sum(np.ones(len(records)))
+    totals = moment_statistics(records, LAGS, CONSTANT).weighted_sum(np.ones(len(records)))
     rng = np.random.default_rng(seed)
     noisy = {name: value + noise * rng.normal(size=value.shape) for name, value in totals.items()}
     return noisy, dict.fromkeys(totals, noise)

@@ -105,7 +105,7 @@ def test_pairs_are_those_of_all_columns_at_a_step_and_at_the_next_one(lengths):
             for i, j in product(range(2), repeat=2):
                 if codes[t - 1, i] >= 0 and codes[t, j] >= 0:
                     expected[n, 3 * i + codes[t - 1, i], 3 * j + codes[t, j]] += 1.0
-    statistics = of_pairs_of_bins(cells, offsets, bins, {"pairs": Block((5, 5))})
+    statistics = of_pairs_of_bins(cells, offsets, bins)
     np.testing.assert_array_equal(statistics.weighted(np.ones(len(lengths)))["pairs"], expected)
     np.testing.assert_array_equal(statistics.weighted_sum(np.ones(len(lengths)))["pairs"], expected.sum(axis=0))
     np.testing.assert_allclose(
@@ -117,7 +117,7 @@ def test_pairs_of_a_long_sequence_take_no_more_memory_than_the_table():
     """Or a long record could end a fit: 48 columns have 2,304 pairs at each step."""
     bins, cells = Bins((np.arange(3.0),) * 48, (1.0,) * 48), np.zeros((20_000, 48))
     tracemalloc.start()
-    of_pairs_of_bins(cells, np.array([0, 20_000]), bins, {"pairs": Block((96, 96))})
+    of_pairs_of_bins(cells, np.array([0, 20_000]), bins)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 5 * cells.nbytes

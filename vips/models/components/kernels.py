@@ -6,7 +6,7 @@ import numpy as np
 
 from vips._compute.compiled import compiled
 
-__all__ = ["fill_likely", "fill_sums", "find_places"]
+__all__ = ["fill_likely", "find_places"]
 
 _jit = compiled(nogil=True, error_model="numpy")
 
@@ -30,17 +30,3 @@ def fill_likely(scores, least, likely, log_scale):
             log_scale[n] = max(log_scale[n], scores[n, k])
         for k in range(scores.shape[1]):
             likely[n, k] = max(np.exp(scores[n, k] - log_scale[n]), least)
-
-
-@_jit
-def fill_sums(rows, shares, offsets, first, last, sums):
-    """Σ_t ``shares[t]`` ⊗ ``rows[t]`` of records ``first`` to ``last``, shape (last - first, K, width)."""
-    for n in range(first, last):
-        total = sums[n - first]
-        total[:] = 0.0
-        for t in range(offsets[n], offsets[n + 1]):
-            for k in range(shares.shape[1]):
-                share, of_component = shares[t, k], total[k]
-                if share != 0.0:
-                    for j in range(rows.shape[1]):
-                        of_component[j] += share * rows[t, j]

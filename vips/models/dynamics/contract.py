@@ -18,13 +18,13 @@ from vips.models.dynamics import moments
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.smoothing import usable
 from vips.models.dynamics.start import system_of
-from vips.models.dynamics.statistics import MomentStatistics, moment_blocks, state_blocks, state_statistics
+from vips.models.dynamics.statistics import moment_blocks, moment_statistics, state_blocks, state_statistics
 from vips.models.dynamics.update import next_dynamics
 from vips.models.dynamics.variational import SystemPrior, divergence, expected_states, next_system, started
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
 from vips.step_size import PolynomialAveraging
-from vips.sums import Block, RecordStatistics
+from vips.sums import Block, Joint, RecordStatistics
 
 __all__ = ["DynamicsModel"]
 
@@ -114,9 +114,9 @@ class DynamicsModel(SequenceModel):
         released = "totals of states and columns"
         return [moments, FitPhase("states", n_steps - 1, blocks=states, step_size=self.step_size, released=released)]
 
-    def _moment_statistics(self, records: Sequences, posterior) -> MomentStatistics:
+    def _moment_statistics(self, records: Sequences, posterior) -> Joint:
         """Lagged moments of what is seen."""
-        return MomentStatistics(self._usable(records.first(self.max_length)), self._n_lags(), self.constant())
+        return moment_statistics(self._usable(records.first(self.max_length)), self._n_lags(), self.constant())
 
     def expected_statistics(self, records: Sequences, posterior: DynamicsPosterior) -> RecordStatistics:
         return state_statistics(self._usable(records.first(self.max_length)), posterior)

@@ -28,21 +28,16 @@ counts       (2,)                      1, T
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from vips._compute.blas import gram
-from vips._compute.rowwise import row_norms
 from vips._compute.threads import run_ranges
 from vips.data import Sequences
 from vips.models.dynamics import sums
 from vips.models.dynamics.smoothing import LEAST_STEPS, cumulative_work
 from vips.models.dynamics.variational import expected_states
-from vips.privacy import Lattice
-from vips.sums import Block, DenseStatistics, RecordStatistics
+from vips.sums import Block, DenseStatistics, Joint, Quadratic
 
-__all__ = ["MomentStatistics", "moment_blocks", "state_blocks", "state_statistics"]
+__all__ = ["moment_blocks", "moment_statistics", "state_blocks", "state_statistics"]
 
 _OPENING = 0.5  # scale of the block "opening": a sequence has one opening, and many steps
 
@@ -67,7 +62,7 @@ def state_blocks(p: int, K: int) -> dict[str, Block]:
     }  # fmt: skip
 
 
-class MomentStatistics(RecordStatistics):
+def moment_statistics(records: Sequences, n_lags: int, constant: float) -> Joint:
     """Statistics of the start.
 
     Parameters
@@ -78,49 +73,23 @@ class MomentStatistics(RecordStatistics):
     constant : float
         c.
     """
+    values, offsets, n = records.values, records.offsets, len(records)
+    is_seen = np.isfinite(values)
+    rows = np.ascontiguousarray(np.hstack([np.where(is_seen, values, 0.0), constant * is_seen]))
+    D, w = rows.shape[1], n_lags + 1
+    second, lagged = np.zeros((n, D, D)), np.zeros((n, n_lags, D, D))
 
-    sums_are_new = True
+    def add_range(first: int, last: int) -> None:
+        sums.add_lagged(rows, offsets, first, last, second, lagged)
 
-    def __init__(self, records: Sequences, n_lags: int, constant: float) -> None:
-        values, offsets, n = records.values, records.offsets, len(records)
-        is_seen = np.isfinite(values)
-        rows = np.ascontiguousarray(np.hstack([np.where(is_seen, values, 0.0), constant * is_seen]))
-        D, w = rows.shape[1], n_lags + 1
-        second, lagged = np.zeros((n, D, D)), np.zeros((n, n_lags, D, D))
-
-        def add_range(first: int, last: int) -> None:
-            sums.add_lagged(rows, offsets, first, last, second, lagged)
-
-        run_ranges(add_range, offsets, least_work=LEAST_STEPS)
-        self._sums = DenseStatistics({"second": second, "lagged": lagged})
-        places = offsets[:-1, None] + np.arange(w)
-        is_step = places < offsets[1:, None]
-        openings = np.zeros((n, w, D))
-        openings[is_step] = rows[places[is_step]]
-        self._openings = openings.reshape(n, w * D)
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        """The opening's is ‖u‖², which is ‖u uᵀ‖."""
-        others = {name: block for name, block in blocks.items() if name in ("second", "lagged")}
-        opening = np.square(row_norms(self._openings)) / blocks["opening"].scale
-        return np.hypot(self._sums.norms(others), opening) * (1.0 + 4e-9)
-
-    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """w_n s_n of each sequence, by block."""
-        opening = weights[:, None, None] * self._openings[:, :, None] * self._openings[:, None]
-        return self._sums.weighted(weights) | {"opening": opening}
-
-    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        present = np.flatnonzero(weights)
-        opening = gram(self._openings[present] * np.sqrt(weights[present])[:, None])
-        return self._sums.weighted_sum(weights) | {"opening": opening}
-
-    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        present = np.flatnonzero(weights)
-        rows = self._openings[present, None]
-        total = lattice.rounded_outer_sum(weights[present, None, None] * rows, rows, blocks["opening"])
-        others = {name: block for name, block in blocks.items() if name in ("second", "lagged")}
-        return self._sums.rounded_sum(weights, others, lattice) | {"opening": total}
+    run_ranges(add_range, offsets, least_work=LEAST_STEPS)
+    places = offsets[:-1, None] + np.arange(w)
+    is_step = places < offsets[1:, None]
+    openings = np.zeros((n, w, D))
+    openings[is_step] = rows[places[is_step]]
+    return Joint(
+        DenseStatistics({"second": second, "lagged": lagged}), Quadratic("opening", openings.reshape(n, w * D))
+    )
 
 
 def state_statistics(records: Sequences, posterior) -> DenseStatistics:

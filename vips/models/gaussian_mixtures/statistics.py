@@ -32,7 +32,7 @@ from vips._compute.threads import run_ranges
 from vips.models._gaussians import kernels
 from vips.models._gaussians.posterior import Tables
 from vips.privacy import Lattice
-from vips.sums import Block, RecordStatistics
+from vips.sums import Block, Form
 
 __all__ = ["MixtureStatistics"]
 
@@ -41,7 +41,7 @@ _PIECE = 2_000_000  # numbers that are rounded at once
 _NAMES = ("count", "weight", "linear", "second")  # of the blocks whose norms a kernel takes
 
 
-class MixtureStatistics(RecordStatistics):
+class MixtureStatistics(Form):
     """Statistics of a chunk of records.
 
     Parameters
@@ -61,11 +61,9 @@ class MixtureStatistics(RecordStatistics):
         log Σ_k exp E log p(x, k).
     """
 
-    sums_are_new = True
-
     def __init__(self, X: np.ndarray, tables: Tables, blocks: Mapping[str, Block], largest: float = np.inf) -> None:
         self._X = np.require(X, requirements=["C", "W"])  # numba would compile its kernels anew for read-only arrays
-        self._tables, self._blocks = tables, blocks
+        self._tables, self._blocks, self.names = tables, blocks, tuple(blocks)
         n, n_components, work = len(X), len(tables.shifts), tables.rows.size
         self._shares = np.empty((n_components, n))
         self._factors = np.empty((n_components if tables.tail.any() else 0, n))
@@ -91,6 +89,11 @@ class MixtureStatistics(RecordStatistics):
     @cached_property
     def shares(self) -> np.ndarray:
         return np.ascontiguousarray(self._shares.T)
+
+    @property
+    def counted(self) -> np.ndarray:
+        """What each record adds to block "count", shape (n_records, K)."""
+        return self._bounded(np.ones(len(self._X)))[:, None] * self.shares
 
     @cached_property
     def log_likelihood(self) -> np.ndarray:
@@ -135,7 +138,6 @@ class MixtureStatistics(RecordStatistics):
         return total
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """w_n s_n of each record by block."""
         formed, images = self._formed(np.arange(len(weights)), self._bounded(weights)[:, None] * self.shares)
         return formed | {"second": self._second(formed["linear"], images)}
 

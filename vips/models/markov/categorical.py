@@ -18,20 +18,12 @@ from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import SymbolSimulator
 from vips.models.markov.pairs import states_of_pairs
 from vips.models.markov.posterior import FORBIDDEN, Contexts, SymbolPosterior, private_chain, private_counts
-from vips.models.markov.statistics import (
-    Moves,
-    RowSums,
-    SequenceStatistics,
-    SymbolSums,
-    first_shares,
-    of_neighbours,
-    of_pairs,
-)
+from vips.models.markov.statistics import first_shares, moves_of, of_neighbours, of_pairs
 from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.unread import Seen
-from vips.sums import Block
+from vips.sums import Block, DenseStatistics, Joint, SymbolSums
 
 __all__ = ["CategoricalHMM"]
 
@@ -237,11 +229,11 @@ class CategoricalHMM(HiddenMarkovModel):
         )
         return [symbols, contexts, moves]
 
-    def expected_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def expected_statistics(self, records: Sequences, posterior: SymbolPosterior) -> Joint:
         records = records.first(self.max_length)
         shares, pairs, _ = self.inferred(records, posterior)
-        moves = Moves(first_shares(records, shares), pairs)
-        return SequenceStatistics([moves, self._sums_of_symbols("emissions", records, shares)], self.blocks())
+        moves = moves_of(first_shares(records, shares), pairs)
+        return Joint(moves, self._sums_of_symbols("emissions", records, shares))
 
     def to_posterior(self, average, noise_std, previous: SymbolPosterior | None) -> SymbolPosterior:
         """Concentrations are prior + totals. Noisy totals are denoised first (``posterior.py``)."""
@@ -255,9 +247,9 @@ class CategoricalHMM(HiddenMarkovModel):
 
     # -- how states begin ---------------------------------------------------------------------------------------------
 
-    def _pair_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def _pair_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SymbolSums:
         """Counts of neighbouring symbols."""
-        return of_pairs(records.first(self.max_length), self.n_symbols, self.blocks())
+        return of_pairs(records.first(self.max_length), self.n_symbols)
 
     def _states_of_pairs(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """The most likely states of the table of pairs."""
@@ -270,12 +262,12 @@ class CategoricalHMM(HiddenMarkovModel):
         totals = start, n_steps * moves, n_steps * moves.sum(axis=1)[:, None] * emissions
         return self._posterior(*totals, previous.noise)
 
-    def _symbol_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def _symbol_statistics(self, records: Sequences, posterior: SymbolPosterior) -> Joint:
         """Counts of symbols, and of sequences with a step."""
         records = records.first(self.max_length)
         ones = np.ones((len(records.values), 1))
-        parts = [RowSums({"sequences": first_shares(records, ones)}), self._sums_of_symbols("symbols", records, ones)]
-        return SequenceStatistics(parts, self.blocks())
+        sequences = DenseStatistics({"sequences": first_shares(records, ones)})
+        return Joint(sequences, self._sums_of_symbols("symbols", records, ones))
 
     def _states_of_symbols(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """States near the frequencies of the symbols."""
@@ -291,10 +283,9 @@ class CategoricalHMM(HiddenMarkovModel):
         contexts = Contexts(counts, first_classes(counts, self.n_components), np.zeros(previous.noise.shape))
         return replace(previous, contexts=contexts)
 
-    def _profile_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def _profile_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SymbolSums:
         """Counts of symbols beside each class."""
-        _, emissions = self._neighbours(records, posterior)
-        return SequenceStatistics([emissions], self.blocks())
+        return self._neighbours(records, posterior)[1]
 
     def _classes_of_profiles(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """Classes of symbols with like neighbours on both sides, from the second step on."""
@@ -307,10 +298,9 @@ class CategoricalHMM(HiddenMarkovModel):
             )
         return replace(previous, contexts=Contexts(known.counts, classes, profile.copy(), -known.side))
 
-    def _move_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def _move_statistics(self, records: Sequences, posterior: SymbolPosterior) -> DenseStatistics:
         """First classes, and moves between classes."""
-        moves, _ = self._neighbours(records, posterior)
-        return SequenceStatistics([moves], self.blocks())
+        return self._neighbours(records, posterior)[0]
 
     def _states_of_classes(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """A state for each class of symbols."""
@@ -421,7 +411,7 @@ class CategoricalHMM(HiddenMarkovModel):
         codes = np.ascontiguousarray(records.values[:, 0])
         return SymbolSums(name, codes, records.offsets, shares, self.n_symbols)
 
-    def _neighbours(self, records: Sequences, posterior: SymbolPosterior) -> tuple[Moves, SymbolSums]:
+    def _neighbours(self, records: Sequences, posterior: SymbolPosterior) -> tuple[DenseStatistics, SymbolSums]:
         contexts = posterior.contexts
         return of_neighbours(records.first(self.max_length), contexts.classes, contexts.side)
 

@@ -28,13 +28,13 @@ from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import VectorSimulator
 from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.posterior import FORBIDDEN, private_chain, private_counts
-from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares, of_pairs_of_bins
+from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.unread import Seen
 from vips.step_size import PolynomialAveraging, RobbinsMonro
-from vips.sums import Block
+from vips.sums import Block, Joint, SumsOfSymbols
 
 __all__ = ["GaussianHMM"]
 
@@ -270,12 +270,12 @@ class GaussianHMM(HiddenMarkovModel):
     def _moments(self) -> dict:
         return {"blocks": list(self._blocks_of_states()), "released": _RELEASED}
 
-    def _pair_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
+    def _pair_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SumsOfSymbols:
         """Counts of neighbours, in bins that hold about as many steps each if these are normal."""
         records, (mean, deviation) = records.first(self.max_length), _of_all_steps(posterior.gaussians)
         X = self._vectors(records)
         cells = np.where(np.isfinite(X).all(axis=1, keepdims=True), (X - mean) / deviation, np.nan)
-        return of_pairs_of_bins(cells, records.offsets, self._columns_in_bins().bins, self._blocks_of_pairs())
+        return of_pairs_of_bins(cells, records.offsets, self._columns_in_bins().bins)
 
     def _states_of_pairs(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
         """Those of the table of pairs."""
@@ -292,15 +292,15 @@ class GaussianHMM(HiddenMarkovModel):
         start, n_moves = (max(float(average[name].sum()), 1.0) for name in ("start", "moves"))
         return self._chain(start * shares, n_moves * moves, gaussians)
 
-    def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
+    def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> Joint:
         records, blocks = records.first(self.max_length), self._blocks_of_states()
         X, is_missing, *likely = self._densities(records, posterior)
         shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING, self.e_step_dtype())
-        moves = Moves(first_shares(records, shares), pairs)
+        moves = moves_of(first_shares(records, shares), pairs)
         shares[is_missing] = 0.0
         largest = self._largest_step() if self.is_private else np.inf
         sums = GaussianSums(X, records.offsets, shares, posterior.tables, blocks, self._centre(), largest)
-        return SequenceStatistics([moves, sums], blocks)
+        return Joint(moves, sums)
 
     def to_posterior(self, average, noise_std, previous: GaussianChainPosterior | None) -> GaussianChainPosterior:
         """The update of all states; noisy totals are denoised first."""

@@ -29,7 +29,7 @@ from vips._compute.threads import run_ranges
 from vips.models._gaussians.kernels import TILE, fill_densities, fill_moments_of_runs
 from vips.models._gaussians.posterior import Tables
 from vips.privacy import Lattice
-from vips.sums import Block
+from vips.sums import Block, Form
 
 __all__ = ["GaussianSums", "densities"]
 
@@ -37,6 +37,7 @@ _NAMES = ("count", "linear", "second")
 _PIECE = 4_000_000  # numbers that are held at once
 _RUN = 256  # steps that are added up one after the other
 _LEAST_STEPS = 2_000  # below it, one thread
+_ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
 
 
 def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -55,8 +56,8 @@ def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np
     return likely, log_scale, is_missing
 
 
-class GaussianSums:
-    """Part of :class:`~vips.models.markov.statistics.SequenceStatistics` for states that are Gaussian.
+class GaussianSums(Form):
+    """Moments of the steps of each sequence in states that are Gaussian.
 
     Norms and sums are of the same numbers: the moments of each sequence.
 
@@ -73,6 +74,8 @@ class GaussianSums:
     largest : float
         h_t is 1, or ``largest`` over the norm of a step's own statistics with c = 0.
     """
+
+    names = _NAMES
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class GaussianSums:
         self._lengths = np.minimum(np.repeat(offsets[1:], n_runs) - self._starts, _RUN)
         self._moments: np.ndarray | None = None
 
-    def squares(self, blocks: Mapping[str, Block]) -> np.ndarray:
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         tables, n_states = self._tables, len(self._tables.shifts)
         of_count, of_linear, of_second = tables.unpacked(np.arange(tables.n_packed))
         weights = np.empty(tables.n_packed)
@@ -102,7 +105,8 @@ class GaussianSums:
         times = np.bincount(of_second.ravel(), minlength=len(weights))
         weights = np.where(times > 0, times * blocks["second"].scale ** -2.0, weights)
         weights = np.tile(weights, n_states)
-        return np.concatenate([row_dots(moments * weights, moments) for _, moments in self._pieces()])
+        squares = np.concatenate([row_dots(moments * weights, moments) for _, moments in self._pieces()])
+        return np.sqrt(squares) * _ROUNDING
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         total = np.zeros(len(self._tables.shifts) * self._tables.n_packed)

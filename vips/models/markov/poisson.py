@@ -17,17 +17,16 @@ from vips.models._chains import inferred
 from vips.models.components.component import Frame, check_rates
 from vips.models.components.counts import Counts
 from vips.models.components.kernels import fill_likely
-from vips.models.components.statistics import ComponentSums
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import CountSimulator
 from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, chain_of, private_chain, private_counts
-from vips.models.markov.statistics import Moves, SequenceStatistics, SymbolSums, first_shares, of_pairs_of_bins
+from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.unread import Seen
-from vips.sums import Block
+from vips.sums import Block, ComponentSums, Joint, SumsOfSymbols, SymbolSums
 
 __all__ = ["PoissonHMM", "PoissonPosterior"]
 
@@ -275,22 +274,22 @@ class PoissonHMM(HiddenMarkovModel):
         )
         return [marginals, pairs, states]
 
-    def expected_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
+    def expected_statistics(self, records: Sequences, posterior: PoissonPosterior) -> Joint:
         records, columns = records.first(self.max_length), self._columns(posterior.frame)
         rows, scores = self._scores(columns, columns.cells(records.values), posterior)
         shares, pairs, _ = self._inferred(records, posterior, scores)
         places = {"count": slice(0, 1 + columns.n_columns), "linear": slice(1 + columns.n_columns, None)}
         sums = ComponentSums(rows, shares, records.offsets, places)
-        return SequenceStatistics([Moves(first_shares(records, shares), pairs), sums], self._blocks_of_states())
+        return Joint(moves_of(first_shares(records, shares), pairs), sums)
 
-    def _marginal_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
+    def _marginal_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SymbolSums:
         """Counts of the bins of all columns, whose codes are counted over all of them."""
         records, columns = records.first(self.max_length), self._columns()
         starts, codes = columns.bins.starts, columns.bins.codes(columns.cells(records.values))
         codes = np.where(codes >= 0, codes + starts[:-1], -1).ravel()
         offsets = records.offsets * columns.n_columns
-        counted = SymbolSums("marginals", codes, offsets, np.ones((len(codes), 1)), int(starts[-1]))
-        return SequenceStatistics([counted], self._blocks_of_marginals())
+        ones, shape = np.ones((len(codes), 1)), self._blocks_of_marginals()["marginals"].shape
+        return SymbolSums("marginals", codes, offsets, ones, int(starts[-1]), shape)
 
     def _binned(self, average, noise_std, previous: PoissonPosterior) -> PoissonPosterior:
         """Coordinates of the columns, and their counts, by which bins are merged."""
@@ -298,10 +297,10 @@ class PoissonHMM(HiddenMarkovModel):
         marginals = columns.bins.counts(average["marginals"], noise_std["marginals"])
         return replace(previous, marginals=marginals, frame=columns.framed(marginals).frame)
 
-    def _pair_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SequenceStatistics:
+    def _pair_statistics(self, records: Sequences, posterior: PoissonPosterior) -> SumsOfSymbols:
         records, columns = records.first(self.max_length), self._columns(marginals=posterior.marginals)
         cells = columns.cells(records.values)
-        return of_pairs_of_bins(cells, records.offsets, columns.bins, self._blocks_of_pairs())
+        return of_pairs_of_bins(cells, records.offsets, columns.bins)
 
     def _states_of_pairs(self, average, noise_std, previous: PoissonPosterior) -> PoissonPosterior:
         """Those of the table of pairs."""

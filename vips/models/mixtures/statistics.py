@@ -21,10 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from vips._compute.rowwise import row_dots, rowwise_product
-from vips.models.components.statistics import ComponentSums
 from vips.models.mixtures import kernels
 from vips.privacy import Lattice
-from vips.sums import Block, RecordStatistics
+from vips.sums import Block, ComponentSums, Form
 
 __all__ = ["ClassStatistics", "Tables", "inferred"]
 
@@ -39,7 +38,7 @@ class Tables(NamedTuple):
     of_answers: np.ndarray
 
 
-class ClassStatistics(RecordStatistics):
+class ClassStatistics(Form):
     """Statistics of a chunk of records.
 
     Parameters
@@ -58,8 +57,6 @@ class ClassStatistics(RecordStatistics):
         Of each record, less what all classes share.
     """
 
-    sums_are_new = True
-
     def __init__(
         self,
         shares: np.ndarray,
@@ -71,7 +68,13 @@ class ClassStatistics(RecordStatistics):
     ) -> None:
         self.shares, self.log_likelihood = shares, log_likelihood
         self._rows, self._places, self._n_levels, self._names = rows, places, n_levels, names
+        self.names = tuple(name for name in names if name is not None)
         self._sums = ComponentSums(rows, shares, np.arange(len(rows) + 1), {names[1]: slice(None)})
+
+    @property
+    def counted(self) -> np.ndarray:
+        """What each record adds to the counts of the classes, shape (n_records, K)."""
+        return self.shares
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         """In a table of categories alone a missing answer counts as one, so that the clip does not prefer records with few
@@ -99,7 +102,6 @@ class ClassStatistics(RecordStatistics):
         return self._joined(of_rows, count, answers)
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """w_n s_n of each record by block."""
         indicators, (of_count, of_cells) = np.zeros((len(weights), self._n_levels)), self._names
         rows, columns = np.nonzero(self._places >= 0)
         indicators[rows, self._places[rows, columns]] = 1.0

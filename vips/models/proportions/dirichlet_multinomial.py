@@ -7,7 +7,6 @@ A histogram with a posterior: the simplest model of the class, whose exact poste
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,26 +23,11 @@ from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.report import rows_like_one
-from vips.sums import Block, DenseStatistics, RecordStatistics
+from vips.sums import Block, BySquaredWeights, DenseStatistics, Joint
 
 __all__ = ["DirichletMultinomial"]
 
 _N_DRAWS = 2000
-
-
-class _Counts(DenseStatistics):
-    """Rows of counts, and in a fit with weights these times the weight, in block "squares".
-
-    Rows of a person are clipped by the sum of their norms: so many then count as their average.
-    """
-
-    def weigh(self, sample_weights: np.ndarray) -> None:
-        super().weigh(sample_weights)
-        if "squares" in self.arrays:
-            self.arrays["squares"] = self.arrays["counts"] * sample_weights[:, None]
-
-    def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
-        return RecordStatistics.run_norms(self, norms, blocks, starts)
 
 
 class DirichletMultinomial(ConjugateExponentialModel):
@@ -138,10 +122,12 @@ class DirichletMultinomial(ConjugateExponentialModel):
         bad = ~((records.data >= 0) & (records.data < np.inf)) | (columns < 0) | (columns >= self.n_features_in_)
         return rows_without(bad, records.indptr)
 
-    def expected_statistics(self, records, posterior) -> DenseStatistics:
+    def expected_statistics(self, records, posterior) -> Joint:
+        """Rows of a person are clipped by the sum of their norms: so many then count as their average."""
         if sp.issparse(records):
             records = sp.csr_array(records).astype(np.float64).toarray()
-        return _Counts(dict.fromkeys(self.blocks(), records))
+        squares = [BySquaredWeights(DenseStatistics({"squares": records}))] if self.weighs_records else []
+        return Joint(DenseStatistics({"counts": records}), *squares)
 
     def to_posterior(self, average, noise_std, previous) -> Dirichlet:
         return Dirichlet(self.prior + np.maximum(average["counts"], 0.0))

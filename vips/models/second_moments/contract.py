@@ -15,10 +15,10 @@ from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
-from vips.models.second_moments.statistics import OuterStatistics, design
+from vips.models.second_moments.statistics import design
 from vips.privacy import PrivacyPlan
 from vips.privacy.report import rows_like_one
-from vips.sums import Block
+from vips.sums import Block, BySquaredWeights, Joint, Quadratic
 
 __all__ = ["SecondMomentModel"]
 
@@ -61,13 +61,14 @@ class SecondMomentModel(ConjugateExponentialModel):
             return {"second": second}
         return {"second": second, "squares": replace(second, scale=SQUARES_SCALE * second.scale)}
 
-    def expected_statistics(self, records, posterior) -> OuterStatistics:
+    def expected_statistics(self, records, posterior) -> Joint:
         X, target = (records.X, self._target(records.y)) if isinstance(records, Records) else (records, None)
         largest = np.inf if self.max_norm is None else float(self.max_norm)
         rows = design(X, largest, self._constant(), target)
         d = self.n_features_in_
         rows[:, :d] -= np.outer(rows[:, d] / self._constant(), self._centre[:d])
-        return OuterStatistics(rows, self._sums_squares)
+        squares = [BySquaredWeights(Quadratic("squares", rows))] if self._sums_squares else []
+        return Joint(Quadratic("second", rows), *squares)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
         return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]))
