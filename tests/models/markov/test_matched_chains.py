@@ -1,6 +1,5 @@
 """Chains of a factorial model that are matched to released totals: are scores and slopes derivatives, do intervals hold?"""
 
-import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -90,9 +89,8 @@ def log_likelihood(sequence, charts):
         is_missing = int(np.isnan(x).any())
         total += np.log(missing.p[0, is_missing])
         if not is_missing:
-            for i, j in itertools.product(range(3), range(3)):
-                mean = seen.base.mean[0] + effects[0, i] + effects[1, j]
-                at[i, j] *= multivariate_normal.pdf(x, mean, seen.base.covariances[0])
+            means = seen.base.mean[0] + effects[0, :, None] + effects[1]
+            at = at * multivariate_normal.pdf(x - means, cov=seen.base.covariances[0])
         total += np.log(at.sum())
         at = at / at.sum()
     return total

@@ -22,8 +22,6 @@ from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.settings import encode
 from vips.privacy.unread import TELLS_OF_NOISE
 
-pytestmark = pytest.mark.usefixtures("many_simulated_records")
-
 pd = pytest.importorskip("pandas")
 K = 3
 COLUMNS = {"age": (0, 110), "visits": range(41), "sex": ["f", "m"], "income": (0.0, 20.0), "town": ["a", "b", "c"]}
@@ -156,48 +154,26 @@ def test_densities_are_those_of_scipy():
 @pytest.mark.parametrize("inference", ["vb", "em"])
 def test_the_bound_does_not_fall(inference):
     table, _ = people(400)
-    models = [model_of(every(n), inference=inference).fit(table) for n in range(3, 10)]
+    models = [model_of(every(n), inference=inference).fit(table) for n in (3, 4, 5, 7)]
     values = models[0]._values(table, reset=False)
     assert (np.diff([model.bound(values, model.last_posterior_) for model in models]) > -1e-8).all()
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0, None])
-@pytest.mark.repeated("1.0")
-def test_kinds_of_people_are_found(epsilon):
+def check_kinds(model):
     table, kind = people(8_000)
-    plan = (
-        every(60)
-        if epsilon is None
-        else PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=60)
-    )
-    model = model_of(plan).fit(table)
+    model.fit(table)
     assert agreement(model, table, kind) > 0.94
     summary = model.summary().sort_values("mean age")
     np.testing.assert_allclose(summary["mean age"], [30.0, 55.0, 80.0], atol=2.0)
     np.testing.assert_allclose(summary["std age"], [8.0, 7.0, 5.0], atol=3.0)
     np.testing.assert_allclose(summary["mean visits"], [1.0, 3.0, 9.0], atol=0.5)
     np.testing.assert_allclose(summary["share"], [0.5, 0.3, 0.2], atol=0.05)
-    assert ("lower" in summary) == (epsilon is not None)
+    assert ("lower" in summary) == model.privacy.is_private
     assert "sex = f" in summary["typical answers"].iloc[1]
 
 
-@pytest.mark.slow
-def test_means_of_numbers_and_counts_are_matched(tmp_path):
-    """Intervals of the summary hold the truth, and a saved file keeps them."""
-    plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=1.0, n_steps=20)
-    plan = replace(plan, reproducible_noise=True)
-    truth = np.array([[30.0, 55.0, 80.0], [1.0, 3.0, 9.0], [3.0, 7.0, 2.0]])
-    held = []
-    for seed in range(3):
-        table, _ = people(6_000, seed=seed)
-        model = model_of(plan).fit(table)
-        summary = model.summary().sort_values("mean age")
-        for name, means in zip(("mean age", "mean visits", "mean income"), truth, strict=True):
-            held += list((summary[f"{name}, lower"] < means) & (means < summary[f"{name}, upper"]))
-    assert np.mean(held) > 0.85
-    model.save(tmp_path / "classes.vips")
-    loaded = vips.load(tmp_path / "classes.vips").summary()
-    pd.testing.assert_frame_equal(loaded, model.summary(), rtol=1e-4)
+def test_kinds_of_people_are_found():
+    check_kinds(model_of(every(60)))
 
 
 def test_missing_at_random_does_not_bias():
@@ -388,7 +364,7 @@ def test_bounds_may_be_numpys():
 
 def test_means_of_noise_stay_within_the_bounds():
     plan = PrivacyPlan(noise_multiplier=5.0, sampling="full", n_steps=10)
-    for seed in range(5):
+    for seed in range(2):
         model = MixedLatentClassAnalysis(2, columns=[(0.0, 1e6)], privacy=plan, random_state=seed).fit(
             np.full((50, 1), 3e5)
         )
@@ -411,3 +387,30 @@ def test_numbers_in_texts_are_numbers_and_what_is_none_is_missing_or_an_error():
             warnings.filterwarnings("ignore", TELLS_OF_NOISE)  # of released totals
             warnings.filterwarnings("ignore", "X has columns that are not declared")  # of names
             model_of(noisy).fit(hostile)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_simulated_records")
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_kinds_of_people_are_found_privately(epsilon):
+    check_kinds(model_of(PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=60)))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_simulated_records")
+def test_means_of_numbers_and_counts_are_matched(tmp_path):
+    """Intervals of the summary hold the truth, and a saved file keeps them."""
+    plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=1.0, n_steps=20)
+    plan = replace(plan, reproducible_noise=True)
+    truth = np.array([[30.0, 55.0, 80.0], [1.0, 3.0, 9.0], [3.0, 7.0, 2.0]])
+    held = []
+    for seed in range(3):
+        table, _ = people(6_000, seed=seed)
+        model = model_of(plan).fit(table)
+        summary = model.summary().sort_values("mean age")
+        for name, means in zip(("mean age", "mean visits", "mean income"), truth, strict=True):
+            held += list((summary[f"{name}, lower"] < means) & (means < summary[f"{name}, upper"]))
+    assert np.mean(held) > 0.85
+    model.save(tmp_path / "classes.vips")
+    loaded = vips.load(tmp_path / "classes.vips").summary()
+    pd.testing.assert_frame_equal(loaded, model.summary(), rtol=1e-4)
