@@ -10,8 +10,6 @@ from vips.models.components.matching import match
 from vips.models.components.matching.charts import Gaussians
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 
-pytestmark = pytest.mark.usefixtures("many_simulated_records")
-
 SHARES, MEANS = np.array([0.5, 0.3, 0.2]), np.array([[0.0, 0.0, 1.0], [2.0, 0.5, -1.0], [-1.5, 1.5, 0.0]])
 FACTORS = np.array([
     [[0.6, 0.0, 0.0], [0.2, 0.5, 0.0], [0.0, -0.2, 0.7]],
@@ -54,6 +52,7 @@ def check_that_intervals_hold():
     assert np.mean(held) > 0.88, f"intervals hold {held}"
 
 
+@pytest.mark.slow
 def test_intervals_hold():
     check_that_intervals_hold()
 
@@ -72,6 +71,7 @@ def components_are_rounder(patch):
     patch.setattr(Gaussians, "scores", lambda self, shares, images: scores(self, shares, 0.6 * images))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [bounds_of_long_records_are_forgotten, components_are_rounder])
 def test_mutants_are_noticed(mutant, monkeypatch):
     monkeypatch.setattr(match, "_N_STARTS", 0)  # no other start helps
