@@ -17,8 +17,6 @@ from vips.persistence.posteriors import restore_posterior
 from vips.privacy import Lattice
 from vips.sums import Block, DenseStatistics
 
-pytestmark = pytest.mark.usefixtures("many_simulated_records")
-
 CODES = answers(300)
 
 

@@ -10,8 +10,6 @@ import pytest
 from tests.models.mixtures.tables import LEVELS, answers
 from vips import LatentClassAnalysis, PrivacyPlan, load
 
-pytestmark = pytest.mark.usefixtures("many_simulated_records")
-
 CATEGORIES = {
     "sex": ["f", "m"],
     "area": ["$north$", "ea\x1bst", "west"],

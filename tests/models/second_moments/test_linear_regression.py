@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import ARDRegression, BayesianRidge
 
+from tests.auditing.audits import look_only_for
 from tests.mutants import check_notices
 from vips import BayesianLinearRegression, PrivacyPlan, audit, load
 from vips.models.second_moments.denoising import Denoised
@@ -171,7 +172,8 @@ def test_only_noise():
         assert (model.posterior_.std[:3] > 0.3).all()
 
 
-def test_save_summary_audit_and_persons(tmp_path):
+def test_save_summary_audit_and_persons(tmp_path, monkeypatch):
+    look_only_for({"sums"}, monkeypatch)
     rng = np.random.default_rng(5)
     X, y, w = table(3000, rng)
     model = BayesianLinearRegression(privacy=plan(4.0), **TABLE).fit(X, y)
