@@ -22,6 +22,7 @@ def private(records, epsilon=1.0, n_steps=24, n_components=4, **settings):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.representatives("full")
 def test_private_components_are_near_those_of_an_ordinary_fit(kind):
     records, test = clusters(N), clusters(4000, seed=9)
     model, ordinary = private(records, covariance_type=kind), fitted(40, records, covariance_type=kind)

@@ -96,7 +96,7 @@ def test_scores_are_probabilities_of_all_records():
 
 
 def test_classes_are_recovered_with_and_without_noise():
-    codes = answers(20_000, seed=1)
+    codes = answers(8_000, seed=1)
     best = fitted(60, codes).score(codes)
     alone = fitted(1, codes, n_components=1).score(codes)
     plan = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=30, reproducible_noise=True)

@@ -65,6 +65,7 @@ def test_real_topics_match_true_ones_and_others_do_not_stand_out(model, truth):
 
 
 @pytest.mark.parametrize("noise_multiplier", [10.0, 40.0])
+@pytest.mark.repeated("10.0")
 def test_documents_without_topics_show_none(noise_multiplier):
     """They have a thousand words."""
     plan = replace(PLAN, noise_multiplier=noise_multiplier)
@@ -80,6 +81,7 @@ def thirds(n_words):
     return topics / topics.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_parts_of_real_topics_are_no_noise():
     """Twelve topics are fitted to three: some stand out no more than noise does."""
     model = fitted(thirds(600), n_components=12, plan=replace(PLAN, noise_multiplier=10.0))
@@ -140,6 +142,7 @@ def test_a_generated_stream_is_a_stream(truth):
     assert np.std(noise.average["topic_word"]) == pytest.approx(5.0, rel=0.15)  # 600 draws: five deviations
 
 
+@pytest.mark.slow
 def test_resized_documents_show_topics_only_if_they_have_some(truth):
     """Drawing the words of a document again makes topics, too, so the generated documents are resized like the others."""
     without = fitted(frequencies()[None, :], n=2000, document_length=30).evidence()
@@ -220,9 +223,9 @@ def test_labels_cost_no_budget_and_are_the_same_wherever_the_model_is(model, tmp
 
 
 def test_evidence_is_that_of_the_last_fit(truth):
-    model = fitted(truth, n=2000)
+    model = fitted(truth, n=1000)
     first = model.evidence()
-    documents = make_lda_corpus(2000, topics=frequencies()[None, :], document_length=60, random_state=1).counts
+    documents = make_lda_corpus(1000, topics=frequencies()[None, :], document_length=60, random_state=1).counts
     assert model.fit(documents).evidence() is not first
     assert "real" not in model.evidence().labels
 

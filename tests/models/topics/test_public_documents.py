@@ -49,6 +49,7 @@ def perplexity_of_public_documents_alone(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.representatives("20-0.1-another kind")
 @pytest.mark.parametrize(("n_documents", "epsilon"), [(20, 0.1), (500, 0.1), (500, 1.0)])
 def test_a_fit_is_not_worse_than_the_public_documents_alone(kind, n_documents, epsilon):
     plan, private = private_plan(epsilon), PRIVATE[:n_documents]

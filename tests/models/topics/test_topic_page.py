@@ -162,10 +162,11 @@ def test_a_baseline_may_end_a_pipeline(tmp_path):
     )
 
 
-def test_fifty_topics_of_8000_words_stay_small(tmp_path):
+@pytest.mark.parametrize("n_fits", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_fifty_topics_of_8000_words_stay_small(n_fits, tmp_path):
     """With noise that hides nearly everything, so that words of all ranks are shown."""
     rng, names, fits = np.random.default_rng(0), [f"word{v}" for v in range(8000)], []
-    for _ in range(2):
+    for _ in range(n_fits):
         concentration = 0.02 + rng.gamma(0.5, 10.0 / np.arange(1, 8001), (50, 8000))
         fits.append(Fit(TopicWords.of(concentration, 0.02, names), cases.REPORT, 0.5))
     write_topics(tmp_path / "topics.html", fits, 30)
