@@ -56,9 +56,12 @@ def model():
 
 
 def check_that_intervals_hold(n_steps=20, sampling=None):
-    """Under little noise, so that most errors are those of the fit; 80 intervals each."""
     *truth, X = records(4000, 40, np.random.default_rng(0))
-    model = fitted(X, 3.0, n_steps, sampling=sampling)
+    check_intervals(fitted(X, 3.0, n_steps, sampling=sampling), truth)
+
+
+def check_intervals(model, truth):
+    """Under little noise, so that most errors are those of the fit; 80 intervals each."""
     assert not model.why_no_intervals(), "intervals are refused"
     visible, weights, hidden = errors(model, model.posterior_, truth)
     assert share_held(np.append(visible, weights)) > 0.88, "intervals miss the truth"
@@ -66,10 +69,11 @@ def check_that_intervals_hold(n_steps=20, sampling=None):
     assert 0.02 < np.median(np.sqrt(model.posterior_.visible_bias.var)) < 0.3, "intervals are too wide"
 
 
-def test_intervals_hold_the_truth():
-    check_that_intervals_hold()
+def test_intervals_hold_the_truth(model):
+    check_intervals(model, model.truth)
 
 
+@pytest.mark.slow
 def test_sampled_steps_are_matched_too():
     check_that_intervals_hold(40, {"sampling_rate": 0.5})
 
@@ -260,7 +264,9 @@ def weights_of_records_have_no_label(patch):
 @pytest.mark.parametrize(
     ("check", "mutant", "says"),
     [
-        (check_that_intervals_hold, moves_go_the_wrong_way, "intervals are refused"),
+        pytest.param(
+            check_that_intervals_hold, moves_go_the_wrong_way, "intervals are refused", marks=pytest.mark.slow
+        ),
         (check_totals_at_the_truth, the_clip_is_not_simulated, "the clip|totals"),
         (check_totals_at_the_truth, totals_are_taken_for_those_of_another_step, "the clip|totals"),
         (check_totals_at_the_truth, hidden_units_are_taken_for_known, "totals"),
@@ -297,22 +303,20 @@ def test_what_people_read_is_the_match(model, tmp_path):
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_a_match_has_the_family_of_the_fit(covariance):
-    *_, X = records(2000, 20, np.random.default_rng(5))
+    *_, X = records(2000, 10, np.random.default_rng(5))
     posterior = fitted(X, 1.0, covariance=covariance, n_components=1).posterior_
-    assert (posterior.weights.mean.shape, posterior.weight_variances.shape) == ((20, 1), (20, 1))
+    assert (posterior.weights.mean.shape, posterior.weight_variances.shape) == ((10, 1), (10, 1))
     assert (posterior.weights.precision.ndim == 3) == (covariance == "full")
 
 
-def test_groups_of_steps_that_contradict_each_other_are_refused(model):
-    *_, last = model.noisy_totals_.steps
-    other = replace(model.noisy_totals_, steps=())
+def test_groups_of_steps_that_contradict_each_other_are_refused():
+    refused = fitted(records(4000, 10, np.random.default_rng(0))[-1], 3.0)
     steps = [
         replace(step, totals=step.totals | {"visible": -step.totals["visible"]}) if step.number > 10 else step
-        for step in model.noisy_totals_.steps
+        for step in refused.noisy_totals_.steps
     ]
-    refused = fitted(records(4000, 40, np.random.default_rng(0))[-1], 3.0)
-    refused.noisy_totals_ = replace(other, steps=tuple(steps))
-    assert last.number == 20
+    refused.noisy_totals_ = replace(refused.noisy_totals_, steps=tuple(steps))
+    assert steps[-1].number == 20
     assert refused.match().misfit > 3.0
     assert "not those of such records" in refused.why_no_intervals()
     np.testing.assert_array_equal(refused.components_, refused.last_posterior_.weights.mean.T)

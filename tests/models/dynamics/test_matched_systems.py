@@ -23,8 +23,8 @@ TRUTH = Dynamics(
 PLAN = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_simulated_sequences():
+@pytest.fixture(scope="module")
+def more_simulated_sequences():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SystemSimulator, "sizes", (2_000, 4_000, 2_000))
         yield
@@ -43,7 +43,12 @@ def fitted(seed=0, n=4_000, plan=PLAN, **settings):
 
 
 @pytest.fixture(scope="module")
-def fits():
+def fit():
+    return fitted(n=2_000)
+
+
+@pytest.fixture(scope="module")
+def fits(more_simulated_sequences):
     return [fitted(seed) for seed in range(2)]
 
 
@@ -62,12 +67,6 @@ def check_that_intervals_hold(models):
         assert abs(model.match().n_records - 4_000) < 400, "numbers of sequences miss the truth"
 
 
-@pytest.mark.slow
-def test_intervals_hold_where_steps_and_sequences_are_clipped_and_cells_are_missing(fits):
-    check_that_intervals_hold(fits)
-    assert all(model.match().misfit < 3.0 for model in fits)
-
-
 def clips_are_forgotten(patch):
     patch.setattr(PrivacyPlan, "clip_weights", lambda plan, norms: np.ones(len(norms)))
 
@@ -83,15 +82,8 @@ def again(model):
     return copied
 
 
-@pytest.mark.parametrize("mutant", [clips_are_forgotten, long_steps_are_forgotten])
-def test_mutants_are_noticed(mutant, fits, monkeypatch):
-    monkeypatch.setattr(Match, "check", lambda _: None)  # nor a refusal
-    mutants = [again(model) for model in fits]
-    check_notices(lambda: check_that_intervals_hold(mutants), mutant, monkeypatch, "miss the truth")
-
-
-def test_scores_are_derivatives_of_the_likelihood(fits):
-    simulator, charts = SystemSimulator.of(fits[0]), fits[0].match().charts
+def test_scores_are_derivatives_of_the_likelihood(fit):
+    simulator, charts = SystemSimulator.of(fit), fit.match().charts
     records, (system, first) = simulator.simulated(charts, 50, np.random.default_rng(1)), charts[:2]
     scores = simulator.scores(records, charts)
 
@@ -107,16 +99,16 @@ def test_scores_are_derivatives_of_the_likelihood(fits):
     assert np.abs(z).max() < 6.0
 
 
-def test_turns_of_the_state_change_nothing_that_is_seen(fits):
-    system = fits[0].match().charts[0]
+def test_turns_of_the_state_change_nothing_that_is_seen(fit):
+    system = fit.match().charts[0]
     turned = system.system(1e-3 * system._turns()[:, 0])
     change = np.abs(turned.loadings - system.of.loadings).max()
     assert change > 1e-4
     np.testing.assert_allclose(turned.explained(), system.of.explained(), atol=0.02 * change)
 
 
-def test_what_people_read_is_the_match(fits, tmp_path):
-    model, X = fits[0], sequences(50, 9)
+def test_what_people_read_is_the_match(fit, tmp_path):
+    model, X = fit, sequences(50, 9)
     summary, draws = model.summary(), model.posterior_.draws
     for name in ("mean", "noise", "explained", "next"):
         assert ((summary[f"{name}, lower"] < summary[name]) & (summary[name] < summary[f"{name}, upper"])).all()
@@ -126,7 +118,7 @@ def test_what_people_read_is_the_match(fits, tmp_path):
     model.save(tmp_path / "system.vips")
     loaded = load(tmp_path / "system.vips")
     np.testing.assert_allclose(loaded.transform(X), model.transform(X), rtol=1e-6)
-    plain = LinearDynamicalSystem(2).fit(sequences(2_000, 3))
+    plain = LinearDynamicalSystem(2, privacy=PrivacyPlan.non_private(n_steps=20)).fit(sequences(500, 3))
     assert model.score(X) > plain.score(X) - 0.5
     names = [mover.name for mover in compare(model, plain).movers(5)]
     assert len(names) == 5
@@ -142,6 +134,23 @@ def test_what_cannot_be_matched_is_refused_in_words(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("more_simulated_sequences")
+def test_intervals_hold_where_steps_and_sequences_are_clipped_and_cells_are_missing(fits):
+    check_that_intervals_hold(fits)
+    assert all(model.match().misfit < 3.0 for model in fits)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("more_simulated_sequences")
+@pytest.mark.parametrize("mutant", [clips_are_forgotten, long_steps_are_forgotten])
+def test_mutants_are_noticed(mutant, fits, monkeypatch):
+    monkeypatch.setattr(Match, "check", lambda _: None)  # nor a refusal
+    mutants = [again(model) for model in fits]
+    check_notices(lambda: check_that_intervals_hold(mutants), mutant, monkeypatch, "miss the truth")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("more_simulated_sequences")
 def test_forecasts_include_how_uncertain_the_parameters_are():
     """By the law of total variance, over draws of the parameters; each draw's states have the covariance I in the long run."""
     model = fitted(n=3_000)

@@ -16,10 +16,9 @@ from vips.models.components.matching import match as matches
 from vips.models.components.matching.charts import Gaussians, Rates, Simplexes, Tilts
 from vips.models.components.matching.match import Match
 from vips.models.markov import matching
-from vips.models.markov.matching import CountSimulator, SymbolSimulator, VectorSimulator
+from vips.models.markov.matching import ChainSimulator, CountSimulator, SymbolSimulator, VectorSimulator
 from vips.phases import phases_of
 
-pytestmark = pytest.mark.usefixtures("many_generated_sequences")
 K, LENGTHS = 2, np.array([2, 4, 7])
 START, MOVES = np.array([0.7, 0.3]), np.array([[0.85, 0.15], [0.25, 0.75]])
 EMISSIONS = np.array([[0.5, 0.3, 0.15, 0.05], [0.05, 0.1, 0.25, 0.6]])
@@ -186,8 +185,22 @@ def fitted(X, privacy=PLAN, **settings):
     return CategoricalHMM(K, **arguments | settings).fit(X, groups=groups)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def some_generated_sequences():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChainSimulator, "sizes", (3_000, 7_000, 1_500))
+        for name, number in (("_FIRST", 5), ("_LAST", 3), ("_MORE", 5)):
+            patch.setattr(matches, name, number)
+        yield
+
+
 @pytest.fixture(scope="module")
-def fits():
+def fit():
+    return fitted(sequences(8_000, 1))
+
+
+@pytest.fixture(scope="module")
+def fits(many_generated_sequences):
     return [fitted(sequences(8_000, seed)) for seed in (1, 2)]
 
 
@@ -206,8 +219,8 @@ def check_that_intervals_hold(models):
     assert np.mean(held) > 0.8, f"intervals hold {held}"
 
 
-def test_intervals_hold_where_clips_bind_and_some_steps_are_missing(fits):
-    check_that_intervals_hold(fits)
+def test_intervals_hold_where_clips_bind_and_some_steps_are_missing(fit):
+    check_that_intervals_hold([fit])
 
 
 def clips_are_forgotten(patch):
@@ -223,16 +236,6 @@ def missing_steps_are_forgotten(patch):
     patch.setattr(SymbolSimulator, "simulated", mutant)
 
 
-@pytest.mark.parametrize("mutant", [clips_are_forgotten, missing_steps_are_forgotten])
-def test_mutants_are_noticed(mutant, fits, monkeypatch):
-    for name, value in (("_N_STARTS", 0), ("check_told", lambda *_: None)):  # no other start helps, nor a refusal
-        monkeypatch.setattr(matches, name, value)
-    monkeypatch.setattr(matching, "check_told", lambda *_: None)
-    monkeypatch.setattr(Match, "check", lambda _: None)
-    mutants = [replaced_fit(model) for model in fits]
-    check_notices(lambda: check_that_intervals_hold(mutants), mutant, monkeypatch, "intervals hold")
-
-
 def replaced_fit(model):
     """The same fit, of which nothing was computed yet."""
     copied = CategoricalHMM(**model.get_params())
@@ -240,8 +243,8 @@ def replaced_fit(model):
     return copied
 
 
-def test_what_people_read_is_the_match(fits, tmp_path):
-    model = fits[0]
+def test_what_people_read_is_the_match(fit, tmp_path):
+    model = fit
     posterior, summary = model.posterior_, model.summary()
     np.testing.assert_allclose(model.transmat_, posterior.draws["moves"].mean, atol=0.01)
     np.testing.assert_allclose(model.startprob_, posterior.draws["start"].mean, atol=0.01)
@@ -259,13 +262,9 @@ def test_what_people_read_is_the_match(fits, tmp_path):
     assert synthetic.lengths.mean() == pytest.approx(9.0, abs=1.5)  # which totals hardly tell
 
 
-def test_estimates_are_nearer_than_those_of_the_fit(fits):
-    errors = []
-    for model in fits:
-        truth = EMISSIONS[np.argsort(EMISSIONS[:, 0])]
-        ours, theirs = (e[np.argsort(e[:, 0])] for e in (model.emissionprob_, model.last_posterior_.emissions.mean))
-        errors.append([np.sqrt(np.mean((e - truth) ** 2)) for e in (ours, theirs)])
-    ours, theirs = np.mean(errors, axis=0)
+def test_estimates_are_nearer_than_those_of_the_fit(fit):
+    found = (e[np.argsort(e[:, 0])] for e in (fit.emissionprob_, fit.last_posterior_.emissions.mean))
+    ours, theirs = (np.sqrt(np.mean((e - EMISSIONS[np.argsort(EMISSIONS[:, 0])]) ** 2)) for e in found)
     assert ours < theirs
 
 
@@ -277,20 +276,6 @@ def test_masks_hold_in_the_match():
     assert not model.why_no_intervals()
     np.testing.assert_allclose(model.transmat_, [[0.8, 0.2], [0.0, 1.0]], atol=0.05)
     assert model.transmat_[1, 0] == 0.0
-
-
-@pytest.mark.slow
-def test_states_that_stay_for_a_fixed_time_are_refused():
-    rng = np.random.default_rng(0)
-    phases = (rng.integers(0, 6, 12_000)[:, None] + np.arange(12)) // 3 % 2
-    codes = (rng.random((*phases.shape, 1)) >= np.cumsum(EMISSIONS, axis=1)[phases]).sum(axis=-1)
-    model = fitted(
-        list(codes), PrivacyPlan.from_epsilon(epsilon=8.0, delta=1e-5, sampling_rate=1.0, n_steps=24), n_symbols=4
-    )
-    assert model.match().misfit > 3.0
-    assert "not those of such records" in model.why_no_intervals()
-    np.testing.assert_array_equal(model.transmat_, model.last_posterior_.means_of_chain()[1])
-    assert "lower" not in model.summary().columns
 
 
 def test_what_cannot_be_matched_is_refused_in_words():
@@ -324,9 +309,10 @@ def test_sequences_are_told_by_the_noise_of_the_steps_of_the_states(deviations, 
 
 
 @pytest.mark.parametrize(("name", "value"), [("start", 1e-300), ("gaussians_mean", 1e99), ("gaussians_factor", 1e-99)])
+@pytest.mark.repeated("gaussians_factor-1e-99")
 def test_posteriors_of_a_file_at_which_nothing_is_finite_are_refused_in_words(name, value):
     plan = PrivacyPlan.from_epsilon(epsilon=50.0, delta=1e-5, sampling_rate=1.0, n_steps=1)
-    steps = np.random.default_rng(0).normal(size=(1_000, 9, 2)) / 9.0
+    steps = np.random.default_rng(0).normal(size=(300, 9, 2)) / 9.0
     model = GaussianHMM(K, n_features=2, max_norm=1.0, privacy=plan).fit(list(steps))
     (step,) = model.noisy_totals_.steps
     arrays = {name: np.array(of) for name, of in step.posterior.to_arrays().items()}
@@ -353,14 +339,52 @@ def test_sequences_that_are_too_long_to_be_simulated_are_refused_in_words():
     assert "too long to be simulated" in model.why_no_intervals()
 
 
-def test_pairs_are_left_out_where_they_are_too_many():
+def test_pairs_are_left_out_where_they_are_too_many(monkeypatch):
     """40 symbols have 1,600 pairs."""
-    model = fitted(sequences(4_000), n_symbols=40)
+    monkeypatch.setattr(ChainSimulator, "sizes", (500, 500, 500))
+    for name in ("_FIRST", "_LAST", "_MORE", "_N_STARTS"):
+        monkeypatch.setattr(matches, name, 1)
+    model = fitted(sequences(1_500), n_symbols=40)
     assert [step.number for step in model.noisy_totals_.steps] == list(range(2, 25))
     assert model.match().charts[-1].p.shape == (2, 40)
     assert model.match().degrees < 172 - 3
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_generated_sequences")
+def test_intervals_of_two_fits_hold(fits):
+    check_that_intervals_hold(fits)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_generated_sequences")
+@pytest.mark.parametrize("mutant", [clips_are_forgotten, missing_steps_are_forgotten])
+def test_mutants_are_noticed(mutant, fits, monkeypatch):
+    for name, value in (("_N_STARTS", 0), ("check_told", lambda *_: None)):  # no other start helps, nor a refusal
+        monkeypatch.setattr(matches, name, value)
+    monkeypatch.setattr(matching, "check_told", lambda *_: None)
+    monkeypatch.setattr(Match, "check", lambda _: None)
+    mutants = [replaced_fit(model) for model in fits]
+    check_notices(lambda: check_that_intervals_hold(mutants), mutant, monkeypatch, "intervals hold")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_generated_sequences")
+def test_states_that_stay_for_a_fixed_time_are_refused():
+    rng = np.random.default_rng(0)
+    phases = (rng.integers(0, 6, 12_000)[:, None] + np.arange(12)) // 3 % 2
+    codes = (rng.random((*phases.shape, 1)) >= np.cumsum(EMISSIONS, axis=1)[phases]).sum(axis=-1)
+    model = fitted(
+        list(codes), PrivacyPlan.from_epsilon(epsilon=8.0, delta=1e-5, sampling_rate=1.0, n_steps=24), n_symbols=4
+    )
+    assert model.match().misfit > 3.0
+    assert "not those of such records" in model.why_no_intervals()
+    np.testing.assert_array_equal(model.transmat_, model.last_posterior_.means_of_chain()[1])
+    assert "lower" not in model.summary().columns
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_generated_sequences")
 def test_persons_of_equal_sequences_have_intervals_that_hold():
     X = sequences(4_000, seed=3)
     twice = Sequences(np.concatenate([X.values, X.values]), np.append(X.offsets, X.offsets[-1] + X.offsets[1:]))
@@ -369,6 +393,8 @@ def test_persons_of_equal_sequences_have_intervals_that_hold():
     assert share_held(model) > 0.75
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_generated_sequences")
 def test_states_of_counts_and_vectors_are_matched():
     rng = np.random.default_rng(0)
     states = (rng.random((5_000, 12)) < 0.2).cumsum(axis=1) % 2
