@@ -79,7 +79,14 @@ def estimates(model, at, shift, scale):
     return [predicted, coefficients * [scale, 1.0], deviations * [scale, 1.0]]
 
 
-@pytest.mark.parametrize(("model", "y", "arguments", "changes"), FAMILIES, ids=named)
+@pytest.mark.parametrize(
+    ("model", "y", "arguments", "changes"),
+    [
+        pytest.param(*family[:3], changes, id=f"{named(family[0])}-{i}-{n}", marks=pytest.mark.slow if n else ())
+        for i, family in enumerate(FAMILIES)
+        for n, changes in enumerate([family[3][::3], family[3]])
+    ],
+)
 def test_estimates_follow_a_column_and_predictions_stay(model, y, arguments, changes):
     table = X if y is not None or hasattr(model, "transform") else GROUPED
     table = list(table.reshape(40, 10, 2)) if isinstance(model, GaussianHMM) else table

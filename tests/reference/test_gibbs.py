@@ -7,7 +7,7 @@ from scipy.special import log_expit
 from vips.expfam import Gamma, PolyaGamma
 from vips.reference import effective_sample_size, gibbs_logistic
 
-N_SAMPLES = 6000
+N_SAMPLES = 4000
 
 
 def log_likelihood(psi, y, n_trials):
@@ -45,6 +45,7 @@ def data(n_records, coef, n_trials, seed):
 
 
 @pytest.mark.parametrize("n_trials", [1, 5])
+@pytest.mark.repeated("1")
 def test_one_coefficient_with_fixed_precision(n_trials):
     X, y = data(25, [1.5], n_trials, 0)
     w = np.linspace(-3.0, 6.0, 2001)
@@ -55,8 +56,8 @@ def test_one_coefficient_with_fixed_precision(n_trials):
     assert_agrees(draws.coef[:, 0], mean, std)
 
 
-@pytest.mark.parametrize(("n_trials", "n_samples"), [(1, 2 * N_SAMPLES), (40, N_SAMPLES // 2)])
-@pytest.mark.repeated("40-3000")
+@pytest.mark.parametrize(("n_trials", "n_samples"), [(1, N_SAMPLES), (40, N_SAMPLES // 2)])
+@pytest.mark.repeated(f"40-{N_SAMPLES // 2}")
 def test_one_coefficient_with_gamma_prior_of_its_precision(n_trials, n_samples):
     X, y = data(15, [2.0], n_trials, 2)
     shape, rate = 2.0, 1.5
@@ -104,7 +105,7 @@ def test_without_records_the_posterior_is_the_prior_and_alpha_ignores_the_interc
         prior=Gamma(6.0, 3.0),
         fit_intercept=True,
         intercept_std=5.0,
-        n_samples=20_000,
+        n_samples=8_000,
         random_state=8,
     )
     assert_agrees(draws.alpha, 6.0 / 3.0, np.sqrt(6.0) / 3.0)
@@ -146,14 +147,14 @@ def test_one_sweep_draws_from_its_conditional():
     draws = np.array(
         [
             gibbs_logistic([[2.0]], [1], prior=1.0, n_samples=1, n_burn_in=0, random_state=s).coef[0, 0]
-            for s in range(4000)
+            for s in range(2000)
         ]
     )
     omega = PolyaGamma(1.0).sample(200_000, np.random.default_rng(12))
     mean, second = (1.0 / (4.0 * omega + 1.0)).mean(), (1.0 / (4.0 * omega + 1.0) ** 2).mean()
     var = mean + second - mean**2
-    assert abs(draws.mean() - mean) < 4.0 * np.sqrt(var / 4000)
-    assert abs(draws.var() / var - 1.0) < 4.0 * np.sqrt(2.0 / 4000)
+    assert abs(draws.mean() - mean) < 4.0 * np.sqrt(var / 2000)
+    assert abs(draws.var() / var - 1.0) < 4.0 * np.sqrt(2.0 / 2000)
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,10 @@ def at_a_posterior(stage, **arguments):
 
 def test_the_likelihood_does_not_fall():
     bounds = []
-    for n_steps in range(2, 12):
+    for n_steps in (2, 3, 5, 8):
         model = LinearDynamicalSystem(K, privacy=every(n_steps)).fit(DATA)
         bounds.append(model.bound(DATA, model.last_posterior_))
         np.testing.assert_allclose(model.score_samples(DATA).sum(), bounds[-1], rtol=1e-9)  # in other coordinates
-        np.testing.assert_allclose(model.score_samples(DATA).sum(), bounds[-1], rtol=1e-9)
     assert (np.diff(bounds) > 0.0).all()
 
 
@@ -258,7 +257,7 @@ def many():
     return true, *(true.sample(n, rng, lengths=rng.integers(5, 20, n))[0] for n in (6_000, 500))
 
 
-@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.6), (4.0, 0.95)])
+@pytest.mark.parametrize(("epsilon", "least"), [pytest.param(1.0, 0.6, marks=pytest.mark.slow), (4.0, 0.95)])
 def test_private_fits_learn(many, epsilon, least):
     true, train, test = many
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-6, sampling_rate=1.0, n_steps=1)

@@ -23,6 +23,13 @@ TRUTH = Dynamics(
 PLAN = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_draws():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vips.models.components.matching.match.N_DRAWS", 500)
+        yield
+
+
 @pytest.fixture(scope="module")
 def more_simulated_sequences():
     with pytest.MonkeyPatch.context() as patch:

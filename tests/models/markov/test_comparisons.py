@@ -45,6 +45,10 @@ def test_certificates_and_files(fits, tmp_path):
     assert loaded.score_samples(TEST).sum() == fitted.score_samples(TEST).sum()
     fitted.privacy_.to_html(tmp_path / "certificate.html")
     assert "one sequence" in (tmp_path / "certificate.html").read_text()
+
+
+@pytest.mark.slow
+def test_plans_state_steps_of_chains():
     assert "60 steps" in str(vips.plan_for(MODEL, privacy=PrivacyBudget(1.0, 1e-6), n_records=5_000))
 
 

@@ -82,8 +82,8 @@ def of_hmmlearn(model, kind, n_steps):
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_without_noise_it_is_hmmlearn(kind):
     scale = {"scale_prior": 1e-3 * (np.eye(D) if kind == "full" else np.ones(D))}
-    start, end = (GaussianHMM(K, covariance_type=kind, privacy=every(n), **scale).fit(DATA) for n in (30, 40))
-    peer, components = of_hmmlearn(start, kind, 10), end.last_posterior_.gaussians
+    start, end = (GaussianHMM(K, covariance_type=kind, privacy=every(n), **scale).fit(DATA) for n in (30, 33))
+    peer, components = of_hmmlearn(start, kind, 3), end.last_posterior_.gaussians
     np.testing.assert_allclose(components.mean, peer.means_posterior_, atol=1e-8)
     np.testing.assert_allclose(components.covariances, peer._covars_, atol=1e-8)
     np.testing.assert_allclose(end.last_posterior_.moves.concentration, peer.transmat_posterior_, atol=1e-6)
@@ -96,9 +96,9 @@ def test_without_noise_it_is_hmmlearn(kind):
 
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_em_is_that_of_hmmlearn(kind):
-    start, end = (GaussianHMM(K, covariance_type=kind, inference="em", privacy=every(n)).fit(DATA) for n in (30, 35))
+    start, end = (GaussianHMM(K, covariance_type=kind, inference="em", privacy=every(n)).fit(DATA) for n in (10, 13))
     peer = PeerEM(
-        K, kind, n_iter=5, tol=-np.inf, init_params="", covars_prior=0.0, covars_weight=D if kind == "full" else 1.0,
+        K, kind, n_iter=3, tol=-np.inf, init_params="", covars_prior=0.0, covars_weight=D if kind == "full" else 1.0,
         min_covar=0.0, startprob_prior=1.0, transmat_prior=1.0,
     )  # fmt: skip
     peer.startprob_, peer.transmat_, peer.means_ = start.startprob_, start.transmat_, start.means_
@@ -250,12 +250,10 @@ def test_transport_carries_sums_to_the_coordinates_of_the_next_posterior():
         np.testing.assert_allclose(carried[name], expected, rtol=1e-9, atol=1e-9)
 
 
-def test_private_fits_find_the_states():
-    rng = np.random.default_rng(2)
-    train, plan = (
-        generated(3_000, rng),
-        PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=40),
-    )
+@pytest.mark.parametrize(("epsilon", "n", "n_steps"), [(4.0, 1_500, 20), pytest.param(1.0, 3_000, 40, marks=pytest.mark.slow)])
+def test_private_fits_find_the_states(epsilon, n, n_steps):
+    train = generated(n, np.random.default_rng(2))
+    plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-6, sampling_rate=1.0, n_steps=n_steps)
     model = GaussianHMM(K, max_norm=6.0, privacy=plan).fit(train)
     order = [int(np.argmin(((model.means_ - mean) ** 2).sum(axis=1))) for mean in MEANS]
     np.testing.assert_allclose(model.means_[order], MEANS, atol=0.15)

@@ -195,7 +195,7 @@ def test_all_rows_of_a_person_are_one_record():
 
 
 def test_a_synthetic_table_has_the_names_dtypes_and_categories_of_the_data():
-    frame, codes = people(3000, missing=0.0)
+    frame, codes = people(1500, missing=0.0)
     model = LatentClassAnalysis(3, random_state=0, categories=CATEGORIES).fit(frame)
     synthetic, component = model.sample(20_000, random_state=1)
     np.testing.assert_allclose(

@@ -361,7 +361,7 @@ def test_mutant_is_noticed(mutant, law, monkeypatch):
 @pytest.mark.representatives("array")
 def test_audits_take_areas_as_fits_do(form, monkeypatch):
     look_only_for({"sums"}, monkeypatch)
-    area, counts = visits(60)
+    area, counts = visits(12)
     forms = {
         "array": area,
         "column": area[:, None],

@@ -62,7 +62,7 @@ def test_without_noise_it_is_hofmanns_em(n_updates):
 
 
 def test_the_likelihood_does_not_fall_and_ends_at_a_fixed_point_of_the_joint_iteration():
-    models = [fitted(n) for n in (*range(1, 15), 800)]
+    models = [fitted(n) for n in (1, 2, 3, 5, 8, 400)]
     scores = [model.bound(COUNTS, model.last_posterior_) for model in models]
     assert np.diff(scores).min() > -1e-7
     assert scores[-1] > scores[0] + 10.0
