@@ -107,6 +107,7 @@ WORDS = RNG.poisson(np.where(RNG.random((200, 1)) < 0.5, [2.0] * 5 + [0.1] * 5, 
     ],
     ids=["classes", "mixture", "Gaussian chain", "chain", "dynamics", "topics"],
 )
+@pytest.mark.repeated("Gaussian chain", "dynamics")
 def test_an_ordinary_fit_with_hidden_parts_reaches_its_limit(make, records):
     model, steps = make(random_state=0), []
     with warnings.catch_warnings(), watched(model, lambda *state: steps.append(state)):

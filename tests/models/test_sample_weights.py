@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from vips import (
 )
 from vips.data import InMemoryData, Records
 from vips.engine import clipped_sum
+from vips.execution.local import Threads
 from vips.execution.partitions import Task
 from vips.expfam import Dirichlet
 from vips.models.components.matching import steps
@@ -321,6 +323,7 @@ def weights_alike_in_all_components(patch):
     patch.setattr(steps, "variance_ratios", lambda *sums: np.full(2, usual(*sums).mean()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [weights_in_full, weights_alike_in_all_components])
 @pytest.mark.parametrize("model", PRIVATE[-2:], ids=named)
 def test_widths_of_other_weights_would_be_noticed(model, mutant, monkeypatch):
@@ -388,13 +391,21 @@ def test_weights_of_a_dtype_that_may_hold_anything_are_refused_whatever_they_hol
         DirichletMultinomial(privacy=plan_with()).fit(X, sample_weight=pd.Series([1.5] * 49 + [cell], dtype=object))
 
 
-def test_weights_go_through_processes_and_files(tmp_path):
+class Pickled(Threads):
+    """Partitions are as other processes get them."""
+
+    def over(self, data):
+        return super().over(pickle.loads(pickle.dumps(data)))
+
+
+@pytest.mark.parametrize("other", [Pickled(), pytest.param("processes", marks=pytest.mark.slow)])
+def test_weights_go_through_processes_and_files(other, tmp_path):
     X, y = records_of(BayesianLogisticRegression())
     weights = np.random.default_rng(0).uniform(0.0, 5.0, len(X))
     plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=3, max_weight=LARGEST)
     fits = [
         BayesianLogisticRegression(max_norm=1.0, privacy=plan).fit(X, y, sample_weight=weights, executor=executor)
-        for executor in (None, "processes")
+        for executor in (None, other)
     ]
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=1e-6)
     for model in (fits[0], BayesianLogisticRegression().fit(X, y, sample_weight=weights)):
@@ -403,8 +414,8 @@ def test_weights_go_through_processes_and_files(tmp_path):
 
 
 def test_pipelines_pass_weights_to_their_model():
-    X, y = records_of(BayesianLogisticRegression(), 5_000)
-    frame, kinds = pd.DataFrame(X, columns=["a", "b", "c"]), np.random.default_rng(0).random(5_000) < 0.5
+    X, y = records_of(BayesianLogisticRegression(), 2_000)
+    frame, kinds = pd.DataFrame(X, columns=["a", "b", "c"]), np.random.default_rng(0).random(2_000) < 0.5
     y = np.where(kinds, y, 1 - y)  # an effect of one sign in one half, of the other in the other
     steps = TableEncoder(dict.fromkeys(frame.columns, (-1.0, 1.0))), BayesianLogisticRegression()
     effects = []
