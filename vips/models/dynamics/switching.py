@@ -88,7 +88,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     --------
     >>> import numpy as np
     >>> from vips import SwitchingLinearDynamicalSystem
-    >>> series = list(np.random.default_rng(0).normal(size=(50, 20, 3)).cumsum(axis=1))
+    >>> series = list(np.random.default_rng(0).normal(size=(12, 20, 3)).cumsum(axis=1))
     >>> model = SwitchingLinearDynamicalSystem(1, n_regimes=2, random_state=0).fit(series)
     >>> model.predict(series[:1]).shape
     (20,)
