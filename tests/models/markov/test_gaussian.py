@@ -250,7 +250,9 @@ def test_transport_carries_sums_to_the_coordinates_of_the_next_posterior():
         np.testing.assert_allclose(carried[name], expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("epsilon", "n", "n_steps"), [(4.0, 1_500, 20), pytest.param(1.0, 3_000, 40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("epsilon", "n", "n_steps"), [(4.0, 1_500, 20), pytest.param(1.0, 3_000, 40, marks=pytest.mark.slow)]
+)
 def test_private_fits_find_the_states(epsilon, n, n_steps):
     train = generated(n, np.random.default_rng(2))
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-6, sampling_rate=1.0, n_steps=n_steps)

@@ -61,7 +61,9 @@ def model():
 
 
 def test_estimates_are_nearer_than_those_of_the_fit(model):
-    errors = [np.linalg.norm(of.mean - as_found(model.truth, of.mean)) for of in (model.posterior_, model.last_posterior_)]
+    errors = [
+        np.linalg.norm(of.mean - as_found(model.truth, of.mean)) for of in (model.posterior_, model.last_posterior_)
+    ]
     assert errors[0] < 0.8 * errors[1]
 
 
