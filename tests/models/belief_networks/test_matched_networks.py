@@ -302,6 +302,7 @@ def test_what_people_read_is_the_match(model, tmp_path):
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
+@pytest.mark.repeated("diagonal")
 def test_a_match_has_the_family_of_the_fit(covariance):
     *_, X = records(2000, 10, np.random.default_rng(5))
     posterior = fitted(X, 1.0, covariance=covariance, n_components=1).posterior_

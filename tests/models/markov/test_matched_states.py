@@ -263,8 +263,8 @@ def test_what_people_read_is_the_match(fit, tmp_path):
 
 
 def test_estimates_are_nearer_than_those_of_the_fit(fit):
-    found = (e[np.argsort(e[:, 0])] for e in (fit.emissionprob_, fit.last_posterior_.emissions.mean))
-    ours, theirs = (np.sqrt(np.mean((e - EMISSIONS[np.argsort(EMISSIONS[:, 0])]) ** 2)) for e in found)
+    tables = (e[np.argsort(e[:, 0])] for e in (fit.emissionprob_, fit.last_posterior_.emissions.mean))
+    ours, theirs = (np.sqrt(np.mean((e - EMISSIONS[np.argsort(EMISSIONS[:, 0])]) ** 2)) for e in tables)
     assert ours < theirs
 
 
