@@ -27,6 +27,7 @@ from vips import (
 )
 from vips.auditing.bound import lower_bound
 from vips.classification import encoder as module
+from vips.classification import log_odds
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.settings import encode
 from vips.preprocessing._histograms import MOST_CATEGORIES
@@ -57,6 +58,24 @@ def model(columns=COLUMNS, n_steps=3, epsilon=4.0, delta=1e-6, relation="add_or_
 def without_log_odds(patch):
     """For tests that look at tables only."""
     patch.setattr("vips.classification.features.posterior_log_odds", lambda of_class, *_: np.zeros(len(of_class)))
+
+
+@pytest.fixture
+def few_log_odds(monkeypatch):
+    """Averaged over fewer settings of a column: what is asked does not depend on which."""
+    few_settings(monkeypatch)
+
+
+def few_settings(patch):
+    chains = log_odds._chains
+    patch.setattr(log_odds, "_chains", lambda is_ordered: [of_all[-2:] for of_all in chains(is_ordered)])
+    for name, kept in (("_SLOPES", (0.6,)), ("_SIZES", 4), ("_FINE", log_odds._FINE[::4])):
+        patch.setattr(log_odds, name, kept)
+
+
+@pytest.fixture
+def only_tables(monkeypatch):
+    without_log_odds(monkeypatch)
 
 
 def exact_tables(X, y, groups=None, **settings):
@@ -135,6 +154,12 @@ def test_tables_are_what_counting_one_by_one_gives(monkeypatch):
 def check_tables_and_fit_together_are_within_the_budget():
     """By the exact δ of one Gaussian, of the noise that was really drawn and the norm that was really seen."""
     X, y = table(60)
+    with pytest.MonkeyPatch.context() as patch:
+        without_log_odds(patch)
+        _check_budget(X, y)
+
+
+def _check_budget(X, y):
     for relation, sensitivity in (("add_or_remove", 1.0), ("replace_one", 2.0)):
         fitted = model(relation=relation).fit(X, y)
         report = fitted.privacy_
@@ -156,12 +181,15 @@ def test_tables_and_fit_together_are_within_the_budget():
 def check_noise_is_fresh_of_the_stated_size_and_on_every_count():
     X, y = table(30)
     columns = {"age": (0, 100), "income": (0, 1e5), "town": ["A", "B", "C", "D"]}
+    classifier, drawn = model(columns, n_steps=1), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: dict(total))
-        exact = model(columns, n_steps=1).fit(X, y)
-    drawn = []
+        without_log_odds(patch)
+        exact = clone(classifier).fit(X, y)
     for _ in range(20):
-        noisy = model(columns, n_steps=1).fit(X, y)
+        with pytest.MonkeyPatch.context() as patch:
+            without_log_odds(patch)
+            noisy = classifier.fit(X, y)
         tables = [noisy.tables_[name].counts - exact.tables_[name].counts for name in columns]
         drawn.append(np.concatenate([noisy.class_counts_ - exact.class_counts_, *(part.ravel() for part in tables)]))
     drawn = np.array(drawn)
@@ -185,6 +213,7 @@ def check_all_else_is_a_function_of_noisy_numbers():
     X_new = table(50, seed=9)[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", noisy)
+        few_settings(patch)
         for n, seed in ((300, 0), (40, 1)):
             X, y = table(n, seed)
             fits.append(model(columns).fit(X, 1 - y if seed else y))
@@ -210,17 +239,18 @@ def test_all_else_is_a_function_of_noisy_numbers():
     check_all_else_is_a_function_of_noisy_numbers()
 
 
-def check_rare_categories_are_released_as_seldom_as_stated(n_fits=120):
+def check_rare_categories_are_released_as_seldom_as_stated(n_fits=60):
     """A single row has a category of its own, and a person has all that one may have."""
     released = {"row": 0, "person": 0}
     for name, X, y, groups in (
         ("row", pd.DataFrame({"word": ["rare"]}), [1], None),
         ("person", pd.DataFrame({"word": [f"w{i}" for i in range(40)]}), [0, 1] * 20, np.zeros(40, int)),
     ):
+        classifier = model({"word": "category"}, delta=0.5, n_steps=1)
         for _ in range(n_fits if groups is None else n_fits // 2):
             with pytest.MonkeyPatch.context() as patch:
                 without_log_odds(patch)
-                fitted = model({"word": "category"}, delta=0.5, n_steps=1).fit(X, np.array(y), groups=groups)
+                fitted = classifier.fit(X, np.array(y), groups=groups)
             released[name] += bool(fitted.tables_["word"].cells.categories)
     share = 0.1 * 0.5
     for name, n in (("row", n_fits), ("person", n_fits // 2)):
@@ -315,6 +345,7 @@ def check_a_fit_is_charged_once_before_a_value_is_read(folder):
             model(epsilon=9.0).fit(X, y, ledger=ledger)
 
 
+@pytest.mark.usefixtures("only_tables")
 def test_a_fit_is_charged_once_before_a_value_is_read(tmp_path):
     check_a_fit_is_charged_once_before_a_value_is_read(tmp_path)
     ledger = PrivacyLedger(tmp_path / "persons", 9.0, 1e-5, "letters", unit="patient")
@@ -327,6 +358,7 @@ def test_a_fit_is_charged_once_before_a_value_is_read(tmp_path):
         PrivateClassifier().fit(X, y, ledger=ledger)
 
 
+@pytest.mark.usefixtures("only_tables")
 def test_a_classifier_that_was_sent_from_a_block_is_charged_there(tmp_path):
     X, y = table()
     ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
@@ -336,6 +368,7 @@ def test_a_classifier_that_was_sent_from_a_block_is_charged_there(tmp_path):
     assert len(ledger.runs()) == 1
 
 
+@pytest.mark.usefixtures("few_log_odds")
 def test_no_value_raises_or_warns_and_every_row_is_predicted_alone():
     X = hostile()
     kinds = {
@@ -363,11 +396,12 @@ def test_no_value_raises_or_warns_and_every_row_is_predicted_alone():
     assert np.isfinite(empty.predict_proba(X)).all()
 
 
+@pytest.mark.usefixtures("few_log_odds")
 def test_it_is_a_classifier_of_scikit_learn():
-    X, y = table(1500)
+    X, y = table(300)
     words = np.where(y == 1, "yes", "no")
     classifier = model(epsilon=20.0, classes=["no", "yes"])
-    assert cross_val_score(classifier, X, words, cv=3).mean() > 0.7
+    assert cross_val_score(classifier, X, words, cv=2).mean() > 0.7
     fitted = clone(classifier).fit(X, words)
     assert fitted.classes_.tolist() == ["no", "yes"]
     assert fitted.feature_names_in_.tolist() == list(COLUMNS)
@@ -383,6 +417,7 @@ def test_it_is_a_classifier_of_scikit_learn():
         fitted.predict(X[["age", "town"]])
 
 
+@pytest.mark.usefixtures("few_log_odds")
 def test_more_than_two_classes_have_log_odds_each():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 6000)
@@ -395,8 +430,9 @@ def test_more_than_two_classes_have_log_odds_each():
     assert 3.97 < fitted.privacy_.epsilon() <= 4.0  # without a threshold, a tenth of δ is left
 
 
+@pytest.mark.usefixtures("few_log_odds")
 def test_a_saved_classifier_comes_back_whole(tmp_path):
-    X, y = table(800)
+    X, y = table(100)
     for columns in (COLUMNS, None):
         fitted = model(columns).fit(X, y)
         fitted.save(tmp_path / "c.vips")
@@ -412,6 +448,15 @@ def test_a_saved_classifier_comes_back_whole(tmp_path):
     assert "numbers of each class by cells" in (tmp_path / "certificate.html").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "c.vips"
+    with pytest.MonkeyPatch.context() as patch:
+        without_log_odds(patch)
+        model().fit(*table(100)).save(path)
+    return path
+
+
 @pytest.mark.parametrize(
     "forge",
     [
@@ -425,10 +470,8 @@ def test_a_saved_classifier_comes_back_whole(tmp_path):
         lambda header, arrays: header["encoder"].pop("report"),
     ],
 )
-def test_forged_files_raise_value_errors(tmp_path, forge):
-    X, y = table(100)
-    model().fit(X, y).save(tmp_path / "c.vips")
-    header, arrays = read_archive(tmp_path / "c.vips", "pipeline")
+def test_forged_files_raise_value_errors(saved, tmp_path, forge):
+    header, arrays = read_archive(saved, "pipeline")
     forge(header, arrays)
     write_archive(tmp_path / "c.vips", "pipeline", {k: v for k, v in header.items() if k not in ("arrays",)}, arrays)
     with pytest.raises(ValueError, match="not a file of vips"):
@@ -479,6 +522,7 @@ def test_a_frame_is_read_by_the_declared_names_alone(container):
             classifier.predict(container(X[["age"]]))
 
 
+@pytest.mark.usefixtures("only_tables")
 def test_a_fit_that_raises_leaves_the_one_before():
     X, y = table(100)
     fitted = model().fit(X, y)

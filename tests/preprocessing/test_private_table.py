@@ -109,7 +109,7 @@ def check_a_record_has_few_categories_of_its_own():
         assert counts.max() <= 1.0, "a person weighs more than 1 in a cell"
 
 
-def check_rare_categories_are_released_as_seldom_as_stated(n_fits=900):
+def check_rare_categories_are_released_as_seldom_as_stated(n_fits=180):
     """A single row has two categories of its own, and a person has all that one may have."""
     delta, released, words = 0.1, {"row": 0, "person": 0}, {"word": "category", "other": "category"}
     row = pd.DataFrame({"amount": [1.0], "word": ["rare"], "other": [5]})

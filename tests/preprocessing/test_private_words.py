@@ -132,9 +132,9 @@ def check_a_record_that_is_counted_still_has_norm_one():
 
 def test_a_record_that_is_counted_still_has_norm_one():
     check_a_record_that_is_counted_still_has_norm_one()
-    counted = [vectorizer(count_records=True).fit(COMMON).n_records_ for _ in range(200)]
+    counted = [vectorizer(count_records=True).fit(COMMON[:30]).n_records_ for _ in range(200)]
     std = 2.0 / math.sqrt(0.2) / 0.2
-    assert np.mean(counted) == pytest.approx(300.0, abs=4.0 * std / math.sqrt(200))
+    assert np.mean(counted) == pytest.approx(30.0, abs=4.0 * std / math.sqrt(200))
     assert np.std(counted) == pytest.approx(std, rel=0.25)
     assert vectorizer().fit(COMMON).n_records_ is None
 
@@ -163,7 +163,7 @@ def test_the_thresholds_hide_what_one_record_adds():
     check_the_thresholds_hide_what_one_record_adds()
 
 
-def check_rare_words_are_released_as_seldom_as_stated(n_fits=500):
+def check_rare_words_are_released_as_seldom_as_stated(n_fits=150):
     delta, most = 0.1, 64
     for n_words in (1, most):
         document = [" ".join(f"w{i}" for i in range(n_words))]
