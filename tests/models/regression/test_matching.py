@@ -134,7 +134,7 @@ def _covariance_is_that_of_draws(s=0.0, q=1.0, error=0.0, spread=0.1):
     """True coefficients drawn from the prior, and totals of their law: with noise, samples, or an error of the curvature."""
     rng, k, off = np.random.default_rng(2), 5, []
     prior = Prior(np.diag([4.0, 4.0, 1.0]), np.diag([4.0, 4.0, 1.0]) @ POINT)
-    for _ in range(800):
+    for _ in range(400):
         w = POINT + rng.normal(size=3) / np.sqrt(np.diagonal(prior.precision))
         points = POINT + spread * rng.normal(size=(k, 3))
         curvature = LAW.curvature(w)
@@ -227,11 +227,11 @@ def without_a_term(name):
         ("law", _law_is_read_off_weighted_rows),
         ("total", _coefficients_without_noise_are_the_root),
         ("noise_std", partial(_covariance_is_that_of_draws, **WITH["noise"])),
-        ("left", partial(_covariance_is_that_of_draws, **WITH["error"])),
+        pytest.param("left", partial(_covariance_is_that_of_draws, **WITH["error"]), marks=pytest.mark.slow),
         ("totals are not divided", _weighted_totals_have_the_noise_of_their_average),
         ("counts", _weighted_totals_have_the_noise_of_their_average),
         ("weights", _weighted_totals_have_the_noise_of_their_average),
-        ("sampling_rate", partial(_covariance_is_that_of_draws, **WITH["samples"])),
+        pytest.param("sampling_rate", partial(_covariance_is_that_of_draws, **WITH["samples"]), marks=pytest.mark.slow),
     ],
 )
 def test_mutant_is_noticed(name, check, monkeypatch):
@@ -289,10 +289,10 @@ def test_clip_weights_are_means_over_rows():
 # -- fits -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_steps", [9, 200])
+@pytest.mark.parametrize("n_steps", [9, 140])
 def test_kept_steps_are_those_of_the_fit(n_steps):
     """The points at which the last phase computed its totals, and these noisy totals; averages where there are many."""
-    X, y, _ = table(500, 3, np.random.default_rng(2))
+    X, y, _ = table(100, 3, np.random.default_rng(2))
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.7, n_steps=n_steps)
     for covariance in ("full", "diagonal"):
         model = BayesianLogisticRegression(privacy=plan, max_norm=2.0, prior=1.0, covariance=covariance)
@@ -339,6 +339,7 @@ def test_a_fit_with_hardly_any_noise_is_the_ordinary_fit():
     np.testing.assert_allclose(model.posterior_.std, std, rtol=0.03)
 
 
+@pytest.mark.repeated("False")
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_indicators_narrow_intervals_and_are_those_of_the_encoder(fit_intercept):
     rng = np.random.default_rng(8)
