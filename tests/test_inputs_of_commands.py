@@ -51,7 +51,7 @@ def test_a_file_without_a_line_of_names_shows_no_cell(folder, capsys, options):
 def test_damaged_tables_are_errors_of_one_kind_that_quote_nothing(folder, name):
     whole = (folder / name).read_bytes()
     rng, refused = np.random.default_rng(0), []
-    for case in range(400):
+    for case in range(200):
         damaged = bytearray(whole)
         for place in rng.integers(0, len(whole), 1 + case % 4):
             damaged[place] ^= 1 << rng.integers(8)
@@ -62,7 +62,7 @@ def test_damaged_tables_are_errors_of_one_kind_that_quote_nothing(folder, name):
             read_table(name, Reading())
         except ValueError as error:
             refused.append(error)
-    assert len(refused) > 40
+    assert len(refused) > 20
     assert all("cannot be read as a table" in str(error) and "Amalie" not in str(error) for error in refused)
     assert {error.__context__ for error in refused} == {None}
 
@@ -75,11 +75,13 @@ def test_half_a_file_is_refused_in_words(folder, capsys):
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes")
 def test_a_pipe_is_refused_and_not_waited_for(folder):
-    for name in ("p.csv", "p.parquet", "p.csv.gz"):
+    names = ["p.csv", "p.parquet", "p.csv.gz"]
+    for name in names:
         os.mkfifo(name)
-        done = subprocess.run([sys.executable, "-m", "vips", "fit", name, *FIT], capture_output=True, timeout=600)
-        assert done.returncode == 2
-        assert b"a device or a pipe" in done.stderr
+    code = f"from vips.__main__ import main; print([main(['fit', name, *{FIT}]) for name in {names}])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.stdout == "[2, 2, 2]\n"
+    assert done.stderr.count("a device or a pipe") == 3
     (folder / "letters").mkdir()
     os.mkfifo("letters/p.txt")
     (folder / "letters" / "a.txt").write_text("harbour")

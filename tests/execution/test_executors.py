@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -23,7 +22,6 @@ import scipy.sparse as sp
 import threadpoolctl
 from distributed import Client, LocalCluster
 
-from tests import ROOT
 from tests.execution.dying import Dies
 from tests.laws.cases import CASES, BetaBernoulli, arguments
 from tests.plans import REPLACED
@@ -94,7 +92,7 @@ def coins(**settings) -> BetaBernoulli:
 
 
 FEW_AND_ALL = [
-    pytest.param([case for case in CASES if case.name in ("beta-bernoulli", "lda")], id="two"),
+    pytest.param([case for case in CASES if case.name in ("beta-bernoulli", "proportions")], id="two"),
     pytest.param(CASES, id="all", marks=pytest.mark.slow),
 ]
 
@@ -170,7 +168,7 @@ def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path
     np.testing.assert_array_equal(fit(CSRShards(tmp_path, labels="y"), executor), expected)
 
 
-@pytest.mark.repeated("processes")
+@pytest.mark.representatives("threads")
 def test_every_source_of_sequences_gives_every_executor_the_same_posterior(executor, tmp_path):
     rng = np.random.default_rng(3)
     sequences = Sequences.from_list([rng.integers(0, 5, n) for n in rng.integers(0, 12, 60)])
@@ -198,6 +196,7 @@ def test_every_source_of_sequences_gives_every_executor_the_same_posterior(execu
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.representatives("threads-gaussian", "dask-discrete")
 def test_persons_on_disk_are_the_same_for_every_executor(noise, executor, tmp_path):
     rng = np.random.default_rng(2)
     X, y, ids = rng.normal(size=(200, 3)), rng.integers(0, 2, 200).astype(float), rng.integers(0, 40, 200)
@@ -290,32 +289,25 @@ def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path,
     np.testing.assert_array_equal(fitted.last_posterior_["a"], expected)
 
 
-COORDINATOR = """
-import os, signal, sys
-import numpy as np
-from distributed import Client
-from tests.execution.test_executors import COINS, coins, in_parts
-from vips import PrivacyPlan
+def coordinator(address, checkpoint):
+    original = PrivacyPlan.add_noise
 
-original = PrivacyPlan.add_noise
+    def dies(self, total, blocks, randomness, step):
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(self, total, blocks, randomness, step)
 
-def dies(self, total, blocks, randomness, step):
-    if step == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, total, blocks, randomness, step)
-
-PrivacyPlan.add_noise = dies
-address, checkpoint = sys.argv[1:]
-with Client(address) as client:
-    coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
-"""
+    PrivacyPlan.add_noise = dies
+    with Client(address) as client:
+        coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
 
 
-def test_a_killed_coordinator_goes_on_from_its_checkpoint(client, tmp_path):
+def test_a_killed_coordinator_goes_on_from_its_checkpoint(client, forkserver, tmp_path):
     checkpoint = tmp_path / "fit.vips"
-    arguments = [sys.executable, "-c", COORDINATOR, client.scheduler.address, str(checkpoint)]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, timeout=120)
-    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    process = forkserver.Process(target=coordinator, args=(client.scheduler.address, checkpoint))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
     assert checkpoint.exists()
     fitted = coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
     np.testing.assert_array_equal(fitted.last_posterior_["a"], coins().fit(in_parts(COINS)).last_posterior_["a"])
@@ -438,7 +430,7 @@ class Shared(BetaBernoulli):
             with self.lock:
                 type(self).running += 1
                 type(self).most = max(self.most, self.running)
-            time.sleep(0.02)
+            time.sleep(0.005)
             with self.lock:
                 type(self).running -= 1
             type(self).helped |= threading.get_ident() != caller
@@ -551,7 +543,7 @@ def test_errors_of_a_collection_quote_no_record(executor):
 # -- words of texts ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.repeated("processes")
+@pytest.mark.representatives("threads")
 def test_words_of_texts_are_the_same_with_every_executor(executor, tmp_path):
     """Vocabulary, totals, and topics of its counts; records in memory and on disk."""
     rng = np.random.default_rng(0)

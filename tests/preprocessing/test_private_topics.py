@@ -1,7 +1,6 @@
 """Topics of raw texts: one budget, words and topics from released numbers, and clear words where noise wins."""
 
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -143,10 +142,10 @@ def fitted_elsewhere(topics, documents):
     return topics.fit(documents)
 
 
-def test_fits_in_other_processes_are_charged_to_the_block_they_were_sent_from(tmp_path):
+def test_fits_in_other_processes_are_charged_to_the_block_they_were_sent_from(tmp_path, forkserver):
     topics = PrivateTopics(2, **BUDGET, n_steps=2)
     ledger = PrivacyLedger(tmp_path / "letters.ledger", 9.0, 1e-5, "letters")
-    with ledger, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ledger, ProcessPoolExecutor(1, mp_context=forkserver) as pool:
         fitted = pool.submit(fitted_elsewhere, topics, letters(500)).result()
     assert len(ledger.runs()) == 1
     assert fitted.privacy_.releases[0].ledger["run"] in {run.run for run in ledger.runs()}
