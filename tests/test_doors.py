@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vips
+from tests.classification.test_private_classifier import few_settings
 from vips import BayesianLogisticRegression, MixedLatentClassAnalysis, PrivacyBudget, PrivateClassifier
 from vips._commands.files import as_declared, read_table
 from vips._commands.reading import Reading
@@ -335,7 +336,7 @@ FITS = {
         table, y
     ),
     "classes": lambda table, y: MixedLatentClassAnalysis(
-        2, columns={"x": (LOW, HIGH), "w": CATEGORIES}, privacy=BUDGET
+        2, columns={"x": (LOW, HIGH), "w": CATEGORIES}, privacy=BUDGET.plan(n_steps=3)
     ).fit(table),
 }
 
@@ -355,7 +356,8 @@ def outcome(fit, table, y):
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("column", ["x", "w"])
-def test_one_defective_record_decides_nothing_that_a_private_fit_shows(fit, column):
+def test_one_defective_record_decides_nothing_that_a_private_fit_shows(fit, column, monkeypatch):
+    few_settings(monkeypatch)
     y = np.arange(60) % 2
     expected = outcome(FITS[fit], harmless(), y)
     assert expected[-1] == []

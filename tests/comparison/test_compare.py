@@ -45,9 +45,22 @@ def logistic(privacy=PLAN, **more):
     return BayesianLogisticRegression(privacy=privacy, max_norm=1.0, **more).fit(*labelled())
 
 
+class Fits(dict):
+    """A private and a plain fit, and their data, of what is asked for."""
+
+    def __init__(self, models):
+        super().__init__()
+        self.models = models
+
+    def __missing__(self, name):
+        model, data = self.models[name]
+        fits = (clone(model).set_params(privacy=plan).fit(*data) for plan in (PLAN, None))
+        return self.setdefault(name, (*fits, data))
+
+
 @pytest.fixture(scope="module")
 def models():
-    """A private and a plain fit of every class that has names of its own for its parameters."""
+    """Of every class that has names of its own for its parameters."""
     X, y = labelled()
     documents = make_lda_corpus(n_documents=400, n_topics=3, n_words=40, document_length=40, random_state=0).counts
     digits = load_digits_binary().data[:300]
@@ -67,29 +80,18 @@ def models():
         "sbn, full": (SigmoidBeliefNetwork(3, covariance="full", penalty="normal", random_state=0), (digits,)),
         "proportions": (DirichletMultinomial(), (np.eye(4)[y + 2 * (X[:, 3] > 0.0)],)),
     }
-    return {
-        name: (clone(model).set_params(privacy=PLAN).fit(*data), clone(model).fit(*data), data)
-        for name, (model, data) in classes.items()
-    }
+    return Fits(classes)
 
 
 NAMES = [
-    "logistic",
-    "three classes",
-    "diagonal",
-    "binomial",
-    "linear",
-    "principal components",
-    "factors",
-    "lda",
-    "sbn",
-    "sbn, full",
+    "logistic", "three classes", "diagonal", "binomial", "linear", "principal components", "factors", "lda", "sbn", "sbn, full",
     "proportions",
-]
+]  # fmt: skip
+CHEAP = "logistic", "linear", "proportions"
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.repeated("three classes")
+@pytest.mark.representatives(*CHEAP)
 def test_a_model_does_not_differ_from_itself(models, name):
     private, _, data = models[name]
     comparison = compare(private, private, *data, n_bootstrap=20)
@@ -102,6 +104,7 @@ def test_a_model_does_not_differ_from_itself(models, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.representatives(*CHEAP, "lda")
 def test_every_class_has_rows_a_table_a_figure_and_words(models, name):
     private, baseline, data = models[name]
     comparison = compare(private, baseline, *data, n_bootstrap=20)
@@ -125,6 +128,7 @@ def test_every_class_has_rows_a_table_a_figure_and_words(models, name):
     assert str(forward) == str(backward)  # the order of the two does not decide which is private
 
 
+@pytest.mark.repeated("sbn")
 @pytest.mark.parametrize("name", ["logistic", "lda", "sbn", "proportions"])
 def test_a_comparison_can_be_pickled(models, name):
     comparison = compare(*models[name][:2])
@@ -246,6 +250,7 @@ def test_topics_in_another_order_are_the_same_topics(models):
     assert all(abs(row.value) < 1e-6 for row in of_posteriors(comparison))
 
 
+@pytest.mark.repeated("sbn, full")
 @pytest.mark.parametrize("name", ["sbn", "sbn, full"])
 def test_hidden_units_in_another_order_are_the_same_units(models, name):
     from vips.models.belief_networks.parts import reordered
@@ -396,6 +401,7 @@ def test_numbers_of_the_arms_are_private_data():
     assert f"{LOG_LOSS}, change by clipping" in [row.quantity for row in rows_of_arms]
 
 
+@pytest.mark.repeated("sbn", "lda")
 @pytest.mark.parametrize("name", ["lda", "sbn", "binomial", "proportions"])
 def test_every_class_has_arms(models, name):
     private, baseline, data = models[name]
@@ -536,6 +542,7 @@ def test_optional_packages_are_asked_for_by_name(models, monkeypatch):
     assert str(comparison)
 
 
+@pytest.mark.repeated("network")
 @pytest.mark.parametrize("name", ["regression", "topics", "network"])
 def test_json_holds_all_rows_and_parameters(name, tmp_path):
     comparison = getattr(report_cases, name)()

@@ -23,7 +23,7 @@ RUNS |= {
 }
 
 
-@pytest.mark.representatives("demo", "accounting", "blr_adult", "latent_classes", "lda_figure2", "public_records")
+@pytest.mark.representatives("demo", "accounting")
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys):
     def refuse(of):
