@@ -16,9 +16,8 @@ REFERENCE = re.compile(r"`((?:vips|tests|experiments)/[\w/]+\.py)(?:::(\w+))?`")
 @pytest.mark.parametrize("document", sorted(ROOT.glob("docs/*.md")), ids=lambda path: path.name)
 def test_references_exist(document):
     for file, name in REFERENCE.findall(document.read_text(encoding="utf-8")):
-        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-        names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        assert not name or name in names, f"{document.name} names {file}::{name}"
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert not name or re.search(rf"^(def|class) {name}\b", source, re.M), f"{document.name} names {file}::{name}"
 
 
 def test_the_guarantee_names_a_test_for_every_assumption():

@@ -66,16 +66,14 @@ def sources() -> dict[str, ast.Module]:
 
 def imported(tree: ast.Module, modules) -> set[str]:
     """Modules of vips that a module imports."""
-    ignored = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    names = set()
-    for node in ast.walk(tree):
-        if id(node) in ignored:
+    names, nodes = set(), [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
             continue
+        if isinstance(node, ast.expr):  # which holds no statements
+            continue
+        nodes += ast.iter_child_nodes(node)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             for alias in node.names:

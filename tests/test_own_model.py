@@ -60,6 +60,7 @@ def test_it_is_compared_and_reported_with_scores(fitted, tmp_path):
     assert "one record" in page
 
 
+@pytest.mark.slow
 def test_it_is_audited():
     report = vips.audit(GaussianMean(privacy=PLAN), rows(60), n_runs=10_000)
     assert report.passed, str(report)

@@ -60,7 +60,7 @@ class Fits(dict):
 
 @pytest.fixture(scope="module")
 def models():
-    """Of every class that has names of its own for its parameters."""
+    """Classes that have names of their own for their parameters."""
     X, y = labelled()
     documents = make_lda_corpus(n_documents=400, n_topics=3, n_words=40, document_length=40, random_state=0).counts
     digits = load_digits_binary().data[:300]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +9,6 @@ from dataclasses import replace
 import numba
 import numpy as np
 
-from tests import ROOT
 from tests.laws.cases import BetaBernoulli
 from tests.plans import REPLACED
 from vips import DenseStatistics
@@ -57,17 +54,9 @@ def test_a_record_counts_once_where_a_model_keeps_its_sums(monkeypatch):
     np.testing.assert_allclose(heads, heads[::-1], rtol=1e-6)  # both chunks count
 
 
-FITS_IN_A_THREAD = """
-import threading, numba, numpy as np
-numba.config.NUMBA_NUM_THREADS = 2
-from tests.laws.cases import BetaBernoulli
-from tests.plans import REPLACED
-from vips._compute import threads
-from vips.data import InMemoryData
-threads._processors = 2
-
 def fit(model):
     model.fit(InMemoryData(np.ones((20, 3)), partition_size=5))
+
 
 class Outer(BetaBernoulli):
     def expected_statistics(self, records, posterior):
@@ -76,10 +65,16 @@ class Outer(BetaBernoulli):
         inner.join()
         return super().expected_statistics(records, posterior)
 
-fit(Outer(privacy=REPLACED))
-"""
+
+def fits_in_a_thread():
+    numba.config.NUMBA_NUM_THREADS = threads._processors = 2
+    fit(Outer(privacy=REPLACED))
 
 
-def test_a_fit_in_a_thread_of_an_e_step_ends():
+def test_a_fit_in_a_thread_of_an_e_step_ends(forkserver):
     """All threads would wait for calls that none is left to make."""
-    subprocess.run([sys.executable, "-c", FITS_IN_A_THREAD], cwd=ROOT, check=True, timeout=300)
+    process = forkserver.Process(target=fits_in_a_thread)
+    process.start()
+    process.join(300)
+    process.kill()
+    assert process.exitcode == 0

@@ -18,7 +18,7 @@ def visits(columns=COLUMNS):
 
 def test_stated_effects_come_back():
     effects = {"age": 0.05, "ward": {"A": 0.2, "B": 1.0}}
-    rehearsal = rehearse(visits(), n_records=20_000, effects=effects, guess={"age": (60, 10), "ward": [2, 1, 1]})
+    rehearsal = rehearse(visits(), n_records=8_000, effects=effects, guess={"age": (60, 10), "ward": [2, 1, 1]})
     table = rehearsal.summary
     assert table["stated"].dropna().to_dict() == pytest.approx(
         {"age": 0.05, "ward: B against A": 0.8, "ward: C against A": -0.2}
@@ -50,9 +50,9 @@ def test_records_may_be_given_with_persons():
 
 def test_sequences_are_rehearsed_and_plans_have_room():
     model = CategoricalHMM(
-        2, n_symbols=4, max_length=8, typical_length=6, privacy=BUDGET.plan(n_steps=60), random_state=0
+        2, n_symbols=4, max_length=8, typical_length=6, privacy=BUDGET.plan(n_steps=20), random_state=0
     )
-    rehearsal = rehearse(model, n_records=1_500)
+    rehearsal = rehearse(model, n_records=500)
     assert rehearsal.fitted.transmat_.shape == (2, 2)
     assert rehearsal.epsilon > 1.5
 

@@ -112,8 +112,8 @@ def test_the_unit_of_exposures_moves_the_intercept_alone():
 
 
 def test_a_private_fit_finds_the_rates():
-    X, y, exposure, truth = drawn(20_000)
-    settings = PRIVATE | {"privacy": PrivacyBudget(8.0, 1e-6)}
+    X, y, exposure, truth = drawn(8_000)
+    settings = PRIVATE | {"privacy": PrivacyBudget(16.0, 1e-6)}
     model = BayesianNegativeBinomialRegression(dispersion=2.0, **settings).fit(X, y, exposure=exposure)
     table = model.summary()
     assert (np.abs(table["mean"] - truth) < 5.0 * table["std"]).all()
@@ -225,13 +225,13 @@ def test_what_cannot_work_is_refused(settings, arguments, says):
 
 def test_pipelines_pass_exposures_on(tmp_path):
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"age": rng.uniform(20, 90, 20_000), "sex": rng.choice(["f", "m"], 20_000)})
-    exposure = pd.Series(rng.uniform(10.0, 200.0, 20_000))
+    table = pd.DataFrame({"age": rng.uniform(20, 90, 5_000), "sex": rng.choice(["f", "m"], 5_000)})
+    exposure = pd.Series(rng.uniform(10.0, 200.0, 5_000))
     y = rng.poisson(exposure / 100.0 * np.exp(0.02 * (table["age"] - 50)))
     model = BayesianNegativeBinomialRegression(dispersion=100.0, max_count=30, exposure_bounds=np.array([5.0, 365.0]))
-    encoder, budget = TableEncoder({"age": (20, 90), "sex": ["f", "m"]}), PrivacyBudget(8.0, 1e-6)
+    encoder, budget = TableEncoder({"age": (20, 90), "sex": ["f", "m"]}), PrivacyBudget(16.0, 1e-6)
     pipeline = make_private_pipeline(encoder, model, privacy=budget)
-    ledger = PrivacyLedger(tmp_path / "budget", 10.0, 1e-6, "patients")
+    ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-6, "patients")
     with pytest.raises(ValueError, match="pass fit"):
         pipeline.fit(table, y, ledger=ledger)
     with pytest.raises(ValueError, match="different numbers of rows"):
