@@ -60,10 +60,19 @@ def test_it_is_compared_and_reported_with_scores(fitted, tmp_path):
     assert "one record" in page
 
 
+class Careless(GaussianMean):
+    """All records decide about each."""
+
+    def expected_statistics(self, records, posterior):
+        return super().expected_statistics(records / records.max(initial=1.0), posterior)
+
+
 @pytest.mark.slow
 def test_it_is_audited():
     report = vips.audit(GaussianMean(privacy=PLAN), rows(60), n_runs=10_000)
     assert report.passed, str(report)
+    careless = Careless(privacy=PLAN)
+    assert "independence" in [finding.name for finding in vips.audit(careless, rows(60), n_runs=0).failed]
 
 
 def test_the_error_for_an_unknown_posterior_says_what_to_write(fitted):

@@ -324,7 +324,9 @@ def test_categories_that_parquet_holds_as_numbers(table, capsys, declared, dtype
 def test_events_of_any_name_and_a_catalogue_with_a_mark(table, capsys):
     rng = np.random.default_rng(0)
     events = rng.choice(["None", "b", "c"], (200, 5))
-    written(pd.DataFrame({"who": np.repeat(np.arange(200), 5), "what": events.ravel(), "day": np.tile(np.arange(5), 200)}))
+    written(
+        pd.DataFrame({"who": np.repeat(np.arange(200), 5), "what": events.ravel(), "day": np.tile(np.arange(5), 200)})
+    )
     with open("names.txt", "w", encoding="utf-8-sig") as file:
         file.write("None\nb\nc")
     command = shlex.split(

@@ -53,6 +53,7 @@ def logistic(columns, **settings):
 @pytest.mark.parametrize("hole", [0.0, 0.3])
 @pytest.mark.parametrize("columns", [DECLARED, WITH_BOTH, LEARNT], ids=["declared", "with both", "learnt"])
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.representatives("full-declared-0.0", "diagonal-learnt-0.3")
 def test_the_mean_risk_of_rows_with_an_unknown_cell_is_that_of_all(columns, hole, covariance):
     table, ill = visits(hole=hole)
     pipeline = logistic(columns, covariance=covariance).fit(table, ill)
@@ -60,6 +61,7 @@ def test_the_mean_risk_of_rows_with_an_unknown_cell_is_that_of_all(columns, hole
         assert pipeline.predict_proba(rows)[:, 1].mean() == pytest.approx(ill.mean(), abs=0.03)
 
 
+@pytest.mark.repeated("learnt")
 @pytest.mark.parametrize("columns", [DECLARED, LEARNT], ids=["declared", "learnt"])
 def test_a_classifier_averages_too(columns):
     table, ill = visits()
@@ -92,7 +94,7 @@ def test_a_linear_regression_averages_too():
 
 
 def test_several_classes_average_too():
-    table, ill = visits()
+    table, ill = visits(8_000)
     classes = ill + 2 * (np.arange(len(ill)) % 4 == 0)
     pipeline = logistic(DECLARED, classes=[0, 1, 2, 3]).fit(table, classes)
     shares = np.bincount(classes) / len(classes)

@@ -102,6 +102,7 @@ def test_a_fit_with_hardly_any_noise_has_the_coefficients_of_all_records(setting
     np.testing.assert_allclose(distance, 0.0, atol=0.15)
 
 
+@pytest.mark.slow
 def test_counts_and_persons_have_coordinates():
     X, y, w = table(20_000, np.random.default_rng(5))
     p, rng = expit(X @ w - 0.3), np.random.default_rng(6)

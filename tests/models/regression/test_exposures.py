@@ -111,6 +111,7 @@ def test_the_unit_of_exposures_moves_the_intercept_alone():
     np.testing.assert_allclose(without.posterior_.mean, one.posterior_.mean, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_private_fit_finds_the_rates():
     X, y, exposure, truth = drawn(8_000)
     settings = PRIVATE | {"privacy": PrivacyBudget(16.0, 1e-6)}

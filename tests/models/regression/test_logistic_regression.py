@@ -145,6 +145,7 @@ def test_one_coefficient_against_integration_over_it_and_its_precision():
     assert model.laplace_posterior(X, y).std[0] == pytest.approx(std, rel=0.1)
 
 
+@pytest.mark.slow
 def test_coefficient_and_intercept_against_integration():
     X, y = logistic_data(200, [1.5], -0.7, seed=1)
     w, b = (axis.ravel() for axis in np.meshgrid(np.linspace(0, 4, 301), np.linspace(-3, 1, 301), indexing="ij"))

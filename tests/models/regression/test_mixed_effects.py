@@ -53,9 +53,7 @@ def log_likelihood_of(theta, x, u, y, dispersion, exposure=1.0):
         log_y = log_expit(np.where(y == 1, psi, -psi)).sum(axis=1)
     else:
         log_y = nbinom.logpmf(y, dispersion, dispersion / (dispersion + exposure * np.exp(psi))).sum(axis=1)
-    return logsumexp(log_y - 0.5 * np.square(places).sum(axis=1)) + q * np.log(
-        (grid[1] - grid[0]) / np.sqrt(2 * np.pi)
-    )
+    return logsumexp(log_y - 0.5 * np.square(places).sum(axis=1)) + q * np.log((grid[1] - grid[0]) / np.sqrt(2 * np.pi))
 
 
 def prepared(model, d, plan=None):

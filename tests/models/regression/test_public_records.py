@@ -295,8 +295,11 @@ def never_disbelieved(patch):
     [
         (weight_from_exact_totals, _released_totals_decide),
         (noise_taken_for_signal, lambda: _few_records_stay_with_what_was_public()),
-        pytest.param(public_rows_are_forgotten, _flipped_labels_of_few_records_in_many_columns_are_disbelieved,
-                     marks=pytest.mark.slow),
+        pytest.param(
+            public_rows_are_forgotten,
+            _flipped_labels_of_few_records_in_many_columns_are_disbelieved,
+            marks=pytest.mark.slow,
+        ),
         (never_disbelieved, lambda: _flipped_labels_are_disbelieved(5000)),
     ],
 )
