@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
@@ -27,14 +28,24 @@ FIT = shlex.split(
 )
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A data set and a saved model."""
+    folder, rng = tmp_path_factory.mktemp("made"), np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.integers(18, 90, 300), "again": rng.integers(0, 2, 300)})
+    with contextlib.chdir(folder):
+        table.to_csv("visits.csv", index=False)
+        assert main([*FIT[:-2], "--save", "m.vips"]) == 0
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A data set, an empty ledger and a saved model, in the working folder."""
+def folder(made, tmp_path, monkeypatch):
+    """Both, and an empty ledger, in the working folder."""
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    pd.DataFrame({"age": rng.integers(18, 90, 300), "again": rng.integers(0, 2, 300)}).to_csv("visits.csv", index=False)
+    for name in ("visits.csv", "m.vips"):
+        shutil.copy(made / name, name)
     PrivacyLedger("v.ledger", 2.0, 1e-6, "Visits")
-    assert main([*FIT[:-2], "--save", "m.vips"]) == 0
     return tmp_path
 
 

@@ -26,8 +26,8 @@ FIT = shlex.split(
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"age": rng.integers(18, 90, 2_000)})
-    table["again"] = np.where(rng.random(2_000) < 1 / (1 + np.exp(-0.1 * (table["age"] - 58))), "yes", "no")
+    table = pd.DataFrame({"age": rng.integers(18, 90, 600)})
+    table["again"] = np.where(rng.random(600) < 1 / (1 + np.exp(-0.1 * (table["age"] - 58))), "yes", "no")
     table.to_csv("visits.csv", index=False)
     return tmp_path
 

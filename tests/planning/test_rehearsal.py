@@ -48,6 +48,7 @@ def test_records_may_be_given_with_persons():
     assert "all rows of one" in rehearsal.report.unit
 
 
+@pytest.mark.slow
 def test_sequences_are_rehearsed_and_plans_have_room():
     model = CategoricalHMM(
         2, n_symbols=4, max_length=8, typical_length=6, privacy=BUDGET.plan(n_steps=20), random_state=0

@@ -564,6 +564,7 @@ def test_warnings_are_as_before_after_threads():
         assert list(warnings.filters) == before
 
 
+@pytest.mark.repeated("parquet", "ranges")
 @pytest.mark.parametrize("made", [parquet, files, ranges])
 def test_texts_are_regrouped_by_person(made, tmp_path):
     ids = [None if i % 11 == 0 else f"writer {i % 13}" for i in range(240)]

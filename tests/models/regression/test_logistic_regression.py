@@ -105,6 +105,7 @@ def expected_omega(c):
     return np.tanh(c / 2) / (2 * c)
 
 
+@pytest.mark.repeated("separable", "fixed prior")
 @pytest.mark.parametrize("data", ["ordinary", "separable", "three classes", "fixed prior"])
 def test_the_bound_never_falls(data):
     X, y = logistic_data(150, [2.0, -1.0], 0.5)

@@ -183,6 +183,7 @@ def test_weighted_totals_have_the_noise_of_their_average():
     _weighted_totals_have_the_noise_of_their_average()
 
 
+@pytest.mark.representatives("noise")
 @pytest.mark.parametrize("what", WITH)
 def test_the_covariance_is_that_of_draws(what):
     _covariance_is_that_of_draws(**WITH[what])

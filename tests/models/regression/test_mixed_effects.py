@@ -425,6 +425,7 @@ def test_rates_are_the_most_probable_and_the_unit_of_exposures_moves_the_interce
     assert distance_from_the_most_probable(days, X, y, person, exposure) < 0.02
 
 
+@pytest.mark.slow
 def test_private_rates_with_plans_of_every_kind(tmp_path):
     X, y, person, exposure = visits_of_different_lengths(1_200)
     settings = {"dispersion": 2.0, "max_count": 60, "max_norm": 1.5, "exposure_bounds": (0.2, 4.0)}
@@ -586,6 +587,7 @@ def test_noise_that_hides_is_said():
     assert np.isfinite(table["mean"]).all()
 
 
+@pytest.mark.slow
 def test_a_category_that_nobody_has_is_named_and_without_it_there_are_intervals():
     X, y, person = visits(2_000)
     table = pd.DataFrame({"age": X[:, 0], "ward": np.where(X[:, 1] > 0.0, "A", "B")})

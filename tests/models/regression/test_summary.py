@@ -223,6 +223,7 @@ def test_labels_that_are_no_class_are_called_possible(labels):
     ],
 )
 @pytest.mark.parametrize(("rows", "head"), [(None, "of each patient"), (3, "of rows")])
+@pytest.mark.representatives("None-of each patient-model0-labelled", "3-of rows-model1-counts")
 @pytest.mark.filterwarnings("ignore::vips.PrivacyWarning")
 def test_a_summary_says_whose_effects_it_has(model, kind, rows, head):
     X = np.random.default_rng(0).integers(0, 3, (600, 3))
