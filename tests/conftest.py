@@ -10,9 +10,6 @@ import sys
 import hypothesis
 import pytest
 
-# Workers of pytest share the processors: threads of BLAS would only wait for each other. Read when NumPy is imported, below.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 from tests import ROOT
 from tests.browsing import chromium
 from vips import ConjugateExponentialModel, PrivacyLedger

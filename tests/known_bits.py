@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+# Workers of pytest share the processors: threads of BLAS would only wait for each other. Read when NumPy is imported, below.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from tests.children.sitecustomize import NAME, KnownBits
 from vips import _secret_bits
 
