@@ -154,3 +154,24 @@ def test_every_part_has_a_place():
 def test_imports_that_must_not_be_are_noticed(check, module, other, says):
     with pytest.raises(AssertionError, match=says):
         check(imports_of_all() | {module: imports_of_all()[module] | {other}})
+
+
+OF_SUMS = {"norms", "run_norms", "weighted_sum", "rounded_sum"}
+
+
+def check_norms(trees) -> None:
+    """How long a record is, and what it adds to a sum, is written in ``vips.sums``; audits have canaries of their own."""
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and part_of(module) != "sums" and module != "vips.auditing.canaries":
+                stated = OF_SUMS & {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
+                assert not stated or module == "vips.privacy.mechanism.lattice", (
+                    f"{module}: {node.name} states {stated}"
+                )
+
+
+def test_norms_are_stated_in_one_room():
+    check_norms(sources())
+    broken = ast.parse("class Means(DenseStatistics):\n    def norms(self, blocks):\n        return 1.0\n")
+    with pytest.raises(AssertionError, match=r"Means states \{'norms'\}"):
+        check_norms(sources() | {"vips.models.proportions.means": broken})

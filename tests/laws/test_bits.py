@@ -213,7 +213,7 @@ def squares_by_blas(patch):
 
 
 def images_by_blas(patch):
-    from vips.models._gaussians import kernels
+    from vips.sums import gaussian_kernels as kernels
 
     shares, images = kernels.fill_responsibilities, kernels.fill_images
     patch.setattr(kernels, "fill_responsibilities", lambda X, *others: shares(in_last_bits(X), *others))

@@ -18,9 +18,10 @@ from vips.execution import partitions
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
 from vips.models.markov import gaussian, poisson, statistics
-from vips.models.markov.gaussian_statistics import GaussianSums
-from vips.models.mixtures.statistics import ClassStatistics
-from vips.sums import ComponentSums, Joint
+from vips.sums import Joint
+from vips.sums.classes import ClassStatistics
+from vips.sums.gaussian_runs import GaussianSums
+from vips.sums.runs import ComponentSums
 
 BY_NAME = {case.name: case for case in CASES}
 

@@ -10,10 +10,10 @@ from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws, sum_then_rounded
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips._compute.rowwise import strict_product
+from vips._compute.rowwise import row_norms, strict_product
 from vips.models.belief_networks import contract as sbn_contract
-from vips.models.belief_networks import statistics as sbn_statistics
-from vips.models.belief_networks.statistics import NetworkStatistics
+from vips.sums import networks
+from vips.sums.networks import NetworkStatistics
 
 BY_NAME = {case.name: case for case in CASES}
 MANY_SIZES = 1.0, 1.0 + 1e-6
@@ -23,7 +23,7 @@ def uncertainty_not_in_the_norm(patch):
     """The norm of r z̃ᵀ alone, without the term that uncertain hidden units add."""
 
     def mutant(self):
-        return sbn_statistics.row_norms(self._residual) * sbn_statistics.row_norms(self._centred)
+        return row_norms(self._residual) * row_norms(self._centred)
 
     patch.setattr(NetworkStatistics, "_weights_norms", mutant)
 
@@ -52,7 +52,7 @@ def precision_not_in_the_norm(patch):
 
 
 def variances_not_in_the_outer_norm(patch):
-    patch.setattr(NetworkStatistics, "_outer_norms", lambda self: np.square(sbn_statistics.row_norms(self._z)))
+    patch.setattr(NetworkStatistics, "_outer_norms", lambda self: np.square(row_norms(self._z)))
 
 
 def hidden_units_kept_between_steps(patch):
@@ -73,8 +73,8 @@ def hidden_units_kept_between_steps(patch):
 def centred_at_the_chunk(patch):
     original = NetworkStatistics.__init__
 
-    def mutant(self, units, weights, centre, full, alone):
-        original(self, units, weights, centre, full, alone)
+    def mutant(self, *arguments):
+        original(self, *arguments)
         self._centred = self._z - self._z.mean(axis=0)
 
     patch.setattr(NetworkStatistics, "__init__", mutant)
@@ -191,7 +191,7 @@ def _rows_alone_are_exact():
 
 def test_hardened_norms_do_not_depend_on_the_chunk(monkeypatch):
     _rows_alone_are_exact()
-    monkeypatch.setattr(sbn_statistics, "strict_product", lambda a, b: strict_product(a, b) * MANY_SIZES[len(a) > 5])
+    monkeypatch.setattr(networks, "strict_product", lambda a, b: strict_product(a, b) * MANY_SIZES[len(a) > 5])
     with pytest.raises(AssertionError):
         _rows_alone_are_exact()
 

@@ -10,9 +10,9 @@ from tests.laws import reach
 from tests.laws.cases import CASES, WIDE_CASES
 from tests.mutants import check_notices, of_laws
 from vips.models.markov import categorical
-from vips.models.mixtures import kernels
-from vips.models.regression.scores import ScoredStatistics
 from vips.models.topics.statistics import DocumentStatistics
+from vips.sums import kernels
+from vips.sums.regressions import ScoredStatistics
 
 BY_NAME = {case.name: case for case in CASES + WIDE_CASES}
 
@@ -28,8 +28,10 @@ def scores_of_a_person_in_pieces_have_one_weight(patch):
 
 
 def norms_forget_answers_beyond_the_twelfth(patch):
-    original = kernels.fill_norms
-    patch.setattr(kernels, "fill_norms", lambda places, *args: original(np.ascontiguousarray(places[:, :12]), *args))
+    original = kernels.fill_answer_norms
+    patch.setattr(
+        kernels, "fill_answer_norms", lambda places, *args: original(np.ascontiguousarray(places[:, :12]), *args)
+    )
 
 
 def norms_of_contexts_without(name):
@@ -38,8 +40,8 @@ def norms_of_contexts_without(name):
 
         def of_neighbours(*arguments):
             moves, emissions = original(*arguments)
-            squares = moves.squares
-            moves.squares = lambda blocks: squares(dict(blocks) | {name: replace(blocks[name], scale=1e9)})
+            norms = moves.norms
+            moves.norms = lambda blocks: norms(dict(blocks) | {name: replace(blocks[name], scale=1e9)})
             return moves, emissions
 
         patch.setattr(categorical, "of_neighbours", of_neighbours)

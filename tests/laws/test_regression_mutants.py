@@ -12,13 +12,13 @@ from tests.mutants import check_notices, of_laws, sum_then_rounded
 from vips import BayesianLogisticRegression, PrivacyPlan, Records
 from vips._compute.rowwise import row_norms
 from vips.models.regression import contract as regression
-from vips.models.regression import kernels as regression_kernels
-from vips.models.regression import norms as regression_norms
 from vips.models.regression import statistics as regression_statistics
 from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Classes
 from vips.models.regression.statistics import RegressionStatistics
 from vips.sums import Quadratic
+from vips.sums import kernels as regression_kernels
+from vips.sums import regressions as regression_norms
 
 BY_NAME = {case.name: case for case in CASES}
 THREE, MOVED = "logistic sparse, three classes", "logistic, moved"

@@ -8,7 +8,10 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-__all__ = ["aligned", "compiled"]
+__all__ = ["FASTMATH", "aligned", "compiled"]
+
+# Products may be fused and sums reordered; NaN and inf keep their meaning, because bad records rely on it.
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 _LINE = 64  # bytes of a line of a cache
 

@@ -1,13 +1,24 @@
-"""Sums of sufficient statistics. A family says what it sums; how long a record is, is written here, and nowhere else."""
+"""Sums of sufficient statistics. A family says what it sums; how long a record is, is written here, and nowhere else.
+
+===================  ======================================================================================
+module               forms
+===================  ======================================================================================
+``forms``            arrays; z zᵀ of a row; forms side by side; a form by squared weights
+``runs``             shares × rows, and shares at symbols, summed over the rows of a record
+``classes``          shares at the answers of a record
+``words``            shares at the words of a document
+``regressions``      residuals × rows, weights × squares of rows; squares of a record's own share
+``networks``         hidden × visible units
+``gaussians``        moments in the coordinates of each component; ``gaussian_runs``: summed over a sequence
+===================  ======================================================================================
+"""
 
 from vips.sums.blocks import Block, NoisyTotals, ReleasedStep
 from vips.sums.forms import BySquaredWeights, DenseStatistics, Form, Joint, Quadratic, RecordStatistics
-from vips.sums.runs import ComponentSums, SumsOfSymbols, SymbolSums
 
 __all__ = [
     "Block",
     "BySquaredWeights",
-    "ComponentSums",
     "DenseStatistics",
     "Form",
     "Joint",
@@ -15,6 +26,4 @@ __all__ = [
     "Quadratic",
     "RecordStatistics",
     "ReleasedStep",
-    "SumsOfSymbols",
-    "SymbolSums",
 ]

@@ -112,7 +112,7 @@ class DenseStatistics(RecordStatistics):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the blocks."""
+        """Names of the blocks."""
         return tuple(self.arrays)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
@@ -183,9 +183,9 @@ class Form(RecordStatistics):
     sums_are_new = True
     names: tuple[str, ...]
 
-    @abstractmethod
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """w_n s_n of each record, by block."""
+        """w_n s_n of each record, by block; only of forms whose records are few numbers."""
+        raise NotImplementedError(f"{type(self).__name__} forms no statistic of a single record.")
 
 
 class Joint(Form):

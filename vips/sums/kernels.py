@@ -1,6 +1,7 @@
 """Numba kernels of sums. Every record is computed by itself, in the same order of operations.
 
-``offsets[n]`` is where record n begins among all rows.
+``offsets[n]`` is where record n begins among all rows. ``places[n, j]`` is the level that record n has in column j, counted
+over all columns of categories; -1 for a missing answer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,19 @@ import numpy as np
 
 from vips._compute.compiled import compiled
 
-__all__ = ["add_by_symbol", "add_emissions", "fill_squares", "fill_sums", "group_symbols"]
+__all__ = [
+    "add_answers",
+    "add_by_symbol",
+    "add_emissions",
+    "add_outer",
+    "add_rounded_outer",
+    "fill_answer_norms",
+    "fill_squares",
+    "fill_sums",
+    "group_symbols",
+    "row_sums",
+    "unpack",
+]
 
 _jit = compiled(nogil=True, error_model="numpy")
 
@@ -104,3 +117,101 @@ def fill_squares(offsets, counts, sums, squares):
             for k in range(sums.shape[1]):
                 square += sums[i, k] * sums[i, k]
         squares[n] = square
+
+
+@_jit
+def unpack(packed, matrices):
+    """Symmetric matrices from the rows of their upper triangles."""
+    n_hidden = matrices.shape[1]
+    for j in range(len(packed)):
+        i = 0
+        for k in range(n_hidden):
+            for m in range(k, n_hidden):
+                matrices[j, k, m] = packed[j, i]
+                i += 1
+            for m in range(k):
+                matrices[j, k, m] = matrices[j, m, k]
+
+
+@_jit
+def add_rounded_outer(left, right, correction, weights, unit, total):
+    """Σ_n of w_n left_n right_nᵀ / unit, each record's share rounded to whole numbers; exact in any order.
+
+    ``correction``, if not None, is (left', right', factor): left'_n right'_nᵀ ∘ factor is subtracted before rounding.
+    """
+    for n in range(left.shape[0]):
+        if weights[n] == 0.0:
+            continue
+        for j in range(left.shape[1]):
+            for k in range(right.shape[1]):
+                share = left[n, j] * right[n, k]
+                if correction is not None:
+                    share -= correction[0][n, j] * correction[1][n, k] * correction[2][j, k]
+                total[j, k] += np.rint(weights[n] * share / unit)
+
+
+@_jit
+def fill_answer_norms(places, shares, of_rest, of_answer, norms):
+    """‖r_n‖ √(``of_rest[n]`` + number of answers × ``of_answer``)."""
+    for n in range(len(places)):
+        square, factor = 0.0, of_rest[n]
+        for k in range(shares.shape[1]):
+            square += shares[n, k] * shares[n, k]
+        for j in range(places.shape[1]):
+            if places[n, j] >= 0:
+                factor += of_answer
+        norms[n] = np.sqrt(square * factor)
+
+
+@_jit
+def add_answers(places, weights, shares, count, total):
+    """Add w_n r_n to ``count`` and to the rows of ``total``, of shape (n_levels, K), at its answers. Weight 0: left out."""
+    weighted = np.empty_like(count)
+    for n in range(len(places)):
+        if weights[n] == 0:
+            continue
+        for k in range(len(count)):
+            weighted[k] = weights[n] * shares[n, k]
+            count[k] += weighted[k]
+        for j in range(places.shape[1]):
+            if places[n, j] >= 0:
+                row = total[places[n, j]]
+                for k in range(len(count)):
+                    row[k] += weighted[k]
+
+
+@_jit
+def row_sums(indptr, values, sums):
+    """Row sums of CSR data, added from left to right: a row's sum is a function of that row alone, to the last bit."""
+    for n in range(len(indptr) - 1):
+        total = 0.0
+        for k in range(indptr[n], indptr[n + 1]):
+            total += values[k]
+        sums[n] = total
+
+
+@_jit
+def add_outer(indptr, indices, data, weights, unit, first, last, total):
+    """Lower triangle of Σ_n w_n x_n x_nᵀ, its rows ``first`` to ``last``; columns of a row are sorted.
+
+    With a ``unit`` (not None) each record's share is rounded to whole units of isometric coordinates (off-diagonal × √2).
+    """
+    root_two = np.sqrt(2.0)
+    for n in range(len(indptr) - 1):
+        if weights[n] == 0.0:
+            continue
+        for a in range(indptr[n], indptr[n + 1]):
+            i = indices[a]
+            if i < first:
+                continue
+            if i >= last:
+                break
+            scaled = weights[n] * data[a]
+            if unit is None:
+                for b in range(indptr[n], a + 1):
+                    total[i, indices[b]] += scaled * data[b]
+            else:
+                scaled /= unit
+                for b in range(indptr[n], a):
+                    total[i, indices[b]] += np.rint(root_two * scaled * data[b])
+                total[i, i] += np.rint(scaled * data[a])

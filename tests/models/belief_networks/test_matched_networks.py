@@ -11,7 +11,7 @@ import vips
 from tests.mutants import check_notices
 from vips import PrivacyPlan, SigmoidBeliefNetwork
 from vips.models.belief_networks import matching
-from vips.models.belief_networks.statistics import NetworkStatistics
+from vips.sums.networks import NetworkStatistics
 
 pytestmark = pytest.mark.usefixtures("many_generated_records")
 

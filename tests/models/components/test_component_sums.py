@@ -9,7 +9,8 @@ import pytest
 
 from vips.models.components.kernels import fill_likely
 from vips.privacy import Lattice
-from vips.sums import Block, ComponentSums, runs
+from vips.sums import Block, runs
+from vips.sums.runs import ComponentSums
 
 K, WIDTH = 3, 5
 BLOCKS = {"count": Block((K,), scale=0.5), "cells": Block((K, WIDTH - 1), scale=3.0)}

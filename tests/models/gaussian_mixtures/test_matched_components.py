@@ -8,7 +8,7 @@ from tests.mutants import check_notices
 from vips import BayesianGaussianMixture, PrivacyPlan, compare, load
 from vips.models.components.matching import match
 from vips.models.components.matching.charts import Gaussians
-from vips.models.gaussian_mixtures.statistics import MixtureStatistics
+from vips.sums.gaussians import MixtureStatistics
 
 SHARES, MEANS = np.array([0.5, 0.3, 0.2]), np.array([[0.0, 0.0, 1.0], [2.0, 0.5, -1.0], [-1.5, 1.5, 0.0]])
 FACTORS = np.array([

@@ -9,11 +9,10 @@ import pytest
 
 from vips import BayesianGaussianMixture, PrivacyPlan
 from vips._compute.rowwise import scaled_rows
-from vips.models._gaussians import kernels
-from vips.models._gaussians.posterior import Tables
-from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.privacy import Lattice
 from vips.sums import DenseStatistics
+from vips.sums import gaussian_kernels as kernels
+from vips.sums.gaussians import MixtureStatistics, Tables
 
 N, D, K = 300, 5, 3  # more records than a tile holds
 KINDS = ("full", "tied", "diag", "spherical")

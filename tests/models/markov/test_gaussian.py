@@ -12,10 +12,10 @@ import vips
 from vips import GaussianHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.models._chains import inferred
-from vips.models.markov import gaussian, gaussian_statistics
+from vips.models.markov import gaussian
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
 from vips.phases import phases_of
-from vips.sums import DenseStatistics
+from vips.sums import DenseStatistics, gaussian_runs
 
 K, D = 3, 2
 RNG = np.random.default_rng(0)
@@ -313,7 +313,7 @@ def test_moments_that_are_held_in_pieces_have_the_same_bits(size, monkeypatch):
             return statistics.norms(blocks), statistics.weighted_sum(np.arange(len(records)) == n)
 
     whole = [of(n) for n in range(len(records))]
-    monkeypatch.setattr(gaussian_statistics, "_PIECE", size)
+    monkeypatch.setattr(gaussian_runs, "_PIECE", size)
     for n, (norms, sums) in enumerate(whole):
         in_pieces, parts = of(n)
         np.testing.assert_array_equal(in_pieces, norms)

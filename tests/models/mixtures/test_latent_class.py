@@ -11,11 +11,12 @@ from scipy.special import gammaln, logsumexp
 from tests.models.mixtures.tables import LEVELS, answers, by_column, one_hot, textbook_step
 from tests.steps import phase_of
 from vips import LatentClassAnalysis, PrivacyPlan
-from vips.models.mixtures import kernels, statistics
-from vips.models.mixtures.statistics import ClassStatistics
+from vips.models.mixtures import kernels
 from vips.persistence.posteriors import restore_posterior
 from vips.privacy import Lattice
-from vips.sums import Block, DenseStatistics
+from vips.sums import Block, DenseStatistics, classes
+from vips.sums import kernels as sums_kernels
+from vips.sums.classes import ClassStatistics
 
 CODES = answers(300)
 
@@ -175,8 +176,8 @@ def norm_without_count(patch):
 
 
 def missing_answers_counted(patch):
-    original = kernels.add_shares
-    patch.setattr(kernels, "add_shares", lambda places, *args: original(np.abs(places), *args))
+    original = sums_kernels.add_answers
+    patch.setattr(sums_kernels, "add_answers", lambda places, *args: original(np.abs(places), *args))
 
 
 def e_step_reads_the_record_before(patch):
@@ -185,7 +186,7 @@ def e_step_reads_the_record_before(patch):
 
 
 def norm_without_numbers(patch):
-    patch.setattr(statistics, "row_dots", lambda rows, others: np.zeros(len(rows)))
+    patch.setattr(classes, "row_dots", lambda rows, others: np.zeros(len(rows)))
 
 
 @pytest.mark.parametrize(

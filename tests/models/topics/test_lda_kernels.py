@@ -12,9 +12,10 @@ from scipy.special import psi
 
 import vips
 from vips.datasets import make_lda_corpus
-from vips.models.topics import sums
 from vips.models.topics.digamma import exp_digamma
+from vips.models.topics.documents import find_canonical
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, valid_documents
+from vips.sums.word_kernels import CACHED, add_rounded, sum_weighted
 
 
 def test_exp_digamma():
@@ -87,7 +88,7 @@ def test_norms_and_sums_by_brute_force():
 @pytest.mark.parametrize("rounded", [False, True])
 def test_sums_by_brute_force_however_words_are_divided(rounded):
     """More words than are summed at a time; documents without words, without weight, and with a count of 0."""
-    n_topics, n_words = 64, 3 * sums.CACHED // 64 + 5
+    n_topics, n_words = 64, 3 * CACHED // 64 + 5
     rng = np.random.default_rng(0)
     dense = rng.poisson(0.05, (30, n_words)).astype(float)
     dense[3] = 0.0
@@ -104,9 +105,9 @@ def test_sums_by_brute_force_however_words_are_divided(rounded):
         total = np.zeros((n_words, n_topics)) if rounded else np.full((n_topics, n_words), np.nan)
         for first, last in itertools.pairwise(cuts):
             if rounded:
-                sums.add_rounded(*parts, scaled_weights, 1e-3, first, last, total)
+                add_rounded(*parts, scaled_weights, 1e-3, first, last, total)
             else:
-                sums.sum_weighted(*parts, scaled_weights, first, last, total)
+                sum_weighted(*parts, scaled_weights, first, last, total)
         return total.T if rounded else total
 
     expected = np.zeros((n_topics, n_words))
@@ -133,7 +134,7 @@ def test_repeated_or_unsorted_words_are_found(n_words):
             words = np.concatenate([sorted_words, words, sorted_words[:1]]).astype(np.int32)
             indptr = np.array([0, 0, n_words, 2 * n_words, 2 * n_words + 1], np.int32)
             is_canonical = np.empty(4, dtype=bool)
-            sums.find_canonical(indptr, words, is_canonical)
+            find_canonical(indptr, words, is_canonical)
             assert is_canonical.tolist() == [True, True, False, True]
 
 
@@ -212,10 +213,10 @@ def test_kernels_change_with_what_is_inlined_into_them():
     lanes, digamma = "_compute/lanes.py", "models/topics/digamma.py"
     for name, inlined in (
         ("models/topics/kernels.py", (lanes, digamma)),
-        ("models/topics/sums.py", (digamma,)),
+        ("sums/word_kernels.py", (lanes,)),
         ("models/_chains.py", (lanes,)),
         ("models/_exponentials.py", (lanes,)),
-        ("models/_gaussians/kernels.py", (lanes,)),
+        ("sums/gaussian_kernels.py", (lanes,)),
         ("_compute/rowwise_kernels.py", (lanes,)),
     ):
         sources = b"".join((package / source).read_bytes() for source in inlined)

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
 from vips._compute.blas import lower_inverse
 from vips.expfam import DiagonalGaussian, Draws, Gaussian
+from vips.sums.gaussians import Tables
 
-__all__ = ["KINDS", "MixturePosterior", "Tables", "applied"]
+__all__ = ["KINDS", "MixturePosterior", "applied"]
 
 KINDS = ("full", "tied", "diag", "spherical")
 _TOO_LARGE, _SMALL = 1e100, 1e-101  # of files
@@ -234,48 +235,6 @@ class MixturePosterior:
                 raise ValueError(f"the posterior's {name!r} is not the model's")
         if "tail" in arrays and arrays["tail"].dtype.kind == "f" and arrays["tail"].any() != self.tail.any():
             raise ValueError("the posterior's components are not those of the model: Gaussian, or Student-t")
-
-
-@dataclass(frozen=True)
-class Tables:
-    """What an E-step needs: log p(x, k) = constant_k - ½ (‖y_k‖² + excess_k) - ½ d log 2π, y_k = rows_k x - shifts_k."""
-
-    covariance_type: str
-    rows: np.ndarray
-    shifts: np.ndarray
-    constants: np.ndarray
-    excess: np.ndarray
-    tail: np.ndarray
-
-    @cached_property
-    def log_constants(self) -> np.ndarray:
-        """Logarithm of what stands before exp(-½ distance), or before (1 + distance / tail)^(-½ (tail + d)); shape (K,)."""
-        d = self.shifts.shape[1]
-        if not self.tail.any():
-            return self.constants - 0.5 * d * np.log(2.0 * np.pi)
-        half = 0.5 * (self.tail + d)
-        return self.constants + gammaln(half) - gammaln(0.5 * self.tail) - 0.5 * d * np.log(np.pi * self.tail)
-
-    def log_factors(self, factors: np.ndarray) -> np.ndarray:
-        """E[log u - u], from E[u]; shape (n_records, K)."""
-        half = 0.5 * (self.tail + self.shifts.shape[1])
-        return digamma(half) - np.log(half) + np.log(factors) - factors
-
-    def unpacked(self, moments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Counts, first and second moments, shapes (..., K), (..., K, d) and (..., K, d, d), or diagonals,
-        from those that ``kernels`` packs, shape (..., K, n_packed)."""
-        d = self.shifts.shape[1]
-        places = np.arange(d)
-        if self.covariance_type in ("full", "tied"):
-            row, column = np.maximum.outer(places, places), np.minimum.outer(places, places)
-            places = row * (row + 1) // 2 + column
-        return moments[..., 0], moments[..., 1 : 1 + d], moments[..., 1 + d :][..., places]
-
-    @property
-    def n_packed(self) -> int:
-        """Number of packed moments of a component."""
-        d = self.shifts.shape[1]
-        return 1 + d + (d * (d + 1) // 2 if self.rows.shape[1] == d else d)
 
 
 def applied(factors: np.ndarray, vectors: np.ndarray) -> np.ndarray:

@@ -16,12 +16,12 @@ from vips.models.belief_networks.matching import NetworkMatch, check_told, match
 from vips.models.belief_networks.parts import network_parts, reordered
 from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import PRIORS
-from vips.models.belief_networks.statistics import NetworkStatistics
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
 from vips.models.components.matching.steps import kept_steps
 from vips.parts import Part
 from vips.privacy import PrivacyPlan
 from vips.sums import Block
+from vips.sums.networks import NetworkStatistics
 
 __all__ = ["BeliefNetwork"]
 
@@ -113,7 +113,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         alone = self.plan_of_fit().rounds_records
         units = infer(self._binary(records), posterior, self.max_iter, alone=alone)
-        return NetworkStatistics(units, posterior.weights.mean, CENTRE, self.covariance == "full", alone)
+        return units.statistics(posterior.weights.mean, CENTRE, self.covariance == "full", alone)
 
     def to_posterior(self, average, noise_std, previous: NetworkPosterior | None) -> NetworkPosterior:
         """See ``update.py``."""

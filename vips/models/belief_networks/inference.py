@@ -25,6 +25,7 @@ from vips._compute.blas_threads import one_blas_thread
 from vips._compute.rowwise import PIECE, rowwise_product, strict_product, zero_filled
 from vips._compute.threads import run_ranges
 from vips.models.belief_networks import kernels
+from vips.sums.networks import NetworkStatistics
 
 __all__ = ["HiddenUnits", "dense_rows", "infer"]
 
@@ -47,6 +48,10 @@ class HiddenUnits:
         """Views of some records."""
         arrays = self.y, self.mean, self.predictor, self.variance, self.omega, self.residual
         return HiddenUnits(*(array[rows] for array in arrays))
+
+    def statistics(self, weights: np.ndarray, centre: float, full: bool, alone: bool) -> NetworkStatistics:
+        """What the records add to the sums; arguments as in :class:`~vips.sums.NetworkStatistics`."""
+        return NetworkStatistics(self.omega, self.residual, self.mean, weights, centre, full, alone)
 
     def bounds(self, posterior) -> np.ndarray:
         """Evidence lower bound of each record given the parameters' posterior, shape (n_records,).

@@ -1,4 +1,4 @@
-"""Kernels of sigmoid belief networks: the computations between the matrix products, and sums of rounded shares."""
+"""Kernels of sigmoid belief networks: the computations between the matrix products."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from vips._compute.compiled import compiled
 
-__all__ = ["add_rounded_outer", "packed_times", "residuals", "sweep", "unpack"]
+__all__ = ["packed_times", "residuals", "sweep"]
 
 _jit = compiled(nogil=True, error_model="numpy")
 
@@ -73,20 +73,6 @@ def sweep(field, coupling, share, hidden):
 
 
 @_jit
-def unpack(packed, matrices):
-    """Symmetric matrices from the rows of their upper triangles."""
-    n_hidden = matrices.shape[1]
-    for j in range(len(packed)):
-        i = 0
-        for k in range(n_hidden):
-            for m in range(k, n_hidden):
-                matrices[j, k, m] = packed[j, i]
-                i += 1
-            for m in range(k):
-                matrices[j, k, m] = matrices[j, m, k]
-
-
-@_jit
 def packed_times(packed, vectors, images):
     """Symmetric matrices times vectors. Each row holds a matrix, packed as the rows of its upper triangle."""
     n_hidden = vectors.shape[1]
@@ -100,20 +86,3 @@ def packed_times(packed, vectors, images):
                 images[n, k] += entry * vectors[n, m]
                 images[n, m] += entry * vectors[n, k]
             i += n_hidden - k
-
-
-@_jit
-def add_rounded_outer(left, right, correction, weights, unit, total):
-    """Σ_n of w_n left_n right_nᵀ / unit, each record's share rounded to whole numbers; exact in any order.
-
-    ``correction``, if not None, is (left', right', factor): left'_n right'_nᵀ ∘ factor is subtracted before rounding.
-    """
-    for n in range(left.shape[0]):
-        if weights[n] == 0.0:
-            continue
-        for j in range(left.shape[1]):
-            for k in range(right.shape[1]):
-                share = left[n, j] * right[n, k]
-                if correction is not None:
-                    share -= correction[0][n, j] * correction[1][n, k] * correction[2][j, k]
-                total[j, k] += np.rint(weights[n] * share / unit)

@@ -35,11 +35,11 @@ from vips.models.belief_networks.denoising import Totals
 from vips.models.belief_networks.inference import infer
 from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import BIAS_PRECISION
-from vips.models.belief_networks.statistics import NetworkStatistics
 from vips.models.belief_networks.update import CENTRE
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.simulator import portions
 from vips.models.components.matching.steps import StepGroup, groups_of
+from vips.sums.networks import NetworkStatistics
 
 __all__ = ["NetworkMatch", "check_told", "match_of", "matched_network"]
 
@@ -242,7 +242,7 @@ def _sights(model, group: StepGroup, y: np.ndarray) -> list[_Sight]:
     for rows, numbers, weight in portions(len(y), len(group.steps), 1):
         for posterior in (group.steps[number].posterior for number in numbers):
             units = infer(y[rows], posterior, model.max_iter)
-            statistics = NetworkStatistics(units, posterior.weights.mean, CENTRE, model.covariance == "full", False)
+            statistics = units.statistics(posterior.weights.mean, CENTRE, model.covariance == "full", False)
             weights = model.privacy_.plan.clip_weights(statistics.norms(model.blocks()))
             sights.append(_Sight(rows, weight * weights, statistics))
     return sights

@@ -11,8 +11,9 @@ from vips.expfam import DiagonalGaussian, Gaussian
 from vips.expfam._headline import extent
 from vips.models.belief_networks import kernels
 from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage
+from vips.sums.networks import packed_pairs
 
-__all__ = ["NetworkPosterior", "packed_pairs"]
+__all__ = ["NetworkPosterior"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,15 +172,3 @@ class _FullSpread:
         images = np.empty_like(z)
         kernels.packed_times(times(omega, self._packed), z, images)
         return (z - 0.5) * times(omega, self._squares) - images
-
-
-def packed_pairs(z: np.ndarray) -> np.ndarray:
-    """z_k z_l for k ≤ l, row by row of the upper triangle, shape (n_records, K (K + 1) / 2)."""
-    n_hidden = z.shape[1]
-    pairs = np.empty((len(z), n_hidden * (n_hidden + 1) // 2), z.dtype)
-    start = 0
-    for k in range(n_hidden):
-        stop = start + n_hidden - k
-        np.multiply(z[:, k:], z[:, k : k + 1], out=pairs[:, start:stop])
-        start = stop
-    return pairs

@@ -30,11 +30,11 @@ from vips.models._variance_ratios import WITH_SQUARES, matched_blocks
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, matched_components
-from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 from vips.sums import Block, RecordStatistics
+from vips.sums.gaussians import MixtureStatistics
 
 __all__ = ["GaussianMixtureModel"]
 

@@ -15,9 +15,9 @@ from vips.expfam import Dirichlet
 from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
-from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.parts import Part, last_of
 from vips.privacy.words import whose
+from vips.sums.gaussians import MixtureStatistics
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,8 @@ from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.unread import Seen
-from vips.sums import Block, DenseStatistics, Joint, SymbolSums
+from vips.sums import Block, DenseStatistics, Joint
+from vips.sums.runs import SymbolSums
 
 __all__ = ["CategoricalHMM"]
 

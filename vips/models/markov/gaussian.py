@@ -17,13 +17,11 @@ from vips.models._centred import look_at_columns, place
 from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.evidence import divergence_of_components
-from vips.models._gaussians.kernels import NOTHING
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
-from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
-from vips.models.markov.gaussian_statistics import GaussianSums, densities
+from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities, order_of_mask
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import VectorSimulator
 from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_counts, states_of_bins
@@ -34,7 +32,10 @@ from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.unread import Seen
 from vips.step_size import PolynomialAveraging, RobbinsMonro
-from vips.sums import Block, Joint, SumsOfSymbols
+from vips.sums import Block, Joint
+from vips.sums.gaussian_kernels import NOTHING
+from vips.sums.gaussian_runs import GaussianSums
+from vips.sums.runs import SumsOfSymbols
 
 __all__ = ["GaussianHMM"]
 

@@ -9,10 +9,17 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import quadratic_assignment
 
-from vips.models._gaussians.posterior import MixturePosterior, Tables
+from vips._compute.compiled import aligned
+from vips._compute.lanes import WIDTH
+from vips._compute.threads import run_ranges
+from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.markov.posterior import ChainPosterior, chain_of
+from vips.sums.gaussian_kernels import TILE, fill_densities
+from vips.sums.gaussians import Tables
 
-__all__ = ["GaussianChainPosterior", "order_of_mask"]
+__all__ = ["GaussianChainPosterior", "densities", "order_of_mask"]
+
+_LEAST_STEPS = 2_000  # below it, one thread
 
 _PREFIX = "gaussians_"
 
@@ -90,3 +97,19 @@ def order_of_mask(start: np.ndarray, moves: np.ndarray, allowed: tuple[np.ndarra
     counts[0, 1:], counts[1:, 1:] = start, moves
     options = {"maximize": True, "partial_match": np.zeros((1, 2), int), "rng": np.random.default_rng(0)}
     return quadratic_assignment(masks, counts, options=options).col_ind[1:] - 1
+
+
+def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Densities of each step in each state over the largest, (n_steps, K); its logarithm; and which steps are missing."""
+    n, (K, d) = len(X), tables.shifts.shape
+    likely, log_scale, is_missing = aligned((n, K)), np.empty(n), np.empty(n, bool)
+
+    def fill(start: int, stop: int) -> None:
+        fill_densities(
+            X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail, False, start * TILE,
+            min(stop * TILE, n), aligned((2, d, TILE)), aligned((3, K, TILE)), aligned((2, TILE)),
+            np.empty(TILE, np.int64), np.empty(WIDTH, np.int64), likely, log_scale, is_missing,
+        )  # fmt: skip
+
+    run_ranges(fill, np.arange(-(-n // TILE) + 1) * TILE, least_work=_LEAST_STEPS)
+    return likely, log_scale, is_missing

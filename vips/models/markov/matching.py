@@ -28,7 +28,7 @@ from vips.models.components.matching.match import Match, best_match, check_told
 from vips.models.components.matching.simulator import counts_at, levels_at, weights_in
 from vips.models.components.matching.steps import totals_of
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
-from vips.sums import SymbolSums
+from vips.sums.runs import SymbolSums
 
 __all__ = ["ChainSimulator", "CountSimulator", "SymbolSimulator", "VectorSimulator", "drawn_states"]
 

@@ -26,7 +26,8 @@ from vips.parts import Part, indexed, last_of
 from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.unread import Seen
-from vips.sums import Block, ComponentSums, Joint, SumsOfSymbols, SymbolSums
+from vips.sums import Block, Joint
+from vips.sums.runs import ComponentSums, SumsOfSymbols, SymbolSums
 
 __all__ = ["PoissonHMM", "PoissonPosterior"]
 

@@ -21,7 +21,8 @@ from vips._compute.threads import run_ranges
 from vips.data import Sequences
 from vips.models.components.bins import Bins
 from vips.models.markov import kernels
-from vips.sums import DenseStatistics, SumsOfSymbols, SymbolSums
+from vips.sums import DenseStatistics
+from vips.sums.runs import SumsOfSymbols, SymbolSums
 
 __all__ = ["first_shares", "moves_of", "of_neighbours", "of_pairs", "of_pairs_of_bins"]
 

@@ -34,14 +34,14 @@ from vips.models.components.matching.steps import kept_steps
 from vips.models.components.numbers import Numbers
 from vips.models.mixtures import table
 from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
-from vips.models.mixtures.posterior import ClassPosterior, of_kinds
-from vips.models.mixtures.statistics import ClassStatistics, inferred
+from vips.models.mixtures.posterior import ClassPosterior, inferred, of_kinds
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyPlan, StreamPlan
 from vips.privacy.unread import Seen
 from vips.privacy.words import whose
 from vips.step_size import PolynomialAveraging
 from vips.sums import Block, RecordStatistics
+from vips.sums.classes import ClassStatistics
 
 if TYPE_CHECKING:
     import pandas as pd

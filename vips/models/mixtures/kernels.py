@@ -9,7 +9,7 @@ import numpy as np
 
 from vips._compute.compiled import compiled
 
-__all__ = ["add_shares", "fill_norms", "responsibilities"]
+__all__ = ["responsibilities"]
 
 _jit = compiled(nogil=True, error_model="numpy")
 
@@ -36,33 +36,3 @@ def responsibilities(places, log_answers, shares, log_likelihood):
         for k in range(len(row)):
             row[k] /= total
         log_likelihood[n] = largest + np.log(total)
-
-
-@_jit
-def fill_norms(places, shares, of_rest, of_answer, norms):
-    """‖r_n‖ √(``of_rest[n]`` + number of answers × ``of_answer``)."""
-    for n in range(len(places)):
-        square, factor = 0.0, of_rest[n]
-        for k in range(shares.shape[1]):
-            square += shares[n, k] * shares[n, k]
-        for j in range(places.shape[1]):
-            if places[n, j] >= 0:
-                factor += of_answer
-        norms[n] = np.sqrt(square * factor)
-
-
-@_jit
-def add_shares(places, weights, shares, count, total):
-    """Add w_n r_n to ``count`` and to the rows of ``total``, of shape (n_levels, K), at its answers. Weight 0: left out."""
-    weighted = np.empty_like(count)
-    for n in range(len(places)):
-        if weights[n] == 0:
-            continue
-        for k in range(len(count)):
-            weighted[k] = weights[n] * shares[n, k]
-            count[k] += weighted[k]
-        for j in range(places.shape[1]):
-            if places[n, j] >= 0:
-                row = total[places[n, j]]
-                for k in range(len(count)):
-                    row[k] += weighted[k]

@@ -18,7 +18,6 @@ from vips.models.components.categories import Categories
 from vips.models.mixtures.contract import LatentClasses, dense_rows
 from vips.models.mixtures.evidence import ClassEvidence, class_evidence
 from vips.models.mixtures.posterior import ClassPosterior
-from vips.models.mixtures.statistics import ClassStatistics
 from vips.models.mixtures.table import (
     Column,
     column_of_categories,
@@ -29,6 +28,7 @@ from vips.models.mixtures.table import (
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.sums import Block
+from vips.sums.classes import ClassStatistics
 
 __all__ = ["LatentClassAnalysis"]
 

@@ -20,11 +20,11 @@ from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
 from vips.models.mixtures.contract import LIMIT, LatentClasses
 from vips.models.mixtures.posterior import ClassPosterior
-from vips.models.mixtures.statistics import ClassStatistics
 from vips.models.mixtures.table import Column, column_of_any_kind, columns_declared, places_of
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.sums import Block
+from vips.sums.classes import ClassStatistics
 
 __all__ = ["MixedLatentClassAnalysis"]
 

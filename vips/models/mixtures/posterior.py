@@ -14,21 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from vips._compute.rowwise import rowwise_product
 from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models.components.columns import Columns
 from vips.models.components.component import Frame, check_rates
 from vips.models.components.numbers import NormalGamma
-from vips.models.mixtures.statistics import Tables
+from vips.models.mixtures import kernels
+from vips.sums.classes import ClassStatistics
 
-__all__ = ["ClassPosterior", "of_kinds"]
+__all__ = ["ClassPosterior", "Tables", "inferred", "of_kinds"]
 
 _LEAST = 1e-300  # of a probability, before its logarithm
 _FARTHEST = 100.0  # of a draw, whose exponential is taken
 _OF_COLUMNS = ("levels", "centre", "scale", "marginals", "plug_in")  # all other arrays have a row for each class
+
+
+class Tables(NamedTuple):
+    """Logarithms for the E-step, of shape (K,), (width of t, K) and (n_levels, K)."""
+
+    constants: np.ndarray
+    of_rows: np.ndarray
+    of_answers: np.ndarray
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,3 +194,12 @@ def _ordered(part: Dirichlet | Draws | Gamma | NormalGamma, order: np.ndarray):
     if isinstance(part, Gamma):
         return Gamma(part.shape[order], part.rate[order])
     return part.taken(order) if isinstance(part, Draws) else Dirichlet(part.concentration[order])
+
+
+def inferred(rows: np.ndarray, places: np.ndarray, tables: Tables) -> ClassStatistics:
+    """Statistics of records at the posterior that these tables are of."""
+    shares, log_likelihood = np.repeat(tables.constants[None], len(rows), axis=0), np.empty(len(rows))
+    if rows.shape[1]:
+        shares += rowwise_product(rows, tables.of_rows)
+    kernels.responsibilities(places, tables.of_answers, shares, log_likelihood)
+    return ClassStatistics(shares, rows, places, len(tables.of_answers), log_likelihood=log_likelihood)

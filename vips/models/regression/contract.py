@@ -52,22 +52,21 @@ from vips.models.regression.matching import (
     matched,
     weighted_law,
 )
-from vips.models.regression.norms import Lengths
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
-from vips.models.regression.scores import VARIANCE_SCALE
 from vips.models.regression.statistics import (
-    PartedStatistics,
     RegressionStatistics,
     better_as_csr,
     count_entries,
     design_rows,
+    factors_of_labels,
 )
 from vips.parts import Part
 from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.step_size import PolynomialAveraging
 from vips.sums import Block
+from vips.sums.regressions import VARIANCE_SCALE, Lengths, PartedStatistics
 
 __all__ = ["POWER", "AugmentedRegression", "check_indicators", "unseen_directions"]
 
@@ -452,7 +451,8 @@ class AugmentedRegression(ConjugateExponentialModel):
 
         def norms(predictor: np.ndarray, length: float) -> np.ndarray:
             lengths = np.full(len(predictor), length)
-            norms = Lengths(lengths, lengths**2).largest_norms(predictor, np.abs(predictor), labels, scale)
+            factors = factors_of_labels(predictor, np.abs(predictor), labels)
+            norms = Lengths(lengths, lengths**2).largest_norms(factors, scale)
             return np.maximum(norms, clip_norm)
 
         return clip_weights(laws, points, centre, norms)

@@ -38,9 +38,10 @@ from vips.models._definite import positive_definite
 from vips.models.regression.contract import AugmentedRegression
 from vips.models.regression.matching import ReleasedGradients
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
-from vips.models.regression.statistics import RegressionStatistics, outer_sums
+from vips.models.regression.statistics import RegressionStatistics
 from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.sums.regressions import outer_sums
 
 if TYPE_CHECKING:
     import pandas as pd

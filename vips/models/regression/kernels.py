@@ -11,7 +11,6 @@ import numpy as np
 from vips._compute.compiled import compiled
 
 __all__ = [
-    "add_outer",
     "copy_beside",
     "copy_rows",
     "count_stored",
@@ -19,7 +18,6 @@ __all__ = [
     "finish_rows",
     "move_rows",
     "quadratic_forms",
-    "row_sums",
 ]
 
 _jit = compiled(nogil=True, error_model="numpy")
@@ -84,16 +82,6 @@ def finish_rows(indptr, indices, data, max_norm, intercept, n_features, lengths)
 
 
 @_jit
-def row_sums(indptr, values, sums):
-    """Row sums of CSR data, added from left to right: a row's sum is a function of that row alone, to the last bit."""
-    for n in range(len(indptr) - 1):
-        total = 0.0
-        for k in range(indptr[n], indptr[n + 1]):
-            total += values[k]
-        sums[n] = total
-
-
-@_jit
 def copy_beside(X, intercept, rows):
     """Rows of ``X``, and the constant in the columns that ``rows`` has beyond them."""
     n_features = X.shape[1]
@@ -135,30 +123,3 @@ def quadratic_forms(indptr, indices, data, covariance, first, last, forms):
                 inner += row[indices[b]] * data[b]
             total += data[a] * (inner + inner + row[indices[a]] * data[a])
         forms[n] = total
-
-
-@_jit
-def add_outer(indptr, indices, data, weights, unit, first, last, total):
-    """Lower triangle of Σ_n w_n x_n x_nᵀ, its rows ``first`` to ``last``; columns of a row are sorted.
-
-    With a ``unit`` (not None) each record's share is rounded to whole units of isometric coordinates (off-diagonal × √2).
-    """
-    root_two = np.sqrt(2.0)
-    for n in range(len(indptr) - 1):
-        if weights[n] == 0.0:
-            continue
-        for a in range(indptr[n], indptr[n + 1]):
-            i = indices[a]
-            if i < first:
-                continue
-            if i >= last:
-                break
-            scaled = weights[n] * data[a]
-            if unit is None:
-                for b in range(indptr[n], a + 1):
-                    total[i, indices[b]] += scaled * data[b]
-            else:
-                scaled /= unit
-                for b in range(indptr[n], a):
-                    total[i, indices[b]] += np.rint(root_two * scaled * data[b])
-                total[i, i] += np.rint(scaled * data[a])

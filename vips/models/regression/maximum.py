@@ -11,7 +11,7 @@ import numpy as np
 from vips.models._definite import positive_definite
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.prior import CoefficientPrior
-from vips.models.regression.statistics import outer_sums
+from vips.sums.regressions import outer_sums
 
 __all__ = ["most_probable"]
 

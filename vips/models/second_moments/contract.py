@@ -1,4 +1,10 @@
-"""The contract of models that need one release: the sum of z zᵀ, from which everything else is computed."""
+"""The contract of models that need one release: the sum of z zᵀ, from which everything else is computed.
+
+    z = k (x, cF, t F y),   k = min(1, F / ‖x‖)        F: `max_norm`, y in [-1, 1], where there is a target
+
+A row longer than F is multiplied by k as a whole, constant and target included: it then has the weight k² in every moment. A
+weight that depends on x alone does not bias a linear regression; x scaled beside the same constant and target would.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vips._compute.rowwise import row_norms
 from vips._validation import check_max_norm
 from vips.data import DataSource, Records
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
-from vips.models.second_moments.statistics import design
 from vips.privacy import PrivacyPlan
 from vips.privacy.report import rows_like_one
 from vips.sums import Block, BySquaredWeights, Joint, Quadratic
@@ -158,3 +164,27 @@ class SecondMomentModel(ConjugateExponentialModel):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def design(X, max_norm: float, constant: float, target: np.ndarray | None = None) -> np.ndarray:
+    """Rows z, shape (n_records, d + 1) or, with a target, (n_records, d + 2). Each depends on its record alone.
+
+    Parameters
+    ----------
+    X : array or CSR of shape (n_records, d)
+    max_norm, constant : float
+        F and cF. Public.
+    target : ndarray of shape (n_records,), optional
+        t F y.
+
+    Returns
+    -------
+    ndarray
+        Rows whose norm overflows are NaN.
+    """
+    X = sp.csr_array(X).astype(np.float64).toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    columns = [X, np.full((len(X), 1), constant)] + ([] if target is None else [target[:, None]])
+    rows, norms = np.concatenate(columns, axis=1), row_norms(X)
+    long = np.flatnonzero(~(norms <= max_norm))
+    rows[long] *= np.where(np.isfinite(norms[long]), max_norm / norms[long], np.nan)[:, None]
+    return rows

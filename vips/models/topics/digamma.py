@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.compiled import compiled
-
-# Products may be fused and sums reordered; NaN and inf keep their meaning, because bad records rely on it.
-_FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+from vips._compute.compiled import FASTMATH, compiled
 
 # error_model="numpy": a division by zero gives inf or NaN in that record's numbers. Numba's default would raise, and
 # whether a private fit raises must not depend on a record.
 # A kernel calls only what is inlined into it: calls to another compiled function are optimised in one way when both are
 # compiled and in another when one comes from the cache on disk, and sums are then reordered differently.
-jit = compiled(nogil=True, fastmath=_FASTMATH, error_model="numpy")
-inline = compiled(nogil=True, fastmath=_FASTMATH, error_model="numpy", inline="always")
+jit = compiled(nogil=True, fastmath=FASTMATH, error_model="numpy")
+inline = compiled(nogil=True, fastmath=FASTMATH, error_model="numpy", inline="always")
 
 
 @inline

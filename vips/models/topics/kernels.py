@@ -25,7 +25,7 @@ keeps the words of a tile in registers (``vips._compute.lanes``) meanwhile.
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 82ba020a
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 6bfda2ed
 import numpy as np
 
 from vips._compute.lanes import (
@@ -269,23 +269,3 @@ def infer_documents(
             store(padded_ratios, 0, load(padded_counts, start_of_tile, mixture) / mixture)
             for j in range(min(TILE, n - start_of_tile)):
                 ratios[first + start_of_tile + j] = padded_ratios[j]
-
-
-@jit
-def fill_norms(indptr, indices, ratios, topic_weights, scaled_weights, start, stop, norms):
-    """``norms[d]`` = sqrt(Σ_kv (θ̃_k r_v c_kv B_kv)²), in double precision, from the numbers that ``sum_weighted`` sums."""
-    width = topic_weights.shape[1]
-    weights = np.empty(width)
-    nothing, one = zeros(weights, 1), zeros(scaled_weights, 1)
-    for d in range(start, stop):
-        for k in range(width):
-            weights[k] = topic_weights[d, k]
-        squares = nothing
-        for j in range(indptr[d], indptr[d + 1]):
-            place, of_word = indices[j] * width, nothing
-            for k in range(0, width, WIDTH):
-                share = load(weights, k, nothing) * widen(load(scaled_weights, place + k, one))
-                of_word = share * share + of_word
-            ratio = np.float64(ratios[j])
-            squares = of_word * ratio * ratio + squares  # from the left: ratio² alone may underflow
-        norms[d] = np.sqrt(total(squares))

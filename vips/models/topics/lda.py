@@ -46,6 +46,7 @@ from vips.models._likelihood import log_likelihoods
 from vips.models.components.matching.steps import kept_steps
 from vips.models.topics.completion import alternate_words, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
+from vips.models.topics.documents import resample_counts
 from vips.models.topics.matching import MOST_PRODUCTS, TopicMatch, match_of, matched_topics
 from vips.models.topics.merging import factor_of_plain_average, merged_rows, parents_of, scale_of_merged, single_topic
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
@@ -60,7 +61,6 @@ from vips.models.topics.statistics import (
     valid_documents,
     without_zeros,
 )
-from vips.models.topics.sums import resample_counts
 from vips.parts import Part, Score
 from vips.phases import FitPhase, phases_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan

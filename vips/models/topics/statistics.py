@@ -1,4 +1,4 @@
-"""From counts to the statistics of documents: reading CSR rows, the E-step in threads, norms and sums."""
+"""From counts to the statistics of documents: reading CSR rows, and the E-step in threads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ from scipy.special import psi
 from vips._compute.lanes import WIDTH
 from vips._compute.threads import run_ranges
 from vips.expfam import Dirichlet
-from vips.models.topics import sums
-from vips.models.topics.kernels import fill_norms, fill_word_weights, infer_documents
-from vips.privacy import Lattice
-from vips.sums import Block, RecordStatistics
-
-# The norms are float64 sums over at most a few million positive terms; this covers their rounding many times over.
-_ROUNDING = 1.0 + 1e-7
+from vips.models.topics.documents import find_canonical, find_valid
+from vips.models.topics.kernels import fill_word_weights, infer_documents
+from vips.sums.words import WordShares
 
 
 class TopicPosterior(Dirichlet):
@@ -135,7 +131,7 @@ def canonical(documents) -> sp.csr_array:
     """CSR with sorted, unrepeated columns. A word stored twice would make the norm come out too small."""
     documents = sp.csr_array(documents)
     is_canonical = np.empty(documents.shape[0], dtype=bool)
-    sums.find_canonical(documents.indptr, documents.indices, is_canonical)
+    find_canonical(documents.indptr, documents.indices, is_canonical)
     if not is_canonical.all():
         documents = documents.copy()
         documents.sum_duplicates()
@@ -160,11 +156,11 @@ def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
     stored = slice(documents.indptr[-1])
     counts, words = documents.data[stored], documents.indices[stored]
     is_valid = np.empty(documents.shape[0], dtype=bool)
-    sums.find_valid(documents.indptr, words, counts.astype(np.float64, copy=False), n_words, integers, is_valid)
+    find_valid(documents.indptr, words, counts.astype(np.float64, copy=False), n_words, integers, is_valid)
     return is_valid
 
 
-class DocumentStatistics(RecordStatistics):
+class DocumentStatistics(WordShares):
     """E-step of a chunk of documents; statistics ``c_kv s_d[k, v]``, ``s_d[k, v] = θ̃_dk r_dv B_kv``, never formed per document.
 
     Parameters
@@ -188,8 +184,6 @@ class DocumentStatistics(RecordStatistics):
         γ.
     """
 
-    sums_are_new = True
-
     def __init__(
         self,
         documents,
@@ -203,71 +197,24 @@ class DocumentStatistics(RecordStatistics):
         block="topic_word",
     ) -> None:
         n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
-        self._posterior, self._prior, self._point, self._block = posterior, prior, point, block
-        self._indptr, self._indices, self._counts = without_zeros(
+        self._posterior, self._prior, self._point = posterior, prior, point
+        indptr, indices, self._counts = without_zeros(
             documents.indptr.astype(np.int64),
             documents.indices.astype(np.int32, copy=False),
             documents.data.astype(dtype),
         )
-        self._word_weights, self._log_scale, self._scaled_weights = posterior.word_weights(np.dtype(dtype), mean)
+        self._word_weights, self._log_scale, scaled_weights = posterior.word_weights(np.dtype(dtype), mean)
         self.doc_topic = np.empty((n_documents, n_topics), dtype)
-        self._topic_weights = np.empty((n_documents, _padded(n_topics)), dtype)
-        self._ratios = np.empty(len(self._counts), dtype)
+        topic_weights, ratios = np.empty((n_documents, _padded(n_topics)), dtype), np.empty(len(self._counts), dtype)
 
         def infer(start: int, stop: int) -> None:
             infer_documents(
-                self._indptr, self._indices, self._counts, self._word_weights, prior, point, tol, max_iter, start, stop,
-                self.doc_topic, self._topic_weights, self._ratios,
+                indptr, indices, self._counts, self._word_weights, prior, point, tol, max_iter, start, stop,
+                self.doc_topic, topic_weights, ratios,
             )  # fmt: skip
 
-        run_ranges(infer, self._indptr)
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        norms = np.empty(len(self.doc_topic))
-
-        def fill(start: int, stop: int) -> None:
-            fill_norms(
-                self._indptr, self._indices, self._ratios, self._topic_weights, self._scaled_weights, start, stop, norms
-            )
-
-        run_ranges(fill, self._indptr)
-        return norms * (_ROUNDING / blocks[self._block].scale)
-
-    def factors(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What multiplies c_kv B_kv, with weights: one for each stored count that is not 0, and (n_documents, n_topics)."""
-        return self._ratios * np.repeat(weights, np.diff(self._indptr)), self._topic_weights[
-            :, : self.doc_topic.shape[1]
-        ]
-
-    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        total = np.empty(self._posterior.concentration.shape)
-
-        def add(first_word: int, last_word: int) -> None:
-            sums.sum_weighted(
-                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._scaled_weights,
-                first_word, last_word, total,
-            )  # fmt: skip
-
-        run_ranges(add, self._work_by_word(), parts_per_thread=4)
-        return {self._block: total}
-
-    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        total = np.zeros(self._word_weights.shape)  # whole numbers: a record's are below 2³¹, a chunk's far below 2⁵³
-        unit = lattice.unit * blocks[self._block].scale
-
-        def add(first_word: int, last_word: int) -> None:
-            sums.add_rounded(
-                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._scaled_weights,
-                unit, first_word, last_word, total,
-            )  # fmt: skip
-
-        run_ranges(add, self._work_by_word(), parts_per_thread=4)
-        return {self._block: total[:, : self.doc_topic.shape[1]].T.astype(np.int64)}
-
-    def _work_by_word(self) -> np.ndarray:
-        """Cumulative work by word, estimated from a sample of the words: enough to divide the work among threads."""
-        work = np.bincount(self._indices[::256], minlength=len(self._word_weights))
-        return np.concatenate([[0], np.cumsum(work)])
+        run_ranges(infer, indptr)
+        super().__init__(block, indptr, indices, ratios, topic_weights, scaled_weights, n_topics)
 
     def bounds(self) -> np.ndarray:
         """Evidence lower bound of each document given q(topics), shape (n_documents,); Blei et al. (2003), eq. 15.

@@ -26,34 +26,19 @@ from vips._compute.compiled import aligned
 from vips._compute.lanes import WIDTH
 from vips._compute.rowwise import row_dots
 from vips._compute.threads import run_ranges
-from vips.models._gaussians.kernels import TILE, fill_densities, fill_moments_of_runs
-from vips.models._gaussians.posterior import Tables
 from vips.privacy import Lattice
-from vips.sums import Block, Form
+from vips.sums.blocks import Block
+from vips.sums.forms import Form
+from vips.sums.gaussian_kernels import TILE, fill_moments_of_runs
+from vips.sums.gaussians import Tables
 
-__all__ = ["GaussianSums", "densities"]
+__all__ = ["GaussianSums"]
 
 _NAMES = ("count", "linear", "second")
 _PIECE = 4_000_000  # numbers that are held at once
 _RUN = 256  # steps that are added up one after the other
 _LEAST_STEPS = 2_000  # below it, one thread
 _ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
-
-
-def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Densities of each step in each state over the largest, (n_steps, K); its logarithm; and which steps are missing."""
-    n, (K, d) = len(X), tables.shifts.shape
-    likely, log_scale, is_missing = aligned((n, K)), np.empty(n), np.empty(n, bool)
-
-    def fill(start: int, stop: int) -> None:
-        fill_densities(
-            X, tables.rows, tables.shifts, tables.log_constants, tables.excess, tables.tail, False, start * TILE,
-            min(stop * TILE, n), aligned((2, d, TILE)), aligned((3, K, TILE)), aligned((2, TILE)),
-            np.empty(TILE, np.int64), np.empty(WIDTH, np.int64), likely, log_scale, is_missing,
-        )  # fmt: skip
-
-    run_ranges(fill, np.arange(-(-n // TILE) + 1) * TILE, least_work=_LEAST_STEPS)
-    return likely, log_scale, is_missing
 
 
 class GaussianSums(Form):

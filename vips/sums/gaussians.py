@@ -17,28 +17,72 @@ second    full: (K, d, d)        r_k u_k y_k y_kᵀ                     Σ (r_k 
 ========  =====================  ===================================  ==============================================
 
 A record at its component has about the same norm in every component. In a private fit, a record of more than that norm is
-weighted down to it: a function of the record alone, for which ``denoising.py`` corrects.
+weighted down to it: a function of the record alone, for which ``vips/models/_gaussians/denoising.py`` corrects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import digamma, gammaln
 
 from vips._compute.rowwise import row_dots
 from vips._compute.threads import run_ranges
-from vips.models._gaussians import kernels
-from vips.models._gaussians.posterior import Tables
 from vips.privacy import Lattice
-from vips.sums import Block, Form
+from vips.sums import gaussian_kernels as kernels
+from vips.sums.blocks import Block
+from vips.sums.forms import Form
 
-__all__ = ["MixtureStatistics"]
+__all__ = ["MixtureStatistics", "Tables"]
 
 _ROUNDING = 1.0 + 4e-9  # exceeds that of the sums of squares
 _PIECE = 2_000_000  # numbers that are rounded at once
 _NAMES = ("count", "weight", "linear", "second")  # of the blocks whose norms a kernel takes
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What an E-step needs: log p(x, k) = constant_k - ½ (‖y_k‖² + excess_k) - ½ d log 2π, y_k = rows_k x - shifts_k."""
+
+    covariance_type: str
+    rows: np.ndarray
+    shifts: np.ndarray
+    constants: np.ndarray
+    excess: np.ndarray
+    tail: np.ndarray
+
+    @cached_property
+    def log_constants(self) -> np.ndarray:
+        """Logarithm of what stands before exp(-½ distance), or before (1 + distance / tail)^(-½ (tail + d)); shape (K,)."""
+        d = self.shifts.shape[1]
+        if not self.tail.any():
+            return self.constants - 0.5 * d * np.log(2.0 * np.pi)
+        half = 0.5 * (self.tail + d)
+        return self.constants + gammaln(half) - gammaln(0.5 * self.tail) - 0.5 * d * np.log(np.pi * self.tail)
+
+    def log_factors(self, factors: np.ndarray) -> np.ndarray:
+        """E[log u - u], from E[u]; shape (n_records, K)."""
+        half = 0.5 * (self.tail + self.shifts.shape[1])
+        return digamma(half) - np.log(half) + np.log(factors) - factors
+
+    def unpacked(self, moments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Counts, first and second moments, shapes (..., K), (..., K, d) and (..., K, d, d), or diagonals,
+        from those that kernels pack, shape (..., K, n_packed)."""
+        d = self.shifts.shape[1]
+        places = np.arange(d)
+        if self.covariance_type in ("full", "tied"):
+            row, column = np.maximum.outer(places, places), np.minimum.outer(places, places)
+            places = row * (row + 1) // 2 + column
+        return moments[..., 0], moments[..., 1 : 1 + d], moments[..., 1 + d :][..., places]
+
+    @property
+    def n_packed(self) -> int:
+        """Number of packed moments of a component."""
+        d = self.shifts.shape[1]
+        return 1 + d + (d * (d + 1) // 2 if self.rows.shape[1] == d else d)
 
 
 class MixtureStatistics(Form):

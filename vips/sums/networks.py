@@ -1,6 +1,6 @@
 """Expected statistics of records of a sigmoid belief network, never formed per record.
 
-With z̃ = z̄ - m, m a constant, and the symbols of ``inference.py``:
+With z̃ = z̄ - m, m a constant, and the symbols of ``vips/models/belief_networks/inference.py``:
 
 ==================  ===============  ==================================  ==============================================
 block               shape            statistic                           norm
@@ -26,24 +26,27 @@ import numpy as np
 
 from vips._compute.blas import product
 from vips._compute.rowwise import row_dots, row_norms, rowwise_product, strict_product
-from vips.models.belief_networks import kernels
-from vips.models.belief_networks.inference import HiddenUnits
-from vips.models.belief_networks.posterior import packed_pairs
 from vips.privacy import Lattice
-from vips.sums import Block, RecordStatistics
+from vips.sums import kernels
+from vips.sums.blocks import Block
+from vips.sums.forms import Form
 
-__all__ = ["NetworkStatistics"]
+__all__ = ["NetworkStatistics", "packed_pairs"]
 
 # Norms are sums of float64 terms; the norm of ``weights`` has a difference in it.
 _ROUNDING, _CANCELLATION = 1.0 + 1e-9, 1e-12
+_NAMES = "count", "hidden", "visible", "visible_precision", "weights", "precision"
 
 
-class NetworkStatistics(RecordStatistics):
+class NetworkStatistics(Form):
     """Statistics of a chunk of records.
 
     Parameters
     ----------
-    units : HiddenUnits
+    omega, residual : ndarray of shape (n_records, J)
+        ω and r.
+    mean : ndarray of shape (n_records, K)
+        z̄.
     weights : ndarray of shape (J, K)
         W̄.
     centre : float
@@ -54,9 +57,10 @@ class NetworkStatistics(RecordStatistics):
         Whether products are computed by kernels that treat each row by itself, instead of BLAS.
     """
 
-    def __init__(self, units: HiddenUnits, weights: np.ndarray, centre: float, full: bool, alone: bool) -> None:
+    def __init__(self, omega, residual, mean, weights: np.ndarray, centre: float, full: bool, alone: bool) -> None:
+        self.names = _NAMES + ("outer",) * full
         self._omega, self._residual, self._z = (
-            np.asarray(array, dtype=np.float64) for array in (units.omega, units.residual, units.mean)
+            np.asarray(array, dtype=np.float64) for array in (omega, residual, mean)
         )
         self._weights, self._full = weights, full
         self._times = strict_product if alone else rowwise_product
@@ -166,3 +170,15 @@ def unpacked(packed: np.ndarray, n_hidden: int) -> np.ndarray:
     matrices = np.empty((len(packed), n_hidden, n_hidden))
     kernels.unpack(packed, matrices)
     return matrices
+
+
+def packed_pairs(z: np.ndarray) -> np.ndarray:
+    """z_k z_l for k ≤ l, row by row of the upper triangle, shape (n_records, K (K + 1) / 2)."""
+    n_hidden = z.shape[1]
+    pairs = np.empty((len(z), n_hidden * (n_hidden + 1) // 2), z.dtype)
+    start = 0
+    for k in range(n_hidden):
+        stop = start + n_hidden - k
+        np.multiply(z[:, k:], z[:, k : k + 1], out=pairs[:, start:stop])
+        start = stop
+    return pairs

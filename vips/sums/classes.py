@@ -16,26 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
-from vips._compute.rowwise import row_dots, rowwise_product
-from vips.models.mixtures import kernels
+from vips._compute.rowwise import row_dots
 from vips.privacy import Lattice
-from vips.sums import Block, ComponentSums, Form
+from vips.sums import kernels
+from vips.sums.blocks import Block
+from vips.sums.forms import Form
+from vips.sums.runs import ComponentSums
 
-__all__ = ["ClassStatistics", "Tables", "inferred"]
+__all__ = ["ClassStatistics"]
 
 _ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
-
-
-class Tables(NamedTuple):
-    """Logarithms for the E-step, of shape (K,), (width of t, K) and (n_levels, K)."""
-
-    constants: np.ndarray
-    of_rows: np.ndarray
-    of_answers: np.ndarray
 
 
 class ClassStatistics(Form):
@@ -82,7 +75,7 @@ class ClassStatistics(Form):
         of_count, of_cell = (0.0 if name is None else blocks[name].scale ** -2.0 for name in self._names)
         of_rest, norms = of_count + of_cell * row_dots(self._rows, self._rows), np.empty(len(self._rows))
         counted = self._places if self._rows.shape[1] else np.zeros_like(self._places)
-        kernels.fill_norms(counted, self.shares, of_rest, of_cell, norms)
+        kernels.fill_answer_norms(counted, self.shares, of_rest, of_cell, norms)
         return norms * _ROUNDING
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -113,7 +106,7 @@ class ClassStatistics(Form):
         """Counts of the classes, and of their answers."""
         n_classes = shares.shape[1]
         count, total = np.zeros(n_classes, shares.dtype), np.zeros((self._n_levels, n_classes), shares.dtype)
-        kernels.add_shares(self._places, weights, shares, count, total)
+        kernels.add_answers(self._places, weights, shares, count, total)
         return count, np.ascontiguousarray(total.T)
 
     def _joined(
@@ -122,12 +115,3 @@ class ClassStatistics(Form):
         of_count, of_cells = self._names
         cells = np.hstack([*of_rows.values(), answers])
         return ({} if of_count is None else {of_count: count}) | {of_cells: cells}
-
-
-def inferred(rows: np.ndarray, places: np.ndarray, tables: Tables) -> ClassStatistics:
-    """Statistics of records at the posterior that these tables are of."""
-    shares, log_likelihood = np.repeat(tables.constants[None], len(rows), axis=0), np.empty(len(rows))
-    if rows.shape[1]:
-        shares += rowwise_product(rows, tables.of_rows)
-    kernels.responsibilities(places, tables.of_answers, shares, log_likelihood)
-    return ClassStatistics(shares, rows, places, len(tables.of_answers), log_likelihood=log_likelihood)
