@@ -32,10 +32,10 @@ from vips import PrivacyPlan, SigmoidBeliefNetwork
 from vips._compute.blas import product
 from vips.expfam import DiagonalGaussian, polya_gamma_mean
 from vips.models.belief_networks.inference import infer
-from vips.models.belief_networks.posterior import NetworkPosterior, packed_pairs
+from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import BIAS_PRECISION
-from vips.models.belief_networks.statistics import unpacked
 from vips.models.belief_networks.update import first_posterior
+from vips.sums.networks import packed_pairs, unpacked
 
 __all__ = ["claimed_epsilon", "fit", "sensitivities", "sigma_by_strong_composition"]
 
