@@ -11,7 +11,7 @@ from tests.data import test_sequence_sources as sources
 from tests.laws import checks, reach
 from tests.laws.cases import CASES
 from tests.models.markov import test_categorical
-from tests.mutants import check_notices, of_laws, sum_then_rounded
+from tests.mutants import check_notices, of_laws
 from vips import CategoricalHMM, GaussianHMM
 from vips.data import OpenPartition, Sequences
 from vips.execution import partitions
@@ -21,7 +21,6 @@ from vips.models.markov import gaussian, poisson, statistics
 from vips.sums import Joint
 from vips.sums.classes import ClassStatistics
 from vips.sums.gaussian_runs import GaussianSums
-from vips.sums.runs import ComponentSums
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -72,15 +71,6 @@ def shares_in_proportion_to_the_longest(patch):
     patch.setattr(CategoricalHMM, "inferred", inferred)
 
 
-def weight_zero_is_little(patch):
-    original = Joint.weighted_sum
-    patch.setattr(Joint, "weighted_sum", lambda self, weights: original(self, np.maximum(weights, 1e-3)))
-
-
-def rounded_after_the_sum(patch):
-    patch.setattr(Joint, "rounded_sum", sum_then_rounded)
-
-
 def codes_are_checked(patch):
     def valid_records(self, records):
         if not np.isin(records.values, range(self.n_symbols)).all():
@@ -113,11 +103,6 @@ def chunks_have_a_scale(patch):
     patch.setattr(GaussianHMM, "_densities", densities)
 
 
-def norms_are_a_little_small(patch):
-    original = GaussianSums.norms
-    patch.setattr(GaussianSums, "norms", lambda self, blocks: 0.9 * original(self, blocks))
-
-
 def missing_steps_raise(patch):
     """They raise."""
 
@@ -137,11 +122,6 @@ def steps_weigh_alike(patch):
         return GaussianSums(X, *others[:-1], others[-1] / (1.0 + np.fmax.reduce(np.abs(X), axis=None, initial=0.0)))
 
     patch.setattr(gaussian, "GaussianSums", sums)
-
-
-def sums_are_shorter(patch):
-    original = ComponentSums.norms
-    patch.setattr(ComponentSums, "norms", lambda self, blocks: 0.9 * original(self, blocks))
 
 
 def norms_of_classes_without(name):
@@ -183,19 +163,6 @@ def counts_are_cut_to_the_largest(patch):
     )
 
 
-def component_weight_zero_is_little(patch):
-    original = ComponentSums.weighted_sum
-    patch.setattr(ComponentSums, "weighted_sum", lambda self, weights: original(self, np.maximum(weights, 1e-3)))
-
-
-def components_are_rounded_after_the_sum(patch):
-    def rounded_sum(self, weights, blocks, lattice):
-        sums = self.weighted_sum(weights)
-        return {name: lattice.rounded(value.reshape(blocks[name].shape), blocks[name]) for name, value in sums.items()}
-
-    patch.setattr(ComponentSums, "rounded_sum", rounded_sum)
-
-
 def pairs_of_columns_count_once(patch):
     """The norm of pairs is that of one pair of columns."""
     original = statistics.SumsOfSymbols
@@ -221,9 +188,6 @@ def restarts_are_seeded_by_records(patch):
 MUTANTS = [
     (norm_without("linear"), "norms_are_joint_and_never_too_small", "poisson chain", "a norm is smaller"),
     (norm_without("count"), "neighbours_stay_within_the_sensitivity", "poisson chain", "moved the sum by more than C"),
-    (sums_are_shorter, "norms_are_joint_and_never_too_small", "poisson chain", "a norm is smaller"),
-    (component_weight_zero_is_little, "records_do_not_see_each_other", "poisson chain", "another one in company"),
-    (components_are_rounded_after_the_sum, "hardened_sums_are_exact", "poisson chain", "a sum depends on the chunks"),
     (counts_are_cut_to_the_largest, "records_do_not_see_each_other", "poisson chain", "another one in company"),
     (
         restarts_are_seeded_by_records,
@@ -235,9 +199,7 @@ MUTANTS = [
     (norms_of_classes_without("cells"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
     (shares_are_taken_for_sure, "norms_are_joint_and_never_too_small", "mixed classes", "a norm is smaller"),
     (numbers_are_centred_by_chunks, "records_do_not_see_each_other", "mixed classes", "another one in company"),
-    (components_are_rounded_after_the_sum, "hardened_sums_are_exact", "mixed classes", "a sum depends on the chunks"),
     (norm_without("second"), "norms_are_joint_and_never_too_small", "gaussian chain", "a norm is smaller"),
-    (norms_are_a_little_small, "norms_are_joint_and_never_too_small", "gaussian chain", "a norm is smaller"),
     (chunks_have_a_scale, "records_do_not_see_each_other", "gaussian chain", "another one in company"),
     (
         missing_steps_raise,
@@ -252,8 +214,6 @@ MUTANTS = [
     (norm_of_a_step, "defective_records_change_nothing_else", "chain", "moved the sum by"),
     (states_go_on_in_the_next_sequence, "records_do_not_see_each_other", "chain", "another one in company"),
     (shares_in_proportion_to_the_longest, "records_do_not_see_each_other", "chain", "another one in company"),
-    (weight_zero_is_little, "records_do_not_see_each_other", "chain", "another one in company"),
-    (rounded_after_the_sum, "hardened_sums_are_exact", "chain", "a sum depends on the chunks"),
     (codes_are_checked, "defective_records_change_nothing_else", "chain", "an error that depends on a record"),
     (lengths_are_read, "everything_else_is_public", "chain", "something besides the noisy totals"),
 ]

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from tests.mutants import check_notices, of_laws, sum_then_rounded
+from tests.mutants import check_notices, of_laws
 from vips import PrivacyPlan, SigmoidBeliefNetwork
 from vips._compute.rowwise import row_norms, strict_product
 from vips.models.belief_networks import contract as sbn_contract
@@ -136,10 +136,6 @@ def starting_bias_from_the_data(patch):
     patch.setattr(SigmoidBeliefNetwork, "initial", initial)
 
 
-def hardened_sums_by_blas(patch):
-    patch.setattr(NetworkStatistics, "rounded_sum", sum_then_rounded)
-
-
 MUTANTS = [
     (uncertainty_not_in_the_norm, "norms_are_joint_and_never_too_small", "network", "a norm is smaller"),
     (cross_term_with_the_wrong_sign, "norms_are_joint_and_never_too_small", "network", "a norm is smaller"),
@@ -162,7 +158,6 @@ MUTANTS = [
         "something besides the noisy totals",
     ),
     (starting_bias_from_the_data, "everything_else_is_public", "network", "something besides the noisy totals"),
-    (hardened_sums_by_blas, "hardened_sums_are_exact", "network", "a sum depends on the chunks"),
 ]
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from tests.mutants import check_notices, of_laws, sum_then_rounded
+from tests.mutants import check_notices, of_laws
 from vips import BayesianLogisticRegression, PrivacyPlan, Records
 from vips._compute.rowwise import row_norms
 from vips.models.regression import contract as regression
@@ -160,10 +160,6 @@ def off_diagonal_rounded_without_root_two(patch):
     patch.setattr(regression_kernels, "add_outer", mutant)
 
 
-def hardened_sums_by_blas(patch):
-    patch.setattr(RegressionStatistics, "rounded_sum", sum_then_rounded)
-
-
 def constant_not_in_the_norm_of_moments(patch):
     """Nor the target."""
     patch.setattr(
@@ -234,7 +230,6 @@ MUTANTS = [
         "logistic sparse",
         "the rounded sum is not the sum",
     ),
-    (hardened_sums_by_blas, "hardened_sums_are_exact", "logistic", "a sum depends on the chunks"),
 ]
 
 

@@ -1,0 +1,89 @@
+"""Deliberately broken copies of the forms of sums. A law of a model that sums a form must notice every way to break it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.laws import checks
+from tests.laws.cases import CASES
+from tests.mutants import check_notices, sum_then_rounded
+from vips.sums import BySquaredWeights, DenseStatistics, Joint, Quadratic, RecordStatistics
+from vips.sums.classes import ClassStatistics
+from vips.sums.gaussian_runs import GaussianSums
+from vips.sums.gaussians import MixtureStatistics
+from vips.sums.networks import NetworkStatistics
+from vips.sums.regressions import RegressionSums, ScoredStatistics
+from vips.sums.runs import ComponentSums, SumsOfSymbols
+from vips.sums.words import WordShares
+
+BY_NAME = {case.name: case for case in CASES}
+SUMMED_BY = {
+    ClassStatistics: "latent classes",
+    ComponentSums: "poisson chain",
+    DenseStatistics: "beta-bernoulli",
+    GaussianSums: "gaussian chain",
+    Joint: "chain",
+    MixtureStatistics: "mixture",
+    NetworkStatistics: "network",
+    Quadratic: "linear",
+    RegressionSums: "logistic",
+    SumsOfSymbols: "chain",
+    WordShares: "lda",
+}
+ALONE, EXACT = checks.records_do_not_see_each_other, checks.hardened_sums_are_exact
+NORMS = checks.norms_are_joint_and_never_too_small
+
+
+def a_norm_is_a_little_small(original, self, *arguments):
+    return 0.9 * original(self, *arguments)
+
+
+def a_norm_depends_on_the_place(original, self, *arguments):
+    norms = original(self, *arguments)
+    return norms * (1.0 + 1e-3 * np.arange(len(norms)))
+
+
+def weight_0_is_little(original, self, weights):
+    return original(self, np.maximum(weights, 1e-3))
+
+
+def the_last_record_is_left_out(original, self, weights):
+    return original(self, np.append(weights[:-1], 0.0))
+
+
+def rounded_after_the_sum(original, *arguments):
+    return sum_then_rounded(*arguments)
+
+
+# way, method, law, what the law says
+WAYS = [
+    (a_norm_is_a_little_small, "norms", NORMS, "a norm is smaller"),
+    (a_norm_depends_on_the_place, "norms", ALONE, "a norm depends on the others|another one in company"),
+    (weight_0_is_little, "weighted_sum", ALONE, "another one in company"),
+    (the_last_record_is_left_out, "weighted_sum", ALONE, "another one in company"),
+    (rounded_after_the_sum, "rounded_sum", EXACT, "a sum depends on the chunks|the rounded sum is not the sum"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way[0].__name__)
+@pytest.mark.parametrize("form", SUMMED_BY, ids=lambda form: form.__name__)
+def test_mutant_is_noticed(form, way, monkeypatch):
+    mutant, method, law, says = way
+    original = getattr(form, method)
+
+    def broken(patch):
+        patch.setattr(form, method, lambda *arguments: mutant(original, *arguments))
+
+    check_notices(lambda: law(BY_NAME[SUMMED_BY[form]]), broken, monkeypatch, says)
+
+
+def test_every_form_has_mutants():
+    def forms(kind):
+        return {kind}.union(*map(forms, kind.__subclasses__()))
+
+    stated = {
+        form for form in forms(RecordStatistics) if form.__module__.startswith("vips.sums.") and "norms" in vars(form)
+    }
+    # one states none, the others ask forms that they hold: tests/models/test_sample_weights.py, test_reach_mutants.py
+    assert stated - set(SUMMED_BY) == {RecordStatistics, BySquaredWeights, ScoredStatistics}
