@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from tests.conftest import MANY, moves_of_matches
 from tests.mutants import check_notices
 from vips import LinearDynamicalSystem, PrivacyPlan, compare, load
 from vips.data import Sequences
@@ -34,6 +35,7 @@ def few_draws():
 def more_simulated_sequences():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SystemSimulator, "sizes", (2_000, 4_000, 2_000))
+        moves_of_matches(patch, MANY)
         yield
 
 
@@ -158,9 +160,9 @@ def test_mutants_are_noticed(mutant, fits, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("more_simulated_sequences")
-def test_forecasts_include_how_uncertain_the_parameters_are():
+def test_forecasts_include_how_uncertain_the_parameters_are(fits):
     """By the law of total variance, over draws of the parameters; each draw's states have the covariance I in the long run."""
-    model = fitted(n=3_000)
+    model = fits[0]
     assert not model.why_no_intervals()
     new, systems = sequences(50, seed=9), model.posterior_.systems()
     assert len(systems) == 40
