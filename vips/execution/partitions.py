@@ -369,7 +369,7 @@ def weights_of_rows(
     if starts is None:
         weights = plan.clip_weights(_norms(statistics, blocks, n_rows))
         if not (plan.is_private or weights.all()):
-            raise ValueError("The statistics of a record are not finite.")
+            raise ValueError("A record is not valid: the statistics of a record are not finite.")
         return _weighed(statistics, weights)
     norms, is_usable = norms_of_runs(plan, statistics, blocks, starts, n_rows)
     weights = np.zeros(len(is_usable))
