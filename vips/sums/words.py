@@ -38,22 +38,22 @@ class WordShares(Form):
 
     def __init__(self, name, indptr, indices, ratios, topic_weights, scaled_weights, n_topics: int) -> None:
         self.names, self._n_topics = (name,), n_topics
-        self._indptr, self._indices, self._ratios = indptr, indices, ratios
-        self._topic_weights, self._scaled_weights = topic_weights, scaled_weights
+        self.indptr, self.indices, self.ratios = indptr, indices, ratios
+        self.topic_weights, self._scaled_weights = topic_weights, scaled_weights
 
     def factors(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What multiplies c_kv B_kv, with weights: one for each stored word, and (n_documents, n_topics)."""
-        return self._ratios * np.repeat(weights, np.diff(self._indptr)), self._topic_weights[:, : self._n_topics]
+        return self.ratios * np.repeat(weights, np.diff(self.indptr)), self.topic_weights[:, : self._n_topics]
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        norms = np.empty(len(self._topic_weights))
+        norms = np.empty(len(self.topic_weights))
 
         def fill(start: int, stop: int) -> None:
             kernels.fill_norms(
-                self._indptr, self._indices, self._ratios, self._topic_weights, self._scaled_weights, start, stop, norms
+                self.indptr, self.indices, self.ratios, self.topic_weights, self._scaled_weights, start, stop, norms
             )
 
-        run_ranges(fill, self._indptr)
+        run_ranges(fill, self.indptr)
         return norms * (_ROUNDING / blocks[self.names[0]].scale)
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -61,7 +61,7 @@ class WordShares(Form):
 
         def add(first_word: int, last_word: int) -> None:
             kernels.sum_weighted(
-                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._scaled_weights,
+                self.indptr, self.indices, self.ratios, self.topic_weights, weights, self._scaled_weights,
                 first_word, last_word, total,
             )  # fmt: skip
 
@@ -74,7 +74,7 @@ class WordShares(Form):
 
         def add(first_word: int, last_word: int) -> None:
             kernels.add_rounded(
-                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._scaled_weights,
+                self.indptr, self.indices, self.ratios, self.topic_weights, weights, self._scaled_weights,
                 unit, first_word, last_word, total,
             )  # fmt: skip
 
@@ -83,5 +83,5 @@ class WordShares(Form):
 
     def _work_by_word(self) -> np.ndarray:
         """Cumulative work by word, estimated from a sample of the words: enough to divide the work among threads."""
-        work = np.bincount(self._indices[::256], minlength=len(self._scaled_weights))
+        work = np.bincount(self.indices[::256], minlength=len(self._scaled_weights))
         return np.concatenate([[0], np.cumsum(work)])

@@ -223,16 +223,16 @@ class DocumentStatistics(WordShares):
         estimates of θ its log likelihood, Σ_v n_v log Σ_k θ_k β_kv.
         """
         gamma = self.doc_topic.astype(np.float64)
-        counts, ratios = self._counts.astype(np.float64), self._ratios.astype(np.float64)
+        counts, ratios = self._counts.astype(np.float64), self.ratios.astype(np.float64)
         present = counts > 0.0
         log_mixture = np.zeros(len(counts))
         log_mixture[present] = np.log(counts[present] / ratios[present])
-        words = counts * (log_mixture + self._log_scale[self._indices])
-        documents = sp.csr_array((words, self._indices, self._indptr), shape=(len(gamma), len(self._word_weights)))
+        words = counts * (log_mixture + self._log_scale[self.indices])
+        documents = sp.csr_array((words, self.indices, self.indptr), shape=(len(gamma), len(self._word_weights)))
         from_words = np.asarray(documents.sum(axis=1)).ravel()
-        n_words = np.add.reduceat(np.append(counts, 0.0), self._indptr[:-1]) * (np.diff(self._indptr) > 0)
+        n_words = np.add.reduceat(np.append(counts, 0.0), self.indptr[:-1]) * (np.diff(self.indptr) > 0)
         if self._point:
-            return from_words - n_words * np.log(self._topic_weights.sum(axis=1, dtype=np.float64))
+            return from_words - n_words * np.log(self.topic_weights.sum(axis=1, dtype=np.float64))
         theta = Dirichlet(gamma)
         # the mixture was built from exp ψ(γ): the constant -ψ(Σγ) of E log θ must be added, once per word
         constant = -psi(gamma.sum(axis=1))
