@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import reduce
 
 import numpy as np
 
@@ -207,10 +208,7 @@ class Joint(Form):
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         if set(blocks) != set(self.names):
             raise ValueError(f"Statistics have blocks {sorted(self.names)}, the model declares {sorted(blocks)}.")
-        norms = 0.0
-        for form in self.forms:
-            norms = np.hypot(norms, form.norms(_of(form, blocks)))
-        return norms
+        return reduce(np.hypot, (form.norms(_of(form, blocks)) for form in self.forms))
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         return _union(form.weighted_sum(weights) for form in self.forms)
