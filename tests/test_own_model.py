@@ -10,6 +10,7 @@ import vips
 from tests import own_model
 from tests.own_model import GaussianMean
 from vips.expfam import Dirichlet
+from vips.sums import Joint, Quadratic
 
 PLAN = vips.PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
 
@@ -176,3 +177,36 @@ def test_each_record_has_one_row_of_statistics(chosen, privacy):
 def test_statistics_that_are_not_finite_are_refused_without_privacy():
     with pytest.raises(ValueError, match="statistics of a record are not finite"):
         OfSomeRows(lambda X: np.where(X > 0, X, np.nan)).fit(rows(400))
+
+
+class Squares(GaussianMean):
+    """Sums x xᵀ; ``symmetric`` is what the block says of itself."""
+
+    symmetric = False
+
+    def blocks(self):
+        return {"second": vips.Block((3, 3), symmetric=self.symmetric)}
+
+    def initial(self, rng):
+        return {"second": np.zeros((3, 3))}
+
+    def expected_statistics(self, records, posterior):
+        return Quadratic("second", records)
+
+    def to_posterior(self, average, noise_std, previous):
+        return {"second": average["second"]}
+
+
+def test_squares_of_rows_need_a_symmetric_block(monkeypatch):
+    """Rounded shares are in isometric coordinates: without symmetric noise a record would move them by √2 C."""
+    plan = vips.PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=1, noise="discrete", clip_norm=1.0)
+    with pytest.raises(ValueError, match=r"'second' sums x xᵀ of each row: declare Block\(\(3, 3\), symmetric=True\)"):
+        Squares(privacy=plan).fit(rows(10))
+    monkeypatch.setattr(Squares, "symmetric", True)
+    moved = Squares(privacy=plan).fit(np.full((1, 3), 9.0)).last_posterior_["second"]
+    assert np.linalg.norm(moved) == pytest.approx(1.0, abs=0.02)
+
+
+def test_forms_side_by_side_have_blocks_of_their_own():
+    with pytest.raises(ValueError, match="a block of one name"):
+        Joint(Quadratic("second", rows(3)), Quadratic("second", rows(3)))

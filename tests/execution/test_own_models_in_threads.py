@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import numba
 import numpy as np
+import pytest
 
 from tests.laws.cases import BetaBernoulli
 from tests.plans import REPLACED
 from vips import DenseStatistics
 from vips._compute import threads
 from vips.data import InMemoryData
+from vips.sums import BySquaredWeights, Joint, Quadratic
 
 
 class Kept(DenseStatistics):
@@ -42,16 +44,28 @@ class Keeping(BetaBernoulli):
         return {"a": average["heads"], "b": average["count"]}
 
 
-def test_a_record_counts_once_where_a_model_keeps_its_sums(monkeypatch):
+class KeepingSideBySide(Keeping):
+    def expected_statistics(self, records, posterior):
+        return Joint(super().expected_statistics(records, posterior))
+
+
+@pytest.mark.parametrize("kind", [Keeping, KeepingSideBySide])
+def test_a_record_counts_once_where_a_model_keeps_its_sums(kind, monkeypatch):
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
     monkeypatch.setattr(threads, "_processors", 2)
-    model = Keeping(privacy=replace(REPLACED, n_steps=1, noise_multiplier=1e-9, reproducible_noise=True))
+    model = kind(privacy=replace(REPLACED, n_steps=1, noise_multiplier=1e-9, reproducible_noise=True))
     model.chunk_size, model.barrier = 256, threading.Barrier(2)
     model.kept = {"heads": np.empty(2), "count": np.empty(())}
     records = np.repeat(np.eye(2), 256, axis=0)
     model.fit(InMemoryData(records, partition_size=256))
     heads = model.last_posterior_["a"]
     np.testing.assert_allclose(heads, heads[::-1], rtol=1e-6)  # both chunks count
+
+
+def test_forms_that_hold_others_say_whether_sums_are_new():
+    kept, new = Kept({"a": np.ones(2)}, {}, None), Quadratic("b", np.ones((2, 3)))
+    assert [Joint(kept, new).sums_are_new, Joint(new).sums_are_new] == [False, True]
+    assert [BySquaredWeights(form).sums_are_new for form in (kept, new)] == [False, True]
 
 
 def fit(model):

@@ -16,7 +16,6 @@ from vips.sums.blocks import Block
 __all__ = ["BySquaredWeights", "DenseStatistics", "Form", "Joint", "Quadratic", "RecordStatistics"]
 
 _ROUNDING = 1.0 + 4e-9  # exceeds that of float64 sums of positive terms, and of a square of them
-
 _NUMBERS = 2**20  # of rows, in double precision, that are added at a time
 _LEAST_OF_BOUND = 1.0 / 16.0  # of a run's norm, over the sum of its rows' norms; √240 < 16
 
@@ -96,7 +95,24 @@ class RecordStatistics(ABC):
         return total
 
 
-class DenseStatistics(RecordStatistics):
+class Form(RecordStatistics):
+    """Statistics of some blocks, with what each record adds.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of its blocks.
+    """
+
+    sums_are_new = True
+    names: tuple[str, ...]
+
+    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """w_n s_n of each record, by block; only of forms whose records are few numbers."""
+        raise NotImplementedError(f"{type(self).__name__} forms no statistic of a single record.")
+
+
+class DenseStatistics(Form):
     """Statistics held as one array per block.
 
     Parameters
@@ -104,6 +120,8 @@ class DenseStatistics(RecordStatistics):
     arrays : dict of str to ndarray
         One per block, of shape ``(n_records,) + block.shape``.
     """
+
+    sums_are_new = False  # a subclass may keep its sums
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
@@ -150,7 +168,6 @@ class DenseStatistics(RecordStatistics):
         return bound
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """w_n s_n of each record, by block."""
         return {name: weights.reshape(-1, *[1] * (array.ndim - 1)) * array for name, array in self.arrays.items()}
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -172,33 +189,24 @@ class DenseStatistics(RecordStatistics):
         return total
 
 
-class Form(RecordStatistics):
-    """Statistics of some blocks, with what each record adds.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Of its blocks.
-    """
-
-    sums_are_new = True
-    names: tuple[str, ...]
-
-    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """w_n s_n of each record, by block; only of forms whose records are few numbers."""
-        raise NotImplementedError(f"{type(self).__name__} forms no statistic of a single record.")
-
-
 class Joint(Form):
     """Forms side by side, each with blocks of its own. A record's norm is joint over the blocks of all.
 
     Parameters
     ----------
-    *forms : Form or DenseStatistics
+    *forms : Form
+
+    Raises
+    ------
+    ValueError
+        If two forms have a block of one name: one sum would take the place of the other.
     """
 
-    def __init__(self, *forms: Form | DenseStatistics) -> None:
+    def __init__(self, *forms: Form) -> None:
         self.forms, self.names = forms, tuple(name for form in forms for name in form.names)
+        self.sums_are_new = all(form.sums_are_new for form in forms)
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"Two forms have a block of one name: {sorted(self.names)}.")
 
     def weigh(self, sample_weights: np.ndarray) -> None:
         super().weigh(sample_weights)
@@ -228,11 +236,11 @@ class BySquaredWeights(Form):
 
     Parameters
     ----------
-    form : Form or DenseStatistics
+    form : Form
     """
 
-    def __init__(self, form: Form | DenseStatistics) -> None:
-        self.form, self.names = form, form.names
+    def __init__(self, form: Form) -> None:
+        self.form, self.names, self.sums_are_new = form, form.names, form.sums_are_new
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         norms = self.form.norms(blocks)
@@ -258,13 +266,20 @@ class Quadratic(Form):
     ----------
     name : str
     rows : ndarray of shape (n_records, d)
+
+    Guarantees
+    ----------
+    The block is symmetric, or its sum is refused: rounded shares are in isometric coordinates, which are longer elsewhere.
     """
 
     def __init__(self, name: str, rows: np.ndarray) -> None:
         self.names, self._rows = (name,), rows
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return np.square(row_norms(self._rows)) / blocks[self.names[0]].scale * _ROUNDING
+        name, block = self.names[0], blocks[self.names[0]]
+        if not block.symmetric:
+            raise ValueError(f"Block {name!r} sums x xᵀ of each row: declare Block({block.shape}, symmetric=True).")
+        return np.square(row_norms(self._rows)) / block.scale * _ROUNDING
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
@@ -280,7 +295,7 @@ class Quadratic(Form):
         return {self.names[0]: total}
 
 
-def _of(form: Form | DenseStatistics, blocks: Mapping[str, Block]) -> dict[str, Block]:
+def _of(form: Form, blocks: Mapping[str, Block]) -> dict[str, Block]:
     return {name: blocks[name] for name in form.names}
 
 

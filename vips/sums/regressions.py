@@ -23,6 +23,7 @@ from vips._compute.blas import gram, mirrored, product
 from vips._compute.rowwise import row_norms
 from vips._compute.threads import run_ranges
 from vips.privacy import Lattice
+from vips.privacy.mechanism.clipping import clip_weights
 from vips.sums import kernels
 from vips.sums.blocks import Block
 from vips.sums.forms import RecordStatistics
@@ -129,12 +130,12 @@ class ScoredStatistics(RecordStatistics):
         factors[record] = weights[: starts[-1]][present]
         if self.sample_weights is not None:  # the scores have them
             factors[record] /= self.sample_weights[: starts[-1]][present]
-        factors[record] *= self._clip_norm / np.maximum(self._clip_norm, bounds[record])
+        factors[record] *= clip_weights(bounds, self._clip_norm)[record]
         return _squares((self._sums_of_runs(j, present, starts) for j in range(self._n_outputs())), factors, rounded)
 
     def _squares_of_rows(self, weights: np.ndarray, bounds: np.ndarray) -> dict[str, np.ndarray]:
         """The same of records of one row each: Σ_n f_n r_nj² x_n²."""
-        factors = weights * self._clip_norm / np.maximum(self._clip_norm, bounds)
+        factors = weights * clip_weights(bounds, self._clip_norm)
         if self.sample_weights is not None:  # the scores have them, and so have the records' weights
             factors = factors * self.sample_weights
         total, present = 0.0, weights > 0.0

@@ -172,7 +172,8 @@ class SymbolSums(SumsOfSymbols):
     offsets : ndarray of int64, shape (n_sequences + 1,)
     shares : ndarray of shape (n_steps, K)
         Of each step.
-    n_symbols : int
+    n_symbols, shape
+        As in :class:`SumsOfSymbols`.
     """
 
     def __init__(

@@ -299,9 +299,9 @@ class CategoricalHMM(HiddenMarkovModel):
             )
         return replace(previous, contexts=Contexts(known.counts, classes, profile.copy(), -known.side))
 
-    def _move_statistics(self, records: Sequences, posterior: SymbolPosterior) -> DenseStatistics:
-        """First classes, and moves between classes."""
-        return self._neighbours(records, posterior)[0]
+    def _move_statistics(self, records: Sequences, posterior: SymbolPosterior) -> Joint:
+        """First classes, and moves between classes. A person is clipped by the sum of the norms of its sequences."""
+        return Joint(self._neighbours(records, posterior)[0])
 
     def _states_of_classes(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """A state for each class of symbols."""
