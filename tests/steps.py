@@ -38,8 +38,3 @@ def with_updates(model, changed, step_size=lambda phase: phase.step_size):
 def phase_of(model, name, n_steps=60):
     """The phase of this name of a fit of so many steps."""
     return next(phase for phase in phases_of(model, n_steps) if phase.name == name)
-
-
-def arrays_of(model):
-    posterior = model.posterior_
-    return posterior if isinstance(posterior, dict) else posterior.to_arrays()

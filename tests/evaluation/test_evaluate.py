@@ -159,7 +159,7 @@ def test_a_record_moves_one_cell():
     check_a_record_moves_one_cell()
 
 
-def check_a_person_moves_the_sum_by_one(n_rows=10**4):
+def check_a_person_moves_the_sum_by_one(n_rows=10**5):
     X, y = drawn(300)
     ids, rng = np.arange(300) // 3, np.random.default_rng(1)
     before = sums_of(Given(), X, y, groups=ids)

@@ -177,9 +177,9 @@ def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
     REGRESSIONS[kind].fit(TABLE, np.arange(300) % 2).save(path)
     header, arrays = read_archive(path, "model")
     forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
-    for i, (name, array) in enumerate(arrays.items()):
+    for name, array in arrays.items():
         signs = np.where(np.arange(array.size).reshape(array.shape) % 2, 1.0, -1.0)
-        for values in (0.0 * array, 1e300 + 0.0 * array, -1e99 + 0.0 * array, 1e99 * signs, 1e12 * array)[i % 2 :: 2]:
+        for values in (0.0 * array, 1e300 + 0.0 * array, -1e99 + 0.0 * array, 1e99 * signs, 1e12 * array):
             with np.errstate(all="ignore"):
                 write_archive(path, "model", forged, arrays | {name: values.astype(array.dtype)})
             try:
@@ -188,7 +188,7 @@ def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
                 refused += "is not a file of vips that can be read here" in str(error) or pytest.fail(str(error))
                 continue
             model.summary(), model.predict(TABLE), model.posterior_
-    assert refused > len(arrays) / 5
+    assert refused > len(arrays) / 2
 
 
 @pytest.mark.parametrize("dtype", [complex, "U8"])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from tests.conftest import MANY, moves_of_matches
 from tests.mutants import check_notices
 from vips import LinearDynamicalSystem, PrivacyPlan, compare, load
 from vips.data import Sequences
@@ -32,10 +31,9 @@ def few_draws():
 
 
 @pytest.fixture(scope="module")
-def more_simulated_sequences():
+def more_simulated_sequences(many_generated_sequences):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SystemSimulator, "sizes", (2_000, 4_000, 2_000))
-        moves_of_matches(patch, MANY)
         yield
 
 
@@ -165,7 +163,8 @@ def test_forecasts_include_how_uncertain_the_parameters_are(fits):
     model = fits[0]
     assert not model.why_no_intervals()
     new, systems = sequences(50, seed=9), model.posterior_.systems()
-    assert 40 <= len(systems) < 60
+    n_draws = len(model.posterior_.draws["moves"].draws)
+    assert len(systems) == len(range(0, n_draws, n_draws // 40))
     for of in systems:
         np.testing.assert_allclose(of.moves @ of.moves.T + of.moves_cov, np.eye(2), atol=1e-9)
     mean, lower, upper = model.forecast(new, n_steps=5, level=0.9)
