@@ -304,12 +304,16 @@ def weighted(
         yield statistics, weights
         return
     pieces = [slice(*bounds) for bounds in ranges_of_size(sizes, most)]
-    in_turn = (statistics_of(rows[piece]) for piece in pieces)
-    norms = [norms_of_rows(plan, statistics, blocks, n_given) for statistics, n_given in in_turn]
-    parts = [values[: piece.stop - piece.start].sum() for (values, _), piece in zip(norms, pieces, strict=True)]
+    parts, usable_rows = [], []
+    for piece in pieces:
+        statistics, n_given = statistics_of(rows[piece])
+        norms, is_usable = norms_of_rows(plan, statistics, blocks, n_given)
+        norms[piece.stop - piece.start :] = 0.0
+        parts.append(statistics.piece_norm(norms, blocks))
+        usable_rows.append(is_usable)
     weight = plan.clip_weights(np.array([sum(parts) * (1.0 + 1e-9)]))[0]
     carried = None
-    for piece, (_, is_usable) in zip(pieces, norms, strict=True):
+    for piece, is_usable in zip(pieces, usable_rows, strict=True):
         n_here, (statistics, _) = piece.stop - piece.start, statistics_of(rows[piece])
         weights = _weighed(statistics, weight * is_usable)
         weights[n_here:] = 0.0

@@ -59,6 +59,13 @@ class RecordStatistics(ABC):
             sums[filled] = np.add.reduceat(norms[: starts[-1]], starts[:-1][filled])
         return sums * (1.0 + 1e-9)  # which exceeds the rounding in the sum
 
+    def piece_norm(self, norms: np.ndarray, blocks: Mapping[str, Block]) -> float:
+        """What a piece adds to the norm of a record that has more rows than a chunk: by default the sum of its rows' norms.
+
+        ``norms`` are as for :meth:`run_norms`. The norm of a record is never more than the sum over its pieces.
+        """
+        return float(norms.sum())
+
     def carry(self, carried: object, used: np.ndarray, weight: float, is_last: bool) -> object:
         """What the next piece of a record needs that has more rows than a chunk. By default nothing.
 

@@ -8,8 +8,11 @@
 
 Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n with the residual r = κ - ω ψ, and
 ``precision`` Σ_n ω_nj x_n x_n'. With averages ḡ and P of their totals, and m the previous μ,
-μ = m + (P + E[α])⁻¹ (ḡ - E[α] m). Without noise this is the textbook update; noise in P slows the iteration down but does not
-move its fixed point. Private fits also sum ``variance`` (``scores.py``).
+μ = m + (P + E[α])⁻¹ (ḡ - E[α] m). Without noise this is the textbook update.
+
+A private fit searches. Zooms find coordinates of the rows (``coordinates.py``); then each step releases scores at a point, with
+ω of that point alone, the expected information σ'(ψ) x x' in place of ω x x', and the squares of scores; ``newton.py`` matches
+them. Without noise its fixed point is the maximum of the likelihood times the prior.
 
 Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
 """
@@ -26,6 +29,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve, solve_triangular
 
 from vips._compute.blas import cholesky
+from vips._compute.rowwise import rowwise_product
 from vips._validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
 from vips.data import DataSource, Records, rows_without
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
@@ -33,74 +37,61 @@ from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
 from vips.models._coefficients import coefficient_parts
 from vips.models._definite import positive_definite
-from vips.models.regression.coordinates import Coordinates
-from vips.models.regression.denoising import (
-    diagonal_step,
-    diagonal_view,
-    near_public,
-    noise_aware_moments,
-    precision_view,
-)
+from vips.models.regression.coordinates import CONSTANT, LIMIT, Coordinates, Zooms
+from vips.models.regression.denoising import diagonal_step, diagonal_view, noise_aware_moments, precision_view
 from vips.models.regression.likelihoods import Likelihood
-from vips.models.regression.matching import (
-    Prior,
-    ReleasedGradients,
-    RowLaw,
-    best_prior,
-    clip_weights,
-    independent_law,
-    matched,
-    weighted_law,
-)
-from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps
+from vips.models.regression.newton import Prior, Released, best_prior
+from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps, Search
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
 from vips.models.regression.statistics import (
     RegressionStatistics,
     better_as_csr,
     count_entries,
     design_rows,
-    factors_of_labels,
+    scores_at,
 )
 from vips.parts import Part
-from vips.phases import FitPhase
+from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.step_size import PolynomialAveraging
-from vips.sums import Block
-from vips.sums.regressions import VARIANCE_SCALE, Lengths, PartedStatistics
+from vips.sums import Block, DenseStatistics, Joint, Quadratic
+from vips.sums.regressions import SQUARES_SCALE, PartedStatistics, RegressionSums
 
 __all__ = ["POWER", "AugmentedRegression", "check_indicators", "unseen_directions"]
 
 
 # Share of `max_norm` that the intercept's constant has in the sum.
 _INTERCEPT_SHARE = 0.25
-# Clip norm and block scales, in units in which a row has norm at most 1. docs/logistic.md says how they were chosen.
+# Clip norm and block scales of steps without search, in units in which a row has norm at most 1.
 _CLIP_NORM = {"unbiased": 0.5, "clipped": 0.3}
 _SCALES_FULL = {"linear": 1.0, "precision": 0.7}
 _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
-POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0, "variance": 2}  # of the rows' unit in each block
-# Noisy steps up to this number have full length; later ones are shortened as 1/t.
+POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
+# Noisy steps without search have full length up to this number; later ones are shortened as 1/t.
 _FULL_STEPS = 20
-# Maximum number of points that are kept, with the totals there; steps next to each other share one where there are more.
-_MOST_KEPT = 64
-# Precision of directions that no row sees, for rows of norm 1.
-_UNSEEN = 10.0
-# Largest number of columns whose next coefficients match all gradients, and which are moved: with more, fits to few records
-# predict worse.
-_MOST_MATCHED = 40
-# Steps of a fit for each one in which it learns coordinates, and the fewest steps of a fit that does.
-_STEPS_PER_LEARNING, _FEWEST_STEPS = 10, 5
-# Mean squares of the rows' norms that are possible without an intercept, whose column says how many rows there are.
-_SQUARES = (1.0, 0.5, 0.25, 0.125, 0.0625)
-# Hardly any moved row is so many times longer than one as it comes.
-_LONGER = 100.0
-# Rounds of Gauss-Newton after a step.
-_ROUNDS = 3
+# Most columns of a fit that searches.
+_MOST_SEARCHED = 1000
+# Zooms of a fit, steps of a fit for each step of a zoom, and the deviation of a row that zooms before the last aim at.
+_MOST_ZOOMS, _STEPS_PER_ZOOM, _SIZE = 4, 20, 0.5
+# Share of the clip norm that each of counts and exposures may have beside the moments of a zoom.
+_PART = 0.3
+# Noise of the averaged scores over their variance by sampling, which sets C; its limits; and the part of the scores after
+# which it follows from released information.
+_RATIO, _SIZES, _ADAPTED = 0.1, (0.5, 6.0), 3
+# Scale of the information beside that of scores: with many columns it is the noisiest block.
+_INFORMATION, _INFORMATION_OF_MANY = 0.7, 2.0
+# Prior precision in the coordinates of a search, and of the intercept over it; of directions that no row sees.
+_FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
+# Longest move of the point at which a step takes scores.
+_LONGEST = 4.0
+# Ratios of squares to information: rows of a person may be alike; weights make squares small.
+_RATIOS, _LEAST_OF_WEIGHTS = (0.3, 25.0), 0.02
+# Most places for what steps release, and numbers in the information of all; the fewest places.
+_MOST_KEPT, _MOST_NUMBERS, _FEWEST_KEPT = 64, 2**20, 4
 # Weights of public records among which a fit chooses; with 0 it is a fit without them.
 WEIGHTS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
 # Logarithm of the least ratio of probabilities for which the first weight is left.
 _LEAST_GAIN = 5.0
-# A weight that falls by more than this factor makes α start anew.
-_MOST_CHANGE = 5.0
 # Steps of an ordinary fit that does not settle before.
 _MOST_STEPS = {"full": 1000, "diagonal": 4000}
 # Least step size of the residuals: about the last five totals are averaged.
@@ -118,7 +109,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     takes_one_label = True
     settings_of_meaning: tuple[str, ...] = ("fit_intercept",)
     exact_rows = True
-    _unlisted = ("likelihood", "matched_moments", "moved", "n_outputs", "released_gradients")
+    _unlisted = ("likelihood", "n_outputs")
 
     def __init__(
         self,
@@ -177,13 +168,19 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def blocks(self) -> dict[str, Block]:
         d, outputs = self._n_coefficients(), () if self.n_outputs == 1 else (self.n_outputs,)
+        if self._searches:
+            p, information = self.n_features_in_ + 1, min(_INFORMATION, _INFORMATION_OF_MANY / np.sqrt(d))
+            rates = {"rates": Block((2,), scale=1.0 / _PART)} if self._releases_rates else {}
+            return {"moments": Block((p, p), symmetric=True)} | rates | {
+                "linear": Block((*outputs, d)),
+                "precision": Block((*outputs, d, d), symmetric=True, scale=information),
+                "squares": Block((*outputs, d), scale=SQUARES_SCALE),
+            }
         scale = self._scales()
         if self.covariance == "full":
             shapes = {"linear": (*outputs, d), "precision": (*outputs, d, d)}
         else:
             shapes = {"linear": (*outputs, d), "precision": (*outputs, d), "cross": (*outputs, d), "weight": outputs}
-        if self._sums_variance():
-            shapes["variance"] = (*outputs, d)
         return {
             name: Block(shape, symmetric=name == "precision" and self.covariance == "full", scale=scale[name])
             for name, shape in shapes.items()
@@ -194,10 +191,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         look nearly certain, and a first step other than the textbook's would be far too long. There Σ starts with a variance of
         1 for a row of norm ``max_norm``."""
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
-        if self._is_textbook():
-            return initial
         prior = self._coefficient_prior()
-        if prior.known is not None:
+        if self._searches or self._is_textbook() or prior.known is not None:
             return initial
         wanting = np.maximum(self._ball() ** 2 - prior.precision(prior.initial_alpha(1)[0]) / self._units() ** 2, 0.0)
         initial["precision"] += np.diag(wanting) if self.covariance == "full" else wanting
@@ -224,264 +219,269 @@ class AugmentedRegression(ConjugateExponentialModel):
         return valid
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Where coordinates are learnt, a tenth of the steps for them: their totals are dropped."""
-        n_first = self._n_learning(n_steps)
-        return [
-            FitPhase("coordinates", n_first, end=self.moved),
-            FitPhase("coefficients", n_steps - n_first, step_size=self.rho),
-        ]
+        """Of a fit that searches: zooms, whose totals belong to their own coordinates, and scores, each total by itself."""
+        if not self._searches:
+            return super().phases(n_steps)
+        n_zooms, length = self._n_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
+        zoom = FitPhase(
+            "zoom", length, blocks=("moments",), statistics="_moments", update=unchanged, end=self._zoomed,
+            step_size=plain_average, released="noisy sums of products of the columns, in coordinates of those before",
+        )  # fmt: skip
+        last = replace(zoom, name="last zoom", blocks=("moments", "rates")) if self._releases_rates else zoom
+        scores = FitPhase(
+            "scores", n_steps - n_zooms * length, blocks=("linear", "precision", "squares"), step_size=_only_the_last,
+            released="noisy scores, information and squares of scores",
+        )  # fmt: skip
+        return [*[zoom] * (n_zooms - 1), *[last] * min(n_zooms, 1), scores]
 
-    def expected_statistics(self, records: Records, posterior) -> RegressionStatistics | PartedStatistics:
-        X, terms = records.X, self.likelihood.terms(records.y)
-        scores = self._score_settings() | {"offset": self.likelihood.offsets(records.y)}
-        if sp.issparse(X) or posterior.coordinates.move or self._centre is not None:  # centred rows have no zeros
-            return self._statistics(X, terms, posterior, **scores)
+    def expected_statistics(self, records: Records, posterior) -> RegressionSums | PartedStatistics:
+        X, terms, offset = records.X, self.likelihood.terms(records.y), self.likelihood.offsets(records.y)
+        if self._searches:
+            return self._scores(X, records.y, offset, posterior.search)
+        if sp.issparse(X) or self._centre is not None:  # centred rows have no zeros
+            return self._statistics(X, terms, posterior, offset)
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         n_stored = count_entries(X)
         second = better_as_csr(n_stored, X.shape[1]) | self.plan_of_fit().rounds_records
         if second.all():
-            return self._statistics(X, terms, posterior, n_stored, **scores)
+            return self._statistics(X, terms, posterior, offset, n_stored)
         if not second.any():
-            return self._statistics(X, terms, posterior, **scores)
-        offset = np.broadcast_to(scores.pop("offset"), (len(second), 1))
+            return self._statistics(X, terms, posterior, offset)
+        offset = np.broadcast_to(offset, (len(second), 1))
         parts = [
-            self._statistics(X[rows], [term[rows] for term in terms], posterior, counts, offset=offset[rows])
+            self._statistics(X[rows], [term[rows] for term in terms], posterior, offset[rows], counts)
             for rows, counts in ((~second, None), (second, n_stored[second]))
         ]
-        return PartedStatistics(second, parts, **scores)
+        return PartedStatistics(second, parts)
 
-    def _statistics(self, X, terms, posterior, n_stored: np.ndarray | None = None, **scores) -> RegressionStatistics:
+    def _statistics(self, X, terms, posterior, offset, n_stored: np.ndarray | None = None) -> RegressionStatistics:
         rows, lengths = self._design(X, n_stored)
-        if posterior.coordinates.move:
-            rows, lengths = posterior.coordinates.rows(rows.toarray() if sp.issparse(rows) else rows)
-            rows = sp.csr_array(rows) if self.plan_of_fit().rounds_records else rows
-        steps = self._keeps_steps()
-        at = (self._point(posterior), None) if steps else self._in_coordinates(posterior, sp.issparse(rows))
+        spread = self._in_coordinates(posterior, sp.issparse(rows))
+        if self._keeps_gradients:
+            spread = spread[0], None
         return RegressionStatistics(
             rows,
             lengths,
             *terms,
-            *at,
+            *spread,
             centred=self.statistics == "centred",
             diagonal=self.covariance == "diagonal",
             dtype=self.dtype,
-            labels=self._labels_of_norms(),
-            **scores,
+            labels=None if self._labels is None else self.likelihood.terms(self._labels),
+            offset=offset,
         )
 
-    def _score_settings(self) -> dict[str, object]:
-        return {"clip_norm": self._clip_norm(), "blocks": self.blocks()} if self._sums_variance() else {}
+    @property
+    def _keeps_gradients(self) -> bool:
+        """Whether residuals are gradients of the likelihood: of noisy steps, without the posterior's variance."""
+        return self.is_private and self.statistics == "centred"
 
-    def _labels_of_norms(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """b and κ of the labels over which norms are maximised; None where nothing is clipped, or by the record's own label."""
+    @property
+    def _labels(self) -> np.ndarray | None:
+        """Labels over which norms are maximised; None where nothing is clipped, or by the record's own label."""
         labels = self.likelihood.extreme_labels()
         if self.influence == "clipped" or np.isinf(self._clip_norm()) or not np.isfinite(labels).all():
             return None
-        return self.likelihood.terms(labels)
+        return labels
 
-    def to_posterior(self, average, noise_std, previous) -> Any:
-        """After noisy steps with residuals, a full covariance and few columns: what matches all released gradients, see
-        ``matching.py``. Otherwise Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite:
-        ``denoising.py``."""
-        kept = self._kept(average, previous)
-        if previous is not None and self._matches():
-            posterior = self._matched(average, noise_std, previous, kept)
-        else:
-            posterior = self._stepped(average, noise_std, previous)
-            posterior.public = np.ones(self.n_outputs) if self._knows_public else None
-        posterior.step, posterior.kept = 0 if previous is None else previous.step + 1, kept
-        if previous is not None:
-            posterior.coordinates = previous.coordinates
-        return posterior
+    # -- the search of a private fit: `newton.py` -----------------------------------------------------------------
 
-    def moved(self, average, noise_std, previous) -> CoefficientPosterior:
-        """The posterior after the first phase, with the coordinates that it has released; its totals are dropped."""
-        posterior = self.to_posterior(average, noise_std, previous)
-        of_all = np.reshape(average["precision"], (-1, *posterior.cov.shape[-2:])).sum(axis=0)
-        std = noise_std["precision"] * np.sqrt(self.n_outputs)
-        posterior.coordinates = Coordinates.learnt(of_all, std, self._intercept_constant(), self._ball())
-        posterior.kept = KeptSteps.none(posterior.kept.points.shape)
-        return posterior
+    @property
+    def _searches(self) -> bool:
+        """Whether a private fit takes Newton's steps from released scores and information."""
+        is_default = (self.statistics, self.covariance, self.influence) == ("centred", "full", "unbiased")
+        return self.is_private and is_default and self.n_columns <= _MOST_SEARCHED
 
-    def _n_learning(self, n_steps: int) -> int:
-        """Number of first steps after which rows are centred and scaled by released numbers.
+    @property
+    def _releases_rates(self) -> bool:
+        """Whether the last zoom also sums labels and exposures: see :meth:`_rates`."""
+        return False
 
-        0 without an intercept, which takes up what centring takes away; of many columns, since centred rows have no zeros; and
-        where a clip that looks at labels cuts no row as it comes, so that coefficients are not biased.
-        """
-        few, cuts = self.n_features_in_ <= _MOST_MATCHED, self._clip_norm() < self.max_record_norm()
-        able = self._matches() and self.fit_intercept and self.schedule is None
-        learns = able and few and n_steps >= _FEWEST_STEPS and (self.influence == "unbiased" or cuts)
-        return max(n_steps // _STEPS_PER_LEARNING, 1) if learns else 0
+    def _rates(self, y: np.ndarray) -> np.ndarray:
+        """Two numbers between 0 and 1 of each label, shape (n_records, 2), whose sums say where an intercept starts."""
+        raise NotImplementedError
 
-    def _matches(self) -> bool:
-        """Whether the next coefficients are those that match the released gradients.
+    def _intercept_at(self, rates: np.ndarray | None, noise_std: float) -> float:
+        """Intercept at the centre of the columns from which a fit starts; ``rates`` are noisy sums, None before they are known."""
+        return 0.0
 
-        With more columns predictions are better after steps with momentum, whose raised precisions shrink what noise hides;
-        intervals are those of the matched gradients there, too. With a known prior, what noise hides stays at its mean.
-        """
-        knows = self._is_given or self._knows_public
-        return self._keeps_steps() and self.covariance == "full" and (knows or self.n_features_in_ <= _MOST_MATCHED)
+    def _n_zooms(self, n_steps: int) -> int:
+        """0 of a single step, and one more for each three steps, up to 4."""
+        return min((n_steps + 1) // 3, _MOST_ZOOMS)
 
-    def _keeps_steps(self) -> bool:
-        """Whether steps are noisy, and release gradients of the likelihood."""
-        return self.is_private and self.statistics == "centred"
+    def _moved(self, X, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+        rows, _ = self._design(X)
+        return coordinates.rows(rows.toarray() if sp.issparse(rows) else rows)
 
-    def _kept(self, average, previous) -> KeptSteps:
-        """What the steps released until now."""
-        n_steps = self.plan_of_fit().n_steps if self._keeps_steps() else 0
-        shape = (self.n_outputs, min(n_steps, _MOST_KEPT), self._n_coefficients())
-        if previous is None or not n_steps:
-            return KeptSteps.none(shape)
-        t = previous.step + 1
-        if previous.coordinates.move:
-            t -= self._n_learning(n_steps)
-        rho = self.step_size(t)
-        rho = rho if isinstance(rho, dict) else dict.fromkeys(average, rho)
-        place, point = (t - 1) // -(-n_steps // _MOST_KEPT), self._point(previous)
-        return previous.kept.after(place, point, np.atleast_2d(average["linear"]), rho["linear"], rho["precision"])
+    def _moments(self, records: Records, posterior: CoefficientPosterior) -> Joint | Quadratic:
+        """z zᵀ of each row z = (x̃, ½), in units of the norm beyond which a zoom clips; and, in the last zoom, rates."""
+        rows, _ = self._moved(records.X, posterior.search.zooms.coordinates)
+        if not self.fit_intercept:
+            rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
+        unit = self._unit_of_zoom(posterior.search.zooms)
+        moments = Quadratic("moments", rows / np.sqrt(LIMIT * unit))
+        if unit == 1.0:
+            return moments
+        return Joint(moments, DenseStatistics({"rates": self._rates(records.y) / unit}))
 
-    def _matched(self, average, noise_std, previous, kept: KeptSteps) -> CoefficientPosterior:
-        """The posterior after a step that was computed at ``previous``."""
-        steps = self.released_gradients(self.plan_of_fit(), average, noise_std, kept, previous.coordinates)
+    def _unit_of_zoom(self, zooms: Zooms) -> float:
+        """Largest norm of a row beside whose moments there are rates, over that of the moments: 1 without."""
+        is_last = zooms.n_zooms == self._n_zooms(self.plan_of_fit().n_steps) - 1
+        return float(np.sqrt(1.0 + 2.0 * _PART**2)) if self._releases_rates and is_last else 1.0
+
+    def _zoomed(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
+        """The posterior after a zoom: rows are in new coordinates."""
+        search = previous.search
+        unit, is_last = self._unit_of_zoom(search.zooms), search.zooms.n_zooms + 1 == self._n_zooms(self._n_steps)
+        moments, std = (LIMIT * unit * value for value in (average["moments"], noise_std["moments"]))
+        zooms = search.zooms.after(moments, std, 1.0 if is_last else _SIZE, centred=bool(self.fit_intercept))
+        rates = (unit * average["rates"], unit * noise_std["rates"]) if unit > 1.0 else (None, 0.0)
+        return self._begun(zooms, *rates)
+
+    @property
+    def _n_steps(self) -> int:
+        return self.plan_of_fit().n_steps
+
+    def _begun(self, zooms: Zooms, rates: np.ndarray | None = None, noise_std: float = 0.0) -> CoefficientPosterior:
+        """The posterior before the first scores: the prior."""
+        (mean, alpha), coordinates = self._start(), zooms.coordinates
+        point = mean @ self._to_rows(coordinates).T
+        intercept = 0.0 if self._is_given or self._knows_public else self._intercept_at(rates, noise_std)
+        if self.fit_intercept:
+            point[:, -1] += intercept / CONSTANT
+        unit, plan = self.likelihood.unit(intercept + self.likelihood.offset), self.plan_of_fit()
+        n_scores = plan.n_steps - self._n_zooms(plan.n_steps) * max(plan.n_steps // _STEPS_PER_ZOOM, 1)
+        d = point.shape[1]
+        n_places = min(n_scores, _MOST_KEPT, max(_FEWEST_KEPT, _MOST_NUMBERS // (len(point) * d * d)))
+        kept = KeptSteps.none(len(point), n_places, d)
+        search = Search(zooms, point, self._size_of(zooms, n_scores), unit, kept)
+        public = np.ones(len(point)) if self._knows_public else None
+        precisions = [self._prior_of(coordinates, j, alpha[j], 1.0).precision for j in range(len(point))]
+        return self._from_rows(point, np.array(precisions), search, public)
+
+    def _size_of(self, zooms: Zooms, n_scores: int, share: float = 1.0) -> float:
+        """C, with which the noise of the averaged scores is a tenth of their variance by sampling: of ¼ a row in the units of
+        residuals, or a ``share`` of that."""
+        if not zooms.n_zooms:
+            return _SIZES[0]
+        noise = self.plan_of_fit().noise_std() / self.plan_of_fit().sampling_rate
+        free = np.sqrt(_RATIO * zooms.count * n_scores * share / (4.0 * self.n_features_in_)) / max(noise, 1e-300)
+        return float(np.clip(free, *_SIZES))
+
+    def _scores(self, X, y, offset, search: Search) -> RegressionSums:
+        rows, lengths = self._moved(X, search.zooms.coordinates)
+        psi = rowwise_product(rows, search.point.T) + offset
+        settings = self._labels, self._clip_norm(), self.plan_of_fit().rounds_records
+        return scores_at(rows, lengths, y, psi, self.likelihood, search.size, search.unit, *settings)
+
+    def _searched(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
+        """The posterior after a step that took scores at ``previous.search.point``."""
+        search = previous.search
+        outputs, n_done, n_places = len(search.point), int(search.kept.counts.sum()), len(search.kept.counts)
+        n_scores = self._n_steps - self._n_zooms(self._n_steps) * max(self._n_steps // _STEPS_PER_ZOOM, 1)
+        factors = {"linear": search.unit, "precision": search.unit**2, "squares": search.unit**2}
+        totals = {
+            name: search.size * factor * np.reshape(average[name], (outputs, *average[name].shape[outputs > 1 :]))
+            for name, factor in factors.items()
+        }
+        kept = search.kept.after(
+            n_done // -(-n_scores // n_places), search.size, points=search.point, scores=totals["linear"],
+            informations=totals["precision"], squares=totals["squares"],
+        )  # fmt: skip
+        released, coordinates = self._released(kept, search.unit, noise_std), search.zooms.coordinates
         alpha, public = previous.alpha_shape / previous.alpha_rate, previous.public
+        estimates = np.atleast_2d(previous.around.mean) / self._units_of_rows(coordinates)
         if self._knows_public:
-            public, alpha = self._weights_of_public(steps, previous.coordinates, alpha, public)
-        weights = np.ones(self.n_outputs) if public is None else public
-        mean, precision = self.matched_moments(steps, previous, alpha, weights, _ROUNDS)
-        posterior = self._posterior(mean, precision, np.ones(mean.shape), np.zeros(mean.shape))
-        posterior.public = public
-        return posterior
+            public = np.array(
+                [self._weight_of_public(of, coordinates, j, alpha[j], estimates[j]) for j, of in enumerate(released)]
+            )
+        weights = np.ones(outputs) if public is None else public
+        moments = [
+            of.matched(self._prior_of(coordinates, j, alpha[j], weights[j]), estimates[j])
+            for j, of in enumerate(released)
+        ]
+        means, precisions = (np.array(values) for values in zip(*moments, strict=True))
+        moves = means - search.point
+        longest = np.linalg.norm(moves, axis=1, keepdims=True)
+        point = search.point + moves * np.minimum(1.0, _LONGEST / np.maximum(longest, 1e-300))
+        size = search.size
+        if n_done + 1 == max(n_scores // _ADAPTED, 1) and search.zooms.n_zooms:
+            recent = np.flatnonzero(kept.counts)[-2:]
+            trace = np.trace(kept.informations[:, recent].mean(axis=(0, 1))) / search.unit**2
+            share = np.clip(trace / (search.zooms.count * LIMIT / 4.0), 0.01, 1.0)
+            size = self._size_of(search.zooms, n_scores, share)
+        found = Search(search.zooms, point, size, search.unit, kept)
+        return self._from_rows(means, precisions, found, public, previous.step + 1)
 
-    def matched_moments(
-        self, steps: list[ReleasedGradients], posterior, alpha: np.ndarray, public: np.ndarray, n_rounds: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Means (n_outputs, d) and precisions of the coefficients that match these steps; begins at ``posterior``."""
-        to_rows, moments = self._to_rows(posterior.coordinates), []
-        known = posterior.step > 0
-        for j, (mean, cov) in enumerate(zip(np.atleast_2d(posterior.mean), self._covariances(posterior), strict=True)):
-            prior = self._prior_of(posterior.coordinates, j, alpha[j], public[j])
-            spread = np.diagonal(to_rows @ cov @ to_rows.T) * known
-            moments.append(matched(steps[j], prior, to_rows @ mean, spread, n_rounds))
-        means = [solve_triangular(to_rows, mean, lower=True) for mean, _ in moments]
-        return np.array(means), np.array([to_rows.T @ precision @ to_rows for _, precision in moments])
+    def _released(self, kept: KeptSteps, unit: float, noise_std) -> list[Released]:
+        """What was released about each output."""
+        plan = self.privacy_.plan if self._fitting_plan is None else self.plan_of_fit()
+        least, most = _RATIOS
+        ratios = least if plan.max_weight is None else _LEAST_OF_WEIGHTS, max(most, plan.max_rows_per_group or 0)
+        return kept.released(noise_std, unit, plan.sampling_rate, ratios)
 
     def _to_rows(self, coordinates: Coordinates) -> np.ndarray:
-        """T, shape (d, d), lower triangular: T w are coefficients of rows of norm 1 in these coordinates, w natural ones."""
-        return coordinates.coefficients(np.diag(self._units() * self._ball()), self._intercept_constant()).T
+        """T, shape (d, d), lower triangular: T w are coefficients of moved rows, w natural ones."""
+        return coordinates.coefficients(np.diag(self._units()), self._intercept_constant()).T
 
-    def released_gradients(
-        self, plan: PrivacyPlan, average, noise_std, kept: KeptSteps, coordinates: Coordinates
-    ) -> list[ReleasedGradients]:
-        """What was released for each output, in coordinates in which rows have norm 1. Computed from released values only: of
-        several laws of the offset, and of lengths that nothing tells, the one under which gradients fit together best."""
-        knows_number = self.fit_intercept or self.covariance == "diagonal"
-        squares = (1.0,) if knows_number else _SQUARES
-        laws = [(*law, square) for law in self.likelihood.laws_of_offset() for square in squares]
-        arguments = plan, average, noise_std, kept, coordinates
-        first = self._gradients_under(*laws[0], *arguments)
-        if len(laws) == 1 or len(first[0].counts) < 2:
-            return first
-        candidates = [first, *(self._gradients_under(*law, *arguments) for law in laws[1:])]
-        return min(candidates, key=lambda steps: sum(step.scatter(step.match()[1])[0] for step in steps))
+    def _units_of_rows(self, coordinates: Coordinates) -> np.ndarray:
+        """Natural coefficients, and the intercept at the centre, per coefficient of moved rows; shape (d,)."""
+        units = coordinates.scale.copy()
+        if self.fit_intercept:
+            units[-1] = CONSTANT
+        return units
 
-    def _gradients_under(
-        self,
-        offset: float,
-        spread: float,
-        square: float,
-        plan: PrivacyPlan,
-        average,
-        noise_std,
-        kept: KeptSteps,
-        coordinates: Coordinates,
-    ) -> list[ReleasedGradients]:
-        ball = self._ball()
-        noise = {name: std / ball ** POWER[name] for name, std in noise_std.items()}
-        averages = [self._average_of(average, j) for j in range(self.n_outputs)]
-        laws_of_rows = (self._row_law(average, noise, j, coordinates) for j, average in enumerate(averages))
-        weighted, left = zip(*laws_of_rows, strict=True)
-        weighted = [
-            replace(law, count=law.count / square, cov=law.cov * square, offset=offset, spread=spread)
-            for law in weighted
-        ]
-        # the first points are far from the root, unless a phase before ended near it
-        used = kept.used(0 if coordinates.move else 2 if self._matches() else len(kept.counts))
-        points, centre = kept.points[:, used] * ball, kept.centre * ball
-        laws = [law.unweighted(at) for law, at in zip(weighted, centre, strict=True)]
-        noise_of_step = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate / ball
-        return [
-            ReleasedGradients(
-                points[j],
-                kept.totals[j, used] / ball,
-                kept.counts[used],
-                self._clip_weights(laws, points, centre, plan.clip_norm),
-                noise_of_step,
-                plan.sampling_rate,
-                laws[j],
-                left[j],
-                weighted[j].squares.sum(),
-                (averages[j]["variance"], noise["variance"]) if "variance" in noise else None,
-            )
-            for j in range(self.n_outputs)
-        ]
-
-    def _average_of(self, average, j: int) -> dict[str, np.ndarray]:
-        """Averages of one output, in coordinates in which rows have norm 1."""
-        averages = {name: np.asarray(value) / self._ball() ** POWER[name] for name, value in average.items()}
-        return averages if self.n_outputs == 1 else {name: value[j] for name, value in averages.items()}
-
-    def _row_law(self, average, noise, j: int, coordinates: Coordinates) -> tuple[RowLaw, np.ndarray]:
-        """Law of one output's rows. Where public records are known, private ones are taken to be like them unless it shows."""
-        constant = self._intercept_constant() / self._ball()
-        if self._knows_public and self.covariance == "full":
-            natural = solve_triangular(self._to_rows(coordinates), np.eye(self._n_coefficients()), lower=True)
-            public = natural.T @ self._coefficient_prior().known.precision[j] @ natural
-            return weighted_law(near_public(average["precision"], noise["precision"], public), 0.0, constant)
-        if self.covariance == "full":
-            return weighted_law(average["precision"], noise["precision"], constant)
-        return independent_law(average, noise, constant)
-
-    def _clip_weights(self, laws: list[RowLaw], points: np.ndarray, centre: np.ndarray, clip_norm: float) -> np.ndarray:
-        """Mean clip weights at the points, over that at ``centre``."""
-        labels = self._labels_of_norms()
-        if labels is None or self.covariance == "diagonal":
-            return np.ones(points.shape[1])
-        scale = {name: value / self._ball() ** POWER[name] for name, value in self._scales().items()}
-
-        def norms(predictor: np.ndarray, length: float) -> np.ndarray:
-            lengths = np.full(len(predictor), length)
-            factors = factors_of_labels(predictor, np.abs(predictor), labels)
-            norms = Lengths(lengths, lengths**2).largest_norms(factors, scale)
-            return np.maximum(norms, clip_norm)
-
-        return clip_weights(laws, points, centre, norms)
+    def _from_rows(self, means, precisions, search: Search, public, step: int = 0) -> CoefficientPosterior:
+        """The posterior with these moments of the coefficients of moved rows."""
+        coordinates = search.zooms.coordinates
+        units = self._units_of_rows(coordinates)
+        precisions = np.stack([positive_definite(matrix) for matrix in precisions / np.outer(units, units)])
+        moments = (means * units, precisions) if self.n_outputs > 1 else (means[0] * units, precisions[0])
+        posterior = CoefficientPosterior(*moments, step=step, public=public, search=search, centre=coordinates.shift)
+        prior = self._coefficient_prior(coordinates)
+        ones, zeros = np.ones(means.shape), np.zeros(means.shape)
+        posterior.alpha_shape, posterior.alpha_rate = prior.alpha_posterior(posterior, ones, zeros)
+        return posterior
 
     def _prior_of(self, coordinates: Coordinates, j: int, alpha: float, public: float) -> Prior:
-        """Prior of one output, in the coordinates of :meth:`_to_rows`."""
+        """Prior of one output, of coefficients of moved rows: a flat one there, unless another one is given."""
         to_rows = self._to_rows(coordinates)
         linear, precision = self._coefficient_prior(coordinates).natural(j, alpha, public)
         precision = np.diag(precision) if precision.ndim == 1 else precision
         natural = solve_triangular(to_rows, np.eye(len(to_rows)), lower=True)
-        return Prior(natural.T @ precision @ natural, natural.T @ linear)
+        precision, linear = natural.T @ precision @ natural, natural.T @ linear
+        if self._is_flat:
+            flat = np.full(len(precision), _FLAT)
+            flat[-1] *= _OF_INTERCEPT if self.fit_intercept else 1.0
+            precision = precision + np.diag(flat)
+        if self.indicators:  # what no row sees: it says nothing of effects, and yields to rows where all of them are zero
+            unseen = unseen_directions(self.indicators, len(precision), has_intercept=bool(self.fit_intercept))
+            unseen = np.linalg.qr(to_rows @ unseen)[0]
+            precision = precision + _UNSEEN * unseen @ unseen.T
+        return Prior(precision, linear)
 
-    def _weights_of_public(self, steps, coordinates, alpha, last) -> tuple[np.ndarray, np.ndarray]:
-        """Weights of public records, the most probable ones of ``WEIGHTS``, and E[α]: where a weight falls much, that of the
-        start, since α of public records without effects would keep all coefficients small."""
-        weights, alpha, start = last.copy(), alpha.copy(), self._coefficient_prior().initial_alpha(1)[0]
-        at = self._start()[0] @ self._to_rows(coordinates).T
-        for j in range(self.n_outputs):
-            settings = [(alpha[j], weight) for weight in WEIGHTS] + [(start, 0.0)]
-            priors = [self._prior_of(coordinates, j, *setting) for setting in settings]
-            weights[j] = (*WEIGHTS, 0.0)[best_prior(steps[j], priors, at[j], _LEAST_GAIN)]
-            if weights[j] < last[j] / _MOST_CHANGE:
-                alpha[j] = start
-        return weights, alpha
+    def _weight_of_public(self, released: Released, coordinates, j: int, alpha: float, at: np.ndarray) -> float:
+        """Weight of public records, the most probable one of ``WEIGHTS``."""
+        priors = [self._prior_of(coordinates, j, alpha, weight) for weight in WEIGHTS]
+        return WEIGHTS[best_prior(released, priors, at, _LEAST_GAIN)]
+
+    # -- other steps --------------------------------------------------------------------------------------------
+
+    def to_posterior(self, average, noise_std, previous) -> Any:
+        """Of a private fit that searches, the coefficients that match all that was released: ``newton.py``. Otherwise
+        Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
+        if self._searches:
+            if previous is None:
+                return self._begun(Zooms.declared(self.n_features_in_, self._ball(), self._intercept_constant()))
+            return self._searched(average, noise_std, previous)
+        posterior = self._stepped(average, noise_std, previous)
+        posterior.step = 0 if previous is None else previous.step + 1
+        return posterior
 
     def _stepped(self, average, noise_std, previous) -> Any:
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
-        prior, (start, alpha), t = replace(self._coefficient_prior(), unseen=None), self._start(), 0
+        prior, (start, alpha), t = self._coefficient_prior(), self._start(), 0
         old = start * scale
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.around.mean) * scale
@@ -524,38 +524,35 @@ class AugmentedRegression(ConjugateExponentialModel):
         return old + step, precision, share, unknown
 
     def step_size(self, t: int) -> float | dict[str, float]:
-        """ρ_t: the ``schedule`` if there is one, but for residuals that are matched, which are not averaged; 1 in a non-private
-        full-batch fit with a full covariance, which is then textbook variational Bayes. Precisions beside matched residuals
-        are averaged with 2/(t + 1), so that later steps count more. Other residuals are averaged with max(2/(t + 1), 1/5), a
+        """ρ_t of a fit that does not search: the ``schedule`` if there is one; 1 in a non-private full-batch fit with a full
+        covariance, which is then textbook variational Bayes. Other residuals are averaged with max(2/(t + 1), 1/5), a
         step with momentum, and their precisions evenly, 1/t, in a private fit, with 2/(t + 1) in a non-private stochastic one,
         and not at all in a non-private full-batch one."""
-        recent = PolynomialAveraging(power=1.0)(t)
-        if self._matches():
-            rho = recent if self.schedule is None else self.schedule(t)
-            return (rho if isinstance(rho, dict) else dict.fromkeys(self.blocks(), rho)) | {"linear": 1.0}
         if self.schedule is not None:
             return self.schedule(t)
         if self._is_textbook():
             return 1.0
+        recent = PolynomialAveraging(power=1.0)(t)
         others = 1.0 / t if self.is_private else 1.0 if self.plan_of_fit().sampling_rate == 1.0 else recent
-        steps = dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
-        return steps | ({"variance": recent} if self._sums_variance() else {})
+        return dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
 
     def default_clip(self) -> float:
-        """Public constant, in units in which a row has norm at most 1; see docs/logistic.md for how it was chosen."""
-        return _CLIP_NORM[self.influence]
+        """Of a fit that searches 1, in units of a C that it finds; of others a constant, in units in which a row has norm 1."""
+        return 1.0 if self._searches else _CLIP_NORM[self.influence]
 
     def clip_for(self, max_rows: int | None) -> float:
-        """For persons whose rows are to weigh alike, a norm that never binds: it would bind for those with many rows."""
-        return super().clip_for(None) if max_rows is None else max_rows * self.max_record_norm()
+        """For persons whose rows are to weigh alike, a norm that never binds where a person has many rows."""
+        if max_rows is None or self._searches:
+            return super().clip_for(max_rows)
+        return max_rows * self.max_record_norm()
 
     def max_record_norm(self) -> float:
         """Norm of a row of norm ``max_norm`` (and the intercept's constant) as it comes, over all outputs; ``inf`` without a
-        ``max_norm``.
+        ``max_norm``, and in a fit that searches, whose rows are moved.
 
         At c, ``|ω ψ| ≤ ω c = b tanh(c/2) / 2``, so ``|r| ≤ |κ| + b tanh(c/2) / 2``: the largest joint norm over c.
         """
-        if self.max_norm is None:
+        if self.max_norm is None or self._searches:
             return np.inf
         length = np.hypot(self.max_norm, self._intercept_constant())
         scale, b = self._scales(), self.likelihood.largest_shape
@@ -563,10 +560,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         omega = polya_gamma_mean(c, b)
         centre = c if self.statistics == "centred" else self.likelihood.largest_offset
         residual = self.likelihood.largest_linear + omega * centre
-        in_variance = 1.0 + self._sums_variance() / VARIANCE_SCALE**2
-        squares = (
-            in_variance * (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2
-        )
+        squares = (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2
         if self.covariance == "diagonal":
             squares += omega**2 * ((length / scale["cross"]) ** 2 + scale["weight"] ** -2.0)
         return float(np.sqrt(self.n_outputs * squares.max()) * (1.0 + 1e-4))  # between the points of the grid
@@ -582,7 +576,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def clip_biases(self) -> bool:
         """A weight that ignores the label does not bias coefficients."""
-        return self.influence == "clipped" and super().clip_biases()
+        return not self._searches and self.influence == "clipped" and super().clip_biases()
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Coefficients by name, and their prior precision if it is learnt."""
@@ -590,19 +584,12 @@ class AugmentedRegression(ConjugateExponentialModel):
             return super().posterior_parts(posterior)
         return coefficient_parts(self, posterior)
 
-    def largest_norm_in_fit(self) -> float:
-        """Rows that are moved may be longer: they are scaled to a length of about 1, whatever their columns."""
-        return self.max_record_norm() * (_LONGER if self._n_learning(self.plan_of_fit().n_steps) else 1.0)
-
     def describe(self) -> dict:
-        n_first = self._n_learning(self.plan_of_fit().n_steps)
-        moved = f"; after step {n_first}, of columns that these have centred and scaled" if n_first else ""
+        sums = "noisy sums of products of the columns with the target and with each other, in every step"
+        released = self.released() if self._searches else (sums,)
         return {
             "unit": self.unit,
-            "released": (
-                f"noisy sums of products of the columns with the target and with each other, in every step{moved}",
-                "hence the posterior of the coefficients",
-            ),
+            "released": (*released, "hence the posterior of the coefficients"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",
@@ -632,47 +619,38 @@ class AugmentedRegression(ConjugateExponentialModel):
     @property
     def _learns_alpha(self) -> bool:
         """Whether the precision of the coefficients is learnt."""
-        return isinstance(self._given_prior(), Gamma)
+        return isinstance(self._given_prior(), Gamma) and not self._is_flat
+
+    @property
+    def _is_flat(self) -> bool:
+        """Whether the prior is the default one of a fit that searches: flat in the coordinates that it learns."""
+        return self.prior is None and self._searches
 
     def _given_prior(self) -> float | Gamma | Gaussian | DiagonalGaussian:
         """``prior``, or its default."""
         return Gamma(1.0, 1.0) if self.prior is None else self.prior
 
     def _coefficient_prior(self, coordinates: Coordinates | None = None) -> CoefficientPrior:
-        """The prior, which sits at the centre of these coordinates of the rows; without them at that of the design."""
+        """The prior, which sits at the centre of these coordinates of the rows, without them at that of the design; of a fit
+        that searches without what is flat in its coordinates."""
         settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
-        places = {"unseen": self._unseen(), "centre": None if coordinates is None else coordinates.shift}
-        places["spreads"] = vars(self).get("spreads_")
+        places = {"centre": None if coordinates is None else coordinates.shift, "spreads": vars(self).get("spreads_")}
         if self._is_given:
             return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal), **places)
-        prior = CoefficientPrior(self._given_prior(), *settings, **places)
+        alpha = None if self._is_flat else self._given_prior()
+        prior = CoefficientPrior(alpha, *settings, **places)
         if not self._knows_public:
             return prior
         known = KnownCoefficients.of(self.public_posterior_, diagonal=False)
-        of_public = replace(prior, unseen=None, centre=self.public_centre_)
+        of_public = CoefficientPrior(self._given_prior(), *settings, centre=self.public_centre_)
         base = np.stack([of_public.matrix(alpha) for alpha in self.public_alpha_])
-        return CoefficientPrior(
-            self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base), **places
-        )
-
-    def _unseen(self) -> np.ndarray | None:
-        """Precision of the directions that no row sees: coefficients of ``indicators`` together against the intercept, or,
-        where there is none, against those of another column.
-
-        Noise in the precision would let a fit wander there, and fill intervals. It says nothing of effects, and yields to rows
-        in which all of them are zero.
-        """
-        if not (self._keeps_steps() and self.covariance == "full" and self.indicators):
-            return None
-        scale = self._units() * self._ball()
-        directions = unseen_directions(self.indicators, len(scale), has_intercept=bool(self.fit_intercept))
-        directions = np.linalg.qr(directions * scale[:, None])[0]
-        return _UNSEEN * (directions @ directions.T) * np.outer(scale, scale)
+        known = KnownCoefficients(known.linear, known.precision - base)
+        return CoefficientPrior(alpha, *settings, known, **places)
 
     def _start(self) -> tuple[np.ndarray, np.ndarray]:
         """Where a fit starts: mean of what is known, or 0, shape (n_outputs, d), and E[α]."""
         if self._knows_public:
-            return np.atleast_2d(self.public_posterior_.mean), self.public_alpha_
+            return np.atleast_2d(self.public_posterior_.mean), self._coefficient_prior().initial_alpha(self.n_outputs)
         mean = self.prior.mean if self._is_given else np.zeros((self.n_outputs, self._n_coefficients()))
         return np.atleast_2d(mean), self._coefficient_prior().initial_alpha(self.n_outputs)
 
@@ -746,18 +724,12 @@ class AugmentedRegression(ConjugateExponentialModel):
         scales, b = (_SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL), self.likelihood.largest_shape
         trials = {name: np.sqrt(b) if name == "linear" else b for name in scales}
         scales = {name: scale * trials[name] * self._ball() ** POWER[name] for name, scale in scales.items()}
-        if self._sums_variance():
-            scales["variance"] = VARIANCE_SCALE * self._clip_norm() * scales["linear"] ** 2
         return scales
 
     def _clip_norm(self) -> float:
         """C: public."""
         clip_norm = self.plan_of_fit().clip_norm
-        return _CLIP_NORM[self.influence] if clip_norm is None else clip_norm
-
-    def _sums_variance(self) -> bool:
-        """Whether the variance of the scores is released, for the noise-aware posterior."""
-        return self.is_private and self.influence == "unbiased" and self.statistics == "centred"
+        return self.default_clip() if clip_norm is None else clip_norm
 
     def _is_textbook(self) -> bool:
         """Whether each step is an exact coordinate update."""
@@ -769,11 +741,6 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self.fit_intercept:
             units[-1] = 1.0 / self._intercept_constant()
         return units
-
-    def _point(self, posterior) -> np.ndarray:
-        """μ in the coordinates of the rows of the next step, shape (n_outputs, d)."""
-        mean = np.atleast_2d(posterior.mean) * self._units()
-        return posterior.coordinates.coefficients(mean, self._intercept_constant())
 
     def _covariances(self, posterior) -> np.ndarray:
         """Σ of each output, shape (n_outputs, d, d)."""
@@ -790,6 +757,16 @@ class AugmentedRegression(ConjugateExponentialModel):
         # Λ = LLᵀ becomes D⁻¹LLᵀD⁻¹ with D the units, and L⁻¹ becomes L⁻¹D
         return mean, posterior.inverse_factor.reshape(-1, len(units), len(units)) * units
 
+    def _rows_and_law(self, X, posterior) -> tuple:
+        """Rows as a posterior's steps see them, their norms, and μ and Σ in their coordinates."""
+        if self.covariance == "diagonal" or posterior.search is None:
+            rows, lengths = self._design(X)
+            return rows, lengths, *self._in_coordinates(posterior, sp.issparse(rows))
+        rows, lengths = self._moved(X, posterior.search.zooms.coordinates)
+        units = self._units_of_rows(posterior.search.zooms.coordinates)
+        inverses = posterior.around.inverse_factor.reshape(-1, len(units), len(units))
+        return rows, lengths, np.atleast_2d(posterior.around.mean) / units, inverses / units
+
     def _posterior(self, mean: np.ndarray, precision: np.ndarray, share: np.ndarray, unknown: np.ndarray):
         """The posterior with these moments, in natural coordinates, and with q(α) updated from ``share`` and ``unknown``."""
         if self.covariance == "full":  # rescaling may have cost the last digits
@@ -804,6 +781,11 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self.covariance == "diagonal":
             return DiagonalCoefficientPosterior(mean, precision, *learnt)
         return CoefficientPosterior(mean, precision, *learnt, centre=self._centre)
+
+
+def _only_the_last(s: int) -> float:
+    """ρ of scores: each total is released by itself, and kept in the posterior."""
+    return 1.0
 
 
 def check_indicators(indicators, n_features: int | None = None) -> None:

@@ -27,7 +27,7 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 
 # Count at which a private fit starts, relative to the largest one.
-_TYPICAL = 0.1
+
 
 
 class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
@@ -230,20 +230,23 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         return most_probable(rows, self._units(), counts, offset, self.dispersion, prior, self.fit_intercept)
 
     def to_posterior(self, average, noise_std, previous) -> Any:
-        """As in the base class, but a fit without a plan starts at the mode, and a private one at a tenth of ``max_count`` for
-        the middle one of the declared exposures: steps from there to the mean are few, and short."""
-        posterior = super().to_posterior(average, noise_std, previous)
-        if previous is not None:
-            return posterior
-        held, alpha = posterior.around, (posterior.alpha_shape, posterior.alpha_rate)
-        mean, precision = held.mean, held.precision
-        if self._begins is not None:
-            mean, precision = self._begins.mean, self._begins.precision
-            alpha = self._begins.alpha_shape, self._begins.alpha_rate
-        elif self.is_private and self.fit_intercept and not self._is_given and not self._knows_public:
-            middle = 1.0 if self.exposure_bounds is None else np.mean(self.exposure_bounds)
-            mean = np.append(mean[:-1], np.log(_TYPICAL * self.max_count / middle))
-        return self._held(mean, precision, *alpha, 0, posterior.kept, posterior.public, posterior.coordinates)
+        """As in the base class, but a fit without a plan starts at the mode."""
+        if previous is None and self._begins is not None:
+            return self._begins
+        return super().to_posterior(average, noise_std, previous)
+
+    @property
+    def _releases_rates(self) -> bool:
+        return not (self._is_given or self._knows_public)
+
+    def _rates(self, y: np.ndarray) -> np.ndarray:
+        return self.likelihood.rates(y)
+
+    def _intercept_at(self, rates: np.ndarray | None, noise_std: float) -> float:
+        """Logarithm of the average rate, from released sums of counts and exposures alone."""
+        if not self.fit_intercept:
+            return 0.0
+        return self.likelihood.typical_log_rate() if rates is None else self.likelihood.log_rate(rates, noise_std)
 
     def finish(self, records: DataSource) -> None:
         """As in the base class, and ``dispersion_``."""

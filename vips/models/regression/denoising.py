@@ -16,7 +16,6 @@ __all__ = [
     "LEAST_SHARE",
     "diagonal_step",
     "diagonal_view",
-    "near_public",
     "noise_aware_moments",
     "precision_view",
 ]
@@ -51,22 +50,6 @@ def precision_view(precision: np.ndarray, noise_std: float, gradient_noise_std: 
     view = floored(precision, _NOISE_LEVEL * noise_std * np.sqrt(0.5 * len(precision)))
     diagonal = np.diagonal(view)
     return view + np.diag(diagonal_view(diagonal, gradient_noise_std, alpha) - diagonal)
-
-
-def near_public(precision: np.ndarray, noise_std: float, public: np.ndarray) -> np.ndarray:
-    """A positive semidefinite matrix near a noisy one: a multiple of that of public records, and what of the difference is not
-    noise alone, whose eigenvalues are at most √(2d) s.
-
-    Parameters
-    ----------
-    precision, public : ndarray of shape (d, d)
-    noise_std : float
-        Standard deviation s of the noise on the diagonal; the multiple's largest entry there is at least that.
-    """
-    scale = max(float((precision * public).sum() / (public * public).sum()), noise_std / np.diagonal(public).max())
-    values, vectors = eigh(0.5 * (precision + precision.T) - scale * public)
-    values = np.sign(values) * np.maximum(np.abs(values) - noise_std * np.sqrt(2.0 * len(public)), 0.0)
-    return floored(scale * public + (vectors * values) @ vectors.T, 0.0)
 
 
 def diagonal_view(precision: np.ndarray, gradient_noise_std: float, alpha: float) -> np.ndarray:

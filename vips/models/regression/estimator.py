@@ -11,12 +11,12 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, ndtri
-from scipy.stats import chi2
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._fitted import all_or_nothing
+from vips._printable import printable
 from vips._validation import check_level
 from vips.data import DataSource, InMemoryData
 from vips.data._records import with_their_weights
@@ -36,7 +36,7 @@ from vips.models._coefficient_tables import (
 from vips.models._coefficients import MOST_READ, count_scores
 from vips.models._definite import positive_definite
 from vips.models.regression.contract import AugmentedRegression
-from vips.models.regression.matching import ReleasedGradients
+from vips.models.regression.newton import misfit
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics
 from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
@@ -51,14 +51,6 @@ __all__ = ["PolyaGammaRegression"]
 
 # Largest number of coefficients for a noise-aware posterior of a diagonal fit, which itself needs no d × d matrix.
 _MOST_DENSE = 2048
-# Precision of coefficients under which people read them, for rows of norm 1.
-_FLAT = 0.02
-# Largest probability of the gradients' scatter of which a summary warns.
-_MISFIT = 0.01
-_REMEDY = "Columns with few large values cause this: declare tighter bounds, or take logarithms of them."
-# Rounds of Gauss-Newton until the noise-aware posterior has settled.
-_MOST_ROUNDS = 10
-
 
 class PolyaGammaRegression(AugmentedRegression):
     """Base class of the regressions; its checks and scores are those of counts.
@@ -205,26 +197,23 @@ class PolyaGammaRegression(AugmentedRegression):
         return precision[0] if self.n_outputs == 1 else precision
 
     def to_noise_aware_posterior(self) -> CoefficientPosterior:
-        """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``matching.py``.
+        """``last_posterior_`` of a private fit that searches, which knows the noise: ``newton.py``.
 
-        With weights, or several rows of a person, its variance is that of the weighted scores (a sandwich). As noise vanishes
-        and no weight is below 1, its intervals tend to those of the exact posterior. With ``covariance="diagonal"`` it assumes,
-        as the fit does, that features are independent but for their averages.
+        Its variance is that of the scores of records or persons (a sandwich), and of noise.
         """
-        if self.statistics != "centred":
-            raise NotImplementedError('Intervals that know the noise need statistics="centred".')
-        if self.covariance == "diagonal" and self._n_coefficients() > _MOST_DENSE:
-            raise NotImplementedError(f"Intervals that know the noise take d × d matrices, up to d = {_MOST_DENSE}.")
-        posterior = self.last_posterior_
-        if not posterior.kept.counts.any():
-            raise NotImplementedError("Intervals that know the noise need steps of a size above 0.")
-        steps = self._steps_of_fit()
-        mean, precision = self.matched_moments(
-            steps, posterior, self._read_alpha(), self._public_weights(), _MOST_ROUNDS
-        )
-        if self.n_outputs == 1:
-            mean, precision = mean[0], precision[0]
-        return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
+        if getattr(self.last_posterior_, "search", None) is None:
+            raise NotImplementedError(
+                'Intervals that know the noise need statistics="centred", covariance="full", influence="unbiased" and at most '
+                "1,000 columns."
+            )
+        return self.last_posterior_
+
+    @property
+    def hidden_columns_(self) -> list[str]:
+        """Columns of a private fit whose variance noise hides: nothing can be said of their effects."""
+        check_is_fitted(self, "last_posterior_")
+        hidden = getattr(self.last_posterior_, "hidden", ())
+        return [name for name, is_hidden in zip(self.column_names(), hidden, strict=False) if is_hidden]
 
     def check_restored(self) -> None:
         if self.n_features_in_ <= MOST_READ:
@@ -232,36 +221,17 @@ class PolyaGammaRegression(AugmentedRegression):
             self.signal_of_coefficients()
             self.misfit()
 
-    def _steps_of_fit(self) -> list[ReleasedGradients]:
-        """What the fit has released for each output."""
-        totals = self.noisy_totals_
-        posterior, plan = self.last_posterior_, self.privacy_.plan
-        return self.released_gradients(plan, totals.average, totals.noise_std, posterior.kept, posterior.coordinates)
-
     def misfit(self) -> float:
-        """Probability that the released gradients of a fit scatter as much, or more, if the noise is all that they scatter by.
+        """Probability that the released scores, carried to the estimate, scatter as much or more by noise alone.
 
-        A private fit carries the gradients of its steps to one point, by a Gaussian law of the rows (``matching.py``). A small
-        probability says that this law does not fit these rows: intervals are then less sure. Computed from released values
-        only; NaN where intervals do not rest on gradients.
+        It tells whether scores were carried well, not whether the model holds. NaN where intervals do not rest on scores.
         """
-        posterior = self.posterior_
-        if posterior is self.last_posterior_ or not self.privacy_.plan.is_private:
+        search = getattr(self.last_posterior_, "search", None)
+        if search is None or not search.kept.counts.any():
             return np.nan
-        to_rows, means = self._to_rows(self.last_posterior_.coordinates), np.atleast_2d(posterior.mean)
-        scatters = [steps.scatter(to_rows @ mean) for steps, mean in zip(self._steps_of_fit(), means, strict=True)]
-        return float(chi2.sf(*np.sum(scatters, axis=0)))
-
-    def _read_alpha(self) -> np.ndarray:
-        """Precision of the prior under which people read coefficients, shape (n_outputs,).
-
-        A small one in a private fit that learns α: where effects are unequal, intervals under the learnt α hold rare and strong
-        ones too seldom.
-        """
-        if self._learns_alpha and self.privacy_.plan.is_private:
-            scale = self.last_posterior_.coordinates.scale[: self.n_features_in_]
-            return np.tile(_FLAT * self._ball() ** 2 / np.maximum(scale, 1.0) ** 2, (self.n_outputs, 1))
-        return self.last_posterior_.alpha_shape / self.last_posterior_.alpha_rate
+        released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
+        units = self._units_of_rows(search.zooms.coordinates)
+        return misfit(released, np.atleast_2d(self.last_posterior_.around.mean) / units)
 
     def _public_weights(self) -> np.ndarray:
         """Weight of public records in the prior, 1 without them; shape (n_outputs,)."""
@@ -301,14 +271,27 @@ class PolyaGammaRegression(AugmentedRegression):
         self.warn_of_no_intervals()
         warn_of_nothing(self, signal)
         warn_of_binding_clip(self)
-        if self.misfit() < _MISFIT:
-            warnings.warn(
-                "The released gradients do not fit a Gaussian law of the rows, by which they are compared: they scatter more "
-                f"than noise does in 99 of 100 fits. Intervals may be too narrow, or off. {_REMEDY}",
-                PrivacyWarning,
-                stacklevel=3,
-            )
         return table
+
+    def _withhold(self, table: pd.DataFrame, units) -> None:
+        """No limits in rows of the table that depend on a column which noise hides, and a warning."""
+        hidden = getattr(self.posterior_, "hidden", np.zeros(0, bool))
+        if not hidden.any():
+            return
+        of_rows = hidden if units is None else (units[1][:, : len(hidden)] != 0.0) @ hidden
+        of_rows = np.append(of_rows, [True] * bool(self.fit_intercept))  # where the hidden columns are 0
+        table.loc[np.tile(of_rows, self.n_outputs), table.columns != "mean"] = np.nan
+        names = self.column_names() if units is None else units[0]
+        self._warn_of_hidden([name for name, is_hidden in zip(names, of_rows, strict=False) if is_hidden])
+
+    def _warn_of_hidden(self, names: list[str]) -> None:
+        warnings.warn(
+            f"Noise hides how much {', '.join(map(printable, names))} varies: nothing is known of its effect, which counts as 0, "
+            "and there are no limits. Tighter bounds in the encoder, np.log1p of a column with few large values, more "
+            "records or a larger ε would show it.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval.
@@ -359,19 +342,30 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         check_level(level)
         mean, variance = (values[:, 0] for values in self._predictors(X, self.posterior_))
+        if self.hidden_columns_:
+            variance = np.full(len(variance), np.nan)
         half = ndtri(0.5 + 0.5 * level) * np.sqrt(variance)
         return self.likelihood.expected(mean - half), self.likelihood.expected(mean + half)
 
     def signal_of_coefficients(self) -> Signal:
         """Whether the coefficients stand out from sampling and noise; computed from released values only."""
         check_is_fitted(self, "last_posterior_")
-        linear, prior = zip(*(self._natural_prior(j) for j in range(self.n_outputs)), strict=True)
-        return signal_of(self.posterior_.around, prior, self.n_features_in_, linear)
+        posterior, law = self.posterior_, [self._prior_around(j) for j in range(self.n_outputs)]
+        of_read = posterior.around
+        if getattr(posterior, "search", None) is not None:
+            units = self._units_of_rows(posterior.search.zooms.coordinates)
+            of_read = Gaussian(of_read.mean / units, of_read.precision * np.outer(units, units))
+        linear, prior = zip(*law, strict=True)
+        return signal_of(of_read, prior, self.n_features_in_, linear)
 
-    def _natural_prior(self, output: int) -> tuple[np.ndarray, np.ndarray]:
-        """Prior of one output under which people read its coefficients: Λm, and Λ or its diagonal."""
-        prior = self._coefficient_prior(self.last_posterior_.coordinates)
-        return prior.natural(output, self._read_alpha()[output], self._public_weights()[output])
+    def _prior_around(self, output: int) -> tuple[np.ndarray, np.ndarray]:
+        """Prior of one output, Λm and Λ or its diagonal; of a fit that searched, in the coordinates of its rows."""
+        last = self.last_posterior_
+        alpha, public = last.alpha_shape / last.alpha_rate, self._public_weights()
+        if getattr(last, "search", None) is None:
+            return self._coefficient_prior().natural(output, alpha[output], public[output])
+        prior = self._prior_of(last.search.zooms.coordinates, output, alpha[output], public[output])
+        return prior.linear, prior.precision
 
     @property
     def coef_(self) -> np.ndarray:
@@ -388,8 +382,10 @@ class PolyaGammaRegression(AugmentedRegression):
     def alpha_(self) -> float | np.ndarray:
         """E[α], the prior precision of the coefficients; one for each output if there are several."""
         check_is_fitted(self, "last_posterior_")
-        if self._is_given:
-            raise AttributeError("The prior is a Gaussian: it has no α.")
+        if self._is_given or self._is_flat:
+            raise AttributeError(
+                "The prior has no α: it is a Gaussian, or, by default in a private fit, flat in coordinates that the fit learns."
+            )
         alpha = self.last_posterior_.alpha_shape / self.last_posterior_.alpha_rate
         return float(alpha[0]) if self.n_outputs == 1 else alpha
 
@@ -421,37 +417,28 @@ class PolyaGammaRegression(AugmentedRegression):
         return self.last_posterior_.public
 
     def feature_totals(self) -> FeatureTotals | None:
-        """From the precision, all records of which the first output sees; None without noise."""
-        if not hasattr(self, "noisy_totals_"):
+        """From the information, all records of which the first output sees; None where none was released."""
+        search = getattr(self.last_posterior_, "search", None)
+        if not hasattr(self, "noisy_totals_") or search is None or not search.kept.counts.any():
             return None
-        average, noise = self.noisy_totals_.average, self.noisy_totals_.noise_std
-        average = {name: value if self.n_outputs == 1 else value[0] for name, value in average.items()}
-        d, squares, size, size_std = self.n_features_in_, average["precision"], np.nan, np.nan
-        means, constant, std = (
-            np.zeros(d),
-            self._intercept_constant(),
-            np.full(self._n_coefficients(), noise["precision"]),
-        )
-        if self.covariance == "full":
-            inverse = self.last_posterior_.coordinates.coefficients(np.eye(len(std)), constant)  # x = A⁻¹ x̃
-            squares, std = inverse @ squares @ inverse.T, std * np.square(inverse).sum(axis=1)
-            if self.fit_intercept:
-                size, size_std = squares[d, d] / constant**2, std[d] / constant**2
-                if squares[d, d] > STANDS_OUT * std[d]:
-                    means = squares[:d, d] * constant / squares[d, d]
-            squares = np.diagonal(squares)
-        else:
-            size, size_std = float(average["weight"]), noise["weight"]
-            if size > STANDS_OUT * size_std:
-                means = average["cross"][:d] / size
-        return FeatureTotals(squares[:d], std[:d], means, size, size_std)
+        of_first = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)[0]
+        information, std = of_first.informations.mean(axis=0), np.sqrt(np.square(of_first.stds[:, 1]).sum()) / len(of_first.points)
+        d, constant = self.n_features_in_, self._intercept_constant()
+        inverse = search.zooms.coordinates.coefficients(np.eye(len(information)), constant)  # x = A⁻¹ x̃
+        squares, stds = inverse @ information @ inverse.T, std * np.square(inverse).sum(axis=1)
+        means, size, size_std = np.zeros(d), np.nan, np.nan
+        if self.fit_intercept:
+            size, size_std = squares[d, d] / constant**2, stds[d] / constant**2
+            if squares[d, d] > STANDS_OUT * stds[d]:
+                means = squares[:d, d] * constant / squares[d, d]
+        return FeatureTotals(np.diagonal(squares)[:d], stds[:d], means, size, size_std)
 
     def findings(self) -> dict[str, float]:
         """The weight of public records, and :meth:`misfit`."""
         public = {"weight of public records": float(self.public_weight_.mean())} if self._knows_public else {}
         misfit = self.misfit()
-        gradients = {} if np.isnan(misfit) else {"probability of so large a misfit of the released gradients": misfit}
-        return super().findings() | public | gradients
+        scores = {} if np.isnan(misfit) else {"probability of so large a scatter of the released scores": misfit}
+        return super().findings() | public | scores
 
     def check_features(self) -> None:
         super().check_features()
@@ -495,18 +482,18 @@ class PolyaGammaRegression(AugmentedRegression):
         return tags
 
     def _predictors(self, X, posterior=None) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of ψ, both of shape (n_records, n_outputs); by default under the learnt precision of the prior: it
-        shrinks what noise hides, and so predicts better (docs/intervals.md)."""
+        """Mean and variance of ψ, both of shape (n_records, n_outputs)."""
         check_is_fitted(self)
         posterior = self.last_posterior_ if posterior is None else posterior
         X = self.read_rows(X, reset=False)
+        if self.hidden_columns_:
+            self._warn_of_hidden(self.hidden_columns_)
         empty, diagonal = np.zeros((0, self.n_outputs)), self.covariance == "diagonal"
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(self.chunk_size):
-            rows, lengths = self._design(chunk)
-            coordinates = self._in_coordinates(posterior, sp.issparse(rows))
+            rows, lengths, mean, spread = self._rows_and_law(chunk, posterior)
             statistics = RegressionStatistics(
-                rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype, diagonal=diagonal,
+                rows, lengths, 1.0, 0.0, mean, spread, centred=True, dtype=self.dtype, diagonal=diagonal,
                 offset=self.likelihood.offsets(np.empty(0)),
             )  # fmt: skip
             means.append(statistics.predictor)

@@ -14,17 +14,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import expit, gammaln
+from scipy.stats import binom, nbinom
 
 from vips.models._exposures import counts_and_exposures
 
-__all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial"]
+__all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial", "Residuals"]
 
 
-# Deviations of the logarithm of exposures, relative to the distance of its bounds.
-_DEVIATIONS = np.array([0.15, 0.03])
+_MOST_DEVIATIONS = 3.0  # of a count whose residual counts whole
+_N_NODES, _LEAST_LOG, _MOST_LOG, _MOST_LOGIT = 1500, -14.0, 3.0, 15.0  # of tables of expected residuals
+_TYPICAL = 0.1  # mean of counts over their largest, where nothing is known
 
 
 class Likelihood(ABC):
@@ -55,9 +58,27 @@ class Likelihood(ABC):
         """Offset of each record, shape (n_records, 1), or of all."""
         return self.offset
 
-    def laws_of_offset(self) -> list[tuple[float, float]]:
-        """Means and variances of the offsets that are possible by public facts; the first one if nothing is known."""
-        return [(self.offset, 0.0)]
+    def unit(self, psi: float) -> float:
+        """Unit of residuals, twice the root of the information of a label at ψ: 1 for classes."""
+        return 1.0
+
+    def scores(self, y: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What a private step sums: residuals r, and the information E[r s] of a label with the score s.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_records,) or (n_records, n_columns)
+        psi : ndarray of shape (n_records, n_outputs)
+            With the offset.
+
+        Returns
+        -------
+        residual, information : ndarray of shape (n_records, n_outputs)
+            r = κ - E[ω] ψ at the point ψ, that is y - σ(ψ) for two classes.
+        """
+        shape, linear = self.terms(y)
+        p = expit(psi)
+        return linear + shape * (0.5 - p), shape * p * (1.0 - p)
 
     @abstractmethod
     def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,6 +155,36 @@ class _Counts(Likelihood):
         """0 and the largest count: squares of residuals and precisions are convex functions of the count."""
         return np.array([0.0, self.largest])
 
+    @abstractmethod
+    def residuals(self) -> Residuals:
+        """How residuals are limited."""
+
+    @abstractmethod
+    def moments(self, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean and deviation of a count at ψ, and its information."""
+
+    def unit(self, psi: float) -> float:
+        return float(2.0 * np.sqrt(self.moments(np.array(psi))[2]))
+
+    def scores(self, y: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As in the base class, with residuals over their deviation limited to ±3, less the expectation of what is left.
+
+        So a rare large count does not fill the clip norm, and coefficients are not biased where the model holds (Cantoni and
+        Ronchetti, 2001).
+        """
+        residuals = self.residuals()
+        psi = residuals.inside(psi)
+        mean, std, information = self.moments(psi)
+        expected, slope = residuals.at(psi)
+        limited = np.clip((self.limited(y) - mean) / std, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+        root = np.sqrt(information)
+        return (limited - expected) * root, slope * root
+
+    def limited(self, y: np.ndarray) -> np.ndarray:
+        """Counts that the likelihood knows, NaN for others; shape (n_records, 1)."""
+        counts = self.counts(y)
+        return np.where(counts > self.largest, np.nan, counts)
+
     def counts(self, y: np.ndarray) -> np.ndarray:
         """Counts as floats, NaN for invalid ones; shape (n_records, 1)."""
         return counts_and_exposures(y, None, None)[0][:, None]
@@ -158,9 +209,22 @@ class Binomial(_Counts):
         return 0.5 * self.n_trials
 
     def terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = self.counts(y)
-        y[y > self.n_trials] = np.nan
+        y = self.limited(y)
         return np.where(np.isnan(y), np.nan, float(self.n_trials)), y - 0.5 * self.n_trials
+
+    def scores(self, y: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return super().scores(y, psi) if self.n_trials > 1 else Likelihood.scores(self, y, psi)
+
+    def unit(self, psi: float) -> float:
+        return float(np.sqrt(self.n_trials))
+
+    def moments(self, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        p = expit(psi)
+        information = self.n_trials * p * (1.0 - p)
+        return self.n_trials * p, np.sqrt(information), information
+
+    def residuals(self) -> Residuals:
+        return _residuals_of_trials(self.n_trials)
 
     def expected(self, psi: np.ndarray) -> np.ndarray:
         return self.n_trials * expit(psi)
@@ -194,17 +258,6 @@ class NegativeBinomial(_Counts):
     def offsets(self, y: np.ndarray) -> float | np.ndarray:
         return -np.log(self.dispersion) if y.ndim == 1 else self.log_exposures(y)[:, None] - np.log(self.dispersion)
 
-    def laws_of_offset(self) -> list[tuple[float, float]]:
-        """Laws of exposures whose logarithms are nearly equal, or differ by as much as bounds leave them."""
-        if self.exposure_bounds is None:
-            return super().laws_of_offset()
-        low, high = np.log(self.exposure_bounds)
-        means, deviations = (
-            low + (high - low) * np.array([0.5, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9]),
-            (high - low) * _DEVIATIONS,
-        )
-        return [(float(mean - np.log(self.dispersion)), float(std**2)) for mean in means for std in deviations]
-
     def log_exposures(self, y: np.ndarray) -> np.ndarray:
         """Shape (n_records,); 0 without exposures, and NaN for one that is not above 0."""
         return np.log(counts_and_exposures(y, self.max_count, self.exposure_bounds)[1])
@@ -226,6 +279,31 @@ class NegativeBinomial(_Counts):
         y = self.limited(y)
         return y + self.dispersion, 0.5 * (y - self.dispersion)
 
+    def moments(self, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        r, mean = self.dispersion, self.dispersion * np.exp(psi)
+        return mean, np.sqrt(mean * (1.0 + mean / r)), mean / (1.0 + mean / r)
+
+    def residuals(self) -> Residuals:
+        return _residuals_of_counts(float(self.dispersion), self.max_count)
+
+    def rates(self, y: np.ndarray) -> np.ndarray:
+        """Counts and exposures over their largest; shape (n_records, 2)."""
+        counts, exposures = counts_and_exposures(y, self.max_count, self.exposure_bounds)
+        return np.column_stack([counts / self.max_count, exposures / self._largest_exposure])
+
+    def log_rate(self, sums: np.ndarray, noise_std: float) -> float:
+        """Logarithm of the average rate from noisy sums of :meth:`rates`, each at least the noise in it."""
+        counts, exposures = np.maximum(sums, noise_std)
+        return float(np.log(counts * self.max_count / (exposures * self._largest_exposure)))
+
+    def typical_log_rate(self) -> float:
+        """The same for the middle one of the declared exposures, where nothing was released."""
+        return float(np.log(_TYPICAL * self.max_count / np.mean(self.exposure_bounds or 1.0)))
+
+    @property
+    def _largest_exposure(self) -> float:
+        return 1.0 if self.exposure_bounds is None else float(self.exposure_bounds[1])
+
     def limited(self, y: np.ndarray) -> np.ndarray:
         """Counts up to ``max_count``, NaN beside an exposure that is none; shape (n_records, 1)."""
         counts, exposures = counts_and_exposures(y, self.max_count, self.exposure_bounds)
@@ -237,3 +315,73 @@ class NegativeBinomial(_Counts):
     def log_base_measure(self, y: np.ndarray) -> float:
         y, r = self.limited(y), float(self.dispersion)
         return float(np.sum(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)))
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Expectations of residuals that are limited to ±3 deviations, tabulated over ψ: at nodes of equal distance.
+
+    Parameters
+    ----------
+    psi : ndarray of shape (n_nodes,)
+    expected : ndarray of shape (n_nodes,)
+        E e of a count of the model, where e is its limited residual.
+    slope : ndarray of shape (n_nodes,)
+        E[e s] with the score s = d log p / dψ.
+    """
+
+    psi: np.ndarray
+    expected: np.ndarray
+    slope: np.ndarray
+
+    def inside(self, psi: np.ndarray) -> np.ndarray:
+        """ψ between the ends of the table."""
+        return np.clip(psi, self.psi[0], self.psi[-1])
+
+    def at(self, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Expectation and slope at ψ inside: each a function of that ψ alone, to the last bit."""
+        place = (psi - self.psi[0]) / (self.psi[1] - self.psi[0])
+        node = np.clip(np.nan_to_num(place), 0, len(self.psi) - 2).astype(np.intp)
+        share = place - node
+        return tuple(
+            (1.0 - share) * values[node] + share * values[node + 1] for values in (self.expected, self.slope)
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _residuals_of_counts(dispersion: float, max_count: int) -> Residuals:
+    """Of negative binomial counts, those above ``max_count`` taken for it."""
+    log_mean = np.linspace(_LEAST_LOG, np.log(max_count) + _MOST_LOG, _N_NODES)
+    r, mean = dispersion, np.exp(log_mean)
+    distributions = [nbinom(r + k, r / (r + mean)) for k in range(3)]
+    std, pairs = np.sqrt(mean * (1.0 + mean / r)), mean**2 * (1.0 + 1.0 / r)
+    expected, slope = _limited_moments(distributions, mean, std, pairs, max_count)
+    return Residuals(log_mean - np.log(r), expected, slope / (1.0 + mean / r))
+
+
+@lru_cache(maxsize=64)
+def _residuals_of_trials(n: int) -> Residuals:
+    """Of binomial counts."""
+    logit = np.linspace(-_MOST_LOGIT, _MOST_LOGIT, _N_NODES)
+    p = expit(logit)
+    distributions = [binom(n - k, p) for k in range(3)]
+    return Residuals(logit, *_limited_moments(distributions, n * p, np.sqrt(n * p * (1.0 - p)), n * (n - 1) * p**2, n))
+
+
+def _limited_moments(distributions, mean, std, pairs, largest: float) -> tuple[np.ndarray, np.ndarray]:
+    """E e and E[e (y - m)] of e = (min(y, largest) - m)/s within ±3.
+
+    Sums over y of y p and y (y - 1) p are those of p itself for distributions next to it, which ``distributions`` lists.
+    ``pairs`` is E y (y - 1).
+    """
+    least = np.ceil(mean - _MOST_DEVIATIONS * std)
+    most = np.maximum(np.floor(np.minimum(mean + _MOST_DEVIATIONS * std, largest)), least - 1.0)
+    of_largest = np.clip((largest - mean) / std, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+    totals = np.array([np.ones(len(mean)), mean, pairs])
+    below = totals * [of.cdf(least - 1.0 - k) for k, of in enumerate(distributions)]
+    inside = totals * [of.cdf(most - k) for k, of in enumerate(distributions)] - below
+    above = totals * [of.sf(most - k) for k, of in enumerate(distributions)]
+    squares = inside[2] + inside[1] - 2.0 * mean * inside[1] + mean**2 * inside[0]
+    expected = (inside[1] - mean * inside[0]) / std - _MOST_DEVIATIONS * below[0] + of_largest * above[0]
+    slope = squares / std - _MOST_DEVIATIONS * (below[1] - mean * below[0]) + of_largest * (above[1] - mean * above[0])
+    return expected, np.maximum(slope, 0.0)

@@ -3,104 +3,143 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from vips.expfam import DiagonalGaussian
 from vips.models._centred import CentredGaussian
-from vips.models.regression.coordinates import Coordinates
+from vips.models.regression.coordinates import Coordinates, Zooms
+from vips.models.regression.newton import Released
 
-__all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps"]
+__all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps", "Search"]
 
 _TOO_LARGE = 1e100  # of files
 
 
 @dataclass(frozen=True)
 class KeptSteps:
-    """Released values of steps in the same coordinates of rows. Steps next to each other may share a place.
+    """What steps released in the same coordinates of rows. Steps next to each other may share a place: averages.
 
     Parameters
     ----------
-    points, totals : ndarray of shape (n_outputs, n_places, d)
-        Coefficients at which the steps of each place were computed, and their noisy totals of residuals: averages.
+    points, scores, squares : ndarray of shape (n_outputs, n_places, d)
+        Coefficients at which the steps of each place were computed, and what they released there.
+    informations : ndarray of shape (n_outputs, n_places, d, d)
     counts : ndarray of shape (n_places,)
         Numbers of these steps.
-    centre : ndarray of shape (n_outputs, d)
-        Average of the coefficients of all steps, with the weights of the averaged precision.
-    average : ndarray of shape (n_outputs, d)
-        Average of the totals of residuals, as the last step used it.
+    sizes : ndarray of shape (n_places,)
+        Averages of C².
     """
 
     points: np.ndarray
-    totals: np.ndarray
+    scores: np.ndarray
+    squares: np.ndarray
+    informations: np.ndarray
     counts: np.ndarray
-    centre: np.ndarray
-    average: np.ndarray
+    sizes: np.ndarray
 
     @classmethod
-    def none(cls, shape: tuple[int, int, int]) -> KeptSteps:
-        """Places for (n_outputs, n_places, d) values of steps to come."""
-        outputs, places, d = shape
-        return cls(*np.zeros((2, *shape)), np.zeros(places), *np.zeros((2, outputs, d)))
+    def none(cls, n_outputs: int, n_places: int, d: int) -> KeptSteps:
+        """Places for steps to come."""
+        rows, matrices = (n_outputs, n_places, d), (n_outputs, n_places, d, d)
+        return cls(*np.zeros((3, *rows)), np.zeros(matrices), *np.zeros((2, n_places)))
 
-    def after(self, place: int, point: np.ndarray, average: np.ndarray, rho: float, rho_precision: float) -> KeptSteps:
-        """With a step at ``point`` that made this average, with these step sizes."""
-        centre = (1.0 - rho_precision) * self.centre + rho_precision * point
-        if rho == 0.0:  # nothing of the step is in the average
-            return replace(self, centre=centre)
-        counts, points, totals = self.counts.copy(), self.points.copy(), self.totals.copy()
-        counts[place] += 1.0
-        points[:, place] += (point - points[:, place]) / counts[place]
-        total = (average - (1.0 - rho) * self.average) / rho
-        totals[:, place] += (total - totals[:, place]) / counts[place]
-        return KeptSteps(points, totals, counts, centre, average.copy())
+    def after(self, place: int, size: float, **released: np.ndarray) -> KeptSteps:
+        """With a step at C = ``size`` that released this, each of shape (n_outputs, d) or (n_outputs, d, d)."""
+        arrays = {name: value.copy() for name, value in vars(self).items()}
+        arrays["counts"][place] += 1.0
+        share = 1.0 / arrays["counts"][place]
+        arrays["sizes"][place] += share * (size**2 - arrays["sizes"][place])
+        for name, value in released.items():
+            arrays[name][:, place] += share * (value - arrays[name][:, place])
+        return KeptSteps(**arrays)
 
-    def used(self, most_skipped: float) -> np.ndarray:
-        """The places whose totals are matched: all but the first ones, so many but at most half."""
-        places = np.flatnonzero(self.counts)
-        return places[min(len(places) // 2, most_skipped) :]
+    def released(
+        self, noise_std: Mapping[str, float], unit: float, sampling_rate: float, ratios: tuple[float, float]
+    ) -> list[Released]:
+        """What was released about each output; ``noise_std`` is that of one step in the blocks as they are summed."""
+        used = self.counts > 0.0
+        counts, size = self.counts[used], np.sqrt(self.sizes[used])
+        units = {"linear": unit, "precision": unit**2, "squares": unit**2}
+        stds = np.column_stack([noise_std[name] * size * units[name] / np.sqrt(counts) for name in units])
+        rest = stds, (1.0 / sampling_rate - 1.0) / counts, ratios
+        arrays = (self.points, self.scores, self.informations, self.squares)
+        return [Released(*(array[j, used] for array in arrays), *rest) for j in range(len(self.points))]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where a private fit looks next, and what it has released.
+
+    Parameters
+    ----------
+    zooms : Zooms
+    point : ndarray of shape (n_outputs, d)
+        Coefficients of rows in the coordinates of the zooms, at which the next step takes scores.
+    size, unit : float
+        C, by which the statistics of the next step are divided, and the unit of residuals.
+    kept : KeptSteps
+    """
+
+    zooms: Zooms
+    point: np.ndarray
+    size: float
+    unit: float
+    kept: KeptSteps
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays to save."""
+        zooms = {name: value for name, value in vars(self.zooms).items() if name != "coordinates"}
+        numbers = zooms | {"size": self.size, "unit": self.unit}
+        kept = {f"kept_{name}": value for name, value in vars(self.kept).items()}
+        searched = vars(self.zooms.coordinates) | numbers | {"point": self.point} | kept
+        return {f"search_{name}": np.asarray(value) for name, value in searched.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Search:
+        """From the arrays of :meth:`to_arrays`."""
+        of = {name.removeprefix("search_"): value for name, value in arrays.items() if name.startswith("search_")}
+        kept = KeptSteps(*(of[f"kept_{field.name}"] for field in fields(KeptSteps)))
+        numbers = {name: value for name, value in of.items() if name != "count"} | {"count": np.nan_to_num(of["count"])}
+        if not all((np.abs(value) < _TOO_LARGE).all() for value in numbers.values()):  # nor NaN
+            raise ValueError("the posterior's kept steps are none that a fit makes")
+        if not ((kept.counts >= 0.0).all() and (kept.sizes >= 0.0).all() and of["size"] > 0.0 and of["unit"] > 0.0):
+            raise ValueError("the posterior's kept steps are none that a fit makes")
+        zooms = Zooms(Coordinates(of["shift"], of["scale"]), of["seen"], float(of["count"]), int(of["n_zooms"]))
+        return cls(zooms, of["point"], float(of["size"]), float(of["unit"]), kept)
 
 
 class _Learnt:
     """Values that a step passes to the next one besides the coefficients; all of them released.
 
-    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: number of steps so far; ``kept``: what they released;
-    ``public``: weight of public records in the prior, shape (n_outputs,), or None; ``coordinates``: those of rows in the next
-    step.
+    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: number of steps so far; ``public``: weight of public
+    records in the prior, shape (n_outputs,), or None; ``search``: of private fits by Newton's steps, else None.
     """
 
     alpha_shape: np.ndarray
     alpha_rate: np.ndarray
     step: int
-    kept: KeptSteps
     public: np.ndarray | None
-    coordinates: Coordinates
+    search: Search | None
 
-    def _learn(self, alpha_shape, alpha_rate, step: int, kept, public, coordinates) -> None:
+    def _learn(self, alpha_shape, alpha_rate, step: int, public=None, search: Search | None = None) -> None:
         self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
-        outputs, d = np.atleast_2d(self.mean).shape
-        self.kept = KeptSteps.none((outputs, 0, d)) if kept is None else kept
-        self.public, self.coordinates = public, coordinates or Coordinates.as_they_come(d)
+        self.public, self.search = public, search
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         learnt = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate, "step": np.array(self.step)}
         learnt |= {} if self.public is None else {"public": self.public}
-        learnt |= {f"kept_{name}": value for name, value in vars(self.kept).items()}
-        return super().to_arrays() | learnt | vars(self.coordinates)
+        return super().to_arrays() | learnt | ({} if self.search is None else self.search.to_arrays())
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
-        kept = KeptSteps(*(arrays[f"kept_{field.name}"] for field in fields(KeptSteps)))
-        numbers = (*vars(kept).values(), arrays["shift"], arrays["scale"])
-        if not (all((np.abs(value) < _TOO_LARGE).all() for value in numbers) and (kept.counts >= 0.0).all()):  # nor NaN
-            raise ValueError("the posterior's kept steps are none that a fit makes")
         if not (arrays["step"] >= 0 and (arrays["alpha_rate"] > 0.0).all()):
             raise ValueError("the posterior's step or precisions are none that a fit makes")
-        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), kept, arrays.get("public")
-        coordinates = Coordinates(arrays["shift"], arrays["scale"])
+        search = Search.from_arrays(arrays) if "search_size" in arrays else None
+        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), arrays.get("public"), search
         centre = (arrays[name] for name in ("centre",) if name in arrays)  # of a full covariance
-        return cls(arrays["mean"], arrays["precision"], *learnt, coordinates, *centre)
+        return cls(arrays["mean"], arrays["precision"], *learnt, *centre)
 
 
 class CoefficientPosterior(_Learnt, CentredGaussian):
@@ -115,32 +154,32 @@ class CoefficientPosterior(_Learnt, CentredGaussian):
         Of the Gamma posterior of the prior precision α.
     step : int
         Steps that this posterior has seen.
-    kept : KeptSteps, optional
-        What noisy steps released.
     public : array of shape (n_outputs,), optional
         Weight of public records in the prior, from 0 to 1.
-    coordinates : Coordinates, optional
-        Of the rows of the next step; the coefficients are those of rows as they come. None: of these.
+    search : Search, optional
+        What noisy steps released.
     centre : array of shape (d,), optional
         See :class:`~vips.models._centred.CentredGaussian`.
     """
 
     def __init__(
-        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step=0, kept=None, public=None, coordinates=None,
-        centre=None,
-    ) -> None:  # fmt: skip
+        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step=0, public=None, search=None, centre=None
+    ) -> None:
         super().__init__(mean, precision, centre)
-        self._learn(alpha_shape, alpha_rate, step, kept, public, coordinates)
+        self._learn(alpha_shape, alpha_rate, step, public, search)
+
+    @property
+    def hidden(self) -> np.ndarray:
+        """Columns that noise hid in every zoom of a private fit, shape (n_features,); empty in other fits."""
+        return np.zeros(0, bool) if self.search is None else self.search.zooms.hidden
 
 
 class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
     """As :class:`CoefficientPosterior`, with independent coefficients: ``precision`` has the shape of the mean."""
 
-    def __init__(
-        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, kept=None, public=None, coordinates=None
-    ) -> None:
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0) -> None:
         super().__init__(mean, precision)
-        self._learn(alpha_shape, alpha_rate, step, kept, public, coordinates)
+        self._learn(alpha_shape, alpha_rate, step)
 
     @property
     def around(self) -> DiagonalCoefficientPosterior:

@@ -64,8 +64,6 @@ class CoefficientPrior:
     intercept : bool
     known : KnownCoefficients, optional
         What is known besides.
-    unseen : ndarray of shape (d, d), optional
-        Precision of directions that no row sees.
     centre : ndarray of shape (d,), optional
         m, in coordinates of the coefficients; None for 0.
     spreads : ndarray of shape (n_features,), optional
@@ -76,7 +74,6 @@ class CoefficientPrior:
     n_features: int
     intercept: bool
     known: KnownCoefficients | None = None
-    unseen: np.ndarray | None = None
     centre: np.ndarray | None = None
     spreads: np.ndarray | None = None
 
@@ -88,7 +85,7 @@ class CoefficientPrior:
 
     def natural(self, output: int, alpha: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Λm, shape (d,), and Λ, shape (d, d), or (d,) if it is diagonal, given α; ``known`` counts this weight."""
-        is_diagonal = self.unseen is None and (self.centre is None or not self.centre.any())
+        is_diagonal = self.centre is None or not self.centre.any()
         base = self.precision(alpha) if is_diagonal else self.matrix(alpha)
         if self.known is None:
             return np.zeros(len(base)), base
@@ -98,8 +95,7 @@ class CoefficientPrior:
     def matrix(self, alpha: float) -> np.ndarray:
         """Λ given α, without what is known; shape (d, d)."""
         move = around(np.zeros(self.n_features + self.intercept) if self.centre is None else self.centre)
-        base = move.T @ (self.precision(alpha)[:, None] * move)
-        return base if self.unseen is None else base + self.unseen
+        return move.T @ (self.precision(alpha)[:, None] * move)
 
     def precision(self, alpha: float) -> np.ndarray:
         """Prior precision of each coefficient, given α, without what is known; shape (d,)."""

@@ -25,9 +25,10 @@ from vips._compute.rowwise import row_norms, rowwise_product, rowwise_squares
 from vips._compute.threads import run_ranges
 from vips.expfam import polya_gamma_mean
 from vips.models.regression import kernels
+from vips.models.regression.likelihoods import Likelihood
 from vips.sums.regressions import RegressionSums
 
-__all__ = ["RegressionStatistics", "better_as_csr", "count_entries", "design_rows", "factors_of_labels"]
+__all__ = ["RegressionStatistics", "better_as_csr", "count_entries", "design_rows", "factors_of_labels", "scores_at"]
 
 # A row of an array with a smaller share of non-zero entries is handled as CSR. This is decided row by row: the two ways round
 # differently, and the rounding of a row must not depend on other rows.
@@ -123,14 +124,11 @@ class RegressionStatistics(RegressionSums):
         o.
     labels : (ndarray, ndarray) of shape (n_labels, n_outputs), optional
         b and κ of labels, among which is one with the largest norm for every x. None: norms are of the records' own labels.
-    clip_norm, blocks : optional
-        See :class:`ScoredStatistics`.
     """
 
     def __init__(
-        self, rows, lengths, shape, linear, mean, spread, *, centred: bool, dtype, diagonal: bool,
-        offset=0.0, labels=None, clip_norm=None, blocks=None,
-    ) -> None:  # fmt: skip
+        self, rows, lengths, shape, linear, mean, spread, *, centred: bool, dtype, diagonal: bool, offset=0.0, labels=None
+    ) -> None:
         self._shape, self._linear = shape, linear
         self.predictor = _times_rowwise(rows, mean.T) + offset  # ψ
         self.variance = _forms(rows, spread, diagonal, np.dtype(dtype), self.predictor.shape)  # x'Σx
@@ -138,7 +136,7 @@ class RegressionStatistics(RegressionSums):
         precision = polya_gamma_mean(self.tilt, shape)  # ω
         centre = self.predictor if centred else np.broadcast_to(offset, self.predictor.shape)
         largest = None if labels is None else partial(factors_of_labels, centre, self.tilt, labels)
-        super().__init__(rows, lengths, linear - precision * centre, precision, diagonal, largest, clip_norm, blocks)
+        super().__init__(rows, lengths, linear - precision * centre, precision, diagonal=diagonal, largest=largest)
 
     def bounds(self) -> np.ndarray:
         """Evidence lower bound of each record given q(w): Σ_j κψ - b log 2 - b log cosh(c/2), shape (n_records,).
@@ -147,6 +145,50 @@ class RegressionStatistics(RegressionSums):
         """
         log_two_cosh = 0.5 * self.tilt + np.log1p(np.exp(-self.tilt))
         return (self._linear * self.predictor - self._shape * log_two_cosh).sum(axis=1)
+
+
+def scores_at(
+    rows: np.ndarray, lengths: np.ndarray, y: np.ndarray, psi: np.ndarray, likelihood: Likelihood, size: float, unit: float,
+    labels: np.ndarray | None, clip_norm: float | None, as_csr: bool,
+) -> RegressionSums:  # fmt: skip
+    """What a private step sums of moved rows: r x/(s C), I x xᵀ/(s² C) and, of a record's score, the squares, c = C.
+
+    Parameters
+    ----------
+    rows, lengths : ndarray of shape (n_records, d), (n_records,)
+        From :meth:`Coordinates.rows`.
+    y : ndarray of shape (n_records,) or (n_records, n_columns)
+    psi : ndarray of shape (n_records, n_outputs)
+        With the offset.
+    likelihood : Likelihood
+    size, unit : float
+        C, by which statistics are divided so that the clip norm stays a constant, and the unit s of residuals. Released.
+    labels : ndarray of shape (n_labels,), optional
+        Among which is one with the largest norm for every x: see :func:`factors_of_labels`. None: the record's own.
+    clip_norm : float
+        The plan's.
+    as_csr : bool
+        Whether sums go entry by entry: so roundings do not depend on other rows.
+    """
+
+    def parts(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, information = likelihood.scores(y, psi)
+        return residual / (unit * size), information / (unit**2 * size)
+
+    def of_labels() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for label in labels:
+            other = y.astype(np.float64)
+            (other[:, 0] if y.ndim > 1 else other)[:] = label  # an exposure stays
+            yield parts(other)
+
+    return RegressionSums(
+        sp.csr_array(rows) if as_csr else rows,
+        lengths,
+        *parts(y),
+        largest=None if labels is None else of_labels,
+        clip_norm=clip_norm,
+        unit=size,
+    )
 
 
 def factors_of_labels(centre: np.ndarray, tilt: np.ndarray, labels) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -1,0 +1,183 @@
+"""Coefficients from the scores and the information that a private fit released: post-processing, which costs no budget.
+
+=====================  ================================================================================
+symbol                 meaning
+=====================  ================================================================================
+b_t, g_t               point of step t, and the noisy total of scores there, Σ u r x; noise of variance s_t²
+H_t, B_t               noisy totals of information, Σ u E[r s] x xᵀ, and of squares, Σ u² r² x², at b_t
+u                      clip weight of a record: a function of its row and b_t alone, not of its label
+Λ, h                   precision of the prior, and Λ times its mean
+=====================  ================================================================================
+
+Near its root β the total of scores is linear, g_t ≈ H (β - b_t). So each g_t is carried to β by C_t, a tenth of the information
+at its own point and the rest of that near β, and the average y = Σ c_t (g_t + C_t b_t) with Σ c_t = 1 obeys
+
+    y | β ~ N(M β, V),    M = Σ c_t C_t,    V = R^½ H R^½ + I Σ c_t² v_t + I ½ s_H² Σ_l (β_l - b̄_l)²,    β ~ N(Λ⁻¹h, Λ⁻¹)
+
+with v_t = s_t² + (κ ‖H (b_t - β)‖)² / d, since a score from far away is carried less well, c_t ∝ 1/v_t, the noise s_H in H, and
+the ratios R of released squares to the diagonal of H. Mean and covariance of β are those of this linear model, recomputed until
+its β is their mean: as noise vanishes and the prior is flat, the root of Σ u r x, and the sandwich M⁻¹ V M⁻¹.
+
+Eigenvalues of H are raised to the noise in them in the estimate, which must not run away, and shrunk by it in the covariance,
+which must not look certain.
+
+After Avella-Medina, Bradshaw and Loh (2023), who take noisy Newton steps for M-estimators one by one; the weights are those of
+Künsch, Stefanski and Carroll (1989).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_solve
+from scipy.stats import chi2
+
+from vips._compute.blas import cholesky, eigh
+from vips.models._definite import floored, positive_definite
+
+__all__ = ["Prior", "Released", "best_prior", "misfit"]
+
+_KAPPA = 2.0  # κ
+_NEAR = 0.1  # share of the information at its own point in what carries a score
+_CAUTION = 0.7  # noise in eigenvalues of H by which they are shrunk in the covariance, over √d s_H
+_ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
+_TOLERANCE = 1e-4
+_FEWEST_NEAR = 4  # scores whose scatter is compared
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Λ, shape (d, d), and h, shape (d,)."""
+
+    precision: np.ndarray
+    linear: np.ndarray
+
+
+@dataclass(frozen=True)
+class Released:
+    """What the steps of a fit released about one output, in coordinates in which rows have norm about 1.
+
+    Parameters
+    ----------
+    points, scores, squares : ndarray of shape (k, d)
+        b_t, g_t and B_t.
+    informations : ndarray of shape (k, d, d)
+        H_t.
+    stds : ndarray of shape (k, 3)
+        Deviations of the noise in an entry of g_t, on the diagonal of H_t, and of B_t.
+    variance : ndarray of shape (k,)
+        Variance of g_t by sampling records, over that of all records: (1 - q)/q.
+    ratios : (float, float)
+        Range of R.
+    """
+
+    points: np.ndarray
+    scores: np.ndarray
+    informations: np.ndarray
+    squares: np.ndarray
+    stds: np.ndarray
+    variance: np.ndarray
+    ratios: tuple[float, float]
+
+    def matched(self, prior: Prior, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and precision of the coefficients given all that was released; the search for them begins at ``start``."""
+        estimate, H = start, self.informations.mean(axis=0)
+        for _ in range(_ROUNDS):
+            linear = self._linear(estimate, H)
+            seen = linear.seen(linear.floored)
+            precision = positive_definite(seen @ linear.floored + prior.precision)
+            step = cho_solve((cholesky(precision), True), seen @ linear.total + prior.linear) - estimate
+            largest = np.abs(step).max()
+            estimate, H = estimate + step * min(1.0, _LONGEST / max(largest, 1e-300)), linear.H
+            if largest <= _TOLERANCE:
+                break
+        known = _shrunk(linear.M, _CAUTION * linear.noise)
+        return estimate, positive_definite(linear.seen(known) @ known + prior.precision)
+
+    def _linear(self, estimate: np.ndarray, H: np.ndarray) -> _Linear:
+        d, (s, s_H, s_B) = len(estimate), self.stds.T
+        far = np.square((self.points - estimate) @ H).mean(axis=1)
+        variance = s**2 + _KAPPA**2 * far
+        c = (1.0 / variance) / (1.0 / variance).sum()
+        noise = np.sqrt(d * np.square(c * s_H).sum())
+        H = floored(np.tensordot(c, self.informations, 1), noise)
+        carry = _NEAR * self.informations + (1.0 - _NEAR) * H
+        M = np.tensordot(c, carry, 1)
+        diagonal = np.maximum(np.diagonal(H), 1e-300)
+        R = np.sqrt(np.clip(c @ self.squares / diagonal, *self.ratios))
+        sampled = 1.0 + (c**2 * self.variance).sum()
+        off = 0.5 * noise**2 / d * np.square(estimate - c @ self.points).sum()
+        V = sampled * R[:, None] * H * R + np.eye(d) * ((c**2 * variance).sum() + off)
+        total = c @ (self.scores + np.einsum("tij,tj->ti", carry, self.points))
+        return _Linear(total, M, floored(M, noise), positive_definite(V), H, noise)
+
+    def scatter(self, estimate: np.ndarray) -> tuple[float, int]:
+        """Squared distance of the nearer half of the carried scores from 0, in units of their noise, and degrees of freedom.
+
+        About χ² where scores are carried well: it says nothing about the model of the labels.
+        """
+        linear = self._linear(estimate, self.informations.mean(axis=0))
+        carry = _NEAR * self.informations + (1.0 - _NEAR) * linear.H
+        left = self.scores - np.einsum("tij,tj->ti", carry, estimate - self.points)
+        near = np.argsort(np.square(self.points - estimate).sum(axis=1), kind="stable")
+        near = near[: max(_FEWEST_NEAR, len(near) // 2)]
+        sampled = self.variance[near, None] * np.maximum(np.diagonal(linear.H), 0.0)
+        square = float((np.square(left[near]) / (np.square(self.stds[near, :1]) + sampled)).sum())
+        return square, max(len(near) - 1, 0) * len(estimate)
+
+    def linear_model(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """y, M and V near these coefficients."""
+        linear = self._linear(at, self.informations.mean(axis=0))
+        return linear.total, linear.floored, linear.V
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """y, M, M with eigenvalues raised, V, H, and the noise in eigenvalues of H."""
+
+    total: np.ndarray
+    M: np.ndarray
+    floored: np.ndarray
+    V: np.ndarray
+    H: np.ndarray
+    noise: float
+
+    def seen(self, M: np.ndarray) -> np.ndarray:
+        """M V⁻¹ of a symmetric M."""
+        return cho_solve((cholesky(self.V), True), M).T
+
+
+def _shrunk(matrix: np.ndarray, std: float) -> np.ndarray:
+    """Eigenvalues λ become λ³/(λ² + s²): directions that noise hides keep hardly any information."""
+    values, vectors = eigh(0.5 * (matrix + matrix.T))
+    values = np.maximum(values, 0.0)
+    return (vectors * np.maximum(values**3 / (values**2 + std**2 + 1e-300), 1e-6)) @ vectors.T
+
+
+def best_prior(released: Released, priors: Sequence[Prior], at: np.ndarray, least_gain: float) -> int:
+    """Place of the prior under which what was released is most probable; the first one, unless it is e^``least_gain`` times as
+    probable under another one.
+
+    y ~ N(M Λ⁻¹h, V + M Λ⁻¹ M): empirical Bayes.
+    """
+    total, M, V = released.linear_model(at)
+    varies = cholesky(V), True
+    seen = cho_solve(varies, M).T
+    evidence = []
+    for prior in priors:
+        factor = cholesky(positive_definite(prior.precision))
+        law = cholesky(positive_definite(prior.precision + seen @ M))
+        off = total - M @ cho_solve((factor, True), prior.linear)
+        known = seen @ off
+        square = off @ cho_solve(varies, off) - known @ cho_solve((law, True), known)
+        evidence.append(np.log(np.diagonal(factor)).sum() - np.log(np.diagonal(law)).sum() - 0.5 * square)
+    evidence[0] += least_gain
+    return int(np.argmax(evidence))
+
+
+def misfit(released: Sequence[Released], estimates: np.ndarray) -> float:
+    """Probability that carried scores of all outputs scatter as much, or more, by noise alone."""
+    squares, degrees = np.sum([of.scatter(at) for of, at in zip(released, estimates, strict=True)], axis=0)
+    return float(chi2.sf(squares, degrees)) if degrees else np.nan
