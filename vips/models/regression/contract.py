@@ -71,8 +71,9 @@ POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' u
 _FULL_STEPS = 20
 # Most columns of a fit that searches.
 _MOST_SEARCHED = 1000
-# Zooms of a fit, steps of a fit for each step of a zoom, and the deviation of a row that zooms before the last aim at.
-_MOST_ZOOMS, _STEPS_PER_ZOOM, _SIZE = 4, 20, 0.5
+# Deviations of a row at which the last zooms of a fit aim: the second last one clips few rows, the last one as many as scores
+# do, so that both together tell tails. Steps of a fit for each step of a zoom.
+_AIMS, _STEPS_PER_ZOOM = (0.5, 0.25, 1.0, 1.0), 20
 # Share of the clip norm that each of counts and exposures may have beside the moments of a zoom.
 _PART = 0.3
 # Noise of the averaged scores over their variance by sampling, which sets C; its limits; and the part of the scores after
@@ -171,11 +172,15 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self._searches:
             p, information = self.n_features_in_ + 1, min(_INFORMATION, _INFORMATION_OF_MANY / np.sqrt(d))
             rates = {"rates": Block((2,), scale=1.0 / _PART)} if self._releases_rates else {}
-            return {"moments": Block((p, p), symmetric=True)} | rates | {
-                "linear": Block((*outputs, d)),
-                "precision": Block((*outputs, d, d), symmetric=True, scale=information),
-                "squares": Block((*outputs, d), scale=SQUARES_SCALE),
-            }
+            return (
+                {"moments": Block((p, p), symmetric=True)}
+                | rates
+                | {
+                    "linear": Block((*outputs, d)),
+                    "precision": Block((*outputs, d, d), symmetric=True, scale=information),
+                    "squares": Block((*outputs, d), scale=SQUARES_SCALE),
+                }
+            )
         scale = self._scales()
         if self.covariance == "full":
             shapes = {"linear": (*outputs, d), "precision": (*outputs, d, d)}
@@ -302,12 +307,12 @@ class AugmentedRegression(ConjugateExponentialModel):
         raise NotImplementedError
 
     def _intercept_at(self, rates: np.ndarray | None, noise_std: float) -> float:
-        """Intercept at the centre of the columns from which a fit starts; ``rates`` are noisy sums, None before they are known."""
+        """Intercept at the centre of the columns from which a fit starts; ``rates`` are noisy sums, None where unknown."""
         return 0.0
 
     def _n_zooms(self, n_steps: int) -> int:
         """0 of a single step, and one more for each three steps, up to 4."""
-        return min((n_steps + 1) // 3, _MOST_ZOOMS)
+        return min((n_steps + 1) // 3, len(_AIMS))
 
     def _moved(self, X, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         rows, _ = self._design(X)
@@ -332,9 +337,9 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _zoomed(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
         """The posterior after a zoom: rows are in new coordinates."""
         search = previous.search
-        unit, is_last = self._unit_of_zoom(search.zooms), search.zooms.n_zooms + 1 == self._n_zooms(self._n_steps)
+        unit, left = self._unit_of_zoom(search.zooms), self._n_zooms(self._n_steps) - search.zooms.n_zooms
         moments, std = (LIMIT * unit * value for value in (average["moments"], noise_std["moments"]))
-        zooms = search.zooms.after(moments, std, 1.0 if is_last else _SIZE, centred=bool(self.fit_intercept))
+        zooms = search.zooms.after(moments, std, _AIMS[-left], centred=bool(self.fit_intercept))
         rates = (unit * average["rates"], unit * noise_std["rates"]) if unit > 1.0 else (None, 0.0)
         return self._begun(zooms, *rates)
 
@@ -454,7 +459,9 @@ class AugmentedRegression(ConjugateExponentialModel):
             flat = np.full(len(precision), _FLAT)
             flat[-1] *= _OF_INTERCEPT if self.fit_intercept else 1.0
             precision = precision + np.diag(flat)
-        if self.indicators:  # what no row sees: it says nothing of effects, and yields to rows where all of them are zero
+        if (
+            self.indicators
+        ):  # what no row sees: it says nothing of effects, and yields to rows where all of them are zero
             unseen = unseen_directions(self.indicators, len(precision), has_intercept=bool(self.fit_intercept))
             unseen = np.linalg.qr(to_rows @ unseen)[0]
             precision = precision + _UNSEEN * unseen @ unseen.T

@@ -29,6 +29,8 @@ CONSTANT = 0.5
 LIMIT = 1.0 + CONSTANT**2
 # Deviations of noise above which a variance is seen, and which it is at least taken for.
 _SEEN, _HIDDEN = 3.5, 2.0
+# Ratio of a column's variance in wide windows to that in a narrow one above which its tail is long: normals have 1.2.
+_LONG = 1.8
 # Least variance of a column, relative to its mean square.
 _LEAST_VARIANCE = 1e-9
 
@@ -52,7 +54,7 @@ class Coordinates:
 
     @classmethod
     def learnt(cls, precision: np.ndarray, std: float, constant: float, ball: float) -> Coordinates:
-        """From Σ ω x xᵀ with symmetric noise of this deviation on its diagonal, of rows of norm at most ``ball`` and a constant.
+        """From Σ ω x xᵀ with symmetric noise of this deviation on its diagonal, of rows of at most ``ball`` and a constant.
 
         A variance is at least the noise in it: so a constant or empty column is scaled to less than the others.
         """
@@ -91,10 +93,15 @@ class Zooms:
     count : float
         Σ of the rows' clip weights, at least the noise in it; NaN before the first zoom.
     n_zooms : int
+    widest, tails : ndarray of shape (n_features,)
+        Largest variance of each column in any zoom, less two deviations of noise, in these coordinates; and the same over its
+        variance in the last zoom, which clips rows as scores do.
     """
 
     coordinates: Coordinates
     seen: np.ndarray
+    widest: np.ndarray
+    tails: np.ndarray
     count: float = np.nan
     n_zooms: int = 0
 
@@ -102,12 +109,17 @@ class Zooms:
     def declared(cls, n_features: int, ball: float, constant: float) -> Zooms:
         """Before the first zoom: rows of norm at most ``ball`` become such of norm 1, their constant, if it is not 0, ½."""
         scale = np.append(np.full(n_features, 1.0 / ball), [CONSTANT / constant] if constant else [])
-        return cls(Coordinates(np.zeros(len(scale)), scale), np.zeros(n_features))
+        return cls(Coordinates(np.zeros(len(scale)), scale), *np.zeros((3, n_features)))
 
     @property
     def hidden(self) -> np.ndarray:
         """Columns whose variance stood out from noise in no zoom; none before the first."""
         return (self.seen == 0.0) & (self.n_zooms > 0)
+
+    @property
+    def long_tailed(self) -> np.ndarray:
+        """Columns a part of whose variance is in few rows, which weigh less in scores."""
+        return (self.tails > _LONG) & (self.n_zooms > 1)
 
     def after(self, moments: np.ndarray, std: float, size: float, centred: bool) -> Zooms:
         """With one zoom more.
@@ -126,13 +138,18 @@ class Zooms:
         p, shift, scale = len(self.seen), self.coordinates.shift.copy(), self.coordinates.scale.copy()
         count = max(moments[p, p], std, 1e-300) / CONSTANT**2
         mean = moments[p, :p] / (CONSTANT * count) if centred else np.zeros(p)
-        noise = std / count * (1.0 + np.square(mean / CONSTANT))  # that of count and mean weighs most where the centre is far
+        noise = (
+            std / count * (1.0 + np.square(mean / CONSTANT))
+        )  # that of count and mean weighs most where the centre is far
         variance = np.diagonal(moments)[:p] / count - mean**2
         is_visible = variance > _SEEN * noise
+        widest = np.maximum(self.widest, variance - _HIDDEN * noise)
+        tails = np.where(is_visible, widest / np.maximum(variance, noise), 0.0)
         variance = np.where(is_visible, np.maximum(variance, self.seen), self.seen)  # rare values are far out by nature
         # what noise hides is widened no further than noise allows, and never narrowed
         factor = size / np.sqrt(p * np.maximum(variance, _HIDDEN * noise))
         factor = np.where(variance > 0.0, factor, np.maximum(factor, 1.0))
         shift[:p] += mean / scale[:p]
         scale[:p] *= factor
-        return Zooms(Coordinates(shift, scale), variance * factor**2, count, self.n_zooms + 1)
+        seen, widest = variance * factor**2, widest * factor**2
+        return Zooms(Coordinates(shift, scale), seen, widest, tails, count, self.n_zooms + 1)

@@ -29,7 +29,6 @@ __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 # Count at which a private fit starts, relative to the largest one.
 
 
-
 class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     """Counts out of a fixed number of trials, fitted by (private) variational Bayes.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.blas import eigh
 from vips.models._definite import floored
 
 __all__ = [

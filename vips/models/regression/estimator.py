@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import joblib
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import expit, ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -41,6 +40,7 @@ from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoeff
 from vips.models.regression.statistics import RegressionStatistics
 from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.units import is_group
 from vips.sums.regressions import outer_sums
 
 if TYPE_CHECKING:
@@ -51,6 +51,20 @@ __all__ = ["PolyaGammaRegression"]
 
 # Largest number of coefficients for a noise-aware posterior of a diagonal fit, which itself needs no d × d matrix.
 _MOST_DENSE = 2048
+
+# Squares of scores over information above which the model does not hold.
+_EXCESS = 1.2
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, PrivacyWarning, stacklevel=5)
+
+
+def _listed(names: list[str]) -> str:
+    """Names of at most five columns, and how many more there are."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(printable, names[:5])) + more
+
 
 class PolyaGammaRegression(AugmentedRegression):
     """Base class of the regressions; its checks and scores are those of counts.
@@ -260,13 +274,14 @@ class PolyaGammaRegression(AugmentedRegression):
         Warns
         -----
         PrivacyWarning
-            If no interval knows the noise; if a table without effects would show as much with a probability above 5 %; if
-            :meth:`misfit` is below 1 %; and with
-            ``influence="clipped"`` if the clip norm is below :meth:`max_record_norm`: a clip that looks at labels makes slopes
-            steeper than the truth, whatever the noise.
+            If no interval knows the noise; if noise hides columns, which get no limits; if the variance of a column is in few
+            rows, or labels vary more with a column than the model says; if a table without effects would show as much with a
+            probability above 5 %; and with ``influence="clipped"`` if the clip norm is below :meth:`max_record_norm`: a clip
+            that looks at labels makes slopes steeper than the truth, whatever the noise.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
+        self._withhold(table, units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         self.warn_of_no_intervals()
         warn_of_nothing(self, signal)
@@ -274,23 +289,48 @@ class PolyaGammaRegression(AugmentedRegression):
         return table
 
     def _withhold(self, table: pd.DataFrame, units) -> None:
-        """No limits in rows of the table that depend on a column which noise hides, and a warning."""
-        hidden = getattr(self.posterior_, "hidden", np.zeros(0, bool))
-        if not hidden.any():
+        """Warn of columns of which a fit that searched tells less than it seems; no limits where noise hides a column."""
+        search = getattr(self.posterior_, "search", None)
+        if search is None:
             return
-        of_rows = hidden if units is None else (units[1][:, : len(hidden)] != 0.0) @ hidden
-        of_rows = np.append(of_rows, [True] * bool(self.fit_intercept))  # where the hidden columns are 0
-        table.loc[np.tile(of_rows, self.n_outputs), table.columns != "mean"] = np.nan
-        names = self.column_names() if units is None else units[0]
-        self._warn_of_hidden([name for name, is_hidden in zip(names, of_rows, strict=False) if is_hidden])
+        columns = self.column_names() if units is None else list(units[0])
+
+        def of_rows(features: np.ndarray) -> np.ndarray:
+            """Rows of the table to which these columns of X belong."""
+            return features if units is None else (units[1][:, : len(features)] != 0.0) @ features
+
+        def names(features: np.ndarray) -> list[str]:
+            return [name for name, is_one in zip(columns, of_rows(features), strict=True) if is_one]
+
+        hidden, tails = search.zooms.hidden, search.zooms.long_tailed.copy()
+        for first, last, _ in self.indicators or ():
+            tails[first:last] = False
+        if hidden.any():
+            rows = np.append(of_rows(hidden), [True] * bool(self.fit_intercept))  # an intercept where they are 0
+            table.loc[np.tile(rows, self.n_outputs), table.columns != "mean"] = np.nan
+            self._warn_of_hidden(names(hidden))
+        if tails.any():
+            _warn(
+                f"A part of the variance of {_listed(names(tails))} is in few rows far out, which a private fit weighs less: "
+                "its effect is that of the other rows. Where they differ, bounds without these rows or np.log1p of the "
+                "column say more."
+            )
+        released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
+        is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
+        if released[0].points.size and is_one_row:
+            excess = np.max([of.excess() for of in released], axis=0)[: self.n_features_in_]
+            if (excess > _EXCESS).any():
+                _warn(
+                    f"Labels vary more with {_listed(names(excess > _EXCESS))} than the model says, {excess.max():.2g} times "
+                    "as much or more: the effect may be bent, or a stated dispersion too large. Coefficients may be off by "
+                    "more than their limits. Add the square of the column, or state another dispersion."
+                )
 
     def _warn_of_hidden(self, names: list[str]) -> None:
-        warnings.warn(
-            f"Noise hides how much {', '.join(map(printable, names))} varies: nothing is known of its effect, which counts as 0, "
-            "and there are no limits. Tighter bounds in the encoder, np.log1p of a column with few large values, more "
-            "records or a larger ε would show it.",
-            PrivacyWarning,
-            stacklevel=4,
+        _warn(
+            f"Noise hides how much {_listed(names)} varies: nothing is known of its effect, which counts as 0, and there are no "
+            "limits. Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε "
+            "would show it."
         )
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
@@ -384,7 +424,7 @@ class PolyaGammaRegression(AugmentedRegression):
         check_is_fitted(self, "last_posterior_")
         if self._is_given or self._is_flat:
             raise AttributeError(
-                "The prior has no α: it is a Gaussian, or, by default in a private fit, flat in coordinates that the fit learns."
+                "The prior has no α: it is a Gaussian, or, by default in a private fit, flat in coordinates that it learns."
             )
         alpha = self.last_posterior_.alpha_shape / self.last_posterior_.alpha_rate
         return float(alpha[0]) if self.n_outputs == 1 else alpha
@@ -422,7 +462,8 @@ class PolyaGammaRegression(AugmentedRegression):
         if not hasattr(self, "noisy_totals_") or search is None or not search.kept.counts.any():
             return None
         of_first = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)[0]
-        information, std = of_first.informations.mean(axis=0), np.sqrt(np.square(of_first.stds[:, 1]).sum()) / len(of_first.points)
+        information = of_first.informations.mean(axis=0)
+        std = np.sqrt(np.square(of_first.stds[:, 1]).sum()) / len(of_first.points)
         d, constant = self.n_features_in_, self._intercept_constant()
         inverse = search.zooms.coordinates.coefficients(np.eye(len(information)), constant)  # x = A⁻¹ x̃
         squares, stds = inverse @ information @ inverse.T, std * np.square(inverse).sum(axis=1)

@@ -97,7 +97,7 @@ class Released:
         return estimate, positive_definite(linear.seen(known) @ known + prior.precision)
 
     def _linear(self, estimate: np.ndarray, H: np.ndarray) -> _Linear:
-        d, (s, s_H, s_B) = len(estimate), self.stds.T
+        d, (s, s_H, _) = len(estimate), self.stds.T
         far = np.square((self.points - estimate) @ H).mean(axis=1)
         variance = s**2 + _KAPPA**2 * far
         c = (1.0 / variance) / (1.0 / variance).sum()
@@ -126,6 +126,14 @@ class Released:
         sampled = self.variance[near, None] * np.maximum(np.diagonal(linear.H), 0.0)
         square = float((np.square(left[near]) / (np.square(self.stds[near, :1]) + sampled)).sum())
         return square, max(len(near) - 1, 0) * len(estimate)
+
+    def excess(self) -> np.ndarray:
+        """Released squares over information by coefficient, less four deviations of noise: about 1, or less where rows are
+        clipped, if labels vary as the model says. Shape (d,)."""
+        k = len(self.points)
+        _, of_information, of_squares = np.sqrt(np.square(self.stds).sum(axis=0)) / k
+        information = np.maximum(np.diagonal(self.informations.mean(axis=0)), of_information)
+        return (self.squares.mean(axis=0) - 4.0 * of_squares) / information
 
     def linear_model(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """y, M and V near these coefficients."""

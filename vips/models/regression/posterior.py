@@ -106,7 +106,8 @@ class Search:
             raise ValueError("the posterior's kept steps are none that a fit makes")
         if not ((kept.counts >= 0.0).all() and (kept.sizes >= 0.0).all() and of["size"] > 0.0 and of["unit"] > 0.0):
             raise ValueError("the posterior's kept steps are none that a fit makes")
-        zooms = Zooms(Coordinates(of["shift"], of["scale"]), of["seen"], float(of["count"]), int(of["n_zooms"]))
+        arrays = (of[name] for name in ("seen", "widest", "tails"))
+        zooms = Zooms(Coordinates(of["shift"], of["scale"]), *arrays, float(of["count"]), int(of["n_zooms"]))
         return cls(zooms, of["point"], float(of["size"]), float(of["unit"]), kept)
 
 

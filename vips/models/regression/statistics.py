@@ -127,7 +127,19 @@ class RegressionStatistics(RegressionSums):
     """
 
     def __init__(
-        self, rows, lengths, shape, linear, mean, spread, *, centred: bool, dtype, diagonal: bool, offset=0.0, labels=None
+        self,
+        rows,
+        lengths,
+        shape,
+        linear,
+        mean,
+        spread,
+        *,
+        centred: bool,
+        dtype,
+        diagonal: bool,
+        offset=0.0,
+        labels=None,
     ) -> None:
         self._shape, self._linear = shape, linear
         self.predictor = _times_rowwise(rows, mean.T) + offset  # ψ
