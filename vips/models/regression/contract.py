@@ -485,6 +485,11 @@ class AugmentedRegression(ConjugateExponentialModel):
         posterior.step = 0 if previous is None else previous.step + 1
         return posterior
 
+    def _average_of(self, average, j: int) -> dict[str, np.ndarray]:
+        """Averages of one output, in coordinates in which rows have norm 1."""
+        averages = {name: np.asarray(value) / self._ball() ** POWER[name] for name, value in average.items()}
+        return averages if self.n_outputs == 1 else {name: value[j] for name, value in averages.items()}
+
     def _stepped(self, average, noise_std, previous) -> Any:
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
