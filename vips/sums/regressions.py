@@ -96,22 +96,23 @@ class RegressionSums(RecordStatistics):
     # -- norms --------------------------------------------------------------------------------------------------
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        parts, norms = 0.0, 0.0
+        parts, norms, additive = 0.0, 0.0, 0.0
         for residual, precision in self._largest() if self._largest else [(self.residual, self.precision)]:
             of_pair = self._parts_of_norms(residual, precision, blocks)
-            norms, parts = np.maximum(norms, self._joint(of_pair, blocks, True)), np.maximum(parts, of_pair)
-        self._starts, self._parts, self._bounds = None, parts, norms * _ROUNDING
+            norms = np.maximum(norms, self._joint(of_pair, blocks, True))
+            additive = np.maximum(additive, self._joint(of_pair, blocks, False))
+            parts = np.maximum(parts, of_pair)
+        self._starts, self._parts, self._bounds = None, np.vstack([parts, additive * _ROUNDING]), norms * _ROUNDING
         return self._bounds
 
     def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
-        parts = self._parts_of_runs(norms > 0.0, starts)
-        self._starts = starts
-        self._bounds = self._joint(parts, blocks, np.diff(starts) <= PIECE) * _ROUNDING
+        *parts, additive = self._sums_of_parts(norms > 0.0, starts)
+        whole = self._joint(np.stack(parts), blocks, True) * _ROUNDING
+        self._starts, self._bounds = starts, np.where(np.diff(starts) <= PIECE, whole, additive * _ROUNDING)
         return self._bounds
 
     def piece_norm(self, norms: np.ndarray, blocks: Mapping[str, Block]) -> float:
-        parts = self._parts_of_runs(norms > 0.0, np.array([0, len(norms)]))
-        return float(self._joint(parts, blocks, False)[0] * _ROUNDING)
+        return float(self._sums_of_parts(norms > 0.0, np.array([0, len(norms)]))[2, 0])
 
     def _joint(self, parts: np.ndarray, blocks: Mapping[str, Block], is_whole) -> np.ndarray:
         of_squares = None if self._clip_norm is None else blocks["squares"].scale / self._unit
@@ -126,10 +127,11 @@ class RegressionSums(RecordStatistics):
             others = np.hypot(others, np.hypot(of_row, 1.0 / blocks["weight"].scale) * length)
         return np.stack([self._lengths * row_norms(residual), others])
 
-    def _parts_of_runs(self, used: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Sums over the used rows of each run of the largest parts of their norms; shape (2, n_runs)."""
+    def _sums_of_parts(self, used: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        """Sums over the used rows of each run of the largest parts of their norms, and of norms that add up where a record has
+        more rows than these; shape (3, n_runs)."""
         parts, filled = np.where(used, self._parts[:, : len(used)], 0.0), np.diff(starts) > 0
-        sums = np.zeros((2, len(starts) - 1))
+        sums = np.zeros((3, len(starts) - 1))
         if filled.any():  # `reduceat` gives an empty run the entry behind it
             sums[:, filled] = np.add.reduceat(parts[:, : starts[-1]], starts[:-1][filled], axis=1)
         return sums

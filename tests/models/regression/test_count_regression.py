@@ -9,7 +9,7 @@ from scipy.stats import binom, nbinom, norm
 from tests.mutants import check_notices
 from vips import BayesianBinomialRegression, BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan
 from vips.expfam import Gamma
-from vips.models.regression.matching import RowLaw
+from vips.models.regression.likelihoods import Binomial, NegativeBinomial
 from vips.reference import gibbs_logistic
 
 
@@ -178,10 +178,63 @@ def test_private_intercepts_are_logarithms_of_the_mean():
     check_private_intercepts()
 
 
-def laws_of_rows_have_no_offset(patch):
-    predictor = RowLaw.predictor
-    patch.setattr(RowLaw, "predictor", lambda law, b: predictor(replace(law, offset=0.0), b))
+def information_is_that_of_all_counts(patch):
+    original = NegativeBinomial.scores
+
+    def mutant(self, y, psi):
+        residual, information = original(self, y, psi)
+        return residual, 0.0 * information + self.moments(psi)[2]
+
+    patch.setattr(NegativeBinomial, "scores", mutant)
 
 
-def test_laws_of_rows_without_the_offset_are_noticed(monkeypatch):
-    check_notices(check_private_intercepts, laws_of_rows_have_no_offset, monkeypatch, "other")
+def residuals_are_not_centred(patch):
+    original = NegativeBinomial.residuals
+
+    def mutant(self):
+        residuals = original(self)
+        return replace(residuals, expected=0.0 * residuals.expected)
+
+    patch.setattr(NegativeBinomial, "residuals", mutant)
+
+
+LIKELIHOODS = [
+    NegativeBinomial(2.0, 30),
+    NegativeBinomial(0.5, 300),
+    NegativeBinomial(1e6, 4),
+    Binomial(2),
+    Binomial(500),
+]
+
+
+def _limited_residuals_have_mean_zero_and_their_information(likelihood):
+    """Under the model itself, with counts above the largest one taken for it: by sums over all counts."""
+    is_binomial = isinstance(likelihood, Binomial)
+    for psi in (-4.0, -1.0, 0.0, 1.5):
+        counts, r = np.arange(20_000.0), getattr(likelihood, "dispersion", 1.0)
+        psi = psi - (0.0 if is_binomial else np.log(r))
+        p = binom.pmf(counts, likelihood.largest, expit(psi)) if is_binomial else nbinom.pmf(counts, r, expit(-psi))
+        seen = np.minimum(counts, likelihood.largest)
+        residual, information = likelihood.scores(seen, np.full((len(seen), 1), psi))
+        mean, _, of_all = likelihood.moments(np.array(psi))
+        score = (counts - mean) * (1.0 if is_binomial else expit(-psi))
+        size = np.sqrt(of_all)
+        assert abs(p @ residual[:, 0]) < 1e-3 * size, "residuals have another mean"
+        assert abs(p @ (residual[:, 0] * score) - information[0, 0]) < 3e-3 * of_all, "other information"
+        assert np.abs(residual).max() <= 6.0 * size
+        assert information[0, 0] <= 1.01 * of_all
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_limited_residuals_have_mean_zero_and_their_information(likelihood):
+    _limited_residuals_have_mean_zero_and_their_information(likelihood)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "says"),
+    [(information_is_that_of_all_counts, "other information"), (residuals_are_not_centred, "another mean")],
+)
+def test_other_residuals_are_noticed(mutant, says, monkeypatch):
+    check_notices(
+        lambda: _limited_residuals_have_mean_zero_and_their_information(LIKELIHOODS[0]), mutant, monkeypatch, says
+    )

@@ -19,7 +19,9 @@ from vips import (
 )
 from vips.data import InMemoryData, Records
 from vips.models.regression import likelihoods
+from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
+from vips.sums.regressions import RegressionSums
 
 ALMOST_NONE = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=1)
 PRIVATE = {"privacy": ALMOST_NONE, "max_norm": 2.0, "max_count": 60, "exposure_bounds": (5.0, 500.0)}
@@ -161,12 +163,12 @@ def check_norms_bound_a_record():
     X, y, exposure, _ = drawn(200)
     model.fit(X, y, exposure=exposure)
     model.use_plan(model.privacy_.plan)
-    blocks = {name: block for name, block in model.blocks().items() if name != "variance"}
+    blocks = phases_of(model, 20)[-1].blocks
     exposure = np.concatenate([exposure[:100], np.geomspace(1e-300, 1e300, 100)])
     for labels in (y, np.zeros(200), np.full(200, 10**9)):
         records = Records(X, np.column_stack([labels, exposure]))
         statistics = model.expected_statistics(records, model.last_posterior_)
-        norms = statistics.norms(model.blocks())
+        norms = statistics.norms(blocks)
         for i in range(200):
             total = statistics.weighted_sum((np.arange(200) == i).astype(float))
             square = sum(np.sum((total[name] / block.scale) ** 2) for name, block in blocks.items())
@@ -179,10 +181,8 @@ def test_norms_bound_a_record():
 
 def test_norms_that_forget_the_exposure_are_noticed(monkeypatch):
     def exposures_are_forgotten(patch):
-        from vips.models.regression.statistics import RegressionStatistics
-
-        original = RegressionStatistics._row_norms
-        patch.setattr(RegressionStatistics, "_row_norms", lambda self, blocks: np.sort(original(self, blocks)))
+        original = RegressionSums.norms
+        patch.setattr(RegressionSums, "norms", lambda self, blocks: np.sort(original(self, blocks)))
 
     check_notices(check_norms_bound_a_record, exposures_are_forgotten, monkeypatch, "longer than its norm")
 

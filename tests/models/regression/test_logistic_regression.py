@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from experiments.datasets import load_adult
 from vips import BayesianLogisticRegression, PrivacyPlan, load
 from vips.expfam import Gamma
+from vips.phases import phases_of
 from vips.preprocessing import TableEncoder
 from vips.reference import gibbs_logistic
 
@@ -359,7 +360,7 @@ def degenerate():
 def test_degenerate_records_give_finite_private_posteriors_in_silence(X, y, covariance):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "There is no signal")  # of released totals
+        warnings.filterwarnings("ignore", "There is no signal|Noise hides")  # of released totals
         for container in (np.asarray, sp.csr_array):
             for sampling_rate, epsilon in ((1.0, 1e-2), (0.3, 10.0)):
                 plan = private(epsilon, sampling_rate=sampling_rate, n_steps=5)
@@ -421,7 +422,7 @@ def test_saved_and_cloned(tmp_path):
         model.save(tmp_path / "model")
         again = load(tmp_path / "model")
         np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), rtol=1e-12)
-        assert again.alpha_ == pytest.approx(model.alpha_)
+        assert getattr(again, "alpha_", None) == pytest.approx(getattr(model, "alpha_", None))
         assert not hasattr(clone(model), "last_posterior_")
 
 
@@ -452,7 +453,7 @@ def test_the_report_names_what_was_declared():
     report = str(BayesianLogisticRegression(privacy=private(), max_norm=2.5).fit(X, y).privacy_)
     assert "max_norm = 2.5" in report
     assert "classes of y: 0 and 1" in report
-    assert "noisy sums of products of the columns with the target and with each other, in every step" in report
+    assert "noisy scores, information and squares of scores" in report
 
 
 # -- what a review found ------------------------------------------------------------------------------------------
@@ -467,7 +468,7 @@ def statistics_of(model, X, y, posterior):
     from vips import Records
 
     statistics = model.expected_statistics(Records(X, y), posterior)
-    blocks = model.blocks()
+    blocks = phases_of(model, 20)[-1].blocks
     sums = [statistics.weighted_sum((np.arange(X.shape[0]) == i).astype(float)) for i in range(X.shape[0])]
     return statistics.norms(blocks), [np.concatenate([np.ravel(total[name]) for name in blocks]) for total in sums]
 

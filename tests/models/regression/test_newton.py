@@ -50,7 +50,11 @@ def test_intervals_hold_the_truth(n_records, epsilon, sampling_rate):
         X, y, w = table(n_records, 4, rng)
         model = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y)
         lower, upper = (bound[:4] for bound in model.posterior_.interval(0.95))
-        held += (((lower < w) & (w < upper)) | model.posterior_.hidden).tolist()
+        held += [
+            held
+            for held, name in zip((lower < w) & (w < upper), "0123", strict=True)
+            if f"x{name}" not in model.hidden_columns_
+        ]
     assert np.mean(held) > 0.8  # 0.92 or more, less three standard errors of 48 intervals
 
 
@@ -98,27 +102,30 @@ def symmetric(rng):
     return upper + upper.T + np.diag(rng.normal(size=3))
 
 
-def _covariance_is_that_of_draws(s=1e-6, s_H=1e-6, q=1.0, ratio=1.0, spread=0.1):
-    """True coefficients drawn from the prior, and released values of a linear score: with noise, samples, or other squares."""
-    rng, k, off = np.random.default_rng(2), 6, []
+def _covariance_is_that_of_draws(s=1e-3, q=1.0, ratio=1.0):
+    """True coefficients drawn from the prior, and fits to a linear score: with noise, samples, or other squares."""
+    rng, k, off = np.random.default_rng(2), 5, []
     prior = Prior(np.diag([4.0, 4.0, 1.0]), np.diag([4.0, 4.0, 1.0]) @ POINT)
     (_,), (H,), _ = scores_of([POINT])
     root = np.sqrt(ratio) * np.linalg.cholesky(H)
-    for _ in range(400):
+    for _ in range(100):
         w = POINT + rng.normal(size=3) / np.sqrt(np.diagonal(prior.precision))
-        points = w + spread * rng.normal(size=(k, 3))
-        scores = (w - points) @ H + root @ rng.normal(size=3)
-        scores += np.sqrt(1.0 / q - 1.0) * (rng.normal(size=(k, 3)) @ root.T) + s * rng.normal(size=(k, 3))
-        informations = np.array([H + s_H * symmetric(rng) for _ in range(k)])
+        at, of_records, points, scores = POINT, root @ rng.normal(size=3), [], []
+        informations = np.array([H + 0.1 * s * symmetric(rng) for _ in range(k)])
         squares = ratio * np.tile(np.diagonal(H), (k, 1))
-        steps = released_of(points, scores, informations, squares, (s, s_H, 1e-6), 1.0 / q - 1.0)
-        mean, precision = steps.matched(prior, POINT)
-        off.append((mean - w) @ np.linalg.cholesky(precision))
+        for t in range(1, k + 1):
+            sampled = np.sqrt(1.0 / q - 1.0) * root @ rng.normal(size=3)
+            points.append(at)
+            scores.append(H @ (w - at) + of_records + sampled + s * rng.normal(size=3))
+            arrays = np.array(points), np.array(scores), informations[:t], squares[:t]
+            steps = released_of(*arrays, stds=(s, 0.1 * s, 1e-6), sampled=1.0 / q - 1.0)
+            at, precision = steps.matched(prior, at)
+        off.append((at - w) @ np.linalg.cholesky(precision))
     off = np.array(off)
-    np.testing.assert_allclose(off.T @ off / len(off), np.eye(3), atol=0.3)
+    np.testing.assert_allclose(off.T @ off / len(off), np.eye(3), atol=0.4)
 
 
-WITH = {"noise": {"s": 20.0, "spread": 0.02}, "samples": {"q": 0.05, "spread": 0.02}, "squares": {"ratio": 4.0}}
+WITH = {"noise": {"s": 20.0}, "samples": {"q": 0.05}, "squares": {"ratio": 4.0}}
 
 
 def test_coefficients_without_noise_are_the_root():
@@ -170,11 +177,10 @@ def test_directions_that_noise_hides_are_not_certain():
     """Information of nothing but noise: the deviation is that of the prior, and the mean stays near it."""
     rng = np.random.default_rng(3)
     informations = np.array([300.0 * symmetric(rng) for _ in range(8)])
-    steps = released_of(
-        np.zeros((8, 3)), 50.0 * rng.normal(size=(8, 3)), informations, np.ones((8, 3)), (50.0, 300.0, 1.0)
-    )
+    scores = 430.0 * rng.normal(size=(8, 3))
+    steps = released_of(np.zeros((8, 3)), scores, informations, np.ones((8, 3)), (430.0, 300.0, 1.0))
     mean, precision = steps.matched(Prior(np.eye(3), np.zeros(3)), np.zeros(3))
-    assert np.sqrt(np.diagonal(np.linalg.inv(precision))).min() > 0.8
+    assert np.sqrt(np.diagonal(np.linalg.inv(precision))).min() > 0.7
     assert np.abs(mean).max() < 1.0
 
 
@@ -263,7 +269,7 @@ def test_fits_of_few_steps(n_steps):
     model = BayesianLogisticRegression(privacy=plan, max_norm=2.0).fit(X, y)
     assert model.posterior_.search.zooms.n_zooms == (0, 1, 1, 1, 2, 2, 2, 3)[n_steps - 1]
     assert (np.abs(model.posterior_.mean - [3.0, -2.0, -0.5]) < 6.0 * model.posterior_.std).all()
-    assert n_steps < 3 or model.posterior_.std.max() < 0.5
+    assert n_steps < 4 or model.posterior_.std.max() < 0.5
 
 
 def test_a_fit_with_hardly_any_noise_is_the_ordinary_fit():
@@ -377,7 +383,7 @@ def test_several_outputs_and_counts_have_a_noise_aware_posterior():
 
 def test_without_an_intercept_rows_are_scaled_and_not_centred():
     rng = np.random.default_rng(8)
-    X = rng.uniform(-1.0, 1.0, (20_000, 3)) + [0.3, 0.0, 0.0]
+    X = rng.uniform([-0.7, -1.0, -1.0], [1.3, 1.0, 1.0], (20_000, 3))
     y = rng.random(20_000) < expit(X @ [1.0, -1.0, 0.5])
     plan = PrivacyPlan(noise_multiplier=20.0, sampling_rate=1.0, n_steps=20)
     model = BayesianLogisticRegression(privacy=plan, max_norm=2.3, fit_intercept=False).fit(X, y)
@@ -413,7 +419,7 @@ def test_noise_alone_at_a_wide_norm_hides_all_columns():
     posterior = model.fit(np.zeros((0, 4)), np.zeros(0)).posterior_
     assert np.isfinite(posterior.mean).all()
     assert np.isfinite(posterior.std).all()
-    assert posterior.hidden.sum() >= 3
+    assert len(model.hidden_columns_) >= 3
     with pytest.warns(PrivacyWarning, match="Noise hides how much"):
         table_ = model.summary()
     assert table_["lower"].isna().sum() >= 4

@@ -224,10 +224,24 @@ class PolyaGammaRegression(AugmentedRegression):
 
     @property
     def hidden_columns_(self) -> list[str]:
-        """Columns of a private fit whose variance noise hides: nothing can be said of their effects."""
+        """Columns of a private fit whose variance noise hides, less indicators: nothing can be said of their effects."""
         check_is_fitted(self, "last_posterior_")
-        hidden = getattr(self.last_posterior_, "hidden", ())
-        return [name for name, is_hidden in zip(self.column_names(), hidden, strict=False) if is_hidden]
+        return [name for name, is_hidden in zip(self.column_names(), self._hidden(), strict=True) if is_hidden]
+
+    def _hidden(self, others=None) -> np.ndarray:
+        """Whether noise hid each column in every zoom, shape (n_features,). How far indicators can vary is known, and a prior
+        in units of the columns holds where the fit tells nothing."""
+        search = getattr(self.last_posterior_, "search", None)
+        if search is None or not self._is_flat or self._knows_public:
+            return np.zeros(self.n_features_in_, bool)
+        return search.zooms.hidden & ~self._are_indicators(others)
+
+    def _are_indicators(self, others=None) -> np.ndarray:
+        """Columns of ``indicators``, or of others, shape (n_features,)."""
+        are = np.zeros(self.n_features_in_, bool)
+        for first, last, _ in self.indicators or others or ():
+            are[first:last] = True
+        return are
 
     def check_restored(self) -> None:
         if self.n_features_in_ <= MOST_READ:
@@ -281,30 +295,30 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
-        self._withhold(table, units)
+        self._withhold(table, features)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         self.warn_of_no_intervals()
         warn_of_nothing(self, signal)
         warn_of_binding_clip(self)
         return table
 
-    def _withhold(self, table: pd.DataFrame, units) -> None:
+    def _withhold(self, table: pd.DataFrame, features) -> None:
         """Warn of columns of which a fit that searched tells less than it seems; no limits where noise hides a column."""
         search = getattr(self.posterior_, "search", None)
         if search is None:
             return
+        units = None if features is None else features.in_column_units()
         columns = self.column_names() if units is None else list(units[0])
+        others = None if features is None else features.indicators
 
-        def of_rows(features: np.ndarray) -> np.ndarray:
+        def of_rows(are: np.ndarray) -> np.ndarray:
             """Rows of the table to which these columns of X belong."""
-            return features if units is None else (units[1][:, : len(features)] != 0.0) @ features
+            return are if units is None else (units[1][:, : len(are)] != 0.0) @ are
 
-        def names(features: np.ndarray) -> list[str]:
-            return [name for name, is_one in zip(columns, of_rows(features), strict=True) if is_one]
+        def names(are: np.ndarray) -> list[str]:
+            return [name for name, is_one in zip(columns, of_rows(are), strict=True) if is_one]
 
-        hidden, tails = search.zooms.hidden, search.zooms.long_tailed.copy()
-        for first, last, _ in self.indicators or ():
-            tails[first:last] = False
+        hidden, tails = self._hidden(others), search.zooms.long_tailed & ~self._are_indicators(others)
         if hidden.any():
             rows = np.append(of_rows(hidden), [True] * bool(self.fit_intercept))  # an intercept where they are 0
             table.loc[np.tile(rows, self.n_outputs), table.columns != "mean"] = np.nan
@@ -328,8 +342,8 @@ class PolyaGammaRegression(AugmentedRegression):
 
     def _warn_of_hidden(self, names: list[str]) -> None:
         _warn(
-            f"Noise hides how much {_listed(names)} varies: nothing is known of its effect, which counts as 0, and there are no "
-            "limits. Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε "
+            f"Noise hides how much {_listed(names)} varies: nothing is known of its effect, which counts as 0, and there are "
+            "no limits. Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε "
             "would show it."
         )
 

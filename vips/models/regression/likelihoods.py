@@ -298,7 +298,8 @@ class NegativeBinomial(_Counts):
 
     def typical_log_rate(self) -> float:
         """The same for the middle one of the declared exposures, where nothing was released."""
-        return float(np.log(_TYPICAL * self.max_count / np.mean(self.exposure_bounds or 1.0)))
+        exposure = 1.0 if self.exposure_bounds is None else np.mean(self.exposure_bounds)
+        return float(np.log(_TYPICAL * self.max_count / exposure))
 
     @property
     def _largest_exposure(self) -> float:

@@ -16,7 +16,7 @@ at its own point and the rest of that near β, and the average y = Σ c_t (g_t +
 
 with v_t = s_t² + (κ ‖H (b_t - β)‖)² / d, since a score from far away is carried less well, c_t ∝ 1/v_t, the noise s_H in H, and
 the ratios R of released squares to the diagonal of H. Mean and covariance of β are those of this linear model, recomputed until
-its β is their mean: as noise vanishes and the prior is flat, the root of Σ u r x, and the sandwich M⁻¹ V M⁻¹.
+its β is their mean, which is taken without κ: as noise vanishes and the prior is flat, the root of Σ u r x, and the sandwich M⁻¹ V M⁻¹.
 
 Eigenvalues of H are raised to the noise in them in the estimate, which must not run away, and shrunk by it in the covariance,
 which must not look certain.
@@ -86,7 +86,9 @@ class Released:
         estimate, H = start, self.informations.mean(axis=0)
         for _ in range(_ROUNDS):
             linear = self._linear(estimate, H)
-            seen = linear.seen(linear.floored)
+            seen = linear.seen(
+                linear.floored, linear.near
+            )  # a prior must not hold it where scores are far from the root
             precision = positive_definite(seen @ linear.floored + prior.precision)
             step = cho_solve((cholesky(precision), True), seen @ linear.total + prior.linear) - estimate
             largest = np.abs(step).max()
@@ -94,7 +96,7 @@ class Released:
             if largest <= _TOLERANCE:
                 break
         known = _shrunk(linear.M, _CAUTION * linear.noise)
-        return estimate, positive_definite(linear.seen(known) @ known + prior.precision)
+        return estimate, positive_definite(linear.seen(known, linear.V) @ known + prior.precision)
 
     def _linear(self, estimate: np.ndarray, H: np.ndarray) -> _Linear:
         d, (s, s_H, _) = len(estimate), self.stds.T
@@ -109,9 +111,10 @@ class Released:
         R = np.sqrt(np.clip(c @ self.squares / diagonal, *self.ratios))
         sampled = 1.0 + (c**2 * self.variance).sum()
         off = 0.5 * noise**2 / d * np.square(estimate - c @ self.points).sum()
-        V = sampled * R[:, None] * H * R + np.eye(d) * ((c**2 * variance).sum() + off)
+        near = sampled * R[:, None] * H * R + np.eye(d) * np.square(c * s).sum()
+        V = near + np.eye(d) * (_KAPPA**2 * (c**2 * far).sum() + off)
         total = c @ (self.scores + np.einsum("tij,tj->ti", carry, self.points))
-        return _Linear(total, M, floored(M, noise), positive_definite(V), H, noise)
+        return _Linear(total, M, floored(M, noise), positive_definite(V), positive_definite(near), H, noise)
 
     def scatter(self, estimate: np.ndarray) -> tuple[float, int]:
         """Squared distance of the nearer half of the carried scores from 0, in units of their noise, and degrees of freedom.
@@ -143,18 +146,19 @@ class Released:
 
 @dataclass(frozen=True)
 class _Linear:
-    """y, M, M with eigenvalues raised, V, H, and the noise in eigenvalues of H."""
+    """y, M, M with eigenvalues raised, V, V as if all scores were taken near the root, H, and the noise in eigenvalues of H."""
 
     total: np.ndarray
     M: np.ndarray
     floored: np.ndarray
     V: np.ndarray
+    near: np.ndarray
     H: np.ndarray
     noise: float
 
-    def seen(self, M: np.ndarray) -> np.ndarray:
+    def seen(self, M: np.ndarray, V: np.ndarray) -> np.ndarray:
         """M V⁻¹ of a symmetric M."""
-        return cho_solve((cholesky(self.V), True), M).T
+        return cho_solve((cholesky(V), True), M).T
 
 
 def _shrunk(matrix: np.ndarray, std: float) -> np.ndarray:

@@ -138,9 +138,14 @@ class _Learnt:
         if not (arrays["step"] >= 0 and (arrays["alpha_rate"] > 0.0).all()):
             raise ValueError("the posterior's step or precisions are none that a fit makes")
         search = Search.from_arrays(arrays) if "search_size" in arrays else None
-        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), arrays.get("public"), search
-        centre = (arrays[name] for name in ("centre",) if name in arrays)  # of a full covariance
-        return cls(arrays["mean"], arrays["precision"], *learnt, *centre)
+        more = {
+            "public": arrays.get("public"),
+            "search": search,
+            "centre": arrays.get("centre"),
+        }  # of a full covariance
+        more = {name: value for name, value in more.items() if value is not None}
+        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"])
+        return cls(arrays["mean"], arrays["precision"], *learnt, **more)
 
 
 class CoefficientPosterior(_Learnt, CentredGaussian):
@@ -168,11 +173,6 @@ class CoefficientPosterior(_Learnt, CentredGaussian):
     ) -> None:
         super().__init__(mean, precision, centre)
         self._learn(alpha_shape, alpha_rate, step, public, search)
-
-    @property
-    def hidden(self) -> np.ndarray:
-        """Columns that noise hid in every zoom of a private fit, shape (n_features,); empty in other fits."""
-        return np.zeros(0, bool) if self.search is None else self.search.zooms.hidden
 
 
 class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
