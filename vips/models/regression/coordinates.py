@@ -94,7 +94,7 @@ class Zooms:
         Σ of the rows' clip weights, at least the noise in it; NaN before the first zoom.
     n_zooms : int
     widest, tails : ndarray of shape (n_features,)
-        Largest variance of each column in any zoom, less two deviations of noise, in these coordinates; and the same over its
+        Largest variance of each column in any zoom that saw it, less two deviations of noise, in these coordinates; and the same over its
         variance in the last zoom, which clips rows as scores do.
     """
 
@@ -143,7 +143,7 @@ class Zooms:
         )  # that of count and mean weighs most where the centre is far
         variance = np.diagonal(moments)[:p] / count - mean**2
         is_visible = variance > _SEEN * noise
-        widest = np.maximum(self.widest, variance - _HIDDEN * noise)
+        widest = np.maximum(self.widest, np.where(is_visible, variance - _HIDDEN * noise, 0.0))
         tails = np.where(is_visible, widest / np.maximum(variance, noise), 0.0)
         variance = np.where(is_visible, np.maximum(variance, self.seen), self.seen)  # rare values are far out by nature
         # what noise hides is widened no further than noise allows, and never narrowed

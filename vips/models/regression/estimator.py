@@ -229,12 +229,14 @@ class PolyaGammaRegression(AugmentedRegression):
         return [name for name, is_hidden in zip(self.column_names(), self._hidden(), strict=True) if is_hidden]
 
     def _hidden(self, others=None) -> np.ndarray:
-        """Whether noise hid each column in every zoom, shape (n_features,). How far indicators can vary is known, and a prior
-        in units of the columns holds where the fit tells nothing."""
+        """Whether noise hid each column in every zoom and in the information of scores, shape (n_features,). How far indicators
+        can vary is known, and a prior in units of the columns holds where the fit tells nothing."""
         search = getattr(self.last_posterior_, "search", None)
         if search is None or not self._is_flat or self._knows_public:
             return np.zeros(self.n_features_in_, bool)
-        return search.zooms.hidden & ~self._are_indicators(others)
+        released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
+        visible = np.any([of.visible(bool(self.fit_intercept)) for of in released if len(of.points)], axis=0)
+        return search.zooms.hidden & ~self._are_indicators(others) & ~np.resize(visible, len(search.zooms.seen))
 
     def _are_indicators(self, others=None) -> np.ndarray:
         """Columns of ``indicators``, or of others, shape (n_features,)."""

@@ -16,7 +16,8 @@ at its own point and the rest of that near β, and the average y = Σ c_t (g_t +
 
 with v_t = s_t² + (κ ‖H (b_t - β)‖)² / d, since a score from far away is carried less well, c_t ∝ 1/v_t, the noise s_H in H, and
 the ratios R of released squares to the diagonal of H. Mean and covariance of β are those of this linear model, recomputed until
-its β is their mean, which is taken without κ: as noise vanishes and the prior is flat, the root of Σ u r x, and the sandwich M⁻¹ V M⁻¹.
+its β is their mean, which is taken without κ: as noise vanishes and the prior is flat, the root of Σ u r x, and the sandwich
+M⁻¹ V M⁻¹.
 
 Eigenvalues of H are raised to the noise in them in the estimate, which must not run away, and shrunk by it in the covariance,
 which must not look certain.
@@ -42,8 +43,10 @@ __all__ = ["Prior", "Released", "best_prior", "misfit"]
 _KAPPA = 2.0  # κ
 _NEAR = 0.1  # share of the information at its own point in what carries a score
 _CAUTION = 0.7  # noise in eigenvalues of H by which they are shrunk in the covariance, over √d s_H
+_LEAST_PRECISION = 1e-6  # of coefficients in the search for a root, whatever their prior
 _ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
 _TOLERANCE = 1e-4
+_VISIBLE = 3.5  # deviations of noise above which information is seen
 _FEWEST_NEAR = 4  # scores whose scatter is compared
 
 
@@ -83,20 +86,20 @@ class Released:
 
     def matched(self, prior: Prior, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and precision of the coefficients given all that was released; the search for them begins at ``start``."""
-        estimate, H = start, self.informations.mean(axis=0)
+        root, H = start, self.informations.mean(axis=0)
+        flat = _LEAST_PRECISION * np.eye(len(start))
         for _ in range(_ROUNDS):
-            linear = self._linear(estimate, H)
-            seen = linear.seen(
-                linear.floored, linear.near
-            )  # a prior must not hold it where scores are far from the root
-            precision = positive_definite(seen @ linear.floored + prior.precision)
-            step = cho_solve((cholesky(precision), True), seen @ linear.total + prior.linear) - estimate
+            linear = self._linear(root, H)
+            seen = linear.seen(linear.floored, linear.near)
+            step = np.linalg.solve(seen @ linear.floored + flat, seen @ linear.total) - root
             largest = np.abs(step).max()
-            estimate, H = estimate + step * min(1.0, _LONGEST / max(largest, 1e-300)), linear.H
+            root, H = root + step * min(1.0, _LONGEST / max(largest, 1e-300)), linear.H
             if largest <= _TOLERANCE:
                 break
         known = _shrunk(linear.M, _CAUTION * linear.noise)
-        return estimate, positive_definite(linear.seen(known, linear.V) @ known + prior.precision)
+        information = linear.seen(known, linear.near) @ known  # without κ: a prior must not hold back a search
+        mean = np.linalg.solve(positive_definite(information + prior.precision), information @ root + prior.linear)
+        return mean, positive_definite(linear.seen(known, linear.V) @ known + prior.precision)
 
     def _linear(self, estimate: np.ndarray, H: np.ndarray) -> _Linear:
         d, (s, s_H, _) = len(estimate), self.stds.T
@@ -129,6 +132,12 @@ class Released:
         sampled = self.variance[near, None] * np.maximum(np.diagonal(linear.H), 0.0)
         square = float((np.square(left[near]) / (np.square(self.stds[near, :1]) + sampled)).sum())
         return square, max(len(near) - 1, 0) * len(estimate)
+
+    def visible(self, has_intercept: bool) -> np.ndarray:
+        """Whether the information of each coefficient, given the intercept's, stands out from noise; shape (d,)."""
+        H, noise = self.informations.mean(axis=0), np.sqrt(np.square(self.stds[:, 1]).sum()) / len(self.points)
+        of_constant = np.square(H[-1]) / max(H[-1, -1], noise) if has_intercept else 0.0
+        return np.diagonal(H) - of_constant > _VISIBLE * noise
 
     def excess(self) -> np.ndarray:
         """Released squares over information by coefficient, less four deviations of noise: about 1, or less where rows are
