@@ -100,12 +100,12 @@ def topics(dtype):
     return make
 
 
-def regression(width, **settings):
+def regression(width, phase="scores", **settings):
     def make():
-        model = BayesianLogisticRegression(privacy=PLAN, max_norm=2.0, **settings)
+        model = BayesianLogisticRegression(privacy=replace(PLAN, clip_norm=1.0), max_norm=2.0, **settings)
         rng = np.random.default_rng(0)
         records = Records(rng.normal(size=(LARGEST, width)), rng.integers(0, 2, LARGEST).astype(float))
-        case = Case("", lambda **_: model, lambda n, rng: records, {}, np.zeros(width), 0.3)
+        case = Case("", lambda **_: model, lambda n, rng: records, {}, np.zeros(width), 0.3, phase=phase)
         return model, records, checks.prepared(case, LARGEST)[3]
 
     return make
@@ -157,8 +157,8 @@ STRONG = {
     "topics alike": topics(np.float64),
     "topics alike, single precision": topics(np.float32),
     "regression of 70 columns": regression(70),
-    "regression of 70 columns, paper": regression(70, statistics="paper"),
-    "regression of 33 columns, diagonal": regression(33, covariance="diagonal"),
+    "regression of 70 columns, paper": regression(70, phase="", statistics="paper"),
+    "regression of 33 columns, diagonal": regression(33, phase="", covariance="diagonal"),
     "regression of three classes": regression(9, classes=(0, 1, 2)),
     "thin clouds": clouds("full", 19),
     "thin clouds, tied, Student-t": clouds("tied", 6, dof="learn"),

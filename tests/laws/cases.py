@@ -105,7 +105,8 @@ class Case:
     not finite are missing, and the rest of the record counts. ``norm_factor``: of a record, by which its norm counts cells that
     are missing. A row of a model of sequences is a sequence of any length.
     ``reach`` is the norm of the largest share of a record over the clip norm: lower where blocks are clipped one by one.
-    ``moves`` asks for a posterior after a regression's first phase, with coordinates of rows that it has learnt.
+    ``phase`` is the phase of the E-steps that laws look at, "" for the last one. In phases of a regression that searches the
+    posterior has coordinates that zooms before have found, and ``size`` for C.
     """
 
     name: str
@@ -118,8 +119,9 @@ class Case:
     labels: tuple[int, ...] = ()
     has_missing: bool = False
     norm_factor: Callable[[np.ndarray], float] | None = None
-    moves: bool = False
     reach: float = 0.99
+    phase: str = ""
+    size: float = 1.0
 
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
@@ -258,7 +260,15 @@ def _hostile(width):
 
 def arguments(records) -> tuple:
     """Arguments of ``fit``: X, or X and y."""
-    return (records.X, records.y) if isinstance(records, Records) else (records,)
+    if not isinstance(records, Records):
+        return (records,)
+    return records.X, records.y if records.y.ndim == 1 else records.y[:, 0]
+
+
+def exposures(records) -> dict[str, np.ndarray]:
+    """Those that ``fit`` takes besides, beside counts that have any."""
+    has_any = isinstance(records, Records) and records.y.ndim > 1
+    return {"exposure": records.y[:, 1]} if has_any else {}
 
 
 def _labelled(largest_label, sparse=False, width=N_FEATURES):
@@ -276,7 +286,39 @@ def _hostile_labelled(label, width=N_FEATURES):
     return rows | {f"label {name}": np.append(np.ones(width), value) for name, value in labels.items()}
 
 
-def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURES, moves=False, **settings):
+def _exposed(case):
+    """The same case, whose counts have exposures from 0.5 to 16, of which 10 is the largest that counts."""
+    bounds = {"exposure_bounds": (0.25, 10.0)}
+
+    def make_records(n, rng):
+        records = case.make_records(n, rng)
+        return replace(records, y=np.column_stack([records.y, 0.5 * 2.0 ** rng.integers(0, 6, n)]))
+
+    rows = {name: np.append(row, 2.0) for name, row in case.hostile.items()}
+    values = {"nan": np.nan, "zero": 0.0, "minus": -1.0, "inf": np.inf, "tiny": 1e-310, "huge": 1e300, "least": 0.25}
+    rows |= {f"exposure {name}": np.append(case.extreme, value) for name, value in values.items()}
+    return replace(
+        case,
+        make_model=lambda **arguments: case.make_model(**(bounds | arguments)),
+        make_records=make_records,
+        hostile=rows,
+        extreme=np.append(case.extreme, 1e3),
+    )
+
+
+def _regression_case(
+    name,
+    model,
+    largest_label=1,
+    sparse=False,
+    width=N_FEATURES,
+    *,
+    clip_norm=0.05,
+    reach=0.94,
+    phase="",
+    size=1.0,
+    **settings,
+):
     extreme = np.append(np.linspace(-1e4, 1e4, width), largest_label)
     return Case(
         name,
@@ -284,10 +326,17 @@ def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURE
         _labelled(largest_label, sparse, width),
         _hostile_labelled(float(largest_label), width),
         extreme,
-        0.05,
+        clip_norm,
         labels=tuple(range(largest_label + 1)),
-        moves=moves,
+        reach=reach,
+        phase=phase,
+        size=size,
     )
+
+
+def _searched_case(name, model, *labels, **settings):
+    """In a phase of a fit that searches, with the clip norm of such a fit: so squares weigh as much as they do there."""
+    return _regression_case(name, model, *labels, **({"clip_norm": 1.0} | settings))
 
 
 def _spatial_case(name, areas):
@@ -466,14 +515,58 @@ CASES = [
         3.0,
     ),
     _regression_case("logistic", BayesianLogisticRegression),
-    _regression_case("logistic, moved", BayesianLogisticRegression, moves=True),
-    _regression_case(
-        "logistic sparse, three classes, moved",
+    _searched_case("logistic, searched", BayesianLogisticRegression, phase="scores", size=3.3, reach=0.6),
+    _searched_case(
+        "logistic sparse, three classes, searched",
         BayesianLogisticRegression,
         2,
         sparse=True,
-        moves=True,
+        phase="scores",
+        size=0.5,
         classes=(0, 1, 2),
+    ),
+    _searched_case(
+        "logistic sparse, no intercept, searched",
+        BayesianLogisticRegression,
+        sparse=True,
+        phase="scores",
+        size=2.0,
+        reach=0.6,
+        fit_intercept=False,
+    ),
+    _exposed(
+        _searched_case(
+            "counts with exposures, searched",
+            BayesianNegativeBinomialRegression,
+            6,
+            phase="scores",
+            size=3.3,
+            reach=0.6,
+            dispersion=2.0,
+            max_count=5,
+        )
+    ),
+    _searched_case("logistic, zoom", BayesianLogisticRegression, phase="zoom"),
+    _searched_case(
+        "logistic sparse, no intercept, zoom",
+        BayesianLogisticRegression,
+        sparse=True,
+        phase="zoom",
+        fit_intercept=False,
+    ),
+    _searched_case("logistic, three classes, zoom", BayesianLogisticRegression, 2, phase="zoom", classes=(0, 1, 2)),
+    _searched_case(
+        "negative binomial sparse, last zoom",
+        BayesianNegativeBinomialRegression,
+        6,
+        sparse=True,
+        phase="last zoom",
+        max_count=5,
+    ),
+    _exposed(
+        _searched_case(
+            "counts with exposures, last zoom", BayesianNegativeBinomialRegression, 6, phase="last zoom", max_count=5
+        )
     ),
     _regression_case(
         "logistic paper, no intercept", BayesianLogisticRegression, statistics="paper", fit_intercept=False

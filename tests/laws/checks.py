@@ -12,15 +12,15 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from tests.laws.cases import arguments
+from tests.laws.cases import arguments, exposures
 from tests.steps import with_updates
 from vips import PrivacyPlan, engine
 from vips._compute.rowwise import PIECE
 from vips.data import InMemoryData, Sequences, check_data
+from vips.models.regression.coordinates import CONSTANT
 from vips.persistence.deviations import as_lists
 from vips.phases import FitPhase, completed, phases_of
 
-SCORES = 0.06  # squared scores of regressions may lengthen a reported norm by so much
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9  # of hardened sums, as docs/guarantee.md states it
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling="full")
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
@@ -29,19 +29,24 @@ AS_SAMPLED = {name: getattr(SAMPLED, name) for name in ("sampling", "sampling_ra
 
 
 def as_data(records):
-    """The data source for the engine. Labelled records are ``Records``; a single row of them ends in its label."""
+    """The data source for the engine. Labelled records are ``Records``; a single row of them ends in its label, or in a count
+    and its exposure."""
+    if exposures(records):
+        return InMemoryData(records.X, records.y)
     return InMemoryData(records) if isinstance(records, Sequences) else check_data(*arguments(records))
 
 
 def fit(model, records):
-    return model.fit(*arguments(records))
+    return model.fit(*arguments(records), **exposures(records))
 
 
 def stack(records, row, first=False):
     """``records`` with one more row at the end, or at the beginning."""
     if hasattr(records, "y"):
-        labels = [row[-1:], records.y] if first else [records.y, row[-1:]]
-        return replace(records, X=stack(records.X, row[:-1], first), y=np.concatenate(labels))
+        width = records.X.shape[1]
+        label = row[width:].reshape(1, *records.y.shape[1:])
+        labels = [label, records.y] if first else [records.y, label]
+        return replace(records, X=stack(records.X, row[:width], first), y=np.concatenate(labels))
     if isinstance(records, Sequences):
         row = Sequences(row, [0, len(row)])
         return stack_all(row, records) if first else stack_all(records, row)
@@ -53,30 +58,57 @@ def stack(records, row, first=False):
 def prepared(case, n, seed=0, **plan_changes):
     """A model ready for the engine (as inside ``fit``), records, and a posterior from random totals."""
     rng = np.random.default_rng(seed)
-    plan = replace(FULL, clip_norm=case.clip_norm, **plan_changes)
+    of_phase = {"n_steps": 24} if case.phase else {}  # all zooms
+    plan = replace(FULL, **({"clip_norm": case.clip_norm} | of_phase | plan_changes))
     model = case.make_model(privacy=plan, random_state=0)
     records = case.make_records(n, rng)
     model.n_features_in_ = records.shape[1]
+    if exposures(records):
+        model.takes_one_label = False
     initial = {name: np.abs(rng.normal(5.0, 2.0, block.shape)) for name, block in model.blocks().items()}
     if case.sparse:
         initial = {name: 1e3 * (rng.random(value.shape) < 0.05) for name, value in initial.items()}
     # from noisy totals; of sparse cases from exact ones, so that entries stay at the prior
     posterior = model.to_posterior(initial, dict.fromkeys(initial, 0.0 if case.sparse else 1.0), None)
-    if case.moves:
-        posterior = model.moved(initial, dict.fromkeys(initial, 1.0), posterior)
-        assert posterior.coordinates.move
+    if case.phase:
+        posterior = searching(case, model, posterior, rng)
+        in_phase(model, case.phase)
     return model, plan, records, posterior
 
 
+def searching(case, model, posterior, rng):
+    """The posterior of a regression before steps of ``case.phase``, after zooms that released totals of random rows."""
+    n_zooms = model._n_zooms(model.plan_of_fit().n_steps)
+    for i in range({"zoom": 1, "last zoom": n_zooms - 1, "scores": n_zooms}[case.phase]):
+        rows = rng.normal(0.15 / (1 + i), np.linspace(0.05, 0.2, model.n_features_in_), (200, model.n_features_in_))
+        rows = np.column_stack([rows, np.full(200, CONSTANT)])
+        released = {"moments": rows.T @ rows, "rates": np.array([40.0, 90.0])}
+        posterior = model._zoomed(released, {"moments": 0.1, "rates": 0.1}, posterior)
+    coordinates, point = posterior.search.zooms.coordinates, rng.normal(size=posterior.search.point.shape)
+    if posterior.search.zooms.n_zooms:
+        assert np.ptp(coordinates.scale) > 0.1 * np.mean(coordinates.scale)
+        assert np.abs(coordinates.shift).max() > 0.1 or not model.fit_intercept
+    posterior.search = replace(posterior.search, size=case.size, point=point)
+    return posterior
+
+
 def last_phase(model) -> FitPhase:
-    """The phase of the usual E-steps."""
+    """The phase of the usual E-steps: of a case with a ``phase`` this one."""
     return phases_of(model, 24)[-1]
 
 
-def in_last_phase(model):
-    """The same model, whose fits have that phase only, for laws in which all steps release the same blocks."""
+def in_phase(model, name=""):
+    """The same model, whose fits have that phase only, "" for the last one, for laws in which all steps release the same
+    blocks."""
     phases = model.phases
-    model.phases = lambda n_steps: [replace(completed(model, phases(24), 24)[-1], n_steps=n_steps)]
+
+    def only(n_steps):
+        of_name = [phase for phase in completed(model, phases(24), 24) if name in ("", phase.name)]
+        return [replace(of_name[-1], n_steps=n_steps)]
+
+    model.phases = only
+    if hasattr(model, "_n_zooms") and name in ("", "scores"):
+        model._n_zooms = lambda n_steps: 0  # scores take places of their own
     return model
 
 
@@ -112,16 +144,18 @@ def records_do_not_see_each_other(case):
     union = 0.0
     for i in range(12):
         alone = last_phase(model).statistics_of(model, records[[i]], posterior)
+        norm = alone.norms(blocks)[0]  # before sums, as the engine asks
         one_hot = (np.arange(12) == i).astype(float)
         share = as_vector(alone.weighted_sum(np.ones(1)), blocks)
         other = as_vector(together.weighted_sum(one_hot), blocks)
         np.testing.assert_allclose(other, share, rtol=1e-12, atol=1e-13, err_msg="a record is another one in company")
-        np.testing.assert_allclose(norms[i], alone.norms(blocks)[0], rtol=1e-12, err_msg="a norm depends on the others")
+        np.testing.assert_allclose(norms[i], norm, rtol=1e-12, err_msg="a norm depends on the others")
         union = union + weights[i] * share
     np.testing.assert_allclose(as_vector(together.weighted_sum(weights), blocks), union, rtol=1e-11, atol=1e-12)
     order = np.random.default_rng(2).permutation(12)
-    shuffled = last_phase(model).statistics_of(model, records[order], posterior).weighted_sum(weights[order])
-    np.testing.assert_allclose(as_vector(shuffled, blocks), union, rtol=1e-11, atol=1e-12)
+    shuffled = last_phase(model).statistics_of(model, records[order], posterior)
+    np.testing.assert_array_equal(shuffled.norms(blocks), norms[order])
+    np.testing.assert_allclose(as_vector(shuffled.weighted_sum(weights[order]), blocks), union, rtol=1e-11, atol=1e-12)
 
 
 def norms_are_joint_and_never_too_small(case):
@@ -134,24 +168,37 @@ def norms_are_joint_and_never_too_small(case):
 def norms_of_records_hold(case, model, records, posterior, phase=None):
     phase = phase or last_phase(model)
     norms = phase.statistics_of(model, records, posterior).norms(phase.blocks)
+    labels = () if "moments" in phase.blocks else case.labels  # zooms of a regression clip by the record's own
     for i in range(records.shape[0]):
-        true_norms = [_true_norm(model, phase, record, posterior) for record in _with_labels(records[[i]], case.labels)]
-        assert norms[i] >= max(true_norms) * (1.0 - 1e-13), "a norm is smaller than the record's statistics"
+        of_labels = [true_norms(model, phase, record, posterior) for record in _with_labels(records[[i]], labels)]
+        true, stated = np.max(of_labels, axis=0)
+        assert norms[i] >= true * (1.0 - 1e-13), "a norm is smaller than the record's statistics"
         factor = 1.0 if case.norm_factor is None else case.norm_factor(records[i])
-        assert norms[i] <= max(true_norms) * factor * (1.0 + (SCORES if case.labels else 1e-5)) + 1e-150, (
-            "a norm is far too large"
-        )
+        assert norms[i] <= stated * factor * (1.0 + 1e-5) + 1e-150, "a norm is far too large"
 
 
-def _true_norm(model, phase, record, posterior):
-    total = phase.statistics_of(model, record, posterior).weighted_sum(np.ones(1))
-    square = sum(np.sum((np.asarray(total[name], float) / block.scale) ** 2) for name, block in phase.blocks.items())
-    return np.sqrt(square)
+def true_norms(model, phase, record, posterior) -> tuple[float, float]:
+    """Norm of one record's statistics, and with the bound of squared scores that ``vips/sums/regressions.py`` states."""
+    statistics, blocks = phase.statistics_of(model, record, posterior), phase.blocks
+    (reported,) = statistics.norms(blocks)  # before sums, as the engine asks
+    total = {name: np.asarray(value, float) for name, value in statistics.weighted_sum(np.ones(1)).items()}
+    norms = {name: np.linalg.norm(total[name]) / block.scale for name, block in blocks.items()}
+    true = np.linalg.norm(list(norms.values()))
+    if getattr(posterior, "search", None) is not None and "squares" in blocks:
+        size, clip_norm, scale = posterior.search.size, model.plan_of_fit().clip_norm, blocks["linear"].scale
+        weight, score = min(1.0, clip_norm / max(reported, 1e-300)), norms["linear"] * scale
+        squares = size * weight * np.square(total["linear"])
+        np.testing.assert_allclose(total["squares"], squares, rtol=1e-9, atol=1e-300, err_msg="not C w² s² of a score")
+        norms["squares"] = size * score * min(score, clip_norm * scale) / blocks["squares"].scale
+    return true, np.linalg.norm(list(norms.values()))
 
 
 def _with_labels(record, labels):
-    """The record, and the same row with every label."""
-    return [record, *(replace(record, y=np.array([label], dtype=record.y.dtype)) for label in labels)]
+    """The record, and the same row with every label, and its exposure if there is one."""
+    others = [record.y.copy() for _ in labels]
+    for y, label in zip(others, labels, strict=True):
+        y.flat[0] = label
+    return [record, *(replace(record, y=y) for y in others)]
 
 
 def defective_records_change_nothing_else(case):
@@ -188,7 +235,7 @@ def neighbours_stay_within_the_sensitivity(case):
         removed = np.linalg.norm(clipped_sum(case, model, plan, records[1:], posterior) - reference)
         assert removed <= plan.clip_norm * (1.0 + 1e-9), "removing a record moved the sum by more than C"
     if case.name != "second moments":  # there the symmetrised array has a smaller norm than the array itself
-        least = (1.0 - SCORES if case.labels else case.reach) * plan.clip_norm
+        least = case.reach * plan.clip_norm
         assert largest >= least, f"no pair of neighbours comes near C: {largest} of {plan.clip_norm}"
 
 
@@ -258,8 +305,8 @@ class FrozenPlan(PrivacyPlan):
 
 
 def _n_steps(case):
-    """Steps of a fit that has all its phases."""
-    return 6 if case.moves else 4
+    """Steps of a fit that has all its phases: two zooms of a regression."""
+    return 6 if case.labels else 4
 
 
 def replay(case, records):
@@ -363,7 +410,7 @@ def pure_noise(case, n_fits=40, seed=0, plan=None, model=None):
     ends, stds, paths = [], None, []
     for _ in range(n_fits):
         fitted = clone(model) if model is not None else case.make_model(privacy=plan, random_state=seed)
-        recorder = Recorder(in_last_phase(fitted))
+        recorder = Recorder(in_phase(fitted, case.phase))
         fit(recorder.model, empty)
         paths.append(recorder.averages)
         ends.append(recorder.averages[-1])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.laws.cases import arguments
+from tests.laws.cases import arguments, exposures
 from tests.laws.checks import FULL, SENSITIVITY_FACTOR, Recorder, as_data, as_vector, fit, norms_of_records_hold, stack
 from vips import engine
 from vips.door import persons_of
@@ -74,6 +74,8 @@ def a_person_moves_the_sum_by_at_most_one_clip(case):
 
 def _by_persons(model, rows, ids):
     X, *y = arguments(rows)
+    if exposures(rows):
+        model.with_exposure(**exposures(rows))
     return persons_of(model, model.records_of(X, *(y or [None])), ids)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.laws import checks
-from tests.laws.cases import arguments
+from tests.laws.cases import arguments, exposures
 from tests.laws.walk import vips_globals, walk
 from vips import PrivacyPlan
 from vips.persistence.archive import read_archive
@@ -39,8 +39,11 @@ SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report",
 REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not_covered", "versions", "date"}
 RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "ledger",
            "sha256"}  # fmt: skip
-# Of the steps of a regression.
-KEPT = {"kept_points", "kept_totals", "kept_counts", "kept_centre", "kept_average", "shift", "scale"}
+# Of the search of a regression.
+SEARCH = {f"search_{name}" for name in (
+    "shift", "scale", "seen", "count", "n_zooms", "point", "size", "unit", "kept_points", "kept_scores", "kept_squares",
+    "kept_informations", "kept_counts", "kept_sizes",
+)}  # fmt: skip
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
@@ -50,8 +53,8 @@ WRITTEN = {
         "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
         "answers", "levels", "centre", "scale", "draws", "marginals", "plug_in",
     },
-    "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public", "centre"} | KEPT,
-    "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"} | KEPT,
+    "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public", "centre"} | SEARCH,
+    "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"},
     "MixedPosterior": {"parameters", "parameters_cov", "step", "shift", "scale", "ball", "columns"},
     "DynamicsPosterior": {
         "moves", "moves_cov", "loadings", "offset", "noise_variance", "start", "start_cov", "n_sequences", "n_steps", "step",
@@ -98,15 +101,8 @@ HELD = {
     "SymbolPosterior": {"draws", "chain", "contexts", "tables"},
     "ClassPosterior": {"numbers", "counts", "frame", "_tables"},
     "PoissonPosterior": {"draws", "chain", "rates", "frame"},
-    "CoefficientPosterior": {
-        "around",
-        "kept",
-        "coordinates",
-        "var",
-        "factor",
-        "inverse_factor",
-    },  # computed from the others on demand
-    "DiagonalCoefficientPosterior": {"kept", "coordinates"},
+    "CoefficientPosterior": {"search", "around", "var", "factor", "inverse_factor"},
+    "DiagonalCoefficientPosterior": {"search"},
     "DynamicsPosterior": {"draws", "dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov"},
     "FieldPosterior": {"cov", "var", "factor", "inverse_factor"},
@@ -156,7 +152,7 @@ def what_a_fit_leaves(case, records, noise: str):
                 traces[f"checkpoint after step {step - 1}"] = read_archive(checkpoint, "checkpoint")
 
         with frozen_noise(look):
-            model.fit(*arguments(records), checkpoint=checkpoint)
+            model.fit(*arguments(records), **exposures(records), checkpoint=checkpoint)
         look(N_STEPS + 1)
         model.save(saved)
         traces["saved model"] = read_archive(saved, "model")

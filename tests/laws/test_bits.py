@@ -196,9 +196,10 @@ def network_by_blas(patch):
 
 
 def regression_by_blas(patch):
-    from vips.models.regression import statistics as regression_statistics
+    from vips.models.regression import contract, statistics
 
-    patch.setattr(regression_statistics, "rowwise_product", last_bits_by_size(rowwise.rowwise_product))
+    for module in (contract, statistics):
+        patch.setattr(module, "rowwise_product", last_bits_by_size(rowwise.rowwise_product))
 
 
 def squares_by_blas(patch):

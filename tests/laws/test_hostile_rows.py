@@ -51,17 +51,20 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
     discrete = replace(plan, noise="discrete")
     lattice = discrete.lattice(blocks)
     labelled = hasattr(records, "y")
+    of_label = records.y.shape[1:] if labelled else ()  # a count and its exposure are two numbers
     as_rows = sp.csr_array if sp.issparse(records.X if labelled else records) else np.asarray
     are_sequences = isinstance(records, Sequences)
     columns = records.shape[1]
-    width = 6 * columns if are_sequences else columns + labelled
+    width = 6 * columns if are_sequences else columns + labelled * int(np.prod(of_label))
 
     def container(rows):
         if are_sequences:  # a sequence ends before its first 2⁵³
             ends = np.append(rows == 2.0**53, np.full((len(rows), 1), True), axis=1).argmax(axis=1) // columns
             steps = [row.reshape(-1, columns)[:end] for row, end in zip(rows, ends, strict=True)]
             return Sequences.from_lengths(np.concatenate([np.empty((0, columns)), *steps]), ends)
-        return replace(records, X=as_rows(rows[:, :-1]), y=rows[:, -1]) if labelled else as_rows(rows)
+        if not labelled:
+            return as_rows(rows)
+        return replace(records, X=as_rows(rows[:, :columns]), y=rows[:, columns:].reshape(len(rows), *of_label))
 
     def total(rows, plan):
         sums = checks.clipped_sum(case, model, plan, container(rows), posterior)

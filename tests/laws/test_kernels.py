@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES, arguments
-from tests.laws.checks import stack
+from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES, arguments, exposures
+from tests.laws.checks import FULL, stack
 from tests.mutants import check_notices
 from vips import PrivacyPlan, engine
 from vips.data import Records
@@ -53,13 +53,13 @@ def kernels_of(model, records, groups, totals):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "clipped_sum", sum_of_step)
-        model.fit(*arguments(records), **({} if groups is None else {"groups": groups}))
+        model.fit(*arguments(records), **exposures(records), **({} if groups is None else {"groups": groups}))
     return {(kernel.py_func.__qualname__, types) for kernel in kernels for types in kernel.signatures}
 
 
 def least_steps(case):
     """The fewest steps, of four or more, that have two of every phase, if it has two."""
-    model, records = case.make_model(), arguments(case.make_records(2, np.random.default_rng(0)))
+    model, records = case.make_model(privacy=FULL), arguments(case.make_records(2, np.random.default_rng(0)))
     model.n_features_in_ = getattr(records[0], "n_features", np.shape(records[0])[-1])
 
     def lengths(n):

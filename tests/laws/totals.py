@@ -51,15 +51,18 @@ def clipped(model, phase, records, row: int, posterior, clip_norm: float, norm_f
     """One record's statistics, scaled into the ball of radius C by their own norm, times ``norm_factor``; with labels, by the
     reported norm."""
     blocks, statistics = phase.blocks, phase.statistics_of(model, records[[row]], posterior)
+    reported = float(statistics.norms(blocks)[0])  # before sums, as the engine asks
     share = statistics.weighted_sum(np.ones(1))
     share = {name: np.asarray(share[name], np.float64) for name in blocks}
     norm = math.sqrt(sum(float(np.sum((share[name] / block.scale) ** 2)) for name, block in blocks.items()))
     if model.takes_one_label:  # the largest over labels: `norms_are_joint_and_never_too_small` checks it
-        reported = float(statistics.norms(blocks)[0])
         assert norm <= reported * (1.0 + 1e-13)
         norm = reported
     norm *= 1.0 if norm_factor is None else norm_factor(records[row])
-    share = {name: value * min(1.0, clip_norm / norm if norm else 1.0) for name, value in share.items()}
+    weight = min(1.0, clip_norm / norm if norm else 1.0)
+    share = {name: value * weight for name, value in share.items()}
+    if getattr(posterior, "search", None) is not None and "squares" in blocks:
+        share["squares"] = posterior.search.size * np.square(share["linear"])
     return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in share.items()}
 
 
