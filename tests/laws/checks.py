@@ -175,22 +175,37 @@ def norms_of_records_hold(case, model, records, posterior, phase=None):
         assert norms[i] >= true * (1.0 - 1e-13), "a norm is smaller than the record's statistics"
         factor = 1.0 if case.norm_factor is None else case.norm_factor(records[i])
         assert norms[i] <= stated * factor * (1.0 + 1e-5) + 1e-150, "a norm is far too large"
+        squares_are_of_the_score(model, phase, records[[i]], posterior)
 
 
 def true_norms(model, phase, record, posterior) -> tuple[float, float]:
     """Norm of one record's statistics, and with the bound of squared scores that ``vips/sums/regressions.py`` states."""
     statistics, blocks = phase.statistics_of(model, record, posterior), phase.blocks
-    (reported,) = statistics.norms(blocks)  # before sums, as the engine asks
+    statistics.norms(blocks)  # before sums, as the engine asks
     total = {name: np.asarray(value, float) for name, value in statistics.weighted_sum(np.ones(1)).items()}
     norms = {name: np.linalg.norm(total[name]) / block.scale for name, block in blocks.items()}
     true = np.linalg.norm(list(norms.values()))
-    if getattr(posterior, "search", None) is not None and "squares" in blocks:
-        size, clip_norm, scale = posterior.search.size, model.plan_of_fit().clip_norm, blocks["linear"].scale
-        weight, score = min(1.0, clip_norm / max(reported, 1e-300)), norms["linear"] * scale
-        squares = size * weight * np.square(total["linear"])
-        np.testing.assert_allclose(total["squares"], squares, rtol=1e-9, atol=1e-300, err_msg="not C w² s² of a score")
-        norms["squares"] = size * score * min(score, clip_norm * scale) / blocks["squares"].scale
+    if is_searched(phase, posterior):
+        clip_norm, scale = model.plan_of_fit().clip_norm, blocks["linear"].scale
+        score = norms["linear"] * scale
+        norms["squares"] = posterior.search.size * score * min(score, clip_norm * scale) / blocks["squares"].scale
     return true, np.linalg.norm(list(norms.values()))
+
+
+def is_searched(phase, posterior) -> bool:
+    """Whether the phase sums scores of a regression that searches, and their squares."""
+    return getattr(posterior, "search", None) is not None and "squares" in phase.blocks
+
+
+def squares_are_of_the_score(model, phase, record, posterior) -> None:
+    """What the engine adds of them is C w² s², where it adds w s of the score."""
+    if not is_searched(phase, posterior):
+        return
+    statistics = phase.statistics_of(model, record, posterior)
+    weights = model.plan_of_fit().clip_weights(statistics.norms(phase.blocks))
+    total = statistics.weighted_sum(weights)
+    squares = posterior.search.size * np.square(total["linear"])
+    np.testing.assert_allclose(total["squares"], squares, rtol=1e-9, atol=1e-300, err_msg="not C w² s² of a score")
 
 
 def _with_labels(record, labels):

@@ -5,26 +5,54 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tests.laws import reach
 from tests.laws.cases import CASES, WIDE_CASES
 from tests.mutants import check_notices, of_laws
 from vips.models.markov import categorical
 from vips.models.topics.statistics import DocumentStatistics
-from vips.sums import kernels
-from vips.sums.regressions import ScoredStatistics
+from vips.sums import kernels, regressions
+from vips.sums.regressions import RegressionSums
 
 BY_NAME = {case.name: case for case in CASES + WIDE_CASES}
 
 
 def scores_of_a_person_in_pieces_have_one_weight(patch):
     """w in place of w²."""
-    original = ScoredStatistics.carry
+    original = RegressionSums.carry
 
     def carry(self, carried, used, weight, is_last):
         return original(self, carried, used, weight**0.5, is_last)
 
-    patch.setattr(ScoredStatistics, "carry", carry)
+    patch.setattr(RegressionSums, "carry", carry)
+
+
+def squares_of_a_person_are_those_of_rows(patch):
+    """A person's score is longer than its rows' are."""
+    original = RegressionSums.piece_norm
+
+    def piece_norm(self, norms, blocks):
+        squares = np.square(self._parts[0, : len(norms)]).sum() * self._unit / blocks["squares"].scale
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(
+                regressions,
+                "joint_norm",
+                lambda score, others, scale, *_: np.hypot(np.hypot(score / scale, squares), others),
+            )
+            return original(self, norms, blocks)
+
+    patch.setattr(RegressionSums, "piece_norm", piece_norm)
+
+
+def squares_of_a_person_are_those_of_pieces(patch):
+    patch.setattr(
+        RegressionSums,
+        "piece_norm",
+        lambda self, norms, blocks: float(
+            self._joint(self._parts_of_runs(norms > 0.0, np.array([0, len(norms)])), blocks, True)[0]
+        ),
+    )
 
 
 def norms_forget_answers_beyond_the_twelfth(patch):
@@ -64,6 +92,12 @@ MUTANTS = [
         scores_of_a_person_in_pieces_have_one_weight,
         "a_person_moves_the_sum_by_at_most_one_clip",
         "logistic",
+        "moves the sum",
+    ),
+    (
+        squares_of_a_person_are_those_of_rows,
+        "a_person_moves_the_sum_by_at_most_one_clip",
+        "logistic, searched",
         "moves the sum",
     ),
     (norms_forget_answers_beyond_the_twelfth, "norms_hold_in_every_phase", "wide latent classes", "a norm is smaller"),

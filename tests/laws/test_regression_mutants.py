@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,23 +11,25 @@ import scipy.sparse as sp
 from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
-from vips import BayesianLogisticRegression, PrivacyPlan, Records
+from vips import BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan, Records
 from vips._compute.rowwise import row_norms
 from vips.models.regression import contract as regression
 from vips.models.regression import statistics as regression_statistics
-from vips.models.regression.coordinates import Coordinates
+from vips.models.regression.coordinates import Coordinates, Zooms
 from vips.models.regression.likelihoods import Classes
-from vips.models.regression.statistics import RegressionStatistics
-from vips.sums import Quadratic
+from vips.sums import Joint, Quadratic
 from vips.sums import kernels as regression_kernels
 from vips.sums import regressions as regression_norms
+from vips.sums.regressions import RegressionSums
 
 BY_NAME = {case.name: case for case in CASES}
-THREE, MOVED = "logistic sparse, three classes", "logistic, moved"
+THREE, SEARCHED = "logistic sparse, three classes", "logistic, searched"
+COUNTS, ZOOM = "counts with exposures, searched", "logistic, zoom"
+LAST_ZOOM, EXPOSED_ZOOM = "negative binomial sparse, last zoom", "counts with exposures, last zoom"
 
 
 def precision_not_in_the_norm(patch):
-    patch.setattr(RegressionStatistics, "_outer_norms", lambda self: np.zeros(len(self._lengths)))
+    patch.setattr(RegressionSums, "_outer_norms", lambda self: np.zeros(len(self._lengths)))
 
 
 def intercept_not_in_the_norm(patch):
@@ -38,13 +42,71 @@ def intercept_not_in_the_norm(patch):
     patch.setattr(regression, "design_rows", mutant)
 
 
+def intercept_not_in_the_norm_of_moved_rows(patch):
+    original = Coordinates.rows
+
+    def mutant(self, rows):
+        moved, _ = original(self, rows)
+        return moved, row_norms(moved[:, :-1])
+
+    patch.setattr(Coordinates, "rows", mutant)
+
+
 def cross_not_in_the_norm(patch):
-    original = regression_norms.Lengths.norms
+    original = RegressionSums._parts_of_norms
 
-    def mutant(self, residual, precision, scale):
-        return original(self, residual, precision, {name: value for name, value in scale.items() if name != "cross"})
+    def mutant(self, residual, precision, blocks):
+        return original(self, residual, precision, blocks | {"cross": replace(blocks["cross"], scale=1e9)})
 
-    patch.setattr(regression_norms.Lengths, "norms", mutant)
+    patch.setattr(RegressionSums, "_parts_of_norms", mutant)
+
+
+def squares_not_in_the_norm(patch):
+    patch.setattr(regression_norms, "joint_norm", lambda score, others, scale, *_: np.hypot(score / scale, others))
+
+
+def squares_in_the_norm_without_the_size(patch):
+    """As if they came divided by C like scores, not by C² and times C."""
+    original = regression_norms.joint_norm
+
+    def mutant(score, others, scale, scale_of_squares, clip_norm, is_whole):
+        return original(score, others, scale, regression_norms.SQUARES_SCALE, clip_norm, is_whole)
+
+    patch.setattr(regression_norms, "joint_norm", mutant)
+
+
+def squares_of_scores_that_are_not_divided(patch):
+    original = RegressionSums._squared_scores
+
+    def mutant(self, *arguments):
+        return {name: value * self._unit**2 for name, value in original(self, *arguments).items()}
+
+    patch.setattr(RegressionSums, "_squared_scores", mutant)
+
+
+def squares_without_the_size(patch):
+    """Of scores that were divided by C: neither C² nor C times what they are."""
+    original = RegressionSums._squared_scores
+
+    def mutant(self, *arguments):
+        return {name: value / self._unit for name, value in original(self, *arguments).items()}
+
+    patch.setattr(RegressionSums, "_squared_scores", mutant)
+
+
+def squares_have_one_weight(patch):
+    """That of the engine, and not another one: u s² is not bounded by the clip of s."""
+    patch.setattr(regression_norms, "clip_weights", lambda norms, clip_norm: np.ones(len(norms)))
+
+
+def the_records_own_label(patch):
+    patch.setattr(regression.AugmentedRegression, "_labels", None)
+
+
+def rates_not_in_the_norm(patch):
+    patch.setattr(
+        Joint, "norms", lambda self, blocks: self.forms[0].norms({name: blocks[name] for name in self.forms[0].names})
+    )
 
 
 def norm_of_the_first_output(patch):
@@ -82,30 +144,69 @@ def moved_to_the_mean_of_the_chunk(patch):
     patch.setattr(Coordinates, "rows", lambda self, rows: original(self, rows - rows.mean(axis=0) + self.shift))
 
 
+def remembering(patch, remember):
+    """Call ``remember(model, statistics)`` for every chunk of zooms and scores."""
+    for name in ("_scores", "_moments"):
+        original = getattr(regression.AugmentedRegression, name)
+
+        def mutant(self, *arguments, original=original):
+            statistics = original(self, *arguments)
+            remember(self, statistics)
+            return statistics
+
+        patch.setattr(regression.AugmentedRegression, name, mutant)
+
+
 def coordinates_of_the_records(patch):
-    """Scaled by the longest row that the phase has seen."""
-    original = BayesianLogisticRegression.expected_statistics
+    """Scaled by the longest row that a zoom has seen."""
+    longest, original = [1.0], Zooms.after
+    remembering(
+        patch, lambda model, statistics: longest.append(np.nanmax(getattr(statistics, "_rows", 1.0), initial=0.1))
+    )
 
-    def mutant(self, records, posterior):
-        statistics = original(self, records, posterior)
-        self._longest = np.nanmax(statistics._lengths, initial=0.1)
-        return statistics
+    def mutant(self, *arguments, **named):
+        zooms = original(self, *arguments, **named)
+        scale = zooms.coordinates.scale * longest[-1]
+        return replace(zooms, coordinates=Coordinates(zooms.coordinates.shift, scale))
 
-    def learnt(self, average, noise_std, previous):
-        posterior = moved(self, average, noise_std, previous)
-        size = vars(self).get("_longest", 1.0)
-        posterior.coordinates = Coordinates(posterior.coordinates.shift, posterior.coordinates.scale * size)
-        return posterior
+    patch.setattr(Zooms, "after", mutant)
 
-    moved = BayesianLogisticRegression.moved
-    patch.setattr(BayesianLogisticRegression, "expected_statistics", mutant)
-    patch.setattr(BayesianLogisticRegression, "moved", learnt)
+
+def size_of_the_records(patch):
+    """C so that the longest row fits."""
+    longest = [1.0]
+    remembering(
+        patch, lambda model, statistics: longest.append(np.nanmax(getattr(statistics, "_lengths", 1.0), initial=0.1))
+    )
+    patch.setattr(regression.AugmentedRegression, "_size_of", lambda self, *arguments: 0.5 * longest[-1])
+
+
+def size_of_the_chunk(patch):
+    original = regression.scores_at
+
+    def mutant(rows, lengths, y, psi, likelihood, size, *others):
+        return original(rows, lengths, y, psi, likelihood, np.max(lengths, initial=0.1), *others)
+
+    patch.setattr(regression, "scores_at", mutant)
+
+
+def intercept_at_the_records_mean_exposure(patch):
+    means, rates = [1.0], BayesianNegativeBinomialRegression._rates
+
+    def mutant(self, y):
+        means.append(np.nanmean(y[:, 1]) if len(y) else 1.0)
+        return rates(self, y)
+
+    patch.setattr(BayesianNegativeBinomialRegression, "_rates", mutant)
+    patch.setattr(
+        BayesianNegativeBinomialRegression, "_intercept_at", lambda self, rates, noise_std: -np.log(means[-1])
+    )
 
 
 def bad_rows_kept(patch):
     """A row that overflows becomes 0 · NaN in the product instead of being left out."""
     patch.setattr(
-        RegressionStatistics,
+        RegressionSums,
         "_present",
         lambda self, weights: (self._rows, weights, self.residual, self.precision),
     )
@@ -161,7 +262,7 @@ def off_diagonal_rounded_without_root_two(patch):
 
 
 def constant_not_in_the_norm_of_moments(patch):
-    """Nor the target."""
+    """Nor the target, or the last column."""
     patch.setattr(
         Quadratic,
         "norms",
@@ -189,13 +290,79 @@ MUTANTS = [
         "logistic",
         "moved the sum by more than C",
     ),
-    (intercept_not_in_the_norm, "norms_are_joint_and_never_too_small", "logistic", "a norm is smaller than the record"),
+    (precision_not_in_the_norm, "norms_are_joint_and_never_too_small", SEARCHED, "a norm is smaller than the record"),
+    (precision_not_in_the_norm, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),
+    (
+        intercept_not_in_the_norm,
+        "norms_are_joint_and_never_too_small",
+        "logistic diagonal",
+        "a norm is smaller than the record",
+    ),
     (
         intercept_not_in_the_norm,
         "neighbours_stay_within_the_sensitivity",
-        "logistic",
+        "logistic diagonal",
         "moved the sum by more than C",
     ),
+    (
+        intercept_not_in_the_norm_of_moved_rows,
+        "norms_are_joint_and_never_too_small",
+        SEARCHED,
+        "a norm is smaller than the record",
+    ),
+    (
+        intercept_not_in_the_norm_of_moved_rows,
+        "neighbours_stay_within_the_sensitivity",
+        "logistic sparse, three classes, searched",
+        "moved the sum by more than C",
+    ),
+    (squares_not_in_the_norm, "norms_are_joint_and_never_too_small", SEARCHED, "a norm is smaller than the record"),
+    (squares_not_in_the_norm, "norms_are_joint_and_never_too_small", COUNTS, "a norm is smaller than the record"),
+    (squares_not_in_the_norm, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),
+    (squares_not_in_the_norm, "hardened_sums_are_exact", SEARCHED, "entries moved the sum by"),
+    (
+        squares_in_the_norm_without_the_size,
+        "norms_are_joint_and_never_too_small",
+        SEARCHED,
+        "a norm is smaller than the record",
+    ),
+    (
+        squares_in_the_norm_without_the_size,
+        "neighbours_stay_within_the_sensitivity",
+        SEARCHED,
+        "moved the sum by more than C",
+    ),
+    (
+        squares_of_scores_that_are_not_divided,
+        "neighbours_stay_within_the_sensitivity",
+        SEARCHED,
+        "moved the sum by more than C",
+    ),
+    (
+        squares_of_scores_that_are_not_divided,
+        "norms_are_joint_and_never_too_small",
+        SEARCHED,
+        "a norm is smaller than the record",
+    ),
+    (squares_without_the_size, "norms_are_joint_and_never_too_small", SEARCHED, "not C w² s² of a score"),
+    (squares_have_one_weight, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),
+    (the_records_own_label, "norms_are_joint_and_never_too_small", SEARCHED, "a norm is smaller than the record"),
+    (the_records_own_label, "norms_are_joint_and_never_too_small", COUNTS, "a norm is smaller than the record"),
+    (
+        constant_not_in_the_norm_of_moments,
+        "norms_are_joint_and_never_too_small",
+        ZOOM,
+        "a norm is smaller than the record",
+    ),
+    (
+        constant_not_in_the_norm_of_moments,
+        "neighbours_stay_within_the_sensitivity",
+        ZOOM,
+        "moved the sum by more than C",
+    ),
+    (rates_not_in_the_norm, "norms_are_joint_and_never_too_small", LAST_ZOOM, "a norm is smaller than the record"),
+    (rates_not_in_the_norm, "neighbours_stay_within_the_sensitivity", LAST_ZOOM, "moved the sum by more than C"),
+    (rates_not_in_the_norm, "neighbours_stay_within_the_sensitivity", EXPOSED_ZOOM, "moved the sum by more than C"),
     (
         cross_not_in_the_norm,
         "norms_are_joint_and_never_too_small",
@@ -211,10 +378,25 @@ MUTANTS = [
     ),
     (one_record_sets_the_scale, "records_do_not_see_each_other", "logistic", "another one in company"),
     (centred_at_the_chunk, "records_do_not_see_each_other", "logistic", "another one in company"),
-    (lengths_before_rows_are_moved, "norms_are_joint_and_never_too_small", MOVED, "a norm is smaller than the record"),
-    (lengths_before_rows_are_moved, "neighbours_stay_within_the_sensitivity", MOVED, "moved the sum by more than C"),
-    (moved_to_the_mean_of_the_chunk, "records_do_not_see_each_other", MOVED, "another one in company"),
-    (coordinates_of_the_records, "everything_else_is_public", MOVED, "something besides the noisy totals"),
+    (one_record_sets_the_scale, "records_do_not_see_each_other", ZOOM, "another one in company"),
+    (size_of_the_chunk, "records_do_not_see_each_other", SEARCHED, "another one in company"),
+    (size_of_the_records, "everything_else_is_public", "logistic", "something besides the noisy totals"),
+    (
+        intercept_at_the_records_mean_exposure,
+        "everything_else_is_public",
+        EXPOSED_ZOOM,
+        "something besides the noisy totals",
+    ),
+    (
+        lengths_before_rows_are_moved,
+        "norms_are_joint_and_never_too_small",
+        SEARCHED,
+        "a norm is smaller than the record",
+    ),
+    (lengths_before_rows_are_moved, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),
+    (moved_to_the_mean_of_the_chunk, "records_do_not_see_each_other", ZOOM, "another one in company"),
+    (moved_to_the_mean_of_the_chunk, "records_do_not_see_each_other", SEARCHED, "another one in company"),
+    (coordinates_of_the_records, "everything_else_is_public", "logistic", "something besides the noisy totals"),
     (bad_rows_kept, "defective_records_change_nothing_else", "binomial", "destroyed the sum"),
     (
         undeclared_label_raises,
@@ -223,7 +405,12 @@ MUTANTS = [
         "on a record: ValueError: unknown label",
     ),
     (classes_from_the_data, "everything_else_is_public", "logistic", "an error that depends on a record"),
-    (step_size_by_the_residuals, "everything_else_is_public", "logistic", "something besides the noisy totals"),
+    (
+        step_size_by_the_residuals,
+        "everything_else_is_public",
+        "logistic diagonal",
+        "something besides the noisy totals",
+    ),
     (
         off_diagonal_rounded_without_root_two,
         "hardened_sums_are_exact",

@@ -61,7 +61,7 @@ def clipped(model, phase, records, row: int, posterior, clip_norm: float, norm_f
     norm *= 1.0 if norm_factor is None else norm_factor(records[row])
     weight = min(1.0, clip_norm / norm if norm else 1.0)
     share = {name: value * weight for name, value in share.items()}
-    if getattr(posterior, "search", None) is not None and "squares" in blocks:
+    if checks.is_searched(phase, posterior):
         share["squares"] = posterior.search.size * np.square(share["linear"])
     return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in share.items()}
 

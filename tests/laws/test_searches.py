@@ -1,0 +1,256 @@
+"""Private regressions that search, from outside: what one record or person moves in each step of a fit, and its noise.
+
+Fits are real ones, also such that were killed between zooms and scores; C is not what they find, but stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from tests.laws.checks import SENSITIVITY_FACTOR
+from tests.laws.checks import _coordinates as coordinates
+from tests.laws.test_reach_mutants import squares_of_a_person_are_those_of_pieces
+from tests.mutants import check_notices
+from tests.steps import Stop, stopped_after
+from vips import BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan, door, engine
+from vips.models.regression import contract
+from vips.phases import FitPhase
+
+N_STEPS, N_ZOOMS = 12, 4
+N_VALUES = 800  # of noise: their deviation is within 0.13 of 1 but once in 10⁷ times
+N_ROWS, PIECE = 600, 240  # of a person, and of what is computed at a time
+LARGEST = 1.0 + 1e-6  # share of a record, over the plan's clip norm
+SIZES = (0.5, 3.3)
+
+
+def logistic(**settings):
+    plan = PrivacyPlan(noise_multiplier=0.3, sampling_rate=0.9, n_steps=N_STEPS, **settings)
+    return BayesianLogisticRegression(privacy=plan, max_norm=2.0, random_state=0)
+
+
+def logistic_without_intercept():
+    plan = PrivacyPlan(noise_multiplier=0.3, sampling_rate=0.9, n_steps=N_STEPS)
+    return BayesianLogisticRegression(privacy=plan, max_norm=2.0, fit_intercept=False, random_state=0)
+
+
+def counts():
+    plan = PrivacyPlan(noise_multiplier=0.3, sampling_rate=0.9, n_steps=N_STEPS)
+    return BayesianNegativeBinomialRegression(
+        privacy=plan, max_norm=2.0, max_count=9, exposure_bounds=(0.5, 8.0), random_state=0
+    )
+
+
+# how a model is made, and what its fit takes besides X and y
+FITS: dict[str, tuple[Callable, tuple[str, ...]]] = {
+    "logistic, persons with weights": (lambda: logistic(max_weight=1.0), ("groups", "sample_weight")),
+    "logistic, persons with weights, on a lattice": (
+        lambda: logistic(max_weight=1.0, noise="discrete", max_rows_per_group=N_ROWS, clip_norm=1.0),
+        ("groups", "sample_weight"),
+    ),
+    "logistic without intercept, persons": (logistic_without_intercept, ("groups",)),
+    "counts with exposures": (counts, ("exposure",)),
+    "counts with exposures, persons": (counts, ("groups", "exposure")),
+}
+
+
+def table(names, rng, n=200) -> dict[str, np.ndarray]:
+    """What a fit takes, of so many rows; persons have up to two."""
+    X = rng.normal(0.4, [0.8, 0.1, 0.4, 0.02], (n, 4))
+    y = rng.poisson(2.0, n) if "exposure" in names else rng.integers(0, 2, n)
+    besides = {
+        "groups": np.arange(n) // 2,
+        "sample_weight": np.where(rng.random(n) < 0.5, 1.0, rng.uniform(0.0, 1.0, n)),
+        "exposure": rng.uniform(0.1, 10.0, n),
+    }
+    return {"X": X, "y": y.astype(float)} | {name: besides[name] for name in names}
+
+
+@dataclass
+class Step:
+    """What a fit did in a step: its phase, posterior and plan, and draws of its noise by block."""
+
+    number: int
+    phase: FitPhase
+    posterior: object
+    plan: PrivacyPlan
+    noise: list[dict[str, np.ndarray]]
+
+
+def steps_of_fit(model, records, **named) -> list[Step]:
+    """The steps of a fit, as the engine makes them."""
+    steps, clipped_sum, add_noise = [], engine.clipped_sum, PrivacyPlan.add_noise
+
+    def noted_sum(model, phase, data, posterior, plan, randomness, t, *others):
+        steps.append(Step(t, phase, posterior, plan, []))
+        return clipped_sum(model, phase, data, posterior, plan, randomness, t, *others)
+
+    def noted_noise(self, total, blocks, randomness, t):
+        zero = {name: np.zeros_like(value) for name, value in total.items()}
+        least = min(coordinates(np.zeros(block.shape), block).size for block in blocks.values())
+        steps[-1].noise = [add_noise(self, zero, blocks, randomness, t) for _ in range(-(-N_VALUES // least))]
+        return add_noise(self, total, blocks, randomness, t)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "clipped_sum", noted_sum)
+        patch.setattr(PrivacyPlan, "add_noise", noted_noise)
+        model.fit(**records, **named)
+    return steps
+
+
+def first_of_phases(steps) -> list[Step]:
+    """The first and the last step of each phase."""
+    names = [step.phase.name for step in steps]
+    places = {names.index(name) for name in names} | {len(names) - 1 - names[::-1].index(name) for name in names}
+    return [steps[place] for place in sorted(places)]
+
+
+def share(model, step, records) -> float:
+    """Norm of what these rows add to the sum of a step over the clip norm: of one record."""
+    plan = replace(step.plan, sampling="full", sampling_rate=1.0)
+    model.use_plan(plan)
+    named = {name: records.get(name) for name in ("groups", "sample_weight")}
+    if "exposure" in records:
+        model.with_exposure(records["exposure"])
+    data = door.with_weights(model, model.records_of(records["X"], records["y"]), named["sample_weight"])
+    data = door.persons_of(model, data, named["groups"])
+    if "exposure" in records:
+        model.takes_one_label = False
+    total, blocks = (
+        engine.clipped_sum(model, step.phase, data, step.posterior, plan, plan.randomness(0), 1),
+        step.phase.blocks,
+    )
+    if plan.rounds_records:
+        lattice = plan.lattice(blocks)
+        total = {name: lattice.values(total[name], block) for name, block in blocks.items()}
+    parts = [np.ravel(total[name]) / block.scale for name, block in blocks.items()]
+    return float(np.linalg.norm(np.concatenate(parts)) / plan.clip_norm)
+
+
+def repeated(records, rows) -> dict[str, np.ndarray]:
+    """These rows, as those of one person if there are persons."""
+    taken = {name: value[rows] for name, value in records.items()}
+    return taken | ({"groups": np.zeros(len(rows), int)} if "groups" in records else {})
+
+
+def records_of_one(names, rng):
+    """Single records: rows of the table, rows far out, and persons of many rows, alike, different, and small."""
+    records = table(names, rng, N_ROWS)
+    for i in range(6):
+        yield repeated(records, np.array([i]))
+    for size in (1e-3, 1.0, 1e6):
+        far = repeated(records, np.array([0])) | {"X": size * rng.normal(size=(1, 4))}
+        far |= {"sample_weight": np.ones(1)} if "sample_weight" in names else {}
+        yield far | {"y": np.array([9.0 if "exposure" in names else 1.0])}
+    if "groups" not in names:
+        return
+    for n in (3, PIECE, N_ROWS):
+        yield repeated(records, np.arange(n))
+        yield repeated(records, np.zeros(n, int))
+        yield repeated(records, np.zeros(n, int)) | {"y": np.resize([0.0, 1.0], n)}
+    direction, labels = rng.normal(size=4), np.full(N_ROWS, 1.0)
+    for size in np.geomspace(1e-4, 1.0, 17):  # of which some are just not clipped
+        yield repeated(records, np.zeros(N_ROWS, int)) | {"X": np.tile(size * direction, (N_ROWS, 1)), "y": labels}
+
+
+def check_fit(name, size, path=None) -> None:
+    """Each phase's largest share is at most one clip norm, and its noise that of the clip; with a ``path``, of what a fit does
+    after it was killed before its scores."""
+    make, names = FITS[name]
+    rng = np.random.default_rng(3)
+    records, killed = table(names, rng), {} if path is None else {"checkpoint": path}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contract, "_SIZES", (size, size))
+        if path is not None:
+            with pytest.raises(Stop):
+                stopped_after(make(), N_ZOOMS).fit(**records, **killed)
+        model = make()
+        steps = steps_of_fit(model, records, **killed)
+    assert [step.number for step in steps] == list(range(1 if path is None else N_ZOOMS + 1, N_STEPS + 1))
+    assert all(step.posterior.search.size == size for step in steps)
+    model.chunk_size = PIECE
+    ones, largest = list(records_of_one(names, rng)), {}
+    for step in first_of_phases(steps):
+        assert step.plan.clip_norm == 1.0
+        allowed = SENSITIVITY_FACTOR if step.plan.rounds_records else LARGEST
+        shares = [share(model, step, one) for one in ones]
+        assert max(shares) <= allowed, (
+            f"in step {step.number}, {step.phase.name}, a record moves the sum by {max(shares)} C"
+        )
+        largest[step.phase.name] = max(*shares, largest.get(step.phase.name, 0.0))
+        for block_name, block in step.phase.blocks.items():
+            values = np.concatenate([coordinates(noise[block_name] / block.scale, block) for noise in step.noise])
+            ratio = np.sqrt(np.mean(np.square(values))) / (step.plan.noise_multiplier * step.plan.clip_norm)
+            assert abs(ratio - 1.0) < 0.13, f"the noise of {block_name} is {ratio:.3g} of what is stated"
+    assert min(largest.values()) > 0.6, f"no record comes near the clip: {largest}"
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", FITS)
+def test_no_record_moves_more_and_noise_is_as_stated(name, size):
+    check_fit(name, size)
+
+
+@pytest.mark.parametrize("name", ["logistic, persons with weights, on a lattice", "counts with exposures"])
+def test_so_it_is_after_a_fit_was_killed_before_its_scores(name, tmp_path):
+    check_fit(name, 3.3, tmp_path / "fit.vips")
+
+
+# -- broken copies ----------------------------------------------------------------------------------------------
+
+
+def a_checkpoint_forgets_the_size(patch):
+    """Nothing moves by more, but it is not the C of the fit."""
+    original = contract.Search.from_arrays.__func__
+    patch.setattr(
+        contract.Search,
+        "from_arrays",
+        classmethod(lambda cls, arrays: original(cls, dict(arrays) | {"search_size": np.array(1.0)})),
+    )
+
+
+def statistics_are_multiplied_after_the_clip(patch):
+    """By C, as if the clip norm were C and the noise that of 1."""
+    original = engine.clipped_sum
+
+    def mutant(model, phase, data, posterior, *others):
+        total = original(model, phase, data, posterior, *others)
+        return {name: value * (posterior.search.size if name == "linear" else 1) for name, value in total.items()}
+
+    patch.setattr(engine, "clipped_sum", mutant)
+
+
+def noise_of_scores_is_divided_by_the_size(patch):
+    original = PrivacyPlan.add_noise
+
+    def mutant(self, total, *others):
+        noisy = original(self, total, *others)
+        return noisy | (
+            {"linear": total["linear"] + (noisy["linear"] - total["linear"]) / 3.3} if "linear" in noisy else {}
+        )
+
+    patch.setattr(PrivacyPlan, "add_noise", mutant)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name", "says"),
+    [
+        (
+            squares_of_a_person_are_those_of_pieces,
+            "logistic without intercept, persons",
+            "scores, a record moves the sum",
+        ),
+        (statistics_are_multiplied_after_the_clip, "counts with exposures", "scores, a record moves the sum by"),
+        (noise_of_scores_is_divided_by_the_size, "counts with exposures", "the noise of linear is 0"),
+    ],
+)
+def test_mutant_is_noticed(mutant, name, says, monkeypatch):
+    check_notices(lambda: check_fit(name, 3.3), mutant, monkeypatch, says)
+
+
+def test_a_checkpoint_that_forgets_is_noticed(monkeypatch, tmp_path):
+    check = lambda: check_fit("counts with exposures", 3.3, tmp_path / "fit.vips")  # noqa: E731
+    check_notices(check, a_checkpoint_forgets_the_size, monkeypatch)
