@@ -34,7 +34,7 @@ _LEAST_WORK = 200_000
 # Norms are float64 sums of positive terms; a row that was scaled to norm F has that norm up to a few roundings.
 _ROUNDING = 1.0 + 4e-9
 
-# Scale of the squared scores: beside a score of norm c, their norm is a third.
+# Scale of the squared scores over the clip norm: beside a score of that norm, theirs is a third of c times as much.
 SQUARES_SCALE = 3.0
 
 

@@ -83,6 +83,8 @@ _RATIO, _SIZES, _ADAPTED = 0.1, (0.5, 6.0), 3
 _INFORMATION, _INFORMATION_OF_MANY = 0.7, 2.0
 # Prior precision in the coordinates of a search, and of the intercept over it; of directions that no row sees.
 _FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
+# Rounds of a match after the last scores, and after others.
+_ROUNDS, _FEW_ROUNDS = 8, 2
 # Longest move of the point at which a step takes scores.
 _LONGEST = 4.0
 # Ratios of squares to information: rows of a person may be alike; weights make squares small.
@@ -178,7 +180,7 @@ class AugmentedRegression(ConjugateExponentialModel):
                 | {
                     "linear": Block((*outputs, d)),
                     "precision": Block((*outputs, d, d), symmetric=True, scale=information),
-                    "squares": Block((*outputs, d), scale=SQUARES_SCALE),
+                    "squares": Block((*outputs, d), scale=SQUARES_SCALE * self._finite_clip_norm()),
                 }
             )
         scale = self._scales()
@@ -401,8 +403,9 @@ class AugmentedRegression(ConjugateExponentialModel):
                 [self._weight_of_public(of, coordinates, j, alpha[j], estimates[j]) for j, of in enumerate(released)]
             )
         weights = np.ones(outputs) if public is None else public
+        n_rounds = _ROUNDS if n_done + 1 == n_scores else _FEW_ROUNDS
         moments = [
-            of.matched(self._prior_of(coordinates, j, alpha[j], weights[j]), estimates[j])
+            of.matched(self._prior_of(coordinates, j, alpha[j], weights[j]), estimates[j], n_rounds)
             for j, of in enumerate(released)
         ]
         means, precisions = (np.array(values) for values in zip(*moments, strict=True))
@@ -742,6 +745,9 @@ class AugmentedRegression(ConjugateExponentialModel):
         """C: public."""
         clip_norm = self.plan_of_fit().clip_norm
         return self.default_clip() if clip_norm is None else clip_norm
+
+    def _finite_clip_norm(self) -> float:
+        return self._clip_norm() if np.isfinite(self._clip_norm()) else 1.0
 
     def _is_textbook(self) -> bool:
         """Whether each step is an exact coordinate update."""

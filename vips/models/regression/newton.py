@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -84,14 +85,15 @@ class Released:
     variance: np.ndarray
     ratios: tuple[float, float]
 
-    def matched(self, prior: Prior, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def matched(self, prior: Prior, start: np.ndarray, n_rounds: int = _ROUNDS) -> tuple[np.ndarray, np.ndarray]:
         """Mean and precision of the coefficients given all that was released; the search for them begins at ``start``."""
         root, H = start, self.informations.mean(axis=0)
         flat = _LEAST_PRECISION * np.eye(len(start))
-        for _ in range(_ROUNDS):
+        for _ in range(n_rounds):
             linear = self._linear(root, H)
-            seen = linear.seen(linear.floored, linear.near)
-            step = np.linalg.solve(seen @ linear.floored + flat, seen @ linear.total) - root
+            least = _raised(linear.M, linear.noise)
+            seen = linear.seen(least, linear.near)
+            step = np.linalg.solve(seen @ least + flat, seen @ linear.total) - root
             largest = np.abs(step).max()
             root, H = root + step * min(1.0, _LONGEST / max(largest, 1e-300)), linear.H
             if largest <= _TOLERANCE:
@@ -107,17 +109,21 @@ class Released:
         variance = s**2 + _KAPPA**2 * far
         c = (1.0 / variance) / (1.0 / variance).sum()
         noise = np.sqrt(d * np.square(c * s_H).sum())
-        H = floored(np.tensordot(c, self.informations, 1), noise)
-        carry = _NEAR * self.informations + (1.0 - _NEAR) * H
-        M = np.tensordot(c, carry, 1)
-        diagonal = np.maximum(np.diagonal(H), 1e-300)
-        R = np.sqrt(np.clip(c @ self.squares / diagonal, *self.ratios))
+        average, point = np.tensordot(c, self.informations, 1), c @ self.points
+        H = _raised(average, noise)
+        M = _NEAR * average + (1.0 - _NEAR) * H
+        R = np.sqrt(np.clip(c @ self.squares / np.maximum(np.diagonal(H), 1e-300), *self.ratios))
         sampled = 1.0 + (c**2 * self.variance).sum()
-        off = 0.5 * noise**2 / d * np.square(estimate - c @ self.points).sum()
         near = sampled * R[:, None] * H * R + np.eye(d) * np.square(c * s).sum()
+        off = 0.5 * noise**2 / d * np.square(estimate - point).sum()
         V = near + np.eye(d) * (_KAPPA**2 * (c**2 * far).sum() + off)
-        total = c @ (self.scores + np.einsum("tij,tj->ti", carry, self.points))
-        return _Linear(total, M, floored(M, noise), positive_definite(V), positive_definite(near), H, noise)
+        total = c @ (self.scores + _NEAR * self._moved) + (1.0 - _NEAR) * H @ point
+        return _Linear(total, M, V, near, H, noise)
+
+    @cached_property
+    def _moved(self) -> np.ndarray:
+        """H_t b_t, shape (k, d)."""
+        return np.einsum("tij,tj->ti", self.informations, self.points)
 
     def scatter(self, estimate: np.ndarray) -> tuple[float, int]:
         """Squared distance of the nearer half of the carried scores from 0, in units of their noise, and degrees of freedom.
@@ -125,8 +131,10 @@ class Released:
         About χ² where scores are carried well: it says nothing about the model of the labels.
         """
         linear = self._linear(estimate, self.informations.mean(axis=0))
-        carry = _NEAR * self.informations + (1.0 - _NEAR) * linear.H
-        left = self.scores - np.einsum("tij,tj->ti", carry, estimate - self.points)
+        carried = (
+            _NEAR * (self.informations @ estimate - self._moved) + (1.0 - _NEAR) * (estimate - self.points) @ linear.H
+        )
+        left = self.scores - carried
         near = np.argsort(np.square(self.points - estimate).sum(axis=1), kind="stable")
         near = near[: max(_FEWEST_NEAR, len(near) // 2)]
         sampled = self.variance[near, None] * np.maximum(np.diagonal(linear.H), 0.0)
@@ -150,16 +158,15 @@ class Released:
     def linear_model(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """y, M and V near these coefficients."""
         linear = self._linear(at, self.informations.mean(axis=0))
-        return linear.total, linear.floored, linear.V
+        return linear.total, _raised(linear.M, linear.noise), linear.V
 
 
 @dataclass(frozen=True)
 class _Linear:
-    """y, M, M with eigenvalues raised, V, V as if all scores were taken near the root, H, and the noise in eigenvalues of H."""
+    """y, M, V, V as if all scores were taken near the root, H, and the noise in eigenvalues of H."""
 
     total: np.ndarray
     M: np.ndarray
-    floored: np.ndarray
     V: np.ndarray
     near: np.ndarray
     H: np.ndarray
@@ -168,6 +175,16 @@ class _Linear:
     def seen(self, M: np.ndarray, V: np.ndarray) -> np.ndarray:
         """M V⁻¹ of a symmetric M."""
         return cho_solve((cholesky(V), True), M).T
+
+
+def _raised(matrix: np.ndarray, least: float) -> np.ndarray:
+    """A symmetric matrix with its eigenvalues raised; itself where none is below."""
+    matrix = 0.5 * (matrix + matrix.T)
+    try:
+        cholesky(matrix - least * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return floored(matrix, least)
+    return matrix
 
 
 def _shrunk(matrix: np.ndarray, std: float) -> np.ndarray:
