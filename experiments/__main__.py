@@ -92,6 +92,10 @@ EXPERIMENTS = {
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",
     ),
+    "anybody": (
+        "regression.anybody",
+        "logistic and count regressions on 19 tables with exact targets: coverage, error and width (2 hours)",
+    ),
     "hospital_family": (
         "regression.family",
         "the same columns, every kind of regression, ε = 1 and 4: coverage, bias and width (40 minutes)",

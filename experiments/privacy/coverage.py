@@ -14,7 +14,6 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from experiments.options import folder_of, parser_of
-from experiments.privacy.coverage_predictions import compare_predictions
 from experiments.privacy.coverage_simulate import MODELS, Model
 from experiments.results import read_json, write_json, write_text
 from vips import PrivacyPlan
@@ -38,12 +37,8 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("--records", type=int, nargs="+", help="run only cells of so many records")
     parser.add_argument("--epsilons", type=float, nargs="+", help="run only cells of these ε")
-    parser.add_argument("--predictions", action="store_true", help="instead: predictions of both posteriors on Adult")
     options = parser.parse_args(arguments)
     folder = folder_of("coverage", options)
-    if options.predictions:
-        compare_predictions(folder, options.quick)
-        return
     path = None if folder is None else folder / "results.json"
     known = read_json(path) if path is not None and path.exists() else []
     if options.quick:

@@ -1,7 +1,7 @@
 """Widths of intervals of an oracle, which knows everything about the noise but its draw.
 
-Logistic regression: it knows the likelihood's curvature at the true coefficients, which a fit has to learn from noisy totals,
-and uses every step. Proportions: it knows the number of records. Networks: it knows the hidden units of every record, too.
+Logistic regression: it knows the likelihood's curvature at the true coefficients, which a fit has to learn from noisy totals.
+Proportions: it knows the number of records. Networks: it knows the hidden units of every record, too.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, gammaln
 
-from vips import Records
+from experiments.regression.oracle import precision_of_oracle
 from vips.models.belief_networks.prior import BIAS_PRECISION
 from vips.models.belief_networks.update import CENTRE
-from vips.models.regression.posterior import CoefficientPosterior
 
 __all__ = ["N_MOVES", "logistic_width", "network_width", "proportions_width"]
 
@@ -22,23 +21,8 @@ WEIGHT_PRECISION = 0.25  # of the weights of networks, N(0, 2²)
 
 
 def logistic_width(model, X: np.ndarray, coefficients: np.ndarray) -> float:
-    """Mean width at 95 % of the features' coefficients.
-
-    ḡ | w ~ N(H (w - μ), B + I s²/T), w ~ N(0, A⁻¹), for T full-batch steps whose totals have noise s. H and B are those of the
-    weights that the clip gives at the true coefficients.
-    """
-    plan, units = model.privacy_.plan, model._units()
-    design = np.hstack([X, np.full((len(X), 1), model._intercept_constant())])
-    predicted = expit(design @ (coefficients * units))
-    posterior = CoefficientPosterior(coefficients, 1e12 * np.eye(len(units)))
-    statistics = model.expected_statistics(Records(X, np.zeros(len(X))), posterior)
-    weights = plan.clip_weights(statistics.norms(model.blocks()))
-    slopes = predicted * (1.0 - predicted)
-    curvature, scores = ((design * (weights**power * slopes)[:, None]).T @ design for power in (1, 2))
-    noise = (plan.noise_std() * model.blocks()["linear"].scale) ** 2 / plan.n_steps
-    prior = model._coefficient_prior().precision(float(model.prior)) / units**2
-    known = curvature @ np.linalg.solve(scores + noise * np.eye(len(units)), curvature)
-    deviations = np.sqrt(np.diag(np.linalg.inv(known + np.diag(prior)))) / units
+    """Mean width at 95 % of the features' coefficients."""
+    deviations = np.sqrt(np.diag(np.linalg.inv(precision_of_oracle(model, X, coefficients))))
     return float(2.0 * _QUANTILE * deviations[: X.shape[1]].mean())
 
 

@@ -80,7 +80,6 @@ def logistic(
     rng: np.random.Generator,
     with_baseline: bool,
     misspecified=False,
-    covariance="full",
 ) -> Simulated:
     """Coefficients from the prior; default clip. Misspecified: a tenth of the labels are random; the truth is the
     coefficients that many such records would give."""
@@ -96,7 +95,7 @@ def logistic(
     y = y.astype(int)
     if misspecified:
         w = LogisticRegression(C=np.inf, tol=1e-8).fit(*table(N_MANY)).coef_[0]
-    arguments = {"max_norm": 1.0, "prior": ALPHA, "covariance": covariance}
+    arguments = {"max_norm": 1.0, "prior": ALPHA}
     model = BayesianLogisticRegression(privacy=plan, **arguments).fit(X, y)
     baseline = BayesianLogisticRegression(**arguments).fit(X, y).laplace_posterior(X, y) if with_baseline else None
     asked = _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds))
@@ -594,10 +593,6 @@ MODELS = {
     "logistic regression": Model(logistic, _SIZES, _EPSILONS, _FULL),
     "logistic regression, misspecified": Model(
         logistic, (5_000,), _EPSILONS, _FULL, arguments={"misspecified": True}
-    ),
-    "logistic regression, diagonal": Model(
-        logistic, (5_000, 50_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 40},
-        arguments={"covariance": "diagonal"}, quick={"plan": {"sampling_rate": 1.0, "n_steps": 10}},
     ),
     "proportions": Model(
         proportions, _SIZES, _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, fits=10.0,

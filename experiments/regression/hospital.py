@@ -22,8 +22,9 @@ from sklearn.metrics import roc_auc_score
 from tqdm.auto import tqdm
 
 from experiments.options import folder_of, parser_of
+from experiments.regression.oracle import precision_of_oracle
 from experiments.results import write_json, write_text
-from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyWarning, Records
+from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyWarning
 from vips.models._coefficient_tables import coefficient_table
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.preprocessing import TableEncoder, make_private_pipeline
@@ -159,22 +160,9 @@ def one_table(seed: int, n_visits: int, epsilon: float, bounds: str, world: Worl
 
 def oracle(pipeline, features: np.ndarray, y: np.ndarray, patient: np.ndarray, plain: LogisticRegression) -> pd.Series:
     """Deviations of coefficients from exact curvatures and scores at the root, and the noise of all steps' totals."""
-    model, plan = pipeline[-1], pipeline[-1].privacy_.plan
-    constant, ball = 0.25 * model.max_norm, model.max_norm
-    at = CoefficientPosterior(np.append(plain.coef_[0], plain.intercept_), np.eye(features.shape[1] + 1))
-    norms = model.expected_statistics(Records(np.asarray(features), y.astype(float)), at).norms(model.blocks())
-    weights = np.minimum(1.0, plan.clip_norm / np.bincount(patient, norms))[patient]
-    design = np.column_stack([features, np.full(len(y), constant)]) / ball
-    p = plain.predict_proba(features)[:, 1]
-    curvature = (design.T * (weights * p * (1.0 - p))) @ design
-    scores = np.stack([np.bincount(patient, weights * (y - p) * column) for column in design.T])
-    varies = scores @ scores.T + (plan.noise_multiplier * plan.clip_norm) ** 2 / plan.n_steps * np.eye(len(scores))
-    scale = np.append(np.full(len(scores) - 1, ball), ball / constant)
-    # a column's indicators together against the intercept are seen by no row
-    precision = curvature @ np.linalg.solve(varies, curvature) + 0.02 * np.eye(len(scale))
-    precision *= np.outer(scale, scale)
-    posterior = CoefficientPosterior(at.mean, 0.5 * (precision + precision.T))
-    return coefficient_table(model, posterior, 0.95, pipeline[0].in_column_units())["std"]
+    root = np.append(plain.coef_[0], plain.intercept_)
+    posterior = CoefficientPosterior(root, precision_of_oracle(pipeline[-1], features, root, y, patient))
+    return coefficient_table(pipeline[-1], posterior, 0.95, pipeline[0].in_column_units())["std"]
 
 
 def _number(frame: pd.DataFrame, name: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from tqdm.auto import tqdm
 
 from experiments.datasets.home import find_files
 from experiments.options import folder_of, parser_of
+from experiments.regression.oracle import weights_at
 from experiments.results import write_json, write_text
 from experiments.stand_ins import found_or
 from vips import (
@@ -28,9 +30,7 @@ from vips import (
     PrivacyBudget,
     PrivacyPlan,
     PrivacyWarning,
-    Records,
 )
-from vips.models.regression.posterior import CoefficientPosterior
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 EPSILON, DELTA, N_FITS, N_ROUNDS, QUICK_FITS, N_GENERATED = 1.0, 1e-6, 20, 3, 2, 2_000
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
         write_text(folder / "results.md", text)
 
 
-def load_visits() -> Bunch:
+def load_visits(names: Iterable[str] = COLUMNS) -> Bunch:
     """Visits but for those that ended in death or a hospice: columns, whether readmitted within 30 days, and the patients."""
     [path] = find_files(
         ["diabetic_data.csv.gz"], "Diabetes 130-US hospitals", "data/README.md says where it comes from."
@@ -69,16 +69,16 @@ def load_visits() -> Bunch:
     table = table[~table["discharge_disposition_id"].isin(_GONE)].reset_index(drop=True)
     table["age"] = table["age"].str.extract(r"\[(\d+)-")[0].astype(float) + 5.0
     return Bunch(
-        data=table[list(COLUMNS)], target=(table["readmitted"] == "<30").to_numpy(), patient=table["patient_nbr"]
+        data=table[list(names)], target=(table["readmitted"] == "<30").to_numpy(), patient=table["patient_nbr"]
     )
 
 
-def generated_visits() -> Bunch:
+def generated_visits(columns: dict = COLUMNS) -> Bunch:
     """As :func:`load_visits`: visits of random values, and readmissions after more earlier ones."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({
         name: rng.integers(*known, N_GENERATED) if isinstance(known, tuple) else rng.choice(known, N_GENERATED)
-        for name, known in COLUMNS.items()
+        for name, known in columns.items()
     })  # fmt: skip
     readmitted = rng.random(N_GENERATED) < 1.0 / (1.0 + np.exp(2.0 - 0.4 * table["number_inpatient"]))
     return Bunch(
@@ -132,16 +132,12 @@ def mixed_target(visits: Bunch) -> pd.DataFrame:
 
 def target_of(pipeline, visits: Bunch) -> np.ndarray:
     """The effects at which the whole table's weighted scores are zero."""
-    model, clip_norm = pipeline[-1], pipeline[-1].privacy_.plan.clip_norm
     features, y = np.asarray(pipeline[0].transform(visits.data)), visits.target.astype(int)
     patient = np.unique(visits.patient, return_inverse=True)[1]
     weights = np.ones(len(y))
     for _ in range(N_ROUNDS):
         root = LogisticRegression(C=np.inf, max_iter=10_000, tol=1e-8).fit(features, y, weights)
-        mean = np.append(root.coef_[0], root.intercept_)
-        at = CoefficientPosterior(mean, np.eye(len(mean)), coordinates=model.last_posterior_.coordinates)
-        norms = model.expected_statistics(Records(features, y.astype(float)), at).norms(model.blocks())
-        weights = np.minimum(1.0, clip_norm / np.bincount(patient, norms))[patient]
+        weights = weights_at(pipeline[-1], features, np.append(root.coef_[0], root.intercept_), patient)
     return pipeline[0].in_column_units()[1] @ root.coef_[0]
 
 
