@@ -345,7 +345,7 @@ def outcome(fit, table, y):
     """What a fit shows besides its released numbers, and what these say of noise: error, warnings, shapes and dtypes."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        warnings.filterwarnings("ignore", TELLS_OF_NOISE)
+        warnings.filterwarnings("ignore", f"{TELLS_OF_NOISE}|Noise hides how much")
         try:
             fitted = fit(table, y)
             probabilities = fitted.predict_proba(harmless())

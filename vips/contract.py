@@ -350,6 +350,10 @@ class Contract(ABC):
         plan = self._fitting_plan or self.stated_plan()
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 
+    def plan_of_release(self) -> PrivacyPlan:
+        """The plan of the fit that is running, or of the one that is over."""
+        return self._fitting_plan or self.privacy_.plan
+
     def use_plan(self, plan: PrivacyPlan | None) -> None:
         """The whole plan of the fit that begins: ``privacy``, or its default, with a clip norm and the weights of phases. None
         when the fit is over."""

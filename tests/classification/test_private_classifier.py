@@ -384,7 +384,7 @@ def test_no_value_raises_or_warns_and_every_row_is_predicted_alone():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # of names, and of released totals
-        warnings.filterwarnings("ignore", "X has columns|.*vips.inspect shows")
+        warnings.filterwarnings("ignore", "X has columns|.*vips.inspect shows|Noise hides how much")
         fitted = model(kinds | {"flag": None}).fit(X, y)
         probabilities = fitted.predict_proba(X)
         declared = model({"number": (0, 1), "date": (0, 20_000), "category": ["a", 1]}).fit(X, y, groups=X["category"])

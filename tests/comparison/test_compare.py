@@ -325,8 +325,8 @@ def test_words_and_classes_name_parameters(models):
 
 
 def test_the_posterior_that_is_read_is_compared(models):
-    """Under a flat prior, not under the learnt one of the last step."""
-    private, baseline, _ = models["logistic"]
+    """The one that knows the noise, not that of the last step."""
+    private, baseline, _ = models["proportions"]
     means, _ = compare(private, baseline).movements[0].means
     np.testing.assert_array_equal(means, private.posterior_.mean)
     assert (means != private.last_posterior_.mean).all()

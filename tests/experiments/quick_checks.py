@@ -486,11 +486,27 @@ def _(printed, folder):
     assert "error ÷ oracle" in printed
 
 
+@check("anybody")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["table"] for row in rows] == list(anybody.TABLES)
+    for row in rows:
+        assert row["fits"] == 1
+        assert row["told"] == 1.0
+        assert 0.2 < row["width"] < 5.0  # over that of maximum likelihood
+        assert row["error"] < 5.0
+    assert np.median([row["rms z"] for row in rows]) < 2.0  # about 1
+    better = [row["error"] < row["moments"] for row in rows if row["table"].startswith("counts")]
+    assert all(better)  # whose moments have the noise of the largest count
+    assert "| counts, quadratic | 2,000 | 4 |" in printed
+
+
 @check("hospital_family")
 def _(printed, folder):
     rows = {row["kind"]: row for row in read_json(folder / "results.json")}
     assert len(rows) == 14
-    assert rows.pop("yes or no, stream")["with intervals"] == 0
+    for kind in ("yes or no, stream", "diagonal covariance"):
+        assert rows.pop(kind)["with intervals"] == 0
     for row in rows.values():
         assert row["with intervals"] == row["fits"] == 2
         assert len(row["coefficients"]) == (24 if row["kind"] == "three classes" else 12)

@@ -258,19 +258,27 @@ def test_moments_by_squared_weights_are_summed():
 
 
 @pytest.mark.parametrize("chunk_size", [16, 4096])
-def test_variances_of_scores_are_those_of_weighted_sums_over_a_persons_rows(chunk_size):
+@pytest.mark.parametrize("sizes", [[200, 240, 160], [600]], ids=["three persons", "one that is clipped"])
+def test_squares_of_scores_are_those_of_weighted_sums_over_a_persons_rows(chunk_size, sizes):
     model = BayesianLogisticRegression(max_norm=1.0, privacy=plan_with(clip_norm=1e6))
     model.chunk_size = chunk_size
     X, y = records_of(model, 600)
     with_columns(model, X).classes_ = np.array([0, 1])
     weights = np.random.default_rng(0).uniform(0.0, 5.0, len(X))
-    persons = np.repeat(np.arange(3), [300, 250, 50])
-    _, last = totals(model, X, y * 1.0, weights, persons)[0]
-    scale = model.blocks()["variance"].scale
-    at = np.hstack([X, np.full((600, 1), 0.25)])
-    scores = (np.minimum(weights / LARGEST, 1.0) * (y - 0.5))[:, None] * at  # at coefficients of 0
-    sums = np.add.reduceat(scores, [0, 300, 550])
-    np.testing.assert_allclose(last[-4:] * scale, np.square(sums).sum(axis=0))
+    (_, last), _ = totals(model, X, y * 1.0, weights, np.repeat(np.arange(len(sizes)), sizes))
+    model.use_plan(model.completed_plan(model.privacy))
+    blocks, search = model.blocks(), model.shaped_after(5).search
+    model.use_plan(None)
+    assert not search.point.any()
+    at = np.hstack([X, np.full((600, 1), 0.5)])  # rows before the first zoom
+    scores = (np.minimum(weights / LARGEST, 1.0) * (y - 0.5))[:, None] * at
+    sums = np.add.reduceat(scores, np.cumsum([0, *sizes[:-1]]))
+    weight = 1.0
+    if len(sizes) == 1:  # the norm of so many rows is bounded without their sum
+        weights = last[:4] * blocks["linear"].scale * search.size / sums[0]
+        np.testing.assert_allclose(weights, weight := weights[0])
+        assert 0.0 < weight < 1.0
+    np.testing.assert_allclose(last[-4:] * blocks["squares"].scale * search.size, weight**2 * np.square(sums).sum(axis=0))
 
 
 @pytest.mark.parametrize("model", PRIVATE[-2:], ids=named)

@@ -423,7 +423,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _released(self, kept: KeptSteps, unit: float, noise_std) -> list[Released]:
         """What was released about each output."""
-        plan = self.privacy_.plan if self._fitting_plan is None else self.plan_of_fit()
+        plan = self.plan_of_release()
         least, most = _RATIOS
         ratios = least if plan.max_weight is None else _LEAST_OF_WEIGHTS, max(most, plan.max_rows_per_group or 0)
         return kept.released(noise_std, unit, plan.sampling_rate, ratios)

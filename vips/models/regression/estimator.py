@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._fitted import all_or_nothing
-from vips._printable import printable
+from vips._printable import listed, printable
 from vips._validation import check_level
 from vips.data import DataSource, InMemoryData
 from vips.data._records import with_their_weights
@@ -51,6 +51,9 @@ __all__ = ["PolyaGammaRegression"]
 
 # Largest number of coefficients for a noise-aware posterior of a diagonal fit, which itself needs no d × d matrix.
 _MOST_DENSE = 2048
+# Most columns that a warning names.
+_MOST_NAMED = 10
+
 
 # Squares of scores over information above which the model does not hold.
 _EXCESS = 1.2
@@ -61,9 +64,8 @@ def _warn(text: str) -> None:
 
 
 def _listed(names: list[str]) -> str:
-    """Names of at most five columns, and how many more there are."""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(map(printable, names[:5])) + more
+    """Names of columns, the first few of many."""
+    return listed([printable(name) for name in names], _MOST_NAMED)
 
 
 class PolyaGammaRegression(AugmentedRegression):
@@ -473,22 +475,36 @@ class PolyaGammaRegression(AugmentedRegression):
         return self.last_posterior_.public
 
     def feature_totals(self) -> FeatureTotals | None:
-        """From the information, all records of which the first output sees; None where none was released."""
-        search = getattr(self.last_posterior_, "search", None)
-        if not hasattr(self, "noisy_totals_") or search is None or not search.kept.counts.any():
+        """From the information, all records of which the first output sees; None without noise."""
+        if not hasattr(self, "noisy_totals_"):
             return None
-        of_first = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)[0]
-        information = of_first.informations.mean(axis=0)
-        std = np.sqrt(np.square(of_first.stds[:, 1]).sum()) / len(of_first.points)
-        d, constant = self.n_features_in_, self._intercept_constant()
-        inverse = search.zooms.coordinates.coefficients(np.eye(len(information)), constant)  # x = A⁻¹ x̃
-        squares, stds = inverse @ information @ inverse.T, std * np.square(inverse).sum(axis=1)
+        search, noise = getattr(self.last_posterior_, "search", None), self.noisy_totals_.noise_std
+        d, constant, std = (
+            self.n_features_in_,
+            self._intercept_constant(),
+            np.full(self._n_coefficients(), noise["precision"]),
+        )
+        average = self.noisy_totals_.average
+        average = {name: value if self.n_outputs == 1 else value[0] for name, value in average.items()}
+        if self.covariance == "diagonal":
+            size, size_std = float(average["weight"]), noise["weight"]
+            means = average["cross"][:d] / size if size > STANDS_OUT * size_std else np.zeros(d)
+            return FeatureTotals(average["precision"][:d], std[:d], means, size, size_std)
+        squares = average["precision"]
+        if search is not None and search.kept.counts.any():
+            of_first = self._released(search.kept, search.unit, noise)[0]
+            squares, std = (
+                of_first.informations.mean(axis=0),
+                np.sqrt(np.square(of_first.stds[:, 1]).sum()) / len(of_first.points),
+            )
+            inverse = search.zooms.coordinates.coefficients(np.eye(len(squares)), constant)  # x = A⁻¹ x̃
+            squares, std = inverse @ squares @ inverse.T, std * np.square(inverse).sum(axis=1)
         means, size, size_std = np.zeros(d), np.nan, np.nan
         if self.fit_intercept:
-            size, size_std = squares[d, d] / constant**2, stds[d] / constant**2
-            if squares[d, d] > STANDS_OUT * stds[d]:
+            size, size_std = squares[d, d] / constant**2, std[d] / constant**2
+            if squares[d, d] > STANDS_OUT * std[d]:
                 means = squares[:d, d] * constant / squares[d, d]
-        return FeatureTotals(np.diagonal(squares)[:d], stds[:d], means, size, size_std)
+        return FeatureTotals(np.diagonal(squares)[:d], std[:d], means, size, size_std)
 
     def findings(self) -> dict[str, float]:
         """The weight of public records, and :meth:`misfit`."""

@@ -137,15 +137,13 @@ class _Learnt:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
         if not (arrays["step"] >= 0 and (arrays["alpha_rate"] > 0.0).all()):
             raise ValueError("the posterior's step or precisions are none that a fit makes")
-        search = Search.from_arrays(arrays) if "search_size" in arrays else None
-        more = {
-            "public": arrays.get("public"),
-            "search": search,
-            "centre": arrays.get("centre"),
-        }  # of a full covariance
-        more = {name: value for name, value in more.items() if value is not None}
+        of_full = {name: arrays[name] for name in ("public", "centre") if name in arrays}
+        if "search_size" in arrays:
+            of_full["search"] = search = Search.from_arrays(arrays)
+            if "centre" in arrays and not np.array_equal(arrays["centre"], search.zooms.coordinates.shift):
+                raise ValueError("the posterior's centre is not that of its coordinates")
         learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"])
-        return cls(arrays["mean"], arrays["precision"], *learnt, **more)
+        return cls(arrays["mean"], arrays["precision"], *learnt, **of_full)
 
 
 class CoefficientPosterior(_Learnt, CentredGaussian):
