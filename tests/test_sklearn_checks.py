@@ -150,9 +150,11 @@ NO_OBJECTS = "object dtype is refused: its conversion depends on the values"
 NO_STRINGS = "labels that are strings are refused: their conversion depends on their values"
 ONLY_CODES = "codes are whole numbers from 0 on; -1 is a missing answer"
 NO_WEIGHTS = "where a largest weight is declared, weights are passed"
-WIDE = "probabilities average over a posterior that is wide where columns separate the labels: not in the order of means"
+WIDE = (
+    "probabilities average over a posterior that is wide where columns separate the labels: not in the order of means"
+)
 WORDS = {
-    WIDE: "not almost equal",
+    WIDE: "rrays are not (almost )?equal",
     NO_WEIGHTS: "`max_weight` is declared",
     ONLY_CODES: "raised ValueError unexpectedly|X must hold codes",
     NO_VALUE_RAISES: r"Did not raise|it does\s+not raise the right|doesn't check|should have raised|should raise",

@@ -68,7 +68,9 @@ class Table:
             if isinstance(known, tuple):
                 design[name] = self.data[name].clip(*known).to_numpy(float)
             else:
-                design |= {f"{name}: {of} against {known[0]}": (self.data[name] == of).to_numpy(float) for of in known[1:]}
+                design |= {
+                    f"{name}: {of} against {known[0]}": (self.data[name] == of).to_numpy(float) for of in known[1:]
+                }
         return design
 
     def model(self) -> BayesianLogisticRegression | BayesianNegativeBinomialRegression:
@@ -115,7 +117,8 @@ def of_adult(quick: bool, columns: dict, target: str = "income") -> Table:
     """Adult: who earns more than 50,000 dollars, or is married."""
     people = adult(quick)
     data = people.data.assign(
-        spouse=np.where(people.data["relationship"].isin(["Husband", "Wife"]), "yes", "no"), coin=_coin(len(people.data))
+        spouse=np.where(people.data["relationship"].isin(["Husband", "Wife"]), "yes", "no"),
+        coin=_coin(len(people.data)),
     )
     married = data["marital-status"] == "Married-civ-spouse"
     return Table(data, (people.target if target == "income" else married.to_numpy()).astype(int), columns)
@@ -189,7 +192,10 @@ TABLES: dict[str, tuple[Callable[[bool], Table], tuple[tuple[int, float], ...]]]
     "Adult, capital": (lambda quick: of_adult(quick, _NUMBERS | _GAINS | _SEX), ((20_000, 1.0), (5_000, 1.0))),
     "Adult, wide bounds": (lambda quick: of_adult(quick, _WIDE | _SEX), ((20_000, 1.0),)),
     "Adult, married": (lambda quick: of_adult(quick, _MARRIED, "married"), ((20_000, 1.0), (5_000, 1.0))),
-    "readmissions": (lambda quick: of_visits(quick, _STAY | {"number_inpatient": (0, 10)}), ((70_000, 1.0), (20_000, 1.0))),
+    "readmissions": (
+        lambda quick: of_visits(quick, _STAY | {"number_inpatient": (0, 10)}),
+        ((70_000, 1.0), (20_000, 1.0)),
+    ),
     "readmissions, tails": (lambda quick: of_visits(quick, _STAY | _TAILS), ((70_000, 1.0), (20_000, 1.0))),
     "normal": (of_normal, ((20_000, 1.0), (5_000, 1.0), (1_000, 1.0))),
     "normal, bounds × 10": (lambda quick: of_normal(quick, 40.0), ((20_000, 1.0), (5_000, 1.0))),
@@ -261,7 +267,8 @@ def one_fit(drawn: Table, epsilon: float, truth: tuple[pd.Series, pd.Series], se
 
 def summary(fits: list[dict]) -> dict:
     """Of all coefficients together; those without limits count in the errors of moments alone."""
-    held, error, width, moments = (np.array([fit[name] for fit in fits], float) for name in ("held", "error", "width", "moments"))
+    names = "held", "error", "width", "moments"
+    held, error, width, moments = (np.array([fit[name] for fit in fits], float) for name in names)
     told = np.isfinite(width)
     z = error[told] / width[told]
     return {

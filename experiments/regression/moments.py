@@ -20,7 +20,10 @@ def slopes_of_moments(table, epsilon: float, delta: float, rng: np.random.Genera
     X = np.column_stack(list(table.design().values()))
     limits = [known if isinstance(known, tuple) else (0, 1) for known in table.columns.values()]
     repeats = [1 if isinstance(known, tuple) else len(known) - 1 for known in table.columns.values()]
-    centre, half = (np.repeat(values, repeats) for values in zip(*((sum(of) / 2, (of[1] - of[0]) / 2) for of in limits)))
+    centre, half = (
+        np.repeat(values, repeats)
+        for values in zip(*((sum(of) / 2, (of[1] - of[0]) / 2) for of in limits), strict=True)
+    )
     half = half * np.sqrt(len(half))
     z = np.column_stack([(X - centre) / half, np.ones(len(X))])
     largest = table.max_count or 1

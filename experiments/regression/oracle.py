@@ -19,12 +19,10 @@ __all__ = ["precision_of_oracle", "weights_at"]
 def weights_at(
     model: BayesianLogisticRegression, X: np.ndarray, coefficients: np.ndarray, person: np.ndarray | None = None
 ) -> np.ndarray:
-    """Weight of each row in a step of this fit at these coefficients, the intercept last; ``person`` numbers its persons from 0."""
+    """Weight of each row in a step of this fit at these coefficients, the intercept last; ``person``: numbers from 0."""
     search, plan = model.last_posterior_.search, model.privacy_.plan
     point = coefficients @ model._to_rows(search.zooms.coordinates).T
-    at = CoefficientPosterior(
-        coefficients, np.eye(len(coefficients)), search=replace(search, point=point[None])
-    )
+    at = CoefficientPosterior(coefficients, np.eye(len(coefficients)), search=replace(search, point=point[None]))
     norms = model.expected_statistics(Records(np.asarray(X), np.zeros(len(X))), at).norms(model.blocks())
     person = np.arange(len(X)) if person is None else person
     return np.minimum(1.0, plan.clip_norm / np.bincount(person, norms))[person]

@@ -278,7 +278,9 @@ def test_squares_of_scores_are_those_of_weighted_sums_over_a_persons_rows(chunk_
         weights = last[:4] * blocks["linear"].scale * search.size / sums[0]
         np.testing.assert_allclose(weights, weight := weights[0])
         assert 0.0 < weight < 1.0
-    np.testing.assert_allclose(last[-4:] * blocks["squares"].scale * search.size, weight**2 * np.square(sums).sum(axis=0))
+    np.testing.assert_allclose(
+        last[-4:] * blocks["squares"].scale * search.size, weight**2 * np.square(sums).sum(axis=0)
+    )
 
 
 @pytest.mark.parametrize("model", PRIVATE[-2:], ids=named)

@@ -174,15 +174,13 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self._searches:
             p, information = self.n_features_in_ + 1, min(_INFORMATION, _INFORMATION_OF_MANY / np.sqrt(d))
             rates = {"rates": Block((2,), scale=1.0 / _PART)} if self._releases_rates else {}
-            return (
-                {"moments": Block((p, p), symmetric=True)}
-                | rates
-                | {
-                    "linear": Block((*outputs, d)),
-                    "precision": Block((*outputs, d, d), symmetric=True, scale=information),
-                    "squares": Block((*outputs, d), scale=SQUARES_SCALE * self._finite_clip_norm()),
-                }
-            )
+            return {
+                "moments": Block((p, p), symmetric=True),
+                **rates,
+                "linear": Block((*outputs, d)),
+                "precision": Block((*outputs, d, d), symmetric=True, scale=information),
+                "squares": Block((*outputs, d), scale=SQUARES_SCALE * self._finite_clip_norm()),
+            }
         scale = self._scales()
         if self.covariance == "full":
             shapes = {"linear": (*outputs, d), "precision": (*outputs, d, d)}
@@ -309,7 +307,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         raise NotImplementedError
 
     def _intercept_at(self, rates: np.ndarray | None, noise_std: float) -> float:
-        """Intercept at the centre of the columns from which a fit starts; ``rates`` are noisy sums, None where unknown."""
+        """Intercept at the centre of the columns from which a fit starts; ``rates``: noisy sums, None before there are any."""
         return 0.0
 
     def _n_zooms(self, n_steps: int) -> int:
@@ -462,9 +460,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             flat = np.full(len(precision), _FLAT)
             flat[-1] *= _OF_INTERCEPT if self.fit_intercept else 1.0
             precision = precision + np.diag(flat)
-        if (
-            self.indicators
-        ):  # what no row sees: it says nothing of effects, and yields to rows where all of them are zero
+        if self.indicators:  # what no row sees says nothing of effects, and yields to rows where all of them are zero
             unseen = unseen_directions(self.indicators, len(precision), has_intercept=bool(self.fit_intercept))
             unseen = np.linalg.qr(to_rows @ unseen)[0]
             precision = precision + _UNSEEN * unseen @ unseen.T

@@ -54,7 +54,7 @@ class Coordinates:
 
     @classmethod
     def learnt(cls, precision: np.ndarray, std: float, constant: float, ball: float) -> Coordinates:
-        """From Σ ω x xᵀ with symmetric noise of this deviation on its diagonal, of rows of at most ``ball`` and a constant.
+        """From Σ ω x xᵀ of a constant and rows of norm up to ``ball``, with symmetric noise of this deviation on its diagonal.
 
         A variance is at least the noise in it: so a constant or empty column is scaled to less than the others.
         """
@@ -138,9 +138,7 @@ class Zooms:
         p, shift, scale = len(self.seen), self.coordinates.shift.copy(), self.coordinates.scale.copy()
         count = max(moments[p, p], std, 1e-300) / CONSTANT**2
         mean = moments[p, :p] / (CONSTANT * count) if centred else np.zeros(p)
-        noise = (
-            std / count * (1.0 + np.square(mean / CONSTANT))
-        )  # that of count and mean weighs most where the centre is far
+        noise = std / count * (1.0 + np.square(mean / CONSTANT))  # of count and mean: most where the centre is far
         variance = np.diagonal(moments)[:p] / count - mean**2
         is_visible = variance > _SEEN * noise
         widest = np.maximum(self.widest, np.where(is_visible, variance - _HIDDEN * noise, 0.0))

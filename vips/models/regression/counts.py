@@ -26,8 +26,6 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 
-# Count at which a private fit starts, relative to the largest one.
-
 
 class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     """Counts out of a fixed number of trials, fitted by (private) variational Bayes.

@@ -442,7 +442,7 @@ class PolyaGammaRegression(AugmentedRegression):
         check_is_fitted(self, "last_posterior_")
         if self._is_given or self._is_flat:
             raise AttributeError(
-                "The prior has no α: it is a Gaussian, or, by default in a private fit, flat in coordinates that it learns."
+                "The prior has no α: it is a Gaussian, or, by default in a private fit, flat in learnt coordinates."
             )
         alpha = self.last_posterior_.alpha_shape / self.last_posterior_.alpha_rate
         return float(alpha[0]) if self.n_outputs == 1 else alpha
@@ -493,10 +493,8 @@ class PolyaGammaRegression(AugmentedRegression):
         squares = average["precision"]
         if search is not None and search.kept.counts.any():
             of_first = self._released(search.kept, search.unit, noise)[0]
-            squares, std = (
-                of_first.informations.mean(axis=0),
-                np.sqrt(np.square(of_first.stds[:, 1]).sum()) / len(of_first.points),
-            )
+            squares = of_first.informations.mean(axis=0)
+            std = np.sqrt(np.square(of_first.stds[:, 1]).sum()) / len(of_first.points)
             inverse = search.zooms.coordinates.coefficients(np.eye(len(squares)), constant)  # x = A⁻¹ x̃
             squares, std = inverse @ squares @ inverse.T, std * np.square(inverse).sum(axis=1)
         means, size, size_std = np.zeros(d), np.nan, np.nan
