@@ -416,8 +416,8 @@ class AugmentedRegression(ConjugateExponentialModel):
             trace = np.trace(kept.informations[:, recent].mean(axis=(0, 1))) / search.unit**2
             share = np.clip(trace / (search.zooms.count * LIMIT / 4.0), 0.01, 1.0)
             size = self._size_of(search.zooms, n_scores, share)
-        found = Search(search.zooms, point, size, search.unit, kept)
-        return self._from_rows(means, precisions, found, public, previous.step + 1)
+        search = Search(search.zooms, point, size, search.unit, kept)
+        return self._from_rows(means, precisions, search, public, previous.step + 1)
 
     def _released(self, kept: KeptSteps, unit: float, noise_std) -> list[Released]:
         """What was released about each output."""
