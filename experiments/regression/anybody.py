@@ -266,7 +266,7 @@ def one_fit(drawn: Table, epsilon: float, truth: tuple[pd.Series, pd.Series], se
 
 
 def summary(fits: list[dict]) -> dict:
-    """Of all coefficients together; those without limits count in the errors of moments alone."""
+    """All coefficients together; those without limits count in the errors of moments alone."""
     names = "held", "error", "width", "moments"
     held, error, width, moments = (np.array([fit[name] for fit in fits], float) for name in names)
     told = np.isfinite(width)

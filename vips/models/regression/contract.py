@@ -224,7 +224,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return valid
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Of a fit that searches: zooms, whose totals belong to their own coordinates, and scores, each total by itself."""
+        """A fit that searches has zooms, whose totals belong to their own coordinates, and scores, each total by itself."""
         if not self._searches:
             return super().phases(n_steps)
         n_zooms, length = self._n_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
@@ -474,7 +474,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     # -- other steps --------------------------------------------------------------------------------------------
 
     def to_posterior(self, average, noise_std, previous) -> Any:
-        """Of a private fit that searches, the coefficients that match all that was released: ``newton.py``. Otherwise
+        """The coefficients that match all that a search has released: ``newton.py``. In other fits
         Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
         if self._searches:
             if previous is None:
@@ -548,7 +548,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
 
     def default_clip(self) -> float:
-        """Of a fit that searches 1, in units of a C that it finds; of others a constant, in units in which a row has norm 1."""
+        """1 in units of the C that a search finds; in other fits a constant, in units in which a row has norm 1."""
         return 1.0 if self._searches else _CLIP_NORM[self.influence]
 
     def clip_for(self, max_rows: int | None) -> float:

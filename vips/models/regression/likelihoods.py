@@ -351,7 +351,7 @@ class Residuals:
 
 @lru_cache(maxsize=64)
 def _residuals_of_counts(dispersion: float, max_count: int) -> Residuals:
-    """Of negative binomial counts, those above ``max_count`` taken for it."""
+    """Residuals of negative binomial counts, those above ``max_count`` taken for it."""
     log_mean = np.linspace(_LEAST_LOG, np.log(max_count) + _MOST_LOG, _N_NODES)
     r, mean = dispersion, np.exp(log_mean)
     distributions = [nbinom(r + k, r / (r + mean)) for k in range(3)]
@@ -362,7 +362,7 @@ def _residuals_of_counts(dispersion: float, max_count: int) -> Residuals:
 
 @lru_cache(maxsize=64)
 def _residuals_of_trials(n: int) -> Residuals:
-    """Of binomial counts."""
+    """Residuals of binomial counts."""
     logit = np.linspace(-_MOST_LOGIT, _MOST_LOGIT, _N_NODES)
     p = expit(logit)
     distributions = [binom(n - k, p) for k in range(3)]
