@@ -63,9 +63,9 @@ class KeptSteps:
         counts, size = self.counts[used], np.sqrt(self.sizes[used])
         units = {"linear": unit, "precision": unit**2, "squares": unit**2}
         stds = np.column_stack([noise_std[name] * size * units[name] / np.sqrt(counts) for name in units])
-        rest = stds, (1.0 / sampling_rate - 1.0) / counts, ratios
+        others = stds, (1.0 / sampling_rate - 1.0) / counts, ratios
         arrays = (self.points, self.scores, self.informations, self.squares)
-        return [Released(*(array[j, used] for array in arrays), *rest) for j in range(len(self.points))]
+        return [Released(*(array[j, used] for array in arrays), *others) for j in range(len(self.points))]
 
 
 @dataclass(frozen=True)
