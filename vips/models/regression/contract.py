@@ -593,7 +593,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Coefficients by name, and their prior precision if it is learnt."""
         if not (hasattr(posterior, "alpha_shape") and isinstance(posterior, Gaussian | DiagonalGaussian)):
             return super().posterior_parts(posterior)
-        return coefficient_parts(self, posterior)
+        parts = coefficient_parts(self, posterior)
+        return parts[:1] if self._is_flat else parts
 
     def describe(self) -> dict:
         sums = "noisy sums of products of the columns with the target and with each other, in every step"
