@@ -94,8 +94,8 @@ class Zooms:
         Σ of the rows' clip weights, at least the noise in it; NaN before the first zoom.
     n_zooms : int
     widest, tails : ndarray of shape (n_features,)
-        Largest variance of each column in any zoom that saw it, less two deviations of noise, in these coordinates; and the same over its
-        variance in the last zoom, which clips rows as scores do.
+        Largest variance of each column in any zoom that saw it, less two deviations of noise, in these coordinates; the same
+        over its variance in the last zoom, which clips rows as scores do.
     """
 
     coordinates: Coordinates

@@ -47,7 +47,7 @@ _CAUTION = 0.7  # noise in eigenvalues of H by which they are shrunk in the cova
 _LEAST_PRECISION = 1e-6  # of coefficients in the search for a root, whatever their prior
 _ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
 _TOLERANCE = 1e-4
-_VISIBLE = 3.5  # deviations of noise above which information is seen
+_VISIBLE = 2.0  # over the noise in eigenvalues, √d s_H: information that is seen
 _FEWEST_NEAR = 4  # scores whose scatter is compared
 
 
@@ -145,7 +145,7 @@ class Released:
         """Whether the information of each coefficient, given the intercept's, stands out from noise; shape (d,)."""
         H, noise = self.informations.mean(axis=0), np.sqrt(np.square(self.stds[:, 1]).sum()) / len(self.points)
         of_constant = np.square(H[-1]) / max(H[-1, -1], noise) if has_intercept else 0.0
-        return np.diagonal(H) - of_constant > _VISIBLE * noise
+        return np.diagonal(H) - of_constant > _VISIBLE * np.sqrt(len(H)) * noise
 
     def excess(self) -> np.ndarray:
         """Released squares over information by coefficient, less four deviations of noise: about 1, or less where rows are
@@ -188,10 +188,10 @@ def _raised(matrix: np.ndarray, least: float) -> np.ndarray:
 
 
 def _shrunk(matrix: np.ndarray, std: float) -> np.ndarray:
-    """Eigenvalues λ become λ³/(λ² + s²): directions that noise hides keep hardly any information."""
+    """Eigenvalues λ become λ⁵/(λ⁴ + s⁴): directions that noise hides keep hardly any information."""
     values, vectors = eigh(0.5 * (matrix + matrix.T))
     values = np.maximum(values, 0.0)
-    return (vectors * np.maximum(values**3 / (values**2 + std**2 + 1e-300), 1e-6)) @ vectors.T
+    return (vectors * np.maximum(values**5 / (values**4 + std**4 + 1e-300), 1e-6)) @ vectors.T
 
 
 def best_prior(released: Released, priors: Sequence[Prior], at: np.ndarray, least_gain: float) -> int:
