@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 from vips._extras import imported
-from vips._printable import PLAIN_TEXT, printable, strings_for_pandas
+from vips._printable import PLAIN_TEXT, listed, printable, strings_for_pandas
 from vips._validation import check_level
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
@@ -24,15 +24,20 @@ __all__ = [
     "coefficient_table",
     "forest_plot",
     "in_units",
+    "indicator_columns",
     "meaning_of_coefficients",
+    "named_columns",
     "names_of_coefficients",
     "signal_of",
     "target_of",
+    "warn_of_hidden",
     "warn_of_nothing",
+    "withhold",
 ]
 
 # A fit whose coefficients would be as large with this probability if no feature had an effect shows nothing.
 _NOTHING = 0.05
+_MOST_NAMED = 10  # columns in a warning
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,46 @@ def coefficient_table(model, posterior, level: float, units=None):
     table.attrs["level"] = level
     table.columns.name = whose(getattr(model, "privacy_", None))
     return table
+
+
+def indicator_columns(n_features: int, *indicators) -> np.ndarray:
+    """Columns of any of these (first, last, value), shape (n_features,)."""
+    are = np.zeros(n_features, bool)
+    for first, last, _ in (triple for triples in indicators for triple in triples or ()):
+        are[first:last] = True
+    return are
+
+
+def named_columns(model, are: np.ndarray, units) -> str:
+    """Names of the columns to which these features belong, the first few of many."""
+    names = model.column_names() if units is None else list(units[0])
+    chosen = [printable(name) for name, is_one in zip(names, _rows_of(are, units), strict=True) if is_one]
+    return listed(chosen, _MOST_NAMED)
+
+
+def _rows_of(are: np.ndarray, units) -> np.ndarray:
+    """Rows of a table, but for the intercept's, to which these features belong."""
+    return are if units is None else (units[1][:, : len(are)] != 0.0) @ are
+
+
+def withhold(model, table, hidden: np.ndarray, units, n_outputs: int = 1) -> None:
+    """No limits in rows of a :func:`coefficient_table` that depend on features which noise hides, and a warning."""
+    if hidden.any():
+        rows = np.append(
+            _rows_of(hidden, units), [True] * bool(model.fit_intercept)
+        )  # the intercept is where these are 0
+        table.loc[np.tile(rows, n_outputs), table.columns != "mean"] = np.nan
+        warn_of_hidden(named_columns(model, hidden, units), 5)
+
+
+def warn_of_hidden(names: str, stacklevel: int) -> None:
+    """Warn of columns whose variance noise hides."""
+    warnings.warn(
+        f"Noise hides how much {names} varies: nothing is known of its effect, which counts as 0, and there are no limits. "
+        "Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε would show it.",
+        PrivacyWarning,
+        stacklevel=stacklevel,
+    )
 
 
 def warn_of_nothing(model, signal: Signal) -> None:

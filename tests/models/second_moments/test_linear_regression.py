@@ -1,5 +1,6 @@
 """Linear regression: scikit-learn's posterior without noise, and intervals that hold the truth with noise."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.linear_model import ARDRegression, BayesianRidge
 
 from tests.models.short_audit import shorten
 from tests.mutants import check_notices
-from vips import BayesianLinearRegression, PrivacyPlan, audit, load
+from vips import BayesianLinearRegression, PrivacyPlan, PrivacyWarning, audit, load
 from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 
@@ -170,6 +171,30 @@ def test_only_noise():
         model = BayesianLinearRegression(privacy=privacy, **TABLE).fit(np.zeros((0, 3)), np.zeros(0))
         assert np.isfinite(model.predict(np.ones((2, 3)), return_std=True)).all()
         assert (model.posterior_.std[:3] > 0.3).all()
+
+
+def check_bounds_far_too_wide():
+    """Noise in a variance that is hidden would be taken for the column: effects come out as 0."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(20_000, 2)).clip(-4.0, 4.0)
+    y = X @ [0.4, -0.3] + rng.normal(size=20_000)
+    settings = {"target_range": (-6.0, 6.0), "privacy": plan(1.0)}
+    near = BayesianLinearRegression(max_norm=4.0 * np.sqrt(2.0), **settings).fit(X, y).summary()
+    assert near["lower"].notna().all()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrivacyWarning)
+        far = BayesianLinearRegression(max_norm=120.0 * np.sqrt(2.0), **settings).fit(X, y).summary()
+    assert far[["std", "lower", "upper", "P(> 0)"]].isna().all(axis=None), "limits of columns that noise hides"
+    assert any("Noise hides how much x0, x1 varies" in str(warning.message) for warning in caught)
+
+
+def test_columns_that_noise_hides_have_no_limits(monkeypatch):
+    check_bounds_far_too_wide()
+
+    def all_are_seen(patch):
+        patch.setattr("vips.models.second_moments.linear_regression._SEEN", -np.inf)
+
+    check_notices(check_bounds_far_too_wide, all_are_seen, monkeypatch, "limits of columns")
 
 
 def test_save_summary_audit_and_persons(tmp_path, monkeypatch):

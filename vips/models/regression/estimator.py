@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._fitted import all_or_nothing
-from vips._printable import listed, printable
 from vips._validation import check_level
 from vips.data import DataSource, InMemoryData
 from vips.data._records import with_their_weights
@@ -29,8 +28,12 @@ from vips.models._coefficient_tables import (
     coefficient_draws,
     coefficient_table,
     forest_plot,
+    indicator_columns,
+    named_columns,
     signal_of,
+    warn_of_hidden,
     warn_of_nothing,
+    withhold,
 )
 from vips.models._coefficients import MOST_READ, count_scores
 from vips.models._definite import positive_definite
@@ -51,21 +54,10 @@ __all__ = ["PolyaGammaRegression"]
 
 # Largest number of coefficients for a noise-aware posterior of a diagonal fit, which itself needs no d × d matrix.
 _MOST_DENSE = 2048
-# Most columns that a warning names.
-_MOST_NAMED = 10
 
 
 # Squares of scores over information above which the model does not hold.
 _EXCESS = 1.2
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, PrivacyWarning, stacklevel=5)
-
-
-def _listed(names: list[str]) -> str:
-    """Names of columns, the first few of many."""
-    return listed([printable(name) for name in names], _MOST_NAMED)
 
 
 class PolyaGammaRegression(AugmentedRegression):
@@ -238,14 +230,11 @@ class PolyaGammaRegression(AugmentedRegression):
             return np.zeros(self.n_features_in_, bool)
         released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
         visible = np.any([of.visible(bool(self.fit_intercept)) for of in released if len(of.points)], axis=0)
-        return search.zooms.hidden & ~self._are_indicators(others) & ~np.resize(visible, len(search.zooms.seen))
-
-    def _are_indicators(self, others=None) -> np.ndarray:
-        """Columns of ``indicators``, or of others, shape (n_features,)."""
-        are = np.zeros(self.n_features_in_, bool)
-        for first, last, _ in self.indicators or others or ():
-            are[first:last] = True
-        return are
+        return (
+            search.zooms.hidden
+            & ~indicator_columns(self.n_features_in_, self.indicators, others)
+            & ~np.resize(visible, len(search.zooms.seen))
+        )
 
     def check_restored(self) -> None:
         if self.n_features_in_ <= MOST_READ:
@@ -299,57 +288,45 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
-        self._withhold(table, features)
+        self._warn_of_columns(table, features)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         self.warn_of_no_intervals()
         warn_of_nothing(self, signal)
         warn_of_binding_clip(self)
         return table
 
-    def _withhold(self, table: pd.DataFrame, features) -> None:
+    def _warn_of_columns(self, table: pd.DataFrame, features) -> None:
         """Warn of columns of which a fit that searched tells less than it seems; no limits where noise hides a column."""
-        search = getattr(self.posterior_, "search", None)
+        search, units = (
+            getattr(self.posterior_, "search", None),
+            None if features is None else features.in_column_units(),
+        )
         if search is None:
             return
-        units = None if features is None else features.in_column_units()
-        columns = self.column_names() if units is None else list(units[0])
         others = None if features is None else features.indicators
-
-        def of_rows(are: np.ndarray) -> np.ndarray:
-            """Rows of the table to which these columns of X belong."""
-            return are if units is None else (units[1][:, : len(are)] != 0.0) @ are
-
-        def names(are: np.ndarray) -> list[str]:
-            return [name for name, is_one in zip(columns, of_rows(are), strict=True) if is_one]
-
-        hidden, tails = self._hidden(others), search.zooms.long_tailed & ~self._are_indicators(others)
-        if hidden.any():
-            rows = np.append(of_rows(hidden), [True] * bool(self.fit_intercept))  # an intercept where they are 0
-            table.loc[np.tile(rows, self.n_outputs), table.columns != "mean"] = np.nan
-            self._warn_of_hidden(names(hidden))
+        withhold(self, table, self._hidden(others), units, self.n_outputs)
+        tails = search.zooms.long_tailed & ~indicator_columns(self.n_features_in_, self.indicators, others)
         if tails.any():
-            _warn(
-                f"A part of the variance of {_listed(names(tails))} is in few rows far out, which a private fit weighs less: "
-                "its effect is that of the other rows. Where they differ, bounds without these rows or np.log1p of the "
-                "column say more."
+            warnings.warn(
+                f"A part of the variance of {named_columns(self, tails, units)} is in few rows far out, which a private fit "
+                "weighs less: its effect is that of the other rows. Where they differ, bounds without these rows or np.log1p "
+                "of the column say more.",
+                PrivacyWarning,
+                stacklevel=4,
             )
         released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
         is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
         if released[0].points.size and is_one_row:
             excess = np.max([of.excess() for of in released], axis=0)[: self.n_features_in_]
             if (excess > _EXCESS).any():
-                _warn(
-                    f"Labels vary more with {_listed(names(excess > _EXCESS))} than the model says, {excess.max():.2g} times "
-                    "as much or more: the effect may be bent, or a stated dispersion too large. Coefficients may be off by "
-                    "more than their limits. Add the square of the column, or state another dispersion."
+                warnings.warn(
+                    f"Labels vary more with {named_columns(self, excess > _EXCESS, units)} than the model says, "
+                    f"{excess.max():.2g} times as much or more: the effect may be bent, or a stated dispersion too large. "
+                    "Coefficients may be off by more than their limits. Add the square of the column, or state another "
+                    "dispersion.",
+                    PrivacyWarning,
+                    stacklevel=4,
                 )
-
-    def _warn_of_hidden(self, names: list[str]) -> None:
-        _warn(
-            f"Noise hides how much {_listed(names)} varies: nothing is known of its effect, which counts as 0, and there are "
-            "no limits. Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε "
-            "would show it."
-        )
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval.
@@ -558,7 +535,7 @@ class PolyaGammaRegression(AugmentedRegression):
         posterior = self.last_posterior_ if posterior is None else posterior
         X = self.read_rows(X, reset=False)
         if self.hidden_columns_:
-            self._warn_of_hidden(self.hidden_columns_)
+            warn_of_hidden(named_columns(self, self._hidden(), None), 4)
         empty, diagonal = np.zeros((0, self.n_outputs)), self.covariance == "diagonal"
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(self.chunk_size):

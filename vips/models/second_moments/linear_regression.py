@@ -13,7 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from vips._validation import check_choice, check_integer, check_number, levels_to_user
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
-from vips.models._coefficient_tables import Signal, coefficient_table, forest_plot, signal_of, warn_of_nothing
+from vips.models._coefficient_tables import (
+    Signal,
+    coefficient_table,
+    forest_plot,
+    indicator_columns,
+    signal_of,
+    warn_of_nothing,
+    withhold,
+)
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
 from vips.models._definite import positive_definite
 from vips.models.second_moments.contract import SecondMomentModel
@@ -32,6 +40,7 @@ __all__ = ["BayesianLinearRegression"]
 
 # Share of `max_norm` that a target at its bound has in a record's vector.
 _TARGET_SHARE = 0.7
+_SEEN = 3.5  # deviations of noise above which a variance is seen
 _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 
 
@@ -283,10 +292,13 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         Warns
         -----
         PrivacyWarning
-            If a table without effects would show as much with a probability above 5 %.
+            If noise hides columns, which get no limits; if a table without effects would show as much with a probability above
+            5 %.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
+        others = None if features is None else features.indicators
+        withhold(self, table, self._hidden() & ~indicator_columns(self.n_features_in_, others), units)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         warn_of_nothing(self, signal)
         return table
@@ -302,6 +314,17 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         information = posterior.information + np.eye(len(prior)) * 1e-12 * max(np.trace(posterior.information), 1e-300)
         likelihood = Gaussian(np.linalg.solve(information, posterior.linear), information)
         return signal_of(likelihood, [prior], d)
+
+    def _hidden(self) -> np.ndarray:
+        """Columns of a private fit whose variance noise hides, shape (n_features,)."""
+        d, noisy = self.n_features_in_, getattr(self, "noisy_totals_", None)
+        if noisy is None or not noisy.noise_std["second"]:
+            return np.zeros(d, bool)
+        moments, constant = SecondMoments.of(noisy.average["second"], noisy.noise_std["second"]), self._constant()
+        count = positive_mean(moments.matrix[d, d], moments.noise_std) / constant**2
+        mean = moments.matrix[:d, d] / (constant * count) if self.fit_intercept else np.zeros(d)
+        noise = moments.noise_std / count * (1.0 + np.square(mean / constant))
+        return np.diagonal(moments.matrix)[:d] / count - mean**2 < _SEEN * noise
 
     def feature_totals(self) -> FeatureTotals | None:
         """From the second moments; None without noise."""
