@@ -229,7 +229,7 @@ WITHOUT_NOISE = [
 WITH_NOISE = [
     (AnyVocabulary(2, privacy=plan(), random_state=0), PRIVATE_TRANSFORMER | PRIVATE_COUNTS),
     (logistic(), PRIVATE_CLASSIFIER | {"check_decision_proba_consistency": WIDE}),
-    (logistic(prior=1.0), PRIVATE_CLASSIFIER),
+    (logistic(prior=100.0), PRIVATE_CLASSIFIER),
     (logistic(covariance="diagonal"), PRIVATE_CLASSIFIER),
     (Binomial(n_trials=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
     (NegativeBinomial(max_count=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),

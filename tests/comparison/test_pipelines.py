@@ -44,7 +44,6 @@ def test_a_private_pipeline_is_compared_as_its_model_is(people, private, baselin
     assert baseline.names_of_columns is None
 
 
-@pytest.mark.filterwarnings("ignore:The released gradients do not fit")
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_coefficients_are_those_of_the_summary(people, covariance):
     """In units of the columns, against references: a common shift of a column's levels and the intercept changes nothing."""

@@ -42,7 +42,7 @@ RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta
 # Of the search of a regression.
 SEARCH = {f"search_{name}" for name in (
     "shift", "scale", "seen", "count", "n_zooms", "point", "size", "unit", "kept_points", "kept_scores", "kept_squares",
-    "kept_informations", "kept_counts", "kept_sizes",
+    "kept_informations", "kept_counts", "kept_sizes", "widest", "tails",
 )}  # fmt: skip
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {

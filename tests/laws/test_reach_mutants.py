@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from tests.laws import reach
 from tests.laws.cases import CASES, WIDE_CASES
 from tests.mutants import check_notices, of_laws
 from vips.models.markov import categorical
 from vips.models.topics.statistics import DocumentStatistics
-from vips.sums import kernels, regressions
+from vips.sums import kernels
 from vips.sums.regressions import RegressionSums
 
 BY_NAME = {case.name: case for case in CASES + WIDE_CASES}
@@ -28,19 +27,12 @@ def scores_of_a_person_in_pieces_have_one_weight(patch):
     patch.setattr(RegressionSums, "carry", carry)
 
 
-def squares_of_a_person_are_those_of_rows(patch):
-    """A person's score is longer than its rows' are."""
-    original = RegressionSums.piece_norm
+def squares_of_a_person_are_left_out(patch):
+    """A person in pieces is longer than scores and information are."""
 
     def piece_norm(self, norms, blocks):
-        squares = np.square(self._parts[0, : len(norms)]).sum() * self._unit / blocks["squares"].scale
-        with pytest.MonkeyPatch.context() as within:
-            within.setattr(
-                regressions,
-                "joint_norm",
-                lambda score, others, scale, *_: np.hypot(np.hypot(score / scale, squares), others),
-            )
-            return original(self, norms, blocks)
+        score, others, _ = self._sums_of_parts(norms > 0.0, np.array([0, len(norms)]))
+        return float(np.hypot(score / blocks["linear"].scale, others)[0])
 
     patch.setattr(RegressionSums, "piece_norm", piece_norm)
 
@@ -50,7 +42,7 @@ def squares_of_a_person_are_those_of_pieces(patch):
         RegressionSums,
         "piece_norm",
         lambda self, norms, blocks: float(
-            self._joint(self._parts_of_runs(norms > 0.0, np.array([0, len(norms)])), blocks, True)[0]
+            self._joint(self._sums_of_parts(norms > 0.0, np.array([0, len(norms)]))[:2], blocks, True)[0]
         ),
     )
 
@@ -95,7 +87,7 @@ MUTANTS = [
         "moves the sum",
     ),
     (
-        squares_of_a_person_are_those_of_rows,
+        squares_of_a_person_are_left_out,
         "a_person_moves_the_sum_by_at_most_one_clip",
         "logistic, searched",
         "moves the sum",

@@ -85,7 +85,7 @@ def squares_of_scores_that_are_not_divided(patch):
 
 
 def squares_without_the_size(patch):
-    """Of scores that were divided by C: neither C² nor C times what they are."""
+    """Scores were divided by C: their squares are neither C² nor C times what they are."""
     original = RegressionSums._squared_scores
 
     def mutant(self, *arguments):

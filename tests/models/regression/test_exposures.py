@@ -224,7 +224,6 @@ def test_what_cannot_work_is_refused(settings, arguments, says):
         model.fit(**{"X": X, "y": y, "exposure": exposure} | arguments)
 
 
-@pytest.mark.filterwarnings("ignore:The released gradients do not fit")
 def test_pipelines_pass_exposures_on(tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.uniform(20, 90, 5_000), "sex": rng.choice(["f", "m"], 5_000)})

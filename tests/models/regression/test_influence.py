@@ -151,7 +151,7 @@ def test_squares_of_scores_are_those_of_persons(kind, noise):
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_a_person_in_pieces_has_the_same_scores(kind, noise):
-    """Of rows that all fit in a chunk of 4,000, and of the same in chunks of 300; its squares are those of its score."""
+    """Chunks of 4,000 rows hold all of them, those of 300 do not; squares are those of the whole score."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(900, 6)), rng.integers(0, 3, 900)
     X[7, 0] = np.nan  # a defective row

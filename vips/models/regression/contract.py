@@ -83,6 +83,8 @@ _RATIO, _SIZES, _ADAPTED = 0.1, (0.5, 6.0), 3
 _INFORMATION, _INFORMATION_OF_MANY = 0.7, 2.0
 # Prior precision in the coordinates of a search, and of the intercept over it; of directions that no row sees.
 _FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
+# Deviation of the effect of an indicator under that prior: a logarithm of odds or rates.
+_LARGEST_EFFECT = 10.0
 # Rounds of a match after the last scores, and after others.
 _ROUNDS, _FEW_ROUNDS = 8, 2
 # Longest move of the point at which a step takes scores.
@@ -459,6 +461,11 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self._is_flat:
             flat = np.full(len(precision), _FLAT)
             flat[-1] *= _OF_INTERCEPT if self.fit_intercept else 1.0
+            for first, last, value in (
+                self.indicators or ()
+            ):  # whose unit is known: rare ones are far out in the coordinates
+                steps = value * coordinates.scale[first:last]
+                flat[first:last] = np.maximum(flat[first:last], np.square(steps / _LARGEST_EFFECT))
             precision = precision + np.diag(flat)
         if self.indicators:  # what no row sees says nothing of effects, and yields to rows where all of them are zero
             unseen = unseen_directions(self.indicators, len(precision), has_intercept=bool(self.fit_intercept))
