@@ -153,7 +153,9 @@ def one_fit(kind: Kind, seed: int, n: int, epsilon: float) -> dict:
     for output, factor in enumerate(kind.factors):
         for name, effect in WORLD.truth().items():
             mean, std, lower, upper = rows.loc[(output, name) if len(kind.factors) > 1 else name].iloc[:4]
-            held = bool(lower < factor * effect < upper)
+            held = (
+                np.nan if np.isnan(std) else float(lower < factor * effect < upper)
+            )  # no limits where noise hides a column
             coefficients[f"{name}, class {output}" if output else name] = [held, mean - factor * effect, std]
     return {"seconds": seconds, "coefficients": coefficients}
 
@@ -166,9 +168,14 @@ def summary(fits: list[dict]) -> dict:
         return row | {"reason": fits[0]["reason"]}
     held, errors, stds = np.moveaxis(np.array([list(fit["coefficients"].values()) for fit in told], float), 2, 0)
     spread = np.sqrt(np.maximum(len(told) - 1, 1))
-    bias, off = errors.mean(axis=0) / errors.std(axis=0) * spread, errors / stds
-    columns = held.mean(axis=0), bias, np.sqrt((off**2).mean(axis=0)), off.mean(axis=0)
+    bias, off = errors.mean(axis=0) / errors.std(axis=0) * spread, np.ma.masked_invalid(errors / stds)
+    held = np.ma.masked_invalid(held)
+    columns = [
+        values.filled(np.nan)
+        for values in (held.mean(axis=0), np.ma.array(bias), np.sqrt((off**2).mean(axis=0)), off.mean(axis=0))
+    ]
     return row | {
+        "limits": float(1.0 - held.mask.mean()) if np.ma.is_masked(held) else 1.0,
         "held": float(held.mean()),
         "held, standard error": float(held.mean(axis=1).std() / spread),
         "error over deviation": float(np.sqrt((off**2).mean())),

@@ -141,12 +141,9 @@ def one_table(seed: int, n_visits: int, epsilon: float, bounds: str, world: Worl
     best, truth, held = oracle(pipeline, features, y, patient, plain), world.truth(), {}
     for name in [name for name in truth if name in summary.index]:
         row = summary.loc[name]
-        held[name] = [
-            bool(row["lower"] < truth[name] < row["upper"]),
-            row["mean"] - truth[name],
-            row["std"],
-            best[name],
-        ]
+        if not np.isnan(row["std"]):  # no limits where noise hides the column
+            is_held = bool(row["lower"] < truth[name] < row["upper"])
+            held[name] = [is_held, row["mean"] - truth[name], row["std"], best[name]]
     probabilities = pipeline.predict_proba(fresh)[:, 1]
     return {
         "held": held,
@@ -198,5 +195,7 @@ def table(row: dict) -> str:
             f"| {name} | {row['truth'][name]:.2g} | {bias:.2g} | {spread:.2g} | {std:.2g} | {held:.2f} | {error:.2f} "
             f"| {width:.2f} | {count} |"
         )
+    if not row["coefficients"]:
+        return "\n".join([*lines, "| none: noise hides every column | | | | | | | | |"])
     held, error, width = (np.mean([values[i] for values in row["coefficients"].values()]) for i in (0, 4, 5))
     return "\n".join([*lines, f"| all | | | | | {held:.3f} | {error:.2f} | {width:.2f} | |"])

@@ -148,9 +148,8 @@ def _rows_of(are: np.ndarray, units) -> np.ndarray:
 def withhold(model, table, hidden: np.ndarray, units, n_outputs: int = 1) -> None:
     """No limits in rows of a :func:`coefficient_table` that depend on features which noise hides, and a warning."""
     if hidden.any():
-        rows = np.append(
-            _rows_of(hidden, units), [True] * bool(model.fit_intercept)
-        )  # the intercept is where these are 0
+        intercept = np.ones(int(bool(model.fit_intercept)), bool)  # where these columns are 0
+        rows = np.append(_rows_of(hidden, units), intercept)
         table.loc[np.tile(rows, n_outputs), table.columns != "mean"] = np.nan
         warn_of_hidden(named_columns(model, hidden, units), 5)
 

@@ -121,8 +121,9 @@ def _covariance_is_that_of_draws(s=1e-3, q=1.0, ratio=1.0):
             steps = released_of(*arrays, stds=(s, 0.1 * s, 1e-6), sampled=1.0 / q - 1.0)
             at, precision = steps.matched(prior, at)
         off.append((at - w) @ np.linalg.cholesky(precision))
-    off = np.array(off)
-    np.testing.assert_allclose(off.T @ off / len(off), np.eye(3), atol=0.4)
+    values = np.linalg.eigvalsh(np.transpose(off) @ off / len(off))
+    assert values.min() > 0.4  # scores from far away make it cautious
+    assert values.max() < 1.5
 
 
 WITH = {"noise": {"s": 20.0}, "samples": {"q": 0.05}, "squares": {"ratio": 4.0}}
