@@ -157,7 +157,7 @@ def withhold(model, table, hidden: np.ndarray, units, n_outputs: int = 1) -> Non
 def warn_of_hidden(names: str, stacklevel: int) -> None:
     """Warn of columns whose variance noise hides."""
     warnings.warn(
-        f"Noise hides how much {names} varies: nothing is known of its effect, which counts as 0, and there are no limits. "
+        f"Noise hides how much {names} varies: nothing is known of its effect, whatever its mean, and there are no limits. "
         "Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε would show it.",
         PrivacyWarning,
         stacklevel=stacklevel,

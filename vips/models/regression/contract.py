@@ -85,8 +85,8 @@ _INFORMATION, _INFORMATION_OF_MANY = 0.7, 2.0
 _FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
 # Deviation of the effect of an indicator under that prior: a logarithm of odds or rates.
 _LARGEST_EFFECT = 10.0
-# Rounds of a match after the last scores, and after others.
-_ROUNDS, _FEW_ROUNDS = 8, 2
+# Rounds of a match after the last scores, and after others where coefficients are many.
+_ROUNDS, _FEW_ROUNDS, _FEW_COEFFICIENTS = 8, 2, 64
 # Longest move of the point at which a step takes scores.
 _LONGEST = 4.0
 # Ratios of squares to information: rows of a person may be alike; weights make squares small.
@@ -170,6 +170,11 @@ class AugmentedRegression(ConjugateExponentialModel):
             raise ValueError("X has no columns.")
         check_indicators(self.indicators, self.n_features_in_)
         self._check_given_prior()
+        if self._searches and self.schedule is not None:
+            raise ValueError(
+                "`schedule` weighs totals in an average, and this private fit averages none: leave it out, or write "
+                'covariance="diagonal", statistics="paper" or influence="clipped".'
+            )
 
     def blocks(self) -> dict[str, Block]:
         d, outputs = self._n_coefficients(), () if self.n_outputs == 1 else (self.n_outputs,)
@@ -403,7 +408,7 @@ class AugmentedRegression(ConjugateExponentialModel):
                 [self._weight_of_public(of, coordinates, j, alpha[j], estimates[j]) for j, of in enumerate(released)]
             )
         weights = np.ones(outputs) if public is None else public
-        n_rounds = _ROUNDS if n_done + 1 == n_scores else _FEW_ROUNDS
+        n_rounds = _ROUNDS if n_done + 1 == n_scores or search.point.size <= _FEW_COEFFICIENTS else _FEW_ROUNDS
         moments = [
             of.matched(self._prior_of(coordinates, j, alpha[j], weights[j]), estimates[j], n_rounds)
             for j, of in enumerate(released)

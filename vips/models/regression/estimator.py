@@ -305,17 +305,19 @@ class PolyaGammaRegression(AugmentedRegression):
             return
         others = None if features is None else features.indicators
         withhold(self, table, self._hidden(others), units, self.n_outputs)
+        is_one_row = (
+            not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
+        )  # else other weights differ, too
         tails = search.zooms.long_tailed & ~indicator_columns(self.n_features_in_, self.indicators, others)
-        if tails.any():
+        if tails.any() and is_one_row:
             warnings.warn(
                 f"A part of the variance of {named_columns(self, tails, units)} is in few rows far out, which a private fit "
-                "weighs less: its effect is that of the other rows. Where they differ, bounds without these rows or np.log1p "
-                "of the column say more.",
+                "weighs less: its effect is that of the other rows. Where they differ, bounds without these rows, np.log1p of "
+                "the column, or categories for a column of two values say more.",
                 PrivacyWarning,
                 stacklevel=4,
             )
         released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
-        is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
         if released[0].points.size and is_one_row:
             excess = np.max([of.excess() for of in released], axis=0)[: self.n_features_in_]
             if (excess > _EXCESS).any():

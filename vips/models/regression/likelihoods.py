@@ -22,10 +22,11 @@ from scipy.stats import binom, nbinom
 
 from vips.models._exposures import counts_and_exposures
 
-__all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial", "Residuals"]
+__all__ = ["Binomial", "Classes", "Likelihood", "NegativeBinomial", "Residuals", "most_deviations"]
 
 
-_MOST_DEVIATIONS = 3.0  # of a count whose residual counts whole
+# Deviations of a count whose residual counts whole: a multiple of C, so that limits clip no more than C does, between these.
+_DEVIATIONS_OF_SIZE, _MOST_DEVIATIONS = 2.5, (5.0, 12.0)
 _N_NODES, _LEAST_LOG, _MOST_LOG, _MOST_LOGIT = 1500, -14.0, 3.0, 15.0  # of tables of expected residuals
 _TYPICAL = 0.1  # mean of counts over their largest, where nothing is known
 
@@ -62,7 +63,7 @@ class Likelihood(ABC):
         """Unit of residuals, twice the root of the information of a label at ψ: 1 for classes."""
         return 1.0
 
-    def scores(self, y: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def scores(self, y: np.ndarray, psi: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
         """What a private step sums: residuals r, and the information E[r s] of a label with the score s.
 
         Parameters
@@ -70,6 +71,8 @@ class Likelihood(ABC):
         y : ndarray of shape (n_records,) or (n_records, n_columns)
         psi : ndarray of shape (n_records, n_outputs)
             With the offset.
+        size : float
+            C, with which limits of residuals grow.
 
         Returns
         -------
@@ -156,8 +159,8 @@ class _Counts(Likelihood):
         return np.array([0.0, self.largest])
 
     @abstractmethod
-    def residuals(self) -> Residuals:
-        """How residuals are limited."""
+    def residuals(self, most: float) -> Residuals:
+        """How residuals are limited to so many deviations."""
 
     @abstractmethod
     def moments(self, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,17 +169,18 @@ class _Counts(Likelihood):
     def unit(self, psi: float) -> float:
         return float(2.0 * np.sqrt(self.moments(np.array(psi))[2]))
 
-    def scores(self, y: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As in the base class, with residuals over their deviation limited to ±3, less the expectation of what is left.
+    def scores(self, y: np.ndarray, psi: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
+        """As in the base class, with residuals over their deviation limited, less the expectation of what is left.
 
         So a rare large count does not fill the clip norm, and coefficients are not biased where the model holds (Cantoni and
-        Ronchetti, 2001).
+        Ronchetti, 2001). With more records C is larger and the limit wider: in the end the mean alone must be right.
         """
-        residuals = self.residuals()
+        most = most_deviations(size)
+        residuals = self.residuals(most)
         psi = residuals.inside(psi)
         mean, std, information = self.moments(psi)
         expected, slope = residuals.at(psi)
-        limited = np.clip((self.limited(y) - mean) / std, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+        limited = np.clip((self.limited(y) - mean) / std, -most, most)
         root = np.sqrt(information)
         return (limited - expected) * root, slope * root
 
@@ -212,8 +216,8 @@ class Binomial(_Counts):
         y = self.limited(y)
         return np.where(np.isnan(y), np.nan, float(self.n_trials)), y - 0.5 * self.n_trials
 
-    def scores(self, y: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return super().scores(y, psi) if self.n_trials > 1 else Likelihood.scores(self, y, psi)
+    def scores(self, y: np.ndarray, psi: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
+        return super().scores(y, psi, size) if self.n_trials > 1 else Likelihood.scores(self, y, psi, size)
 
     def unit(self, psi: float) -> float:
         return float(np.sqrt(self.n_trials))
@@ -223,8 +227,8 @@ class Binomial(_Counts):
         information = self.n_trials * p * (1.0 - p)
         return self.n_trials * p, np.sqrt(information), information
 
-    def residuals(self) -> Residuals:
-        return _residuals_of_trials(self.n_trials)
+    def residuals(self, most: float) -> Residuals:
+        return _residuals_of_trials(self.n_trials, most)
 
     def expected(self, psi: np.ndarray) -> np.ndarray:
         return self.n_trials * expit(psi)
@@ -283,8 +287,8 @@ class NegativeBinomial(_Counts):
         r, mean = self.dispersion, self.dispersion * np.exp(psi)
         return mean, np.sqrt(mean * (1.0 + mean / r)), mean / (1.0 + mean / r)
 
-    def residuals(self) -> Residuals:
-        return _residuals_of_counts(float(self.dispersion), self.max_count)
+    def residuals(self, most: float) -> Residuals:
+        return _residuals_of_counts(float(self.dispersion), self.max_count, most)
 
     def rates(self, y: np.ndarray) -> np.ndarray:
         """Counts and exposures over their largest; shape (n_records, 2)."""
@@ -318,9 +322,14 @@ class NegativeBinomial(_Counts):
         return float(np.sum(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)))
 
 
+def most_deviations(size: float) -> float:
+    """Deviations to which residuals of counts are limited at this C."""
+    return float(np.clip(_DEVIATIONS_OF_SIZE * size, *_MOST_DEVIATIONS))
+
+
 @dataclass(frozen=True)
 class Residuals:
-    """Expectations of residuals that are limited to ±3 deviations, tabulated over ψ: at nodes of equal distance.
+    """Expectations of residuals that are limited to a number of deviations, tabulated over ψ: at nodes of equal distance.
 
     Parameters
     ----------
@@ -350,39 +359,40 @@ class Residuals:
 
 
 @lru_cache(maxsize=64)
-def _residuals_of_counts(dispersion: float, max_count: int) -> Residuals:
+def _residuals_of_counts(dispersion: float, max_count: int, most: float) -> Residuals:
     """Residuals of negative binomial counts, those above ``max_count`` taken for it."""
     log_mean = np.linspace(_LEAST_LOG, np.log(max_count) + _MOST_LOG, _N_NODES)
     r, mean = dispersion, np.exp(log_mean)
     distributions = [nbinom(r + k, r / (r + mean)) for k in range(3)]
     std, pairs = np.sqrt(mean * (1.0 + mean / r)), mean**2 * (1.0 + 1.0 / r)
-    expected, slope = _limited_moments(distributions, mean, std, pairs, max_count)
+    expected, slope = _limited_moments(distributions, mean, std, pairs, max_count, most)
     return Residuals(log_mean - np.log(r), expected, slope / (1.0 + mean / r))
 
 
 @lru_cache(maxsize=64)
-def _residuals_of_trials(n: int) -> Residuals:
+def _residuals_of_trials(n: int, most: float) -> Residuals:
     """Residuals of binomial counts."""
     logit = np.linspace(-_MOST_LOGIT, _MOST_LOGIT, _N_NODES)
     p = expit(logit)
     distributions = [binom(n - k, p) for k in range(3)]
-    return Residuals(logit, *_limited_moments(distributions, n * p, np.sqrt(n * p * (1.0 - p)), n * (n - 1) * p**2, n))
+    moments = n * p, np.sqrt(n * p * (1.0 - p)), n * (n - 1) * p**2
+    return Residuals(logit, *_limited_moments(distributions, *moments, n, most))
 
 
-def _limited_moments(distributions, mean, std, pairs, largest: float) -> tuple[np.ndarray, np.ndarray]:
-    """E e and E[e (y - m)] of e = (min(y, largest) - m)/s within ±3.
+def _limited_moments(distributions, mean, std, pairs, largest: float, most: float) -> tuple[np.ndarray, np.ndarray]:
+    """E e and E[e (y - m)] of e = (min(y, largest) - m)/s within ± ``most``.
 
     Sums over y of y p and y (y - 1) p are those of p itself for distributions next to it, which ``distributions`` lists.
     ``pairs`` is E y (y - 1).
     """
-    least = np.ceil(mean - _MOST_DEVIATIONS * std)
-    most = np.maximum(np.floor(np.minimum(mean + _MOST_DEVIATIONS * std, largest)), least - 1.0)
-    of_largest = np.clip((largest - mean) / std, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+    least = np.ceil(mean - most * std)
+    last = np.maximum(np.floor(np.minimum(mean + most * std, largest)), least - 1.0)
+    of_largest = np.clip((largest - mean) / std, -most, most)
     totals = np.array([np.ones(len(mean)), mean, pairs])
     below = totals * [of.cdf(least - 1.0 - k) for k, of in enumerate(distributions)]
-    inside = totals * [of.cdf(most - k) for k, of in enumerate(distributions)] - below
-    above = totals * [of.sf(most - k) for k, of in enumerate(distributions)]
+    inside = totals * [of.cdf(last - k) for k, of in enumerate(distributions)] - below
+    above = totals * [of.sf(last - k) for k, of in enumerate(distributions)]
     squares = inside[2] + inside[1] - 2.0 * mean * inside[1] + mean**2 * inside[0]
-    expected = (inside[1] - mean * inside[0]) / std - _MOST_DEVIATIONS * below[0] + of_largest * above[0]
-    slope = squares / std - _MOST_DEVIATIONS * (below[1] - mean * below[0]) + of_largest * (above[1] - mean * above[0])
+    expected = (inside[1] - mean * inside[0]) / std - most * below[0] + of_largest * above[0]
+    slope = squares / std - most * (below[1] - mean * below[0]) + of_largest * (above[1] - mean * above[0])
     return expected, np.maximum(slope, 0.0)

@@ -57,7 +57,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         A pipeline takes them from its encoder; by hand, pass ``encoder.indicators``.
     prior : Gamma, Gaussian, DiagonalGaussian, float or None
         ``vips.expfam.Gamma(shape, rate)`` of the coefficients' precision α, or a fixed α. None is Gamma(1, 1); in a fit without
-        privacy and ``max_norm`` of coefficients times the spreads of their columns. Or the distribution of all coefficients,
+        privacy and ``max_norm`` of coefficients times the spreads of their columns; in a private fit that searches
+        (docs/logistic.md) a flat one in coordinates that it learns. Or the distribution of all coefficients,
         the intercept last: the ``posterior_`` of another fit, ``vips.expfam.Gaussian(mean, precision)``, or
         ``Gaussian.from_covariance(mean, cov)``. Public.
     covariance : {"full", "diagonal"}
@@ -74,7 +75,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         How a record is clipped. "unbiased": by a weight that depends on its features and not on its label, so that coefficients
         are not biased. "clipped": by the norm of its statistics, which cuts surprising labels off and makes slopes too steep.
     schedule : RobbinsMonro, callable or None
-        Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
+        Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`. A private fit that searches takes none.
     on_invalid : {"drop", "raise"}
         What a private fit does with a defective record (NaN, infinite, undeclared label): ignore it, or stop. The
         latter is outside the guarantee.
@@ -87,10 +88,12 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     ----------
     posterior_ : CoefficientPosterior
         Gaussian posterior of the coefficients, and the intercept in the last place: ``mean`` of shape (d,) or
-        (n_classes - 1, d), ``cov``, ``std``, ``sample``, ``interval``. In a private fit that learns the prior's precision:
-        under a flat prior, given that totals are noisy.
+        (n_classes - 1, d), ``cov``, ``std``, ``sample``, ``interval``. In a private fit that searches given that what it
+        released is noisy; in other private fits ``last_posterior_``.
     last_posterior_ : CoefficientPosterior
-        Under the learnt precision, which predictions use; the same without noise.
+        After the last step, which predictions use.
+    hidden_columns_ : list of str
+        Columns of a private fit whose variance noise hides: nothing is known of their effects.
     classes_ : ndarray of shape (n_classes,)
         In ascending order, as scikit-learn's scorers need it, like the columns of :meth:`predict_proba`.
     target_name_ : str
@@ -98,6 +101,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     coef_ : ndarray of shape (1, n_features) or (n_classes - 1, n_features)
     intercept_ : ndarray of shape (1,) or (n_classes - 1,)
     alpha_ : float or ndarray of shape (n_classes - 1,)
+        E[α], where the prior has one.
     public_posterior_, public_weight_ : Gaussian, ndarray of shape (n_outputs,)
         Only after ``fit(..., public_X=, public_y=)``: the posterior of the public records, and the weight that they got.
     bound_ : float
@@ -108,10 +112,11 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     Notes
     -----
     *Privacy.*
-    Unit: one row of X with its label. Relation: add or remove one. Released: the noisy totals of residuals and precisions of
-    every step, hence the posterior. Public by declaration: ``max_norm``, ``classes``, the number of columns, public
-    records, and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these
-    records.
+    Unit: one row of X with its label. Relation: add or remove one. Released: noisy moments of the columns, then noisy scores,
+    information and squares of scores in every step, hence the posterior; with other settings noisy totals of residuals and
+    precisions. A plan's ``clip_norm`` is in units of one that the fit finds, by default 1. Public by declaration:
+    ``max_norm``, ``classes``, the number of columns, public records, and all other constructor arguments. Not covered: choosing
+    any of them, or the features, by looking at these records.
 
     Examples
     --------

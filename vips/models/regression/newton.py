@@ -47,7 +47,8 @@ _CAUTION = 0.7  # noise in eigenvalues of H by which they are shrunk in the cova
 _LEAST_PRECISION = 1e-6  # of coefficients in the search for a root, whatever their prior
 _ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
 _TOLERANCE = 1e-4
-_VISIBLE = 2.0  # over the noise in eigenvalues, √d s_H: information that is seen
+_UNSURE = 4.0  # deviations, over how far points moved in the second half, where information is hidden
+_VISIBLE = 3.5  # deviations of noise above which information is seen, or √d if that is more
 _FEWEST_NEAR = 4  # scores whose scatter is compared
 
 
@@ -101,7 +102,17 @@ class Released:
         known = _shrunk(linear.M, _CAUTION * linear.noise)
         information = linear.seen(known, linear.near) @ known  # without κ: a prior must not hold back a search
         mean = np.linalg.solve(positive_definite(information + prior.precision), information @ root + prior.linear)
-        return mean, positive_definite(linear.seen(known, linear.V) @ known + prior.precision)
+        cautious = self._unsure(linear.seen(known, linear.V) @ known, root, linear)
+        return mean, positive_definite(cautious + prior.precision)
+
+    def _unsure(self, information: np.ndarray, root: np.ndarray, linear: _Linear) -> np.ndarray:
+        """Less information in directions where it is no more than noise, as far as points still move there: steps are short."""
+        values, vectors = eigh(0.5 * (linear.M + linear.M.T))
+        hidden = 1.0 / (1.0 + np.square(np.maximum(values, 0.0) / max(linear.noise, 1e-300)))
+        moved = vectors.T @ self.still_moves(root)
+        spread = vectors * (_UNSURE * hidden * moved)
+        seen = information @ spread
+        return information - seen @ np.linalg.solve(np.eye(len(root)) + spread.T @ seen, seen.T)
 
     def _linear(self, estimate: np.ndarray, H: np.ndarray) -> _Linear:
         d, (s, s_H, _) = len(estimate), self.stds.T
@@ -141,19 +152,24 @@ class Released:
         square = float((np.square(left[near]) / (np.square(self.stds[near, :1]) + sampled)).sum())
         return square, max(len(near) - 1, 0) * len(estimate)
 
+    def still_moves(self, estimate: np.ndarray) -> np.ndarray:
+        """How far an estimate is from the average of the points in the second half of the steps; shape (d,)."""
+        return estimate - self.points[len(self.points) // 2 :].mean(axis=0)
+
     def visible(self, has_intercept: bool) -> np.ndarray:
         """Whether the information of each coefficient, given the intercept's, stands out from noise; shape (d,)."""
         H, noise = self.informations.mean(axis=0), np.sqrt(np.square(self.stds[:, 1]).sum()) / len(self.points)
         of_constant = np.square(H[-1]) / max(H[-1, -1], noise) if has_intercept else 0.0
-        return np.diagonal(H) - of_constant > _VISIBLE * np.sqrt(len(H)) * noise
+        return np.diagonal(H) - of_constant > max(_VISIBLE, np.sqrt(len(H))) * noise
 
     def excess(self) -> np.ndarray:
-        """Released squares over information by coefficient, less four deviations of noise: about 1, or less where rows are
-        clipped, if labels vary as the model says. Shape (d,)."""
+        """Released squares over information by coefficient, less four deviations of noise, over 1 or what is common to all
+        coefficients, which is less where rows are clipped: about 1 if labels vary as the model says. Shape (d,)."""
         k = len(self.points)
         _, of_information, of_squares = np.sqrt(np.square(self.stds).sum(axis=0)) / k
         information = np.maximum(np.diagonal(self.informations.mean(axis=0)), of_information)
-        return (self.squares.mean(axis=0) - 4.0 * of_squares) / information
+        common = np.clip(np.median(self.squares.mean(axis=0) / information), 0.3, 1.0)
+        return (self.squares.mean(axis=0) - 4.0 * of_squares) / information / common
 
     def linear_model(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """y, M and V near these coefficients."""

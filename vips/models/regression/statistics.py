@@ -184,7 +184,7 @@ def scores_at(
     """
 
     def parts(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, information = likelihood.scores(y, psi)
+        residual, information = likelihood.scores(y, psi, size)
         return residual / (unit * size), information / (unit**2 * size)
 
     def of_labels() -> Iterator[tuple[np.ndarray, np.ndarray]]:
