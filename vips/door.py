@@ -129,7 +129,8 @@ def with_weights(model: Contract, data: DataSource, sample_weight: object) -> Da
     if model.is_private and declared is None:
         raise ValueError(
             "`max_weight` is required for a private fit with weights: a bound that is learnt from them would reveal the "
-            "largest. Declare it, e.g. privacy=budget.plan(max_weight=5); larger weights count as 5."
+            "largest. Declare it: privacy=budget.plan(max_weight=5), or make_private_pipeline(..., max_weight=5). Larger "
+            "weights count as 5."
         )
     weights = numbers_of_rows(model, sample_weight, "sample_weight", data.arrays[0].shape[0])
     if not model.is_private and not weights.any():
