@@ -12,7 +12,7 @@ Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n
 
 A private fit searches. Zooms find coordinates of the rows (``coordinates.py``); then each step releases scores at a point, with
 ω of that point alone, the expected information σ'(ψ) x x' in place of ω x x', and the squares of scores; ``newton.py`` matches
-them. Without noise its fixed point is the maximum of the likelihood times the prior.
+them. Without noise, and where nothing is clipped or limited, its fixed point is the maximum of the likelihood times the prior.
 
 Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
 """
@@ -40,7 +40,7 @@ from vips.models._definite import positive_definite
 from vips.models.regression.coordinates import CONSTANT, LIMIT, Coordinates, Zooms
 from vips.models.regression.denoising import diagonal_step, diagonal_view, noise_aware_moments, precision_view
 from vips.models.regression.likelihoods import Likelihood
-from vips.models.regression.newton import Prior, Released, best_prior
+from vips.models.regression.newton import ROUNDS, Prior, Released, best_prior
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps, Search
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
 from vips.models.regression.statistics import (
@@ -85,8 +85,8 @@ _INFORMATION, _INFORMATION_OF_MANY = 0.7, 2.0
 _FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
 # Deviation of the effect of an indicator under that prior: a logarithm of odds or rates.
 _LARGEST_EFFECT = 10.0
-# Rounds of a match after the last scores, and after others where coefficients are many.
-_ROUNDS, _FEW_ROUNDS, _FEW_COEFFICIENTS = 8, 2, 64
+# Rounds of a match where coefficients are more than so many, but after the last scores.
+_FEW_ROUNDS, _FEW_COEFFICIENTS = 2, 64
 # Longest move of the point at which a step takes scores.
 _LONGEST = 4.0
 # Ratios of squares to information: rows of a person may be alike; weights make squares small.
@@ -186,7 +186,7 @@ class AugmentedRegression(ConjugateExponentialModel):
                 **rates,
                 "linear": Block((*outputs, d)),
                 "precision": Block((*outputs, d, d), symmetric=True, scale=information),
-                "squares": Block((*outputs, d), scale=SQUARES_SCALE * self._finite_clip_norm()),
+                "squares": Block((*outputs, d), scale=SQUARES_SCALE * self._clip_norm()),
             }
         scale = self._scales()
         if self.covariance == "full":
@@ -234,14 +234,14 @@ class AugmentedRegression(ConjugateExponentialModel):
         """A fit that searches has zooms, whose totals belong to their own coordinates, and scores, each total by itself."""
         if not self._searches:
             return super().phases(n_steps)
-        n_zooms, length = self._n_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
+        n_zooms, length, n_scores = self._lengths(n_steps)
         zoom = FitPhase(
             "zoom", length, blocks=("moments",), statistics="_moments", update=unchanged, end=self._zoomed,
             step_size=plain_average, released="noisy sums of products of the columns, in coordinates of those before",
         )  # fmt: skip
         last = replace(zoom, name="last zoom", blocks=("moments", "rates")) if self._releases_rates else zoom
         scores = FitPhase(
-            "scores", n_steps - n_zooms * length, blocks=("linear", "precision", "squares"), step_size=_only_the_last,
+            "scores", n_scores, blocks=("linear", "precision", "squares"), step_size=_only_the_last,
             released="noisy scores, information and squares of scores",
         )  # fmt: skip
         return [*[zoom] * (n_zooms - 1), *[last] * min(n_zooms, 1), scores]
@@ -321,6 +321,11 @@ class AugmentedRegression(ConjugateExponentialModel):
         """0 of a single step, and one more for each three steps, up to 4."""
         return min((n_steps + 1) // 3, len(_AIMS))
 
+    def _lengths(self, n_steps: int) -> tuple[int, int, int]:
+        """Number of zooms, steps of each, and steps that release scores."""
+        n_zooms, length = self._n_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
+        return n_zooms, length, n_steps - n_zooms * length
+
     def _moved(self, X, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         rows, _ = self._design(X)
         return coordinates.rows(rows.toarray() if sp.issparse(rows) else rows)
@@ -338,7 +343,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _unit_of_zoom(self, zooms: Zooms) -> float:
         """Largest norm of a row beside whose moments there are rates, over that of the moments: 1 without."""
-        is_last = zooms.n_zooms == self._n_zooms(self.plan_of_fit().n_steps) - 1
+        is_last = zooms.n_zooms == self._n_zooms(self._n_steps) - 1
         return float(np.sqrt(1.0 + 2.0 * _PART**2)) if self._releases_rates and is_last else 1.0
 
     def _zoomed(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
@@ -361,9 +366,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         intercept = 0.0 if self._is_given or self._knows_public else self._intercept_at(rates, noise_std)
         if self.fit_intercept:
             point[:, -1] += intercept / CONSTANT
-        unit, plan = self.likelihood.unit(intercept + self.likelihood.offset), self.plan_of_fit()
-        n_scores = plan.n_steps - self._n_zooms(plan.n_steps) * max(plan.n_steps // _STEPS_PER_ZOOM, 1)
-        d = point.shape[1]
+        unit, d = self.likelihood.unit(intercept + self.likelihood.offset), point.shape[1]
+        _, _, n_scores = self._lengths(self._n_steps)
         n_places = min(n_scores, _MOST_KEPT, max(_FEWEST_KEPT, _MOST_NUMBERS // (len(point) * d * d)))
         kept = KeptSteps.none(len(point), n_places, d)
         search = Search(zooms, point, self._size_of(zooms, n_scores), unit, kept)
@@ -390,7 +394,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         """The posterior after a step that took scores at ``previous.search.point``."""
         search = previous.search
         outputs, n_done, n_places = len(search.point), int(search.kept.counts.sum()), len(search.kept.counts)
-        n_scores = self._n_steps - self._n_zooms(self._n_steps) * max(self._n_steps // _STEPS_PER_ZOOM, 1)
+        _, _, n_scores = self._lengths(self._n_steps)
         factors = {"linear": search.unit, "precision": search.unit**2, "squares": search.unit**2}
         totals = {
             name: search.size * factor * np.reshape(average[name], (outputs, *average[name].shape[outputs > 1 :]))
@@ -408,7 +412,7 @@ class AugmentedRegression(ConjugateExponentialModel):
                 [self._weight_of_public(of, coordinates, j, alpha[j], estimates[j]) for j, of in enumerate(released)]
             )
         weights = np.ones(outputs) if public is None else public
-        n_rounds = _ROUNDS if n_done + 1 == n_scores or search.point.size <= _FEW_COEFFICIENTS else _FEW_ROUNDS
+        n_rounds = ROUNDS if n_done + 1 == n_scores or search.point.size <= _FEW_COEFFICIENTS else _FEW_ROUNDS
         moments = [
             of.matched(self._prior_of(coordinates, j, alpha[j], weights[j]), estimates[j], n_rounds)
             for j, of in enumerate(released)
@@ -466,9 +470,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self._is_flat:
             flat = np.full(len(precision), _FLAT)
             flat[-1] *= _OF_INTERCEPT if self.fit_intercept else 1.0
-            for first, last, value in (
-                self.indicators or ()
-            ):  # whose unit is known: rare ones are far out in the coordinates
+            # the unit of indicators is known, and rare ones are far out in the coordinates
+            for first, last, value in self.indicators or ():
                 steps = value * coordinates.scale[first:last]
                 flat[first:last] = np.maximum(flat[first:last], np.square(steps / _LARGEST_EFFECT))
             precision = precision + np.diag(flat)
@@ -754,9 +757,6 @@ class AugmentedRegression(ConjugateExponentialModel):
         """C: public."""
         clip_norm = self.plan_of_fit().clip_norm
         return self.default_clip() if clip_norm is None else clip_norm
-
-    def _finite_clip_norm(self) -> float:
-        return self._clip_norm() if np.isfinite(self._clip_norm()) else 1.0
 
     def _is_textbook(self) -> bool:
         """Whether each step is an exact coordinate update."""

@@ -379,7 +379,7 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         check_level(level)
         mean, variance = (values[:, 0] for values in self._predictors(X, self.posterior_))
-        if self.hidden_columns_:
+        if self._hidden().any():
             variance = np.full(len(variance), np.nan)
         half = ndtri(0.5 + 0.5 * level) * np.sqrt(variance)
         return self.likelihood.expected(mean - half), self.likelihood.expected(mean + half)
@@ -472,8 +472,7 @@ class PolyaGammaRegression(AugmentedRegression):
         squares = average["precision"]
         if search is not None and search.kept.counts.any():
             of_first = self._released(search.kept, search.unit, noise)[0]
-            squares = of_first.informations.mean(axis=0)
-            std = np.sqrt(np.square(of_first.stds[:, 1]).sum()) / len(of_first.points)
+            squares, std = of_first.average_information()
             inverse = search.zooms.coordinates.coefficients(np.eye(len(squares)), constant)  # x = A⁻¹ x̃
             squares, std = inverse @ squares @ inverse.T, std * np.square(inverse).sum(axis=1)
         means, size, size_std = np.zeros(d), np.nan, np.nan
@@ -536,8 +535,8 @@ class PolyaGammaRegression(AugmentedRegression):
         check_is_fitted(self)
         posterior = self.last_posterior_ if posterior is None else posterior
         X = self.read_rows(X, reset=False)
-        if self.hidden_columns_:
-            warn_of_hidden(named_columns(self, self._hidden(), None), 4)
+        if (hidden := self._hidden()).any():
+            warn_of_hidden(named_columns(self, hidden, None), 4)
         empty, diagonal = np.zeros((0, self.n_outputs)), self.covariance == "diagonal"
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(self.chunk_size):

@@ -39,13 +39,13 @@ from scipy.stats import chi2
 from vips._compute.blas import cholesky, eigh
 from vips.models._definite import floored, positive_definite
 
-__all__ = ["Prior", "Released", "best_prior", "misfit"]
+__all__ = ["ROUNDS", "Prior", "Released", "best_prior", "misfit"]
 
 _KAPPA = 2.0  # κ
 _NEAR = 0.1  # share of the information at its own point in what carries a score
 _CAUTION = 0.7  # noise in eigenvalues of H by which they are shrunk in the covariance, over √d s_H
 _LEAST_PRECISION = 1e-6  # of coefficients in the search for a root, whatever their prior
-_ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
+ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
 _TOLERANCE = 1e-4
 _UNSURE = 4.0  # deviations, over how far points moved in the second half, where information is hidden
 _VISIBLE = 3.5  # deviations of noise above which information is seen, or √d if that is more
@@ -86,7 +86,7 @@ class Released:
     variance: np.ndarray
     ratios: tuple[float, float]
 
-    def matched(self, prior: Prior, start: np.ndarray, n_rounds: int = _ROUNDS) -> tuple[np.ndarray, np.ndarray]:
+    def matched(self, prior: Prior, start: np.ndarray, n_rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray]:
         """Mean and precision of the coefficients given all that was released; the search for them begins at ``start``."""
         root, H = start, self.informations.mean(axis=0)
         flat = _LEAST_PRECISION * np.eye(len(start))
@@ -99,20 +99,19 @@ class Released:
             root, H = root + step * min(1.0, _LONGEST / max(largest, 1e-300)), linear.H
             if largest <= _TOLERANCE:
                 break
-        known = _shrunk(linear.M, _CAUTION * linear.noise)
+        values, vectors = eigh(0.5 * (linear.M + linear.M.T))
+        values = np.maximum(values, 0.0)
+        known = _shrunk(values, vectors, _CAUTION * linear.noise)
         information = linear.seen(known, linear.near) @ known  # without κ: a prior must not hold back a search
         mean = np.linalg.solve(positive_definite(information + prior.precision), information @ root + prior.linear)
-        cautious = self._unsure(linear.seen(known, linear.V) @ known, root, linear)
-        return mean, positive_definite(cautious + prior.precision)
-
-    def _unsure(self, information: np.ndarray, root: np.ndarray, linear: _Linear) -> np.ndarray:
-        """Less information in directions where it is no more than noise, as far as points still move there: steps are short."""
-        values, vectors = eigh(0.5 * (linear.M + linear.M.T))
-        hidden = 1.0 / (1.0 + np.square(np.maximum(values, 0.0) / max(linear.noise, 1e-300)))
-        moved = vectors.T @ self.still_moves(root)
+        # less of it where it is no more than noise, as far as points still move there: steps are short
+        hidden = 1.0 / (1.0 + np.square(values / max(linear.noise, 1e-300)))
+        moved = vectors.T @ (root - self.points[len(self.points) // 2 :].mean(axis=0))
         spread = vectors * (_UNSURE * hidden * moved)
-        seen = information @ spread
-        return information - seen @ np.linalg.solve(np.eye(len(root)) + spread.T @ seen, seen.T)
+        cautious = linear.seen(known, linear.V) @ known
+        seen = cautious @ spread
+        cautious = cautious - seen @ np.linalg.solve(np.eye(len(root)) + spread.T @ seen, seen.T)
+        return mean, positive_definite(cautious + prior.precision)
 
     def _linear(self, estimate: np.ndarray, H: np.ndarray) -> _Linear:
         d, (s, s_H, _) = len(estimate), self.stds.T
@@ -152,24 +151,27 @@ class Released:
         square = float((np.square(left[near]) / (np.square(self.stds[near, :1]) + sampled)).sum())
         return square, max(len(near) - 1, 0) * len(estimate)
 
-    def still_moves(self, estimate: np.ndarray) -> np.ndarray:
-        """How far an estimate is from the average of the points in the second half of the steps; shape (d,)."""
-        return estimate - self.points[len(self.points) // 2 :].mean(axis=0)
+    def average_information(self) -> tuple[np.ndarray, float]:
+        """Σ_t H_t / k, shape (d, d), and the deviation of the noise on its diagonal."""
+        return self.informations.mean(axis=0), self._average_std(1)
+
+    def _average_std(self, place: int) -> float:
+        """Deviation of the noise in an average over the steps."""
+        return float(np.sqrt(np.square(self.stds[:, place]).sum()) / len(self.points))
 
     def visible(self, has_intercept: bool) -> np.ndarray:
         """Whether the information of each coefficient, given the intercept's, stands out from noise; shape (d,)."""
-        H, noise = self.informations.mean(axis=0), np.sqrt(np.square(self.stds[:, 1]).sum()) / len(self.points)
+        H, noise = self.average_information()
         of_constant = np.square(H[-1]) / max(H[-1, -1], noise) if has_intercept else 0.0
         return np.diagonal(H) - of_constant > max(_VISIBLE, np.sqrt(len(H))) * noise
 
     def excess(self) -> np.ndarray:
         """Released squares over information by coefficient, less four deviations of noise, over 1 or what is common to all
         coefficients, which is less where rows are clipped: about 1 if labels vary as the model says. Shape (d,)."""
-        k = len(self.points)
-        _, of_information, of_squares = np.sqrt(np.square(self.stds).sum(axis=0)) / k
-        information = np.maximum(np.diagonal(self.informations.mean(axis=0)), of_information)
-        common = np.clip(np.median(self.squares.mean(axis=0) / information), 0.3, 1.0)
-        return (self.squares.mean(axis=0) - 4.0 * of_squares) / information / common
+        H, noise = self.average_information()
+        information, squares = np.maximum(np.diagonal(H), noise), self.squares.mean(axis=0)
+        common = np.clip(np.median(squares / information), 0.3, 1.0)
+        return (squares - 4.0 * self._average_std(2)) / information / common
 
     def linear_model(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """y, M and V near these coefficients."""
@@ -203,10 +205,8 @@ def _raised(matrix: np.ndarray, least: float) -> np.ndarray:
     return matrix
 
 
-def _shrunk(matrix: np.ndarray, std: float) -> np.ndarray:
-    """Eigenvalues λ become λ⁵/(λ⁴ + s⁴): directions that noise hides keep hardly any information."""
-    values, vectors = eigh(0.5 * (matrix + matrix.T))
-    values = np.maximum(values, 0.0)
+def _shrunk(values: np.ndarray, vectors: np.ndarray, std: float) -> np.ndarray:
+    """Eigenvalues λ ≥ 0 become λ⁵/(λ⁴ + s⁴): directions that noise hides keep hardly any information."""
     return (vectors * np.maximum(values**5 / (values**4 + std**4 + 1e-300), 1e-6)) @ vectors.T
 
 
