@@ -18,6 +18,8 @@ from vips.expfam import Gaussian
 from vips.privacy.words import whose
 
 __all__ = [
+    "HIDDEN",
+    "UNBOUNDED",
     "Signal",
     "classes_of",
     "coefficient_draws",
@@ -30,7 +32,7 @@ __all__ = [
     "names_of_coefficients",
     "signal_of",
     "target_of",
-    "warn_of_hidden",
+    "warn_of_columns",
     "warn_of_nothing",
     "withhold",
 ]
@@ -38,6 +40,15 @@ __all__ = [
 # A fit whose coefficients would be as large with this probability if no feature had an effect shows nothing.
 _NOTHING = 0.05
 _MOST_NAMED = 10  # columns in a warning
+# Why there are no limits.
+HIDDEN = (
+    "Noise hides how much {columns} varies: nothing is known of its effect, whatever its mean, and there are no limits. "
+    "Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε would show it."
+)
+UNBOUNDED = (
+    "Noise hides how large the effect of {columns} is: labels are nearly certain, and the few that are not would tell. Its "
+    "mean has the right sign and may be far too small, and there are no limits. More records or a larger ε would show it."
+)
 
 
 @dataclass(frozen=True)
@@ -145,23 +156,22 @@ def _rows_of(are: np.ndarray, units) -> np.ndarray:
     return are if units is None else (units[1][:, : len(are)] != 0.0) @ are
 
 
-def withhold(model, table, hidden: np.ndarray, units, n_outputs: int = 1) -> None:
-    """No limits in rows of a :func:`coefficient_table` that depend on features which noise hides, and a warning."""
-    if hidden.any():
-        intercept = np.ones(int(bool(model.fit_intercept)), bool)  # where these columns are 0
-        rows = np.append(_rows_of(hidden, units), intercept)
-        table.loc[np.tile(rows, n_outputs), table.columns != "mean"] = np.nan
-        warn_of_hidden(named_columns(model, hidden, units), 5)
+def withhold(model, table, features: np.ndarray, units, why: str) -> None:
+    """No limits in rows of a :func:`coefficient_table` that depend on features of which noise hides too much, and a warning.
+
+    ``features``: shape (n_outputs, n_features).
+    """
+    intercept = int(bool(model.fit_intercept))  # it stands for rows in which these columns are 0
+    rows = [np.append(_rows_of(of_output, units), np.full(intercept, of_output.any())) for of_output in features]
+    table.loc[np.concatenate(rows), table.columns != "mean"] = np.nan
+    warn_of_columns(model, features, units, why, 5)
 
 
-def warn_of_hidden(names: str, stacklevel: int) -> None:
-    """Warn of columns whose variance noise hides."""
-    warnings.warn(
-        f"Noise hides how much {names} varies: nothing is known of its effect, whatever its mean, and there are no limits. "
-        "Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε would show it.",
-        PrivacyWarning,
-        stacklevel=stacklevel,
-    )
+def warn_of_columns(model, features: np.ndarray, units, why: str, stacklevel: int) -> None:
+    """Warn of features of which noise hides too much, if there are any; shape ([n_outputs,] n_features)."""
+    if (of_any := np.atleast_2d(features).any(axis=0)).any():
+        message = why.format(columns=named_columns(model, of_any, units))
+        warnings.warn(message, PrivacyWarning, stacklevel=stacklevel)
 
 
 def warn_of_nothing(model, signal: Signal) -> None:

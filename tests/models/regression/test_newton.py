@@ -424,3 +424,35 @@ def test_noise_alone_at_a_wide_norm_hides_all_columns():
     with pytest.warns(PrivacyWarning, match="Noise hides how much"):
         table_ = model.summary()
     assert table_["lower"].isna().sum() >= 4
+
+
+def released_along(informations):
+    """Released values of two coefficients and an intercept, whose information along the first two is this in each step."""
+    k, along = len(informations), np.array([0.8, 0.6, 0.0])
+    points = np.linspace(0.0, 5.0, k)[:, None] * along
+    H = 20.0 * np.eye(3) + (np.array(informations) - 20.0)[:, None, None] * np.outer(along, along)
+    stds = np.column_stack([np.ones(k), 2.0 * np.ones(k), np.ones(k)])
+    diagonals = np.diagonal(H, axis1=1, axis2=2)
+    return Released(points, np.zeros((k, 3)), H, diagonals, stds, np.zeros(k), RATIOS)
+
+
+def test_effects_whose_size_noise_hides_have_no_limits():
+    at, precision = np.array([4.0, 3.0, 0.0]), np.diag([1.0, 1.0, 50.0])
+    fell = [20.0] * 6 + [0.1] * 24
+    assert released_along(fell).unbounded(at, precision, True).tolist() == [True, True, False]
+    # an effect across the estimate is known
+    assert not released_along(fell).unbounded(np.array([-3.0, 4.0, 0.0]), precision, True).any()
+    assert not released_along([20.0] * 6 + [4.0] * 24).unbounded(at, precision, True).any()  # seen where it ended
+    assert not released_along([0.1] * 30).unbounded(at, precision, True).any()  # seen nowhere: another matter
+    rng, told = np.random.default_rng(8), []
+    X = rng.normal(size=(5000, 3)).clip(-4.0, 4.0)
+    y = (rng.random(5000) < expit(X @ [10.0, 5.0, -3.0])).astype(int)
+    for _ in range(4):  # each is told nine times in ten or more
+        model = BayesianLogisticRegression(privacy=PrivacyBudget(1.0, 1e-6), max_norm=4.0 * np.sqrt(3)).fit(X, y)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            limits = model.summary()["lower"].to_numpy()
+            lower, _ = model.predict_interval(X[:2])
+        told += [np.isnan(limits[:3]).any()]
+        assert np.isnan(lower).all() == told[-1] == any("how large the effect of x0" in str(w.message) for w in caught)
+    assert any(told)

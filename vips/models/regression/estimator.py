@@ -23,6 +23,8 @@ from vips.expfam import Gaussian
 from vips.models import _typical as typical
 from vips.models._apart import fit_to_public
 from vips.models._coefficient_tables import (
+    HIDDEN,
+    UNBOUNDED,
     Signal,
     classes_of,
     coefficient_draws,
@@ -31,14 +33,14 @@ from vips.models._coefficient_tables import (
     indicator_columns,
     named_columns,
     signal_of,
-    warn_of_hidden,
+    warn_of_columns,
     warn_of_nothing,
     withhold,
 )
 from vips.models._coefficients import MOST_READ, count_scores
 from vips.models._definite import positive_definite
 from vips.models.regression.contract import AugmentedRegression
-from vips.models.regression.newton import misfit
+from vips.models.regression.newton import Released, misfit
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics
 from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
@@ -228,13 +230,33 @@ class PolyaGammaRegression(AugmentedRegression):
         search = getattr(self.last_posterior_, "search", None)
         if search is None or not self._is_flat or self._knows_public:
             return np.zeros(self.n_features_in_, bool)
-        released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
-        visible = np.any([of.visible(bool(self.fit_intercept)) for of in released if len(of.points)], axis=0)
+        visible = np.any([of.visible(bool(self.fit_intercept)) for of in self._released_scores()], axis=0)
         return (
             search.zooms.hidden
             & ~indicator_columns(self.n_features_in_, self.indicators, others)
             & ~np.resize(visible, len(search.zooms.seen))
         )
+
+    def _released_scores(self) -> list[Released]:
+        """What a fit that searched released about each output; none before the first scores."""
+        search = getattr(self.last_posterior_, "search", None)
+        if search is None or not search.kept.counts.any():
+            return []
+        return self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
+
+    def _unbounded(self) -> np.ndarray:
+        """Whether noise hides how large the effect of each column is, shape (n_outputs, n_features): the labels are nearly
+        certain."""
+        are = np.zeros((self.n_outputs, self.n_features_in_), bool)
+        if not (released := self._released_scores()) or self._is_given or self._knows_public:
+            return are
+        last, units = self.last_posterior_, self._units_of_rows(self.last_posterior_.search.zooms.coordinates)
+        precisions = last.around.precision.reshape(-1, len(units), len(units)) * np.outer(units, units)
+        for j, (of, at, precision) in enumerate(
+            zip(released, np.atleast_2d(last.around.mean) / units, precisions, strict=True)
+        ):
+            are[j] = of.unbounded(at, precision, bool(self.fit_intercept))[: self.n_features_in_]
+        return are
 
     def check_restored(self) -> None:
         if self.n_features_in_ <= MOST_READ:
@@ -247,11 +269,9 @@ class PolyaGammaRegression(AugmentedRegression):
 
         It tells whether scores were carried well, not whether the model holds. NaN where intervals do not rest on scores.
         """
-        search = getattr(self.last_posterior_, "search", None)
-        if search is None or not search.kept.counts.any():
+        if not (released := self._released_scores()):
             return np.nan
-        released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
-        units = self._units_of_rows(search.zooms.coordinates)
+        units = self._units_of_rows(self.last_posterior_.search.zooms.coordinates)
         return misfit(released, np.atleast_2d(self.last_posterior_.around.mean) / units)
 
     def _public_weights(self) -> np.ndarray:
@@ -281,10 +301,10 @@ class PolyaGammaRegression(AugmentedRegression):
         Warns
         -----
         PrivacyWarning
-            If no interval knows the noise; if noise hides columns, which get no limits; if the variance of a column is in few
-            rows, or labels vary more with a column than the model says; if a table without effects would show as much with a
-            probability above 5 %; and with ``influence="clipped"`` if the clip norm is below :meth:`max_record_norm`: a clip
-            that looks at labels makes slopes steeper than the truth, whatever the noise.
+            If no interval knows the noise; if noise hides columns, or how large strong effects are, which get no limits; if the
+            variance of a column is in few rows, or labels vary more with a column than the model says; if a table without
+            effects would show as much with a probability above 5 %; and with ``influence="clipped"`` if the clip norm is below
+            :meth:`max_record_norm`: a clip that looks at labels makes slopes steeper than the truth, whatever the noise.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
@@ -297,17 +317,13 @@ class PolyaGammaRegression(AugmentedRegression):
 
     def _warn_of_columns(self, table: pd.DataFrame, features) -> None:
         """Warn of columns of which a fit that searched tells less than it seems; no limits where noise hides a column."""
-        search, units = (
-            getattr(self.posterior_, "search", None),
-            None if features is None else features.in_column_units(),
-        )
-        if search is None:
+        if (search := getattr(self.posterior_, "search", None)) is None:
             return
-        others = None if features is None else features.indicators
-        withhold(self, table, self._hidden(others), units, self.n_outputs)
-        is_one_row = (
-            not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
-        )  # else other weights differ, too
+        units, others = (None, None) if features is None else (features.in_column_units(), features.indicators)
+        withhold(self, table, np.tile(self._hidden(others), (self.n_outputs, 1)), units, HIDDEN)
+        withhold(self, table, self._unbounded(), units, UNBOUNDED)
+        # else other weights differ, too
+        is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
         tails = search.zooms.long_tailed & ~indicator_columns(self.n_features_in_, self.indicators, others)
         if tails.any() and is_one_row:
             warnings.warn(
@@ -317,8 +333,7 @@ class PolyaGammaRegression(AugmentedRegression):
                 PrivacyWarning,
                 stacklevel=4,
             )
-        released = self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
-        if released[0].points.size and is_one_row:
+        if (released := self._released_scores()) and is_one_row:
             excess = np.max([of.excess() for of in released], axis=0)[: self.n_features_in_]
             if (excess > _EXCESS).any():
                 warnings.warn(
@@ -379,7 +394,7 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         check_level(level)
         mean, variance = (values[:, 0] for values in self._predictors(X, self.posterior_))
-        if self._hidden().any():
+        if self._hidden().any() or self._unbounded().any():
             variance = np.full(len(variance), np.nan)
         half = ndtri(0.5 + 0.5 * level) * np.sqrt(variance)
         return self.likelihood.expected(mean - half), self.likelihood.expected(mean + half)
@@ -535,8 +550,8 @@ class PolyaGammaRegression(AugmentedRegression):
         check_is_fitted(self)
         posterior = self.last_posterior_ if posterior is None else posterior
         X = self.read_rows(X, reset=False)
-        if (hidden := self._hidden()).any():
-            warn_of_hidden(named_columns(self, hidden, None), 4)
+        warn_of_columns(self, self._hidden(), None, HIDDEN, 4)
+        warn_of_columns(self, self._unbounded(), None, UNBOUNDED, 4)
         empty, diagonal = np.zeros((0, self.n_outputs)), self.covariance == "diagonal"
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(self.chunk_size):

@@ -50,6 +50,9 @@ _TOLERANCE = 1e-4
 _UNSURE = 4.0  # deviations, over how far points moved in the second half, where information is hidden
 _VISIBLE = 3.5  # deviations of noise above which information is seen, or √d if that is more
 _FEWEST_NEAR = 4  # scores whose scatter is compared
+# A search ended where noise hides the information: information of its last half over the noise; of its first steps over their
+# noise, and over information of the last half. Share of a coefficient's variance that lies in the direction of the estimate.
+_ENDED, _BEGAN, _FELL, _LIES = 0.9, 3.0, 5.0, 0.25
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,27 @@ class Released:
         H, noise = self.average_information()
         of_constant = np.square(H[-1]) / max(H[-1, -1], noise) if has_intercept else 0.0
         return np.diagonal(H) - of_constant > max(_VISIBLE, np.sqrt(len(H))) * noise
+
+    def unbounded(self, at: np.ndarray, precision: np.ndarray, has_intercept: bool) -> np.ndarray:
+        """Coefficients at these values that may be larger by any factor, shape (d,): the information about how far they go was
+        seen in the first steps, and noise hides it where the search ended, since hardly a label is uncertain there."""
+        towards, k = at / max(np.linalg.norm(at), 1e-300), len(self.points)
+        if has_intercept:
+            towards = np.append(at[:-1], 0.0) / max(np.linalg.norm(at[:-1]), 1e-300)
+        values = np.einsum("i,tij,j->t", towards, self.informations, towards)
+        began, began_noise = self._pooled(values, slice(max(k // 5, 1)))
+        ended, _ = self._pooled(values, slice(k // 2, None))
+        noise = self._linear(at, self.informations.mean(axis=0)).noise
+        if ended > _ENDED * noise or began < max(_BEGAN * began_noise, _FELL * ended):
+            return np.zeros(len(at), bool)
+        cov = np.linalg.inv(precision)
+        along = cov @ towards
+        return np.square(along) > _LIES * (towards @ along) * np.diagonal(cov)
+
+    def _pooled(self, values: np.ndarray, steps: slice) -> tuple[float, float]:
+        """Average of entries of information over steps, those with less noise weighing more, and its deviation."""
+        weights = np.square(1.0 / np.maximum(self.stds[steps, 1], 1e-300))
+        return float(weights @ values[steps] / weights.sum()), float(weights.sum() ** -0.5)
 
     def excess(self) -> np.ndarray:
         """Released squares over information by coefficient, less four deviations of noise, over 1 or what is common to all

@@ -14,6 +14,7 @@ from vips._validation import check_choice, check_integer, check_number, levels_t
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import (
+    HIDDEN,
     Signal,
     coefficient_table,
     forest_plot,
@@ -298,7 +299,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
         others = None if features is None else features.indicators
-        withhold(self, table, self._hidden() & ~indicator_columns(self.n_features_in_, others), units)
+        hidden = self._hidden() & ~indicator_columns(self.n_features_in_, others)
+        withhold(self, table, hidden[None], units, HIDDEN)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         warn_of_nothing(self, signal)
         return table
