@@ -17,7 +17,7 @@ from tests.steps import with_updates
 from vips import PrivacyPlan, engine
 from vips._compute.rowwise import PIECE
 from vips.data import InMemoryData, Sequences, check_data
-from vips.models.regression.coordinates import CONSTANT
+from vips.models._coordinates import CONSTANT
 from vips.persistence.deviations import as_lists
 from vips.phases import FitPhase, completed, phases_of
 

@@ -13,9 +13,9 @@ from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
 from vips import BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan, Records
 from vips._compute.rowwise import row_norms
+from vips.models._coordinates import Coordinates, Zooms
 from vips.models.regression import contract as regression
 from vips.models.regression import statistics as regression_statistics
-from vips.models.regression.coordinates import Coordinates, Zooms
 from vips.models.regression.likelihoods import Classes
 from vips.sums import Joint, Quadratic
 from vips.sums import kernels as regression_kernels

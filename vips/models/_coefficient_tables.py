@@ -19,6 +19,7 @@ from vips.privacy.words import whose
 
 __all__ = [
     "HIDDEN",
+    "TAILS",
     "UNBOUNDED",
     "Signal",
     "classes_of",
@@ -48,6 +49,12 @@ HIDDEN = (
 UNBOUNDED = (
     "Noise hides how large the effect of {columns} is: labels are nearly certain, and the few that are not would tell. Its "
     "mean has the right sign and may be far too small, and there are no limits. More records or a larger ε would show it."
+)
+# What a private fit makes of columns whose variance is in few rows.
+TAILS = (
+    "A part of the variance of {columns} is in few rows far out, which a private fit weighs less: its effect is that of the "
+    "other rows. Where they differ, bounds without these rows, np.log1p of the column, or categories for a column of two "
+    "values say more."
 )
 
 

@@ -17,7 +17,7 @@ from vips import (
     PrivacyPlan,
     PrivacyWarning,
 )
-from vips.models.regression.coordinates import Coordinates, Zooms
+from vips.models._coordinates import Coordinates, Zooms
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 RNG = np.random.default_rng(0)

@@ -21,6 +21,7 @@ from vips import (
 from vips.data import InMemoryData, Runs, regroup
 from vips.data._grouped import with_numbers_of_persons
 from vips.execution.partitions import MOST_ROWS
+from vips.models._coordinates import Coordinates, Zooms
 from vips.models.regression.mixed import contract, kernels
 from vips.models.regression.mixed.posterior import Frame, MixedPosterior, factor_of
 from vips.phases import phases_of
@@ -63,7 +64,7 @@ def prepared(model, d, plan=None):
 
 
 def at(theta, d, columns):
-    frame = Frame(np.zeros(d), np.ones(d), 1.0, np.array(columns))
+    frame = Frame(Zooms(Coordinates(np.zeros(d), np.ones(d)), *np.zeros((3, d))), 1.0, np.array(columns))
     return MixedPosterior(np.asarray(theta, float), np.eye(len(theta)), frame)
 
 

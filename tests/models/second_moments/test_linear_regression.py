@@ -192,7 +192,7 @@ def test_columns_that_noise_hides_have_no_limits(monkeypatch):
     check_bounds_far_too_wide()
 
     def all_are_seen(patch):
-        patch.setattr("vips.models.second_moments.linear_regression._SEEN", -np.inf)
+        patch.setattr("vips.models._coordinates._SEEN", -np.inf)
 
     check_notices(check_bounds_far_too_wide, all_are_seen, monkeypatch, "limits of columns")
 

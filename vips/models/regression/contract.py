@@ -10,9 +10,10 @@ Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n
 ``precision`` Σ_n ω_nj x_n x_n'. With averages ḡ and P of their totals, and m the previous μ,
 μ = m + (P + E[α])⁻¹ (ḡ - E[α] m). Without noise this is the textbook update.
 
-A private fit searches. Zooms find coordinates of the rows (``coordinates.py``); then each step releases scores at a point, with
-ω of that point alone, the expected information σ'(ψ) x x' in place of ω x x', and the squares of scores; ``newton.py`` matches
-them. Without noise, and where nothing is clipped or limited, its fixed point is the maximum of the likelihood times the prior.
+A private fit searches. Zooms find coordinates of the rows (``vips/models/_coordinates.py``); then each step releases scores at
+a point, with ω of that point alone, the expected information σ'(ψ) x x' in place of ω x x', and the squares of scores;
+``newton.py`` matches them. Without noise, and where nothing is clipped or limited, its fixed point is the maximum of the
+likelihood times the prior.
 
 Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
 """
@@ -36,8 +37,8 @@ from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
 from vips.models._coefficients import coefficient_parts
+from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, number_of_zooms
 from vips.models._definite import positive_definite
-from vips.models.regression.coordinates import CONSTANT, LIMIT, Coordinates, Zooms
 from vips.models.regression.denoising import diagonal_step, diagonal_view, noise_aware_moments, precision_view
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.newton import ROUNDS, Prior, Released, best_prior
@@ -71,9 +72,8 @@ POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' u
 _FULL_STEPS = 20
 # Most columns of a fit that searches.
 _MOST_SEARCHED = 1000
-# Deviations of a row at which the last zooms of a fit aim: the second last one clips few rows, the last one as many as scores
-# do, so that both together tell tails. Steps of a fit for each step of a zoom.
-_AIMS, _STEPS_PER_ZOOM = (0.5, 0.25, 1.0, 1.0), 20
+# Steps of a fit for each step of a zoom.
+_STEPS_PER_ZOOM = 20
 # Share of the clip norm that each of counts and exposures may have beside the moments of a zoom.
 _PART = 0.3
 # Noise of the averaged scores over their variance by sampling, which sets C; its limits; and the part of the scores after
@@ -317,13 +317,9 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Intercept at the centre of the columns from which a fit starts; ``rates``: noisy sums, None before there are any."""
         return 0.0
 
-    def _n_zooms(self, n_steps: int) -> int:
-        """0 of a single step, and one more for each three steps, up to 4."""
-        return min((n_steps + 1) // 3, len(_AIMS))
-
     def _lengths(self, n_steps: int) -> tuple[int, int, int]:
         """Number of zooms, steps of each, and steps that release scores."""
-        n_zooms, length = self._n_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
+        n_zooms, length = number_of_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
         return n_zooms, length, n_steps - n_zooms * length
 
     def _moved(self, X, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
@@ -343,15 +339,16 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _unit_of_zoom(self, zooms: Zooms) -> float:
         """Largest norm of a row beside whose moments there are rates, over that of the moments: 1 without."""
-        is_last = zooms.n_zooms == self._n_zooms(self._n_steps) - 1
+        is_last = zooms.n_zooms == number_of_zooms(self._n_steps) - 1
         return float(np.sqrt(1.0 + 2.0 * _PART**2)) if self._releases_rates and is_last else 1.0
 
     def _zoomed(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
         """The posterior after a zoom: rows are in new coordinates."""
         search = previous.search
-        unit, left = self._unit_of_zoom(search.zooms), self._n_zooms(self._n_steps) - search.zooms.n_zooms
+        unit = self._unit_of_zoom(search.zooms)
         moments, std = (LIMIT * unit * value for value in (average["moments"], noise_std["moments"]))
-        zooms = search.zooms.after(moments, std, _AIMS[-left], centred=bool(self.fit_intercept))
+        aim = search.zooms.aim(number_of_zooms(self._n_steps))
+        zooms = search.zooms.after(moments, std, aim, centred=bool(self.fit_intercept))
         rates = (unit * average["rates"], unit * noise_std["rates"]) if unit > 1.0 else (None, 0.0)
         return self._begun(zooms, *rates)
 

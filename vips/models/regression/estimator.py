@@ -24,6 +24,7 @@ from vips.models import _typical as typical
 from vips.models._apart import fit_to_public
 from vips.models._coefficient_tables import (
     HIDDEN,
+    TAILS,
     UNBOUNDED,
     Signal,
     classes_of,
@@ -325,14 +326,7 @@ class PolyaGammaRegression(AugmentedRegression):
         # else other weights differ, too
         is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
         tails = search.zooms.long_tailed & ~indicator_columns(self.n_features_in_, self.indicators, others)
-        if tails.any() and is_one_row:
-            warnings.warn(
-                f"A part of the variance of {named_columns(self, tails, units)} is in few rows far out, which a private fit "
-                "weighs less: its effect is that of the other rows. Where they differ, bounds without these rows, np.log1p of "
-                "the column, or categories for a column of two values say more.",
-                PrivacyWarning,
-                stacklevel=4,
-            )
+        warn_of_columns(self, tails & is_one_row, units, TAILS, 4)
         if (released := self._released_scores()) and is_one_row:
             excess = np.max([of.excess() for of in released], axis=0)[: self.n_features_in_]
             if (excess > _EXCESS).any():

@@ -16,7 +16,6 @@ __all__ = [
     "count_stored",
     "fill_rows",
     "finish_rows",
-    "move_rows",
     "quadratic_forms",
 ]
 
@@ -90,14 +89,6 @@ def copy_beside(X, intercept, rows):
             rows[n, i] = X[n, i]
         for i in range(n_features, rows.shape[1]):
             rows[n, i] = intercept
-
-
-@_jit
-def move_rows(rows, shift, scale, moved):
-    """(x - m) S of each row."""
-    for n in range(len(rows)):
-        for i in range(len(shift)):
-            moved[n, i] = (rows[n, i] - shift[i]) * scale[i]
 
 
 @_jit

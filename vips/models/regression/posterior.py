@@ -9,7 +9,7 @@ import numpy as np
 
 from vips.expfam import DiagonalGaussian
 from vips.models._centred import CentredGaussian
-from vips.models.regression.coordinates import Coordinates, Zooms
+from vips.models._coordinates import Zooms
 from vips.models.regression.newton import Released
 
 __all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps", "Search"]
@@ -90,25 +90,20 @@ class Search:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to save."""
-        zooms = {name: value for name, value in vars(self.zooms).items() if name != "coordinates"}
-        numbers = zooms | {"size": self.size, "unit": self.unit}
         kept = {f"kept_{name}": value for name, value in vars(self.kept).items()}
-        searched = vars(self.zooms.coordinates) | numbers | {"point": self.point} | kept
-        return {f"search_{name}": np.asarray(value) for name, value in searched.items()}
+        searched = {"size": self.size, "unit": self.unit, "point": self.point} | kept
+        return self.zooms.to_arrays() | {f"search_{name}": np.asarray(value) for name, value in searched.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Search:
         """From the arrays of :meth:`to_arrays`."""
         of = {name.removeprefix("search_"): value for name, value in arrays.items() if name.startswith("search_")}
         kept = KeptSteps(*(of[f"kept_{field.name}"] for field in fields(KeptSteps)))
-        numbers = {name: value for name, value in of.items() if name != "count"} | {"count": np.nan_to_num(of["count"])}
-        if not all((np.abs(value) < _TOO_LARGE).all() for value in numbers.values()):  # nor NaN
+        if not all((np.abs(value) < _TOO_LARGE).all() for value in of.values()):  # nor NaN
             raise ValueError("the posterior's kept steps are none that a fit makes")
         if not ((kept.counts >= 0.0).all() and (kept.sizes >= 0.0).all() and of["size"] > 0.0 and of["unit"] > 0.0):
             raise ValueError("the posterior's kept steps are none that a fit makes")
-        arrays = (of[name] for name in ("seen", "widest", "tails"))
-        zooms = Zooms(Coordinates(of["shift"], of["scale"]), *arrays, float(of["count"]), int(of["n_zooms"]))
-        return cls(zooms, of["point"], float(of["size"]), float(of["unit"]), kept)
+        return cls(Zooms.from_arrays(arrays), of["point"], float(of["size"]), float(of["unit"]), kept)
 
 
 class _Learnt:

@@ -68,13 +68,15 @@ class SecondMomentModel(ConjugateExponentialModel):
         return {"second": second, "squares": replace(second, scale=SQUARES_SCALE * second.scale)}
 
     def expected_statistics(self, records, posterior) -> Joint:
-        X, target = (records.X, self._target(records.y)) if isinstance(records, Records) else (records, None)
-        largest = np.inf if self.max_norm is None else float(self.max_norm)
-        rows = design(X, largest, self._constant(), target)
-        d = self.n_features_in_
-        rows[:, :d] -= np.outer(rows[:, d] / self._constant(), self._centre[:d])
+        rows = self._rows(records, posterior)
         squares = [BySquaredWeights(Quadratic("squares", rows))] if self._sums_squares else []
         return Joint(Quadratic("second", rows), *squares)
+
+    def _rows(self, records, posterior) -> np.ndarray:
+        """z of each record, which depends on it alone; shape (n_records, number of columns of z)."""
+        rows = design(records, np.inf if self.max_norm is None else float(self.max_norm), self._constant())
+        rows[:, :-1] -= np.outer(rows[:, -1] / self._constant(), self._centre)
+        return rows
 
     def to_posterior(self, average, noise_std, previous) -> Any:
         return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]))
@@ -135,10 +137,6 @@ class SecondMomentModel(ConjugateExponentialModel):
         """Columns and target, of rows that are not sparse."""
         X = records.X if isinstance(records, Records) else records
         return np.column_stack([X, records.y]) if self.needs_labels and not sp.issparse(X) else X
-
-    def _target(self, y: np.ndarray) -> np.ndarray:
-        """Column of z for the target, of models that have one."""
-        raise NotImplementedError
 
     def _target_share(self) -> float:
         """Largest entry of that column, in units of ``max_norm``."""

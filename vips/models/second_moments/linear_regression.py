@@ -11,27 +11,36 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_integer, check_number, levels_to_user
+from vips.data import Records
+from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import (
     HIDDEN,
+    TAILS,
     Signal,
     coefficient_table,
     forest_plot,
     indicator_columns,
     signal_of,
+    target_of,
+    warn_of_columns,
     warn_of_nothing,
     withhold,
 )
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
+from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, moments_of_columns, number_of_zooms
 from vips.models._definite import positive_definite
-from vips.models.second_moments.contract import SecondMomentModel
+from vips.models.second_moments.contract import SecondMomentModel, design
 from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
 from vips.parts import STANDS_OUT, FeatureTotals, Part, Score
+from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
+from vips.privacy.units import is_group
+from vips.sums import Quadratic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,9 +48,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BayesianLinearRegression"]
 
-# Share of `max_norm` that a target at its bound has in a record's vector.
+# Share of the largest norm of a row that a target at its bound has in a record's vector.
 _TARGET_SHARE = 0.7
-_SEEN = 3.5  # deviations of noise above which a variance is seen
+_PLANNED_STEPS = 12
+# Range of the deviations at which targets further out are moved, where declared bounds are wider; variance of products by
+# sampling over noise in them, which sets that limit and the deviation of a row; the range of the latter.
+_LIMITS, _RATIO, _SIZES = (5.0, 15.0), 5.0, (0.25, 0.5)
+_LONG_TAIL = 1.45  # of the target: variance in wide windows over that in a narrow one
 _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 
 
@@ -171,17 +184,108 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         if not high - low > 1e-9 * max(abs(low), abs(high)):
             raise ValueError(f"`target_range` must be (low, high) with low < high, got {self.target_range!r}.")
 
-    def _posterior_of(self, moments: SecondMoments) -> LinearPosterior:
+    @property
+    def planned_steps(self) -> int:
+        """Steps that a budget plans: of a stream one, since all would release the same moments."""
+        return 1 if isinstance(self.privacy, StreamPlan) else _PLANNED_STEPS
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Zooms of a private fit, whose sums belong to their own coordinates, and moments in those that they found."""
+        n_zooms = self._n_zooms(n_steps)
+        zoom = FitPhase(
+            "zoom", 1, blocks=("second",), statistics="_moments", update=unchanged, end=self._zoomed, step_size=plain_average,
+            released="noisy sums of products of columns and target, in coordinates of those before",
+        )  # fmt: skip
+        last = FitPhase(
+            "moments", n_steps - n_zooms, step_size=plain_average, released="noisy second moments of columns and target"
+        )
+        return [*[zoom] * n_zooms, last]
+
+    def _n_zooms(self, n_steps: int) -> int:
+        is_zooming = self.is_private and self.max_norm is not None and not isinstance(self.privacy, StreamPlan)
+        return number_of_zooms(n_steps) if is_zooming else 0
+
+    def _first_zooms(self) -> Zooms:
+        """Coordinates in which a fit begins: rows of norm ``max_norm`` have norm 1, targets are between -1 and 1."""
+        shift, scale = self._centre, np.ones(self.n_features_in_ + 1)
+        if self.max_norm is not None:
+            scale[:-1] = 1.0 / float(self.max_norm)
+        if self.target_range is not None:
+            low, high = self.target_range
+            shift, scale[-1] = np.append(shift[:-1], 0.5 * (low + high)), 2.0 / (high - low)
+        return Zooms(Coordinates(shift, scale), *np.zeros((3, len(scale))))
+
+    def _moved(self, records: Records, zooms: Zooms) -> np.ndarray:
+        """Columns and the target in these coordinates, shape (n_records, n_features + 1)."""
+        X = records.X.toarray() if sp.issparse(records.X) else np.asarray(records.X, dtype=np.float64)
+        y = np.asarray(records.y, dtype=np.float64)
+        y = y if self.target_range is None else np.clip(y, *self.target_range)
+        return zooms.coordinates.rows(np.column_stack([X, y]))[0]
+
+    def _rows(self, records: Records, posterior: LinearPosterior) -> np.ndarray:
+        moved = self._moved(records, posterior.zooms)
+        x, target = moved[:, :-1], moved[:, -1]
+        if self.target_range is not None:
+            target = self._target_share() * np.clip(target, -1.0, 1.0)
+        return design(x, np.inf if self.max_norm is None else 1.0, self._constant(), target)
+
+    def _moments(self, records: Records, posterior: LinearPosterior) -> Quadratic:
+        """z zᵀ of each row z = (x̃, ỹ, ½), in units of the norm beyond which a zoom clips."""
+        moved = self._moved(records, posterior.zooms)
+        moved = np.column_stack([moved, np.full(len(moved), CONSTANT)])
+        return Quadratic("second", moved * np.sqrt(self._unit_of_zoom()))
+
+    def _unit_of_zoom(self) -> float:
+        """Largest norm of a row's moments over ‖z‖² beyond which a zoom clips."""
+        return super().max_record_norm() / LIMIT
+
+    def _zoomed(self, average, noise_std, previous: LinearPosterior) -> LinearPosterior:
+        """The posterior after a zoom: rows are in new coordinates."""
+        n_steps, zooms, unit = self.plan_of_fit().n_steps, previous.zooms, self._unit_of_zoom()
+        n_zooms = self._n_zooms(n_steps)
+        zooms = zooms.after(
+            average["second"] / unit, noise_std["second"] / unit, zooms.aim(n_zooms), bool(self.fit_intercept)
+        )
+        if zooms.n_zooms == n_zooms:
+            zooms = self._framed(zooms, noise_std["second"] / np.sqrt(n_steps - n_zooms))
+        return self._prior_posterior(zooms)
+
+    def _framed(self, zooms: Zooms, noise_std: float) -> Zooms:
+        """Coordinates of moments: targets beyond a few deviations are moved there, and rows clipped more often the more noise
+        there is, whose deviation on the diagonal is ``noise_std``."""
+        d, (low, high) = self.n_features_in_, self.target_range
+        shift, scale = zooms.coordinates.shift[-1], zooms.coordinates.scale[-1]
+        noise = (
+            np.sqrt(_RATIO * d / zooms.count) * noise_std / _TARGET_SHARE
+        )  # for a row's deviation over a limit of targets
+        limit = np.clip(np.sqrt(_LIMITS[0] / max(noise, 1e-300)), *_LIMITS)
+        farthest = max(high - shift, shift - low) * scale
+        factor = np.full(d + 1, np.clip(noise * limit, *_SIZES) * np.sqrt((d + 1) / d))
+        factor[-1] = 1.0 / min(limit / np.sqrt(d + 1), farthest)
+        return zooms.rescaled(factor)
+
+    def _prior_posterior(self, zooms: Zooms) -> LinearPosterior:
+        d = self.n_features_in_
+        p = d + int(bool(self.fit_intercept))
+        return LinearPosterior(np.zeros(p), np.eye(p), prior_precision=np.ones(d), zooms=zooms)
+
+    def to_posterior(self, average, noise_std, previous: LinearPosterior | None) -> LinearPosterior:
+        zooms = self._first_zooms() if previous is None else previous.zooms
+        return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]), zooms)
+
+    def _posterior_of(self, moments: SecondMoments, zooms: Zooms) -> LinearPosterior:
         viewed = moments.repaired()
         d, has_constant = self.n_features_in_, int(bool(self.fit_intercept))
-        rows, of_target, means = self._coordinates(viewed)
+        rows, of_target, means = self._around_means(viewed, zooms.coordinates)
+        units = 1.0 / zooms.coordinates.scale
+        rows[:d], of_target, means = units[:d, None] * rows[:d], units[d] * of_target, units * means
         design, products = rows @ viewed.matrix @ rows.T, rows @ viewed.matrix @ of_target
         count, squares = (
             float(viewed.matrix[d, d]) / self._constant() ** 2,
             float(of_target @ viewed.matrix @ of_target),
         )
         if not np.trace(moments.matrix) > 0.0 or not count > 0.0:
-            return LinearPosterior(np.zeros(d + has_constant), np.eye(d + has_constant), prior_precision=np.ones(d))
+            return self._prior_posterior(zooms)
         mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
         variance = max(squares / count - mean**2, 0.0)
         of_columns, units = np.diagonal(design)[:d], None
@@ -201,15 +305,24 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return self._uncentred(
             LinearPosterior(mean, precision, best.alpha * products, information, best.alpha, best.lam, best.n_iter),
             means,
+            zooms,
         )
 
     def _noise_aware_posterior_of(self, moments: SecondMoments) -> LinearPosterior:
-        rows, of_target, means = self._coordinates(moments.repaired())
-        half, d, constant = self._half_width(), self.n_features_in_, self._constant()
+        """In coordinates of the moments, where a coefficient of 1 is large, then in those of the columns."""
+        zooms, d, constant = self.last_posterior_.zooms, self.n_features_in_, self._constant()
+        rows, of_target, means = self._around_means(moments.repaired(), zooms.coordinates)
         count = positive_mean(moments.matrix[d, d] / constant**2, moments.noise_std / constant**2)
-        scale, squares = half / self._ball(), self._released("squares")
-        posterior = noise_aware_coefficients(moments, rows, of_target, count, d, self.penalty, scale, half**2, squares)
-        return self._uncentred(posterior, means)
+        squares = self._released("squares")
+        found = noise_aware_coefficients(moments, rows, of_target, count, d, self.penalty, 1.0, 1.0, squares)
+        of_columns, of_target_ = zooms.coordinates.scale[:d], zooms.coordinates.scale[d]
+        units = np.append(of_columns, np.ones(len(rows) - d)) / of_target_
+        posterior = LinearPosterior(
+            found.mean * units, found.precision / np.outer(units, units), found.linear / units,
+            found.information / np.outer(units, units), found.noise_precision * of_target_**2,
+            found.prior_precision * np.square(of_target_ / of_columns),
+        )  # fmt: skip
+        return self._uncentred(posterior, means / zooms.coordinates.scale, zooms)
 
     def _declared(self) -> tuple[str, ...]:
         if self.target_range is None:
@@ -293,17 +406,35 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         Warns
         -----
         PrivacyWarning
-            If noise hides columns, which get no limits; if a table without effects would show as much with a probability above
-            5 %.
+            If noise hides columns, which get no limits; if the variance of a column, or of the target, is in few rows; if a
+            table without effects would show as much with a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
         others = None if features is None else features.indicators
         hidden = self._hidden() & ~indicator_columns(self.n_features_in_, others)
         withhold(self, table, hidden[None], units, HIDDEN)
+        self._warn_of_tails(units, others)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         warn_of_nothing(self, signal)
         return table
+
+    def _warn_of_tails(self, units, others) -> None:
+        """Warn of columns, and of a target, whose variance is in few rows."""
+        zooms, plan = getattr(self.posterior_, "zooms", None), self.privacy_.plan
+        if (
+            zooms is None or is_group(self.privacy_.unit) or plan.max_weight is not None
+        ):  # else other weights differ, too
+            return
+        d = self.n_features_in_
+        warn_of_columns(self, zooms.long_tailed[:d] & ~indicator_columns(d, others), units, TAILS, 4)
+        if zooms.tails[d] > _LONG_TAIL and zooms.n_zooms > 1:
+            warnings.warn(
+                f"A part of the variance of {target_of(self)} is in few rows far out. A private fit moves such targets nearer, "
+                "so that effects may be too small. A `target_range` without these rows, or np.log1p of the target, says more.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval; arguments as in :meth:`summary`."""
@@ -322,11 +453,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         d, noisy = self.n_features_in_, getattr(self, "noisy_totals_", None)
         if noisy is None or not noisy.noise_std["second"]:
             return np.zeros(d, bool)
-        moments, constant = SecondMoments.of(noisy.average["second"], noisy.noise_std["second"]), self._constant()
-        count = positive_mean(moments.matrix[d, d], moments.noise_std) / constant**2
-        mean = moments.matrix[:d, d] / (constant * count) if self.fit_intercept else np.zeros(d)
-        noise = moments.noise_std / count * (1.0 + np.square(mean / constant))
-        return np.diagonal(moments.matrix)[:d] / count - mean**2 < _SEEN * noise
+        zooms, moments = self.last_posterior_.zooms, noisy.average["second"][: d + 1, : d + 1]
+        of = moments_of_columns(moments, noisy.noise_std["second"], self._constant(), bool(self.fit_intercept))
+        return ~of.is_visible & (zooms.hidden[:d] if zooms.n_zooms else True)
 
     def feature_totals(self) -> FeatureTotals | None:
         """From the second moments; None without noise."""
@@ -374,56 +503,47 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         names = ("penalty", "alpha_1", "alpha_2", "lambda_1", "lambda_2", "max_iter", "tol")
         return Settings(**{name: getattr(self, name) for name in names})
 
-    def _half_width(self) -> float:
-        return 1.0 if self.target_range is None else 0.5 * float(self.target_range[1] - self.target_range[0])
+    def _ball(self) -> float:
+        """Norm to which rows are clipped: coordinates have it as their unit."""
+        return 1.0
 
-    def _middle(self) -> float:
-        return (
-            self._centre[-1] if self.target_range is None else 0.5 * float(self.target_range[0] + self.target_range[1])
-        )
+    def _constant(self) -> float:
+        return 1.0 if self.max_norm is None else CONSTANT
 
     def _target_share(self) -> float:
         return _TARGET_SHARE if self.max_norm is not None and self.target_range is not None else 1.0
-
-    def _target_unit(self) -> float:
-        """Entry of z of a target that is one above the middle of its range."""
-        return self._target_share() * self._ball() / self._half_width()
-
-    def _target(self, y: np.ndarray) -> np.ndarray:
-        y = np.asarray(y, dtype=np.float64) - self._middle()
-        return self._target_unit() * (
-            y if self.target_range is None else np.clip(y, -self._half_width(), self._half_width())
-        )
 
     def max_record_norm(self) -> float:
         """As in the base class; ``inf`` without a ``target_range``, too."""
         return np.inf if self.target_range is None else super().max_record_norm()
 
-    def _coordinates(self, viewed: SecondMoments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Columns of the design and the target in coordinates of z, around the means of a view, and these means.
+    def _around_means(
+        self, viewed: SecondMoments, coordinates: Coordinates
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Moved columns of the design and the moved target, as rows of numbers for the entries of z, around the means of a
+        view; and these means, from the coordinates' shift: that of the target is part of it.
 
         Without an intercept the means are 0, and the design has no constant.
         """
-        d, constant = self.n_features_in_, self._constant()
-        units = np.append(np.ones(d), [1.0 / constant, 1.0 / self._target_unit()])
-        natural = np.diag(units)
-        natural[d + 1, d] = self._middle() / constant
+        d, constant, share = self.n_features_in_, self._constant(), self._target_share()
+        moved = np.diag(np.append(np.ones(d), [1.0 / constant, 1.0 / share]))
+        moved[d + 1, d] = coordinates.shift[d] * coordinates.scale[d] / constant
         means = np.zeros(d + 1)
         if self.fit_intercept and viewed.matrix[d, d] > 0.0:
-            means = np.delete(natural @ viewed.matrix[:, d], d) * constant / viewed.matrix[d, d]
-            natural[np.append(np.arange(d), d + 1), d] -= means / constant
-        return natural[: d + 1] if self.fit_intercept else natural[:d], natural[d + 1], means
+            means = np.delete(moved @ viewed.matrix[:, d], d) * constant / viewed.matrix[d, d]
+            moved[np.append(np.arange(d), d + 1), d] -= means / constant
+        return moved[: d + 1] if self.fit_intercept else moved[:d], moved[d + 1], means
 
-    def _uncentred(self, posterior: LinearPosterior, means: np.ndarray) -> LinearPosterior:
+    def _uncentred(self, posterior: LinearPosterior, means: np.ndarray, zooms: Zooms) -> LinearPosterior:
         """The posterior of coefficients and intercept, from that around means of columns and target."""
+        posterior.zooms, d = zooms, self.n_features_in_
         if not self.fit_intercept:
             return posterior
-        d = self.n_features_in_
         shift = np.append(np.zeros(d), means[d])  # the intercept at x̄ is that of the centred target, and ȳ
         return LinearPosterior(
             posterior.mean + shift, posterior.precision, posterior.linear + posterior.information @ shift,
             posterior.information, posterior.noise_precision, posterior.prior_precision, posterior.n_iter,
-            means[:d] + self._centre[:d],
+            means[:d] + zooms.coordinates.shift[:d], zooms,
         )  # fmt: skip
 
     def __sklearn_tags__(self):

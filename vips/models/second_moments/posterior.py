@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips.models._centred import CentredGaussian
+from vips.models._coordinates import Zooms
 
 __all__ = ["LinearPosterior"]
 
@@ -27,13 +28,16 @@ class LinearPosterior(CentredGaussian):
     n_iter : int
     centre : array of shape (d,), optional
         See :class:`~vips.models._centred.CentredGaussian`.
+    zooms : Zooms, optional
+        Coordinates of columns and target in the sums of the next step.
     """
 
     def __init__(
         self, mean, precision, linear=None, information=None, noise_precision=1.0, prior_precision=1.0, n_iter=0,
-        centre=None,
+        centre=None, zooms: Zooms | None = None,
     ) -> None:  # fmt: skip
         super().__init__(mean, precision, centre)
+        self.zooms = zooms
         d = self.mean.shape[-1]
         self.linear = np.zeros(d) if linear is None else np.asarray(linear)
         self.information = np.zeros((d, d)) if information is None else np.asarray(information)
@@ -48,9 +52,10 @@ class LinearPosterior(CentredGaussian):
             "prior_precision": self.prior_precision,
             "n_iter": np.array(self.n_iter),
         }
-        return super().to_arrays() | learnt
+        return super().to_arrays() | learnt | ({} if self.zooms is None else self.zooms.to_arrays())
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> LinearPosterior:
         names = ("mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter", "centre")
-        return cls(*(arrays[name] for name in names))
+        zooms = Zooms.from_arrays(arrays) if "zooms_scale" in arrays else None
+        return cls(*(arrays[name] for name in names), zooms)

@@ -13,6 +13,7 @@ with q(β) q(z) is biased: its variances of effects are far too small (docs/mixe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 from numbers import Integral
@@ -27,11 +28,11 @@ from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen
+from vips.models._coordinates import CONSTANT, Coordinates, Zooms, number_of_zooms
 from vips.models.regression.contract import check_indicators, unseen_directions
-from vips.models.regression.coordinates import Coordinates
 from vips.models.regression.likelihoods import Likelihood
-from vips.models.regression.mixed.kernels import add_curvature, person_moments
-from vips.models.regression.mixed.posterior import CONSTANT, INTERCEPT, Frame, MixedPosterior
+from vips.models.regression.mixed.kernels import add_moments, person_moments
+from vips.models.regression.mixed.posterior import INTERCEPT, Frame, MixedPosterior
 from vips.models.regression.statistics import design_rows
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyPlan
@@ -46,8 +47,8 @@ _N_NODES = (9, 7, 5)  # of the quadrature along each axis, for 1, 2, 3 effects
 _CLIP_NORM = 1.5
 # Parts of the clip norm that score, information and squares may have: a point of the unit sphere.
 _PARTS = (0.85, 0.37, 0.37)
-# Scales of squares, and of the curvature of the first phase, over the clip norm.
-_SQUARES, _CURVATURE = 1.5, 0.6
+# Scales of squares, and of moments of zooms, over the clip norm.
+_SQUARES, _MOMENTS = 1.5, 2.4
 # f₁ and f₂ of a person's weight, and sets of labels that are drawn for a person: see `kernels.py`.
 _SIZE, _N_SIMULATED = (5.0, 2.0), 2
 # Prior precisions of coefficients where none is given, for rows of norm 1; of the intercept; and of η.
@@ -57,8 +58,8 @@ _LONGEST = (4.0, 0.7)
 _LEAST_ETA, _LARGEST_ETA = -5.0, 3.0
 # Rows of a person that count in the average outcome, and the part of the clip norm that it may have.
 _ROWS_OF_OUTCOME, _PART_OF_OUTCOME = 6.0, 0.5
-# Steps of a fit for each one that learns coordinates, and for each one that approaches; first ones, which leave η as it is.
-_STEPS_PER_LEARNING, _STEPS_PER_APPROACH, _STEPS_PER_HELD = 10, 2, 10
+# Steps of a fit for each one of a zoom, and for each one that approaches; first ones, which leave η as it is.
+_STEPS_PER_ZOOM, _STEPS_PER_APPROACH, _STEPS_PER_HELD = 20, 2, 10
 # Weight of steps that approach, and the least η in them: near 0 totals tell little about deviations.
 _NEAR_WEIGHT, _LEAST_ETA_NEAR, _LEAST_RECENT = 0.5, -1.0, 0.7
 _FEWEST_STEPS = 6
@@ -173,24 +174,34 @@ class MixedRegression(ConjugateExponentialModel):
             "score": Block((p,)),
             "information": Block((p, p), symmetric=True, scale=self._information_scale * unit),
             "squares": Block((p,), scale=_SQUARES * unit),
-            "curvature": Block((d, d), symmetric=True, scale=_CURVATURE * unit),
+            "moments": Block((d, d), symmetric=True, scale=_MOMENTS * unit),
             "outcome": Block((), scale=outcome / (_PART_OF_OUTCOME * min(clip, _CLIP_NORM))),
         }
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Coordinates of the columns, from sums of their products; steps that come near; and those whose scores count."""
-        first = ("curvature", "outcome")
-        blocks = [name for name in self.blocks() if name not in first]
-        n_first = max(1, n_steps // _STEPS_PER_LEARNING) if n_steps >= _FEWEST_STEPS else 0
-        n_near = (n_steps - n_first) // _STEPS_PER_APPROACH if self.is_private else 0
+        """Coordinates of the columns, by zooms; steps that come near; and those whose scores count."""
+        blocks = [name for name in self.blocks() if name not in ("moments", "outcome")]
+        n_zooms, length = self._n_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
+        left = n_steps - n_zooms * length
+        n_near = left // _STEPS_PER_APPROACH if self.is_private else 0
+        zoom = FitPhase(
+            "zoom", length, blocks=("moments",), statistics="_moments", update=unchanged, end=self._zoomed,
+            step_size=plain_average, released="noisy sums of products of the columns, in coordinates of those before",
+        )  # fmt: skip
+        last = replace(
+            zoom, name="last zoom", blocks=("moments", "outcome"), statistics="_moments_and_outcomes",
+            released="noisy sums of products of the columns, and of the target",
+        )  # fmt: skip
         return [
-            FitPhase(
-                "coordinates", n_first, blocks=first, statistics="_curvatures", update=unchanged, end=self._learnt_frame,
-                step_size=plain_average, released="noisy sums of products of the columns, and of the target",
-            ),
+            *[zoom] * (n_zooms - 1),
+            *[last] * min(n_zooms, 1),
             FitPhase("approach", n_near, _NEAR_WEIGHT, blocks=blocks, update=self._approached, step_size=_near),
-            FitPhase("estimates", n_steps - n_first - n_near, blocks=blocks, step_size=self._rho),
-        ]  # fmt: skip
+            FitPhase("estimates", left - n_near, blocks=blocks, step_size=self._rho),
+        ]
+
+    def _n_zooms(self, n_steps: int) -> int:
+        """One, which finds where the intercept starts, without noise: columns are centred already."""
+        return 0 if n_steps < _FEWEST_STEPS else number_of_zooms(n_steps) if self.is_private else 1
 
     def _rho(self, s: int) -> float:
         is_textbook = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
@@ -202,7 +213,8 @@ class MixedRegression(ConjugateExponentialModel):
     def _first_posterior(self) -> MixedPosterior:
         d, mean = self.n_features_in_, np.zeros(self._n_parameters())
         centre, spreads = seen(self, "centre_", np.zeros(d)), seen(self, "spreads_", np.ones(d))
-        frame = Frame(centre, 1.0 / spreads, self._ball(), self._places_of_effects())
+        zooms = Zooms(Coordinates(centre, 1.0 / spreads), *np.zeros((3, d)))
+        frame = Frame(zooms, self._ball(), self._places_of_effects())
         return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
 
     def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
@@ -225,26 +237,29 @@ class MixedRegression(ConjugateExponentialModel):
         run_ranges(compute, starts, least_work=_LEAST_ROWS)
         return DenseStatistics(arrays)
 
-    def _curvatures(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
-        """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of each person, in the coordinates of the start."""
-        starts, x, _, (_, linear, _), _ = self._by_person(records, posterior.frame)
-        n, d, limit = len(starts) - 1, x.shape[1], _CURVATURE * self._clip_norm() ** 2
-        total, outcome = np.zeros((n, d, d)), np.zeros(n)
-        add_curvature(x, linear, starts, limit, _ROWS_OF_OUTCOME, total, outcome)
-        return DenseStatistics({"curvature": total, "outcome": outcome})
+    def _moments(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
+        """Σ_j x_j x_jᵀ of each person."""
+        return DenseStatistics({"moments": self._moments_and_outcomes(records, posterior).arrays["moments"]})
 
-    def _learnt_frame(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
-        """The posterior after the first phase: its columns are centred and scaled by what that has released, and the intercept
-        is that of the average outcome."""
-        d, curvature = self.n_features_in_, average["curvature"]
-        learnt = Coordinates.learnt(curvature, noise_std["curvature"], CONSTANT, 1.0)
-        before = previous.frame
-        shift, scale = before.shift + learnt.shift[:-1] / before.scale, before.scale * learnt.scale[:-1]
-        frame = Frame(shift, scale, before.ball, before.columns)
-        n_rows = max(curvature[d, d], noise_std["curvature"], 1e-300) / (0.25 * CONSTANT**2)
-        mean = previous.parameters.copy()
-        mean[d] = self._intercept_at(float(average["outcome"]) / n_rows) / CONSTANT
-        return MixedPosterior(mean, previous.parameters_cov, frame, previous.step + 1)
+    def _moments_and_outcomes(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
+        """The same, and Σ_j κ_j."""
+        starts, x, _, (_, linear, _), _ = self._by_person(records, posterior.frame)
+        n, d, limit = len(starts) - 1, x.shape[1], _MOMENTS * self._clip_norm() ** 2
+        total, outcome = np.zeros((n, d, d)), np.zeros(n)
+        add_moments(x, linear, starts, limit, _ROWS_OF_OUTCOME, total, outcome)
+        return DenseStatistics({"moments": total, "outcome": outcome})
+
+    def _zoomed(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
+        """The posterior after a zoom: rows are in new coordinates. After the last one the intercept is that of the average
+        outcome."""
+        d, before, mean = self.n_features_in_, previous.frame, previous.parameters.copy()
+        n_zooms, std = self._n_zooms(self.plan_of_fit().n_steps), float(noise_std["moments"])
+        zooms = before.zooms.after(average["moments"], std, before.zooms.aim(n_zooms), centred=True)
+        is_last = zooms.n_zooms == n_zooms
+        if is_last:
+            mean[d] = self._intercept_at(float(average["outcome"]) / zooms.count) / CONSTANT
+        frame = Frame(zooms, before.ball, before.columns)
+        return MixedPosterior(mean, previous.parameters_cov, frame, previous.step + is_last)
 
     def _approached(self, average, noise_std, previous: MixedPosterior) -> MixedPosterior:
         """As :meth:`to_posterior`; the first steps leave η as it is, which tells little as long as b is far away."""

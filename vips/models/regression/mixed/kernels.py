@@ -21,7 +21,7 @@ import numpy as np
 
 from vips._compute.compiled import compiled
 
-__all__ = ["add_curvature", "person_moments"]
+__all__ = ["add_moments", "person_moments"]
 
 _jit = compiled(nogil=True, error_model="numpy")
 # Newton steps to a mode, and halvings of one.
@@ -379,18 +379,18 @@ def _count_at(u, psi, dispersion, largest):
 
 
 @_jit
-def add_curvature(rows, linear, starts, limit, most_rows, curvature, outcome):
-    """¼ Σ_j x_j x_jᵀ and Σ_j κ_j of every person, of shapes (n_persons, d, d) and (n_persons,): both by the same factor, for a
+def add_moments(rows, linear, starts, limit, most_rows, moments, outcome):
+    """Σ_j x_j x_jᵀ and Σ_j κ_j of every person, of shapes (n_persons, d, d) and (n_persons,): both by the same factor, for a
     norm of at most ``limit``, and for as much as ``most_rows`` rows.
     """
     d = rows.shape[1]
     for i in range(len(starts) - 1):
-        total = curvature[i]
+        total = moments[i]
         for j in range(starts[i], starts[i + 1]):
             outcome[i] += linear[j]
             for k in range(d):
                 for c in range(k + 1):
-                    total[k, c] += 0.25 * rows[j, k] * rows[j, c]
+                    total[k, c] += rows[j, k] * rows[j, c]
         for k in range(d):
             for c in range(k):
                 total[c, k] = total[k, c]

@@ -10,11 +10,12 @@ import numpy as np
 from vips._random_state import RandomStateLike, as_generator
 from vips.expfam import Draws, Gaussian
 from vips.models._centred import CentredGaussian
+from vips.models._coordinates import CONSTANT, Zooms
 
 __all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of"]
 
-# Value of the constant column of the design, and what stands for it among columns with effects of persons.
-CONSTANT, INTERCEPT = 0.5, -1
+# What stands for the constant column of the design among columns with effects of persons.
+INTERCEPT = -1
 _N_DRAWS = 20_000
 _TOO_LARGE, _ROUNDING = 1e100, 1e-9  # of files; of a covariance, relative to its largest entry
 
@@ -32,7 +33,7 @@ class Frame:
 
     Parameters
     ----------
-    shift, scale : ndarray of shape (n_features,)
+    zooms : Zooms
         A column x becomes scale · (x / ball - shift).
     ball : float
         ``max_norm``, or 1.
@@ -40,8 +41,9 @@ class Frame:
         Columns with effects of persons; ``INTERCEPT`` is the constant.
     """
 
-    def __init__(self, shift: np.ndarray, scale: np.ndarray, ball: float, columns: np.ndarray) -> None:
-        self.shift, self.scale, self.ball, self.columns = shift, scale, float(ball), columns
+    def __init__(self, zooms: Zooms, ball: float, columns: np.ndarray) -> None:
+        self.zooms, self.ball, self.columns = zooms, float(ball), columns
+        self.shift, self.scale = zooms.coordinates.shift, zooms.coordinates.scale
 
     @property
     def _own(self) -> tuple[np.ndarray, np.ndarray]:
@@ -151,16 +153,16 @@ class MixedPosterior:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        values = {name: vars(self)[name] for name in ("parameters", "parameters_cov", "step")} | vars(self.frame)
-        return {name: np.asarray(value) for name, value in values.items()}
+        values = {name: vars(self)[name] for name in ("parameters", "parameters_cov", "step")}
+        values |= {"ball": self.frame.ball, "columns": self.frame.columns}
+        return {name: np.asarray(value) for name, value in values.items()} | self.frame.zooms.to_arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixedPosterior:
         """Inverse of ``to_arrays``; raises ValueError for arrays that no fit gives."""
-        mean, cov, step, shift, scale, ball, columns = (
-            arrays[name] for name in ("parameters", "parameters_cov", "step", "shift", "scale", "ball", "columns")
-        )
-        if not all((np.abs(value) < _TOO_LARGE).all() for value in (mean, cov, shift, scale, ball)):  # nor NaN
+        names = ("parameters", "parameters_cov", "step", "ball", "columns")
+        (mean, cov, step, ball, columns), zooms = (arrays[name] for name in names), Zooms.from_arrays(arrays)
+        if not all((np.abs(value) < _TOO_LARGE).all() for value in (mean, cov, ball)):  # nor NaN
             raise ValueError("the posterior's numbers are none that a fit gives")
         most = _ROUNDING * np.abs(cov).max(initial=0.0)
         is_square = cov.shape == (len(mean), len(mean))
@@ -168,7 +170,7 @@ class MixedPosterior:
             raise ValueError(
                 "the posterior's covariance is none: it must be symmetric, and not negative in any direction"
             )
-        in_range = ((columns >= INTERCEPT) & (columns < len(scale))).all() and columns.dtype.kind in "iu"
-        if not (in_range and (scale > 0.0).all() and ball > 0.0 and step >= 0):
+        in_range = ((columns >= INTERCEPT) & (columns < len(zooms.seen))).all() and columns.dtype.kind in "iu"
+        if not (in_range and ball > 0.0 and step >= 0):
             raise ValueError("the posterior's coordinates or step are none that a fit gives")
-        return cls(mean, cov, Frame(shift, scale, float(ball), columns), int(step))
+        return cls(mean, cov, Frame(zooms, float(ball), columns), int(step))

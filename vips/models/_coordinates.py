@@ -15,24 +15,32 @@ columns are centred and scaled anew. So bounds may be far too wide: each zoom se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vips._compute.rowwise import row_norms
-from vips.models.regression.kernels import move_rows
 
-__all__ = ["CONSTANT", "LIMIT", "Coordinates", "Zooms"]
+__all__ = ["CONSTANT", "LIMIT", "Coordinates", "Zooms", "number_of_zooms"]
 
 # The intercept's constant beside moved rows, whose norm is about 1; and ‖z‖² beyond which a zoom clips a row.
 CONSTANT = 0.5
 LIMIT = 1.0 + CONSTANT**2
 # Deviations of noise above which a variance is seen, and which it is at least taken for.
 _SEEN, _HIDDEN = 3.5, 2.0
+# Deviations of a row at which the last zooms of a fit aim: the second last one clips few rows, the last one as many as scores
+# do, so that both together tell tails.
+_AIMS = (0.5, 0.25, 1.0, 1.0)
 # Ratio of a column's variance in wide windows to that in a narrow one above which its tail is long: normals have 1.2.
 _LONG = 1.8
-# Least variance of a column, relative to its mean square.
-_LEAST_VARIANCE = 1e-9
+_LEAST_VARIANCE = 1e-18  # without noise
+_TOO_LARGE = 1e100  # of files
+
+
+def number_of_zooms(n_steps: int) -> int:
+    """Of a fit with so many steps: 0 of a single step, and one more for each three steps, up to 4."""
+    return min((n_steps + 1) // 3, len(_AIMS))
 
 
 @dataclass(frozen=True)
@@ -52,24 +60,10 @@ class Coordinates:
         if not (np.isfinite(self.shift).all() and np.isfinite(self.scale).all() and (self.scale > 0.0).all()):
             raise ValueError("Coordinates of rows must be finite, and their factors positive.")
 
-    @classmethod
-    def learnt(cls, precision: np.ndarray, std: float, constant: float, ball: float) -> Coordinates:
-        """From Σ ω x xᵀ of a constant and rows of norm up to ``ball``, with symmetric noise of this deviation on its diagonal.
-
-        A variance is at least the noise in it: so a constant or empty column is scaled to less than the others.
-        """
-        n = len(precision) - 1
-        count = max(precision[n, n], std, 1e-300) / constant**2
-        mean = precision[n, :n] / (constant * count)
-        noise = std * (1.0 + (mean / constant) ** 2) / count
-        squares = np.maximum(np.diagonal(precision)[:n] / count, mean**2)
-        least = np.maximum(squares - mean**2, np.maximum(noise, _LEAST_VARIANCE * squares)) / ball**2
-        return cls(np.append(mean, 0.0), np.append(1.0 / np.sqrt(max(n, 1) * least), 1.0))
-
     def rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """x̃ of an array of rows, and ‖x̃‖: a row's are a function of that row alone, to the last bit."""
-        moved = np.empty_like(rows)
-        move_rows(rows, self.shift, self.scale, moved)
+        moved = rows - self.shift
+        moved *= self.scale
         return moved, row_norms(moved)
 
     def coefficients(self, coefficients: np.ndarray, constant: float) -> np.ndarray:
@@ -78,6 +72,38 @@ class Coordinates:
         if constant:
             moved[..., -1] += coefficients @ self.shift / constant
         return moved / self.scale
+
+
+@dataclass(frozen=True)
+class ColumnMoments:
+    """What noisy moments say of columns.
+
+    Parameters
+    ----------
+    count : float
+        Number of rows, at least the noise in it.
+    mean, variance, noise : ndarray of shape (n_features,)
+        The variance may be negative; ``noise`` is the deviation in it.
+    """
+
+    count: float
+    mean: np.ndarray
+    variance: np.ndarray
+    noise: np.ndarray
+
+    @property
+    def is_visible(self) -> np.ndarray:
+        """Whether each variance stands out from noise."""
+        return self.variance > _SEEN * self.noise
+
+
+def moments_of_columns(moments: np.ndarray, std: float, constant: float, centred: bool) -> ColumnMoments:
+    """From Σ z zᵀ of z = (x, c) and symmetric noise, whose deviation on the diagonal is ``std``; not ``centred``: around 0."""
+    p = len(moments) - 1
+    count = max(moments[p, p], std, 1e-300) / constant**2
+    mean = moments[p, :p] / (constant * count) if centred else np.zeros(p)
+    noise = std / count * (1.0 + np.square(mean / constant))  # of count and mean: most where the centre is far
+    return ColumnMoments(count, mean, np.diagonal(moments)[:p] / count - mean**2, noise)
 
 
 @dataclass(frozen=True)
@@ -113,13 +139,17 @@ class Zooms:
 
     @property
     def hidden(self) -> np.ndarray:
-        """Columns whose variance stood out from noise in no zoom; none before the first."""
+        """Columns whose variance stood out from noise in no zoom; none before the first, shape (n_features,)."""
         return (self.seen == 0.0) & (self.n_zooms > 0)
 
     @property
     def long_tailed(self) -> np.ndarray:
         """Columns a part of whose variance is in few rows, which weigh less in scores."""
         return (self.tails > _LONG) & (self.n_zooms > 1)
+
+    def aim(self, n_zooms: int) -> float:
+        """Deviation of a row at which the next zoom of ``n_zooms`` aims."""
+        return _AIMS[self.n_zooms - n_zooms]
 
     def after(self, moments: np.ndarray, std: float, size: float, centred: bool) -> Zooms:
         """With one zoom more.
@@ -131,23 +161,41 @@ class Zooms:
         std : float
             Deviation of the noise on its diagonal.
         size : float
-            Deviation of a row that the next coordinates aim at: 1 for scores. In smaller coordinates fewer rows are clipped.
+            Deviation of a row that the next coordinates aim at: :meth:`aim`. In smaller coordinates fewer rows are clipped.
         centred : bool
             Whether columns are centred.
         """
+        of = moments_of_columns(moments, std, CONSTANT, centred)
         p, shift, scale = len(self.seen), self.coordinates.shift.copy(), self.coordinates.scale.copy()
-        count = max(moments[p, p], std, 1e-300) / CONSTANT**2
-        mean = moments[p, :p] / (CONSTANT * count) if centred else np.zeros(p)
-        noise = std / count * (1.0 + np.square(mean / CONSTANT))  # of count and mean: most where the centre is far
-        variance = np.diagonal(moments)[:p] / count - mean**2
-        is_visible = variance > _SEEN * noise
+        is_visible, variance, noise = of.is_visible, of.variance, of.noise
         widest = np.maximum(self.widest, np.where(is_visible, variance - _HIDDEN * noise, 0.0))
         tails = np.where(is_visible, widest / np.maximum(variance, noise), 0.0)
         variance = np.where(is_visible, np.maximum(variance, self.seen), self.seen)  # rare values are far out by nature
         # what noise hides is widened no further than noise allows, and never narrowed
-        factor = size / np.sqrt(p * np.maximum(variance, _HIDDEN * noise))
+        factor = size / np.sqrt(p * np.maximum(variance, np.maximum(_HIDDEN * noise, _LEAST_VARIANCE)))
         factor = np.where(variance > 0.0, factor, np.maximum(factor, 1.0))
-        shift[:p] += mean / scale[:p]
-        scale[:p] *= factor
-        seen, widest = variance * factor**2, widest * factor**2
-        return Zooms(Coordinates(shift, scale), seen, widest, tails, count, self.n_zooms + 1)
+        shift[:p] += of.mean / scale[:p]
+        return Zooms(Coordinates(shift, scale), variance, widest, tails, of.count, self.n_zooms + 1).rescaled(factor)
+
+    def rescaled(self, factor: np.ndarray) -> Zooms:
+        """With columns multiplied by this, shape (n_features,)."""
+        scale = self.coordinates.scale.copy()
+        scale[: len(factor)] *= factor
+        coordinates = Coordinates(self.coordinates.shift, scale)
+        return replace(self, coordinates=coordinates, seen=self.seen * factor**2, widest=self.widest * factor**2)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays to save."""
+        numbers = {name: value for name, value in vars(self).items() if name != "coordinates"}
+        return {f"zooms_{name}": np.asarray(value) for name, value in (vars(self.coordinates) | numbers).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Zooms:
+        """From the arrays of :meth:`to_arrays`; ValueError for others."""
+        names = ("shift", "scale", "seen", "widest", "tails", "count", "n_zooms")
+        shift, scale, *of_columns, count, n_zooms = (arrays[f"zooms_{name}"] for name in names)
+        if not all(
+            (np.abs(value) < _TOO_LARGE).all() for value in (shift, scale, *of_columns, np.nan_to_num(count))
+        ):  # nor NaN
+            raise ValueError("the posterior's coordinates are none that a fit makes")
+        return cls(Coordinates(shift, scale), *of_columns, float(count), int(n_zooms))
