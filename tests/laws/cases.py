@@ -368,7 +368,7 @@ def _mixed_effects_case(name, model, largest_label=1, sparse=False, **settings):
     return replace(of_regression, labels=(), reach=0.3)
 
 
-def _linear_case(name, sparse=False, width=N_FEATURES, **settings):
+def _linear_case(name, sparse=False, width=N_FEATURES, phase="", **settings):
     return Case(
         name,
         lambda **arguments: BayesianLinearRegression(
@@ -378,6 +378,7 @@ def _linear_case(name, sparse=False, width=N_FEATURES, **settings):
         _hostile_labelled(1.0, width),
         np.append(np.linspace(-1e4, 1e4, width), 77.0),
         1.0,
+        phase=phase,
     )
 
 
@@ -581,6 +582,8 @@ CASES = [
     _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),
     _linear_case("linear"),
     _linear_case("linear sparse, no intercept", sparse=True, fit_intercept=False),
+    _linear_case("linear, zoom", phase="zoom"),
+    _linear_case("linear, moments after zooms", phase="moments"),
     Case(
         "principal components",
         lambda **arguments: ProbabilisticPCA(2, **({"max_norm": 1.5} | arguments)),
@@ -602,6 +605,9 @@ CASES = [
     _spatial_case("spatial counts, names that are not in order", {7: [70], 2: [70], 70: [2, 7]}),
     _mixed_effects_case("mixed effects", MixedLogisticRegression, random_effects=("intercept", 1)),
     _mixed_effects_case("mixed effects of counts", MixedNegativeBinomialRegression, 6, max_count=5, sparse=True),
+    _mixed_effects_case(
+        "mixed effects, last zoom", MixedLogisticRegression, phase="last zoom", random_effects=("intercept", 1)
+    ),
     _mixture_case("mixture"),
     _mixture_case("mixture tied, EM", covariance_type="tied", inference="em"),
     _mixture_case("mixture diagonal, Student-t", sparse=True, covariance_type="diag", dof="learn"),

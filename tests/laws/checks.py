@@ -78,18 +78,26 @@ def prepared(case, n, seed=0, **plan_changes):
 
 def searching(case, model, posterior, rng):
     """The posterior of a regression before steps of ``case.phase``, after zooms that released totals of random rows."""
-    n_zooms = model._n_zooms(model.plan_of_fit().n_steps)
-    for i in range({"zoom": 1, "last zoom": n_zooms - 1, "scores": n_zooms}[case.phase]):
-        rows = rng.normal(0.15 / (1 + i), np.linspace(0.05, 0.2, model.n_features_in_), (200, model.n_features_in_))
-        rows = np.column_stack([rows, np.full(200, CONSTANT)])
-        released = {"moments": rows.T @ rows, "rates": np.array([40.0, 90.0])}
-        posterior = model._zoomed(released, {"moments": 0.1, "rates": 0.1}, posterior)
-    coordinates, point = posterior.search.zooms.coordinates, rng.normal(size=posterior.search.point.shape)
-    if posterior.search.zooms.n_zooms:
-        assert np.ptp(coordinates.scale) > 0.1 * np.mean(coordinates.scale)
-        assert np.abs(coordinates.shift).max() > 0.1 or not model.fit_intercept
-    posterior.search = replace(posterior.search, size=case.size, point=point)
+    n_zooms, d = model._n_zooms(model.plan_of_fit().n_steps), len(zooms_of(posterior).seen)
+    for i in range({"zoom": 1, "last zoom": n_zooms - 1}.get(case.phase, n_zooms)):
+        rows = np.column_stack(
+            [rng.normal(0.15 / (1 + i), np.linspace(0.05, 0.2, d), (200, d)), np.full(200, CONSTANT)]
+        )
+        released = {"moments": rows.T @ rows, "rates": np.array([40.0, 90.0]), "outcome": 40.0, "second": rows.T @ rows}
+        posterior = model._zoomed(released, dict.fromkeys(released, 0.1), posterior)
+    zooms = zooms_of(posterior)
+    if zooms.n_zooms:
+        assert np.ptp(zooms.coordinates.scale) > 0.1 * np.mean(zooms.coordinates.scale)
+        assert np.abs(zooms.coordinates.shift).max() > 0.1 or not model.fit_intercept
+    if hasattr(posterior, "search"):
+        point = rng.normal(size=posterior.search.point.shape)
+        posterior.search = replace(posterior.search, size=case.size, point=point)
     return posterior
+
+
+def zooms_of(posterior):
+    """Those of any regression."""
+    return getattr(posterior, "search", getattr(posterior, "frame", posterior)).zooms
 
 
 def last_phase(model) -> FitPhase:

@@ -39,10 +39,10 @@ SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report",
 REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not_covered", "versions", "date"}
 RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "ledger",
            "sha256"}  # fmt: skip
-# Of the search of a regression.
-SEARCH = {f"search_{name}" for name in (
-    "shift", "scale", "seen", "count", "n_zooms", "point", "size", "unit", "kept_points", "kept_scores", "kept_squares",
-    "kept_informations", "kept_counts", "kept_sizes", "widest", "tails",
+# Of zooms, and of the search of a regression.
+ZOOMS = {f"zooms_{name}" for name in ("shift", "scale", "seen", "count", "n_zooms", "widest", "tails")}
+SEARCH = ZOOMS | {f"search_{name}" for name in (
+    "point", "size", "unit", "kept_points", "kept_scores", "kept_squares", "kept_informations", "kept_counts", "kept_sizes",
 )}  # fmt: skip
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {
@@ -55,14 +55,14 @@ WRITTEN = {
     },
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public", "centre"} | SEARCH,
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"},
-    "MixedPosterior": {"parameters", "parameters_cov", "step", "shift", "scale", "ball", "columns"},
+    "MixedPosterior": {"parameters", "parameters_cov", "step", "ball", "columns", *ZOOMS},
     "DynamicsPosterior": {
         "moves", "moves_cov", "loadings", "offset", "noise_variance", "start", "start_cov", "n_sequences", "n_steps", "step",
     },
     "FactorPosterior": {"mean", "precision", "count", "total_variance", "log_likelihoods"},
     "FieldPosterior": {"mean", "precision", "grid", "open_share", "noise_share", "dispersion"},
     "LinearPosterior": {
-        "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter", "centre",
+        "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter", "centre", *ZOOMS,
     },
     "MixturePosterior": {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
@@ -106,7 +106,7 @@ HELD = {
     "DynamicsPosterior": {"draws", "dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov"},
     "FieldPosterior": {"cov", "var", "factor", "inverse_factor"},
-    "LinearPosterior": {"around", "cov", "var", "factor", "inverse_factor"},
+    "LinearPosterior": {"zooms", "around", "cov", "var", "factor", "inverse_factor"},
     "MixturePosterior": {"draws", "inverse_factors", "tables"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }

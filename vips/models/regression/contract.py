@@ -317,9 +317,12 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Intercept at the centre of the columns from which a fit starts; ``rates``: noisy sums, None before there are any."""
         return 0.0
 
+    def _n_zooms(self, n_steps: int) -> int:
+        return number_of_zooms(n_steps)
+
     def _lengths(self, n_steps: int) -> tuple[int, int, int]:
         """Number of zooms, steps of each, and steps that release scores."""
-        n_zooms, length = number_of_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
+        n_zooms, length = self._n_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
         return n_zooms, length, n_steps - n_zooms * length
 
     def _moved(self, X, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
@@ -339,7 +342,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _unit_of_zoom(self, zooms: Zooms) -> float:
         """Largest norm of a row beside whose moments there are rates, over that of the moments: 1 without."""
-        is_last = zooms.n_zooms == number_of_zooms(self._n_steps) - 1
+        is_last = zooms.n_zooms == self._n_zooms(self._n_steps) - 1
         return float(np.sqrt(1.0 + 2.0 * _PART**2)) if self._releases_rates and is_last else 1.0
 
     def _zoomed(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
@@ -347,7 +350,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         search = previous.search
         unit = self._unit_of_zoom(search.zooms)
         moments, std = (LIMIT * unit * value for value in (average["moments"], noise_std["moments"]))
-        aim = search.zooms.aim(number_of_zooms(self._n_steps))
+        aim = search.zooms.aim(self._n_zooms(self._n_steps))
         zooms = search.zooms.after(moments, std, aim, centred=bool(self.fit_intercept))
         rates = (unit * average["rates"], unit * noise_std["rates"]) if unit > 1.0 else (None, 0.0)
         return self._begun(zooms, *rates)
