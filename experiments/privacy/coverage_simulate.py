@@ -601,9 +601,9 @@ MODELS = {
     "proportions, misspecified": Model(
         proportions, (5_000,), _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, 10.0, {"misspecified": True}
     ),
-    "linear regression": Model(linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}, fits=5.0),
+    "linear regression": Model(linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 16}, fits=5.0),
     "linear regression, relevance": Model(
-        linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}, 5.0, {"penalty": "ard"}
+        linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 16}, 5.0, {"penalty": "ard"}
     ),
     "principal components": Model(
         principal_components, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}

@@ -16,10 +16,9 @@ from tqdm.auto import tqdm
 
 from experiments.options import folder_of, parser_of
 from experiments.regression.adassp import adassp_coefficients
-from experiments.regression.methods import plan_for
 from experiments.results import write_json, write_text
 from experiments.stand_ins import adult
-from vips import BayesianLinearRegression
+from vips import BayesianLinearRegression, PrivacyBudget
 from vips.preprocessing import TableEncoder
 
 SIZES, EPSILONS, DELTA, SEEDS, N_TEST = (2_000, 20_000), (0.5, 1.0, 4.0), 1e-5, 20, 5_000
@@ -39,6 +38,7 @@ class Table:
     test: tuple[np.ndarray, np.ndarray]
     target_range: tuple[float, float]
     coef: np.ndarray
+    indicators: tuple = ()
 
 
 def main(arguments: list[str]) -> None:
@@ -74,25 +74,26 @@ def hours(n: int, seeds: int, quick: bool) -> Iterator[Table]:
     """Adult without its income; the columns are encoded with public bounds and categories."""
     people = adult(quick)
     columns = {name: allowed for name, allowed in people.columns.items() if name != TARGET}
-    X = np.asarray(TableEncoder(columns).fit_transform(people.data.drop(columns=TARGET)))
-    X = X[:, ::4] if quick else X
+    encoder = TableEncoder(columns)
+    X = np.asarray(encoder.fit_transform(people.data.drop(columns=TARGET)))
+    X, indicators = (X[:, ::4], ()) if quick else (X, encoder.indicators)
     y, n_test = people.data[TARGET].to_numpy(dtype=float), QUICK_TEST if quick else N_TEST
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[:n_test], order[n_test:]
     coef = BayesianLinearRegression(max_norm=1.0, target_range=HOURS).fit(X[train], y[train]).coef_
     for seed in range(seeds):
         sample = np.random.default_rng([seed, n]).permutation(train)[:n]
-        yield Table(X[sample], y[sample], (X[test], y[test]), HOURS, coef)
+        yield Table(X[sample], y[sample], (X[test], y[test]), HOURS, coef, indicators)
 
 
 def errors(table: Table, epsilon: float, seed: int) -> dict[str, tuple[float, float]]:
     """Root mean squared error of the coefficients, in deviations of theirs, and held-out R² of each method."""
-    plan, rng = plan_for(epsilon, DELTA, 1.0, 1), np.random.default_rng(seed)
+    budget, rng = PrivacyBudget(epsilon, DELTA), np.random.default_rng(seed)
     fits = {
-        name: BayesianLinearRegression(privacy=privacy, max_norm=1.0, target_range=table.target_range).fit(
-            table.X, table.y
-        )
-        for name, privacy in (("ours", plan), ("plain", None))
+        name: BayesianLinearRegression(
+            privacy=privacy, max_norm=1.0, target_range=table.target_range, indicators=table.indicators
+        ).fit(table.X, table.y)
+        for name, privacy in (("ours", budget), ("plain", None))
     }
     coefficients = {name: (model.coef_, model.intercept_) for name, model in fits.items()}
     coefficients["adassp"] = adassp(table, epsilon, rng)

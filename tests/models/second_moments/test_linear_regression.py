@@ -10,7 +10,7 @@ from sklearn.linear_model import ARDRegression, BayesianRidge
 
 from tests.models.short_audit import shorten
 from tests.mutants import check_notices
-from vips import BayesianLinearRegression, PrivacyPlan, PrivacyWarning, audit, load
+from vips import BayesianLinearRegression, PrivacyBudget, PrivacyPlan, PrivacyWarning, audit, load
 from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 
@@ -186,6 +186,31 @@ def check_bounds_far_too_wide():
         far = BayesianLinearRegression(max_norm=120.0 * np.sqrt(2.0), **settings).fit(X, y).summary()
     assert far[["std", "lower", "upper", "P(> 0)"]].isna().all(axis=None), "limits of columns that noise hides"
     assert any("Noise hides how much x0, x1 varies" in str(warning.message) for warning in caught)
+
+
+def test_bounds_of_columns_and_target_may_be_far_too_wide():
+    """30 times: z has a deviation of about 1, and errors are below twice those of least squares."""
+    rng = np.random.default_rng(7)
+    X = rng.normal([0.0, 30.0], 1.0, (20_000, 2))
+    y = X @ [0.4, -0.3] + rng.normal(size=20_000)
+    settings = {"target_range": (-180.0, 180.0), "privacy": PrivacyBudget(1.0, 1e-6)}
+    model = BayesianLinearRegression(max_norm=120.0 * np.sqrt(2.0), **settings).fit(X, y)
+    table = model.summary()
+    assert (np.abs(table["mean"] - [0.4, -0.3, 0.0]) < 6.0 * table["std"]).all()
+    assert (table["std"].iloc[:2] < 3.0 / np.sqrt(20_000)).all()  # about 1.5
+
+
+def test_a_target_with_a_long_tail_is_named():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(20_000, 2)).clip(-4.0, 4.0)
+    for draw, is_long in ((rng.normal, False), (rng.lognormal, True)):
+        y = draw(size=20_000) + 0.2 * X[:, 0]
+        settings = {"target_range": (-200.0, 200.0), "privacy": PrivacyBudget(8.0, 1e-6)}
+        model = BayesianLinearRegression(max_norm=4.0 * np.sqrt(2.0), **settings).fit(X, y)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", PrivacyWarning)
+            model.summary()
+        assert any("the variance of y is in few rows" in str(warning.message) for warning in caught) == is_long
 
 
 def test_columns_that_noise_hides_have_no_limits(monkeypatch):

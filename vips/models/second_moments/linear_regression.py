@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.stats import chi2
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,6 +33,7 @@ from vips.models._coefficient_tables import (
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
 from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, moments_of_columns, number_of_zooms
 from vips.models._definite import positive_definite
+from vips.models.regression.contract import check_indicators
 from vips.models.second_moments.contract import SecondMomentModel, design
 from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
@@ -50,10 +53,11 @@ __all__ = ["BayesianLinearRegression"]
 
 # Share of the largest norm of a row that a target at its bound has in a record's vector.
 _TARGET_SHARE = 0.7
-_PLANNED_STEPS = 12
+_PLANNED_STEPS = 16
 # Range of the deviations at which targets further out are moved, where declared bounds are wider; variance of products by
-# sampling over noise in them, which sets that limit and the deviation of a row; the range of the latter.
-_LIMITS, _RATIO, _SIZES = (5.0, 15.0), 5.0, (0.25, 0.5)
+# sampling over noise in them, which sets that limit and the deviation of a row; least share of normal rows not clipped.
+_LIMITS, _RATIO, _NOT_CLIPPED = (5.0, 15.0), 5.0, 0.97
+_LARGEST_EFFECT = 0.15  # of an indicator, in units of moved targets
 _LONG_TAIL = 1.45  # of the target: variance in wide windows over that in a narrow one
 _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 
@@ -61,20 +65,26 @@ _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     """Linear regression with a normal-gamma or an automatic relevance prior, private or not.
 
-    A private fit releases noisy sums of squares and products once; all else is post-processing.
+    A private fit releases noisy sums of squares and products; all else is post-processing.
 
     Parameters
     ----------
     penalty : {"ridge", "ard"}
         One prior precision λ for all coefficients, or one for each. Both are learnt.
     privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
-        None is a non-private fit. One full-batch step is enough; further steps are averaged.
+        None is a non-private fit. A budget plans 16 full-batch steps: four zooms, which find coordinates of columns and target
+        (docs/factors.md), and twelve releases of moments in them, whose noise is averaged. Of n steps (n + 1) // 3, up to four,
+        are zooms; a single step and a stream have none, and release moments in units of ``max_norm`` and ``target_range``.
     max_norm : float or None
         Public bound on the L2 norm of a row. A longer row, with its target and constant, is multiplied by
         max_norm / norm: it weighs less, which does not bias coefficients. Required by a private fit.
     target_range : (float, float) or None
-        Public bounds of y. Values beyond are moved to the bound. Required by a private fit.
+        Public bounds of y. Values beyond are moved to the bound. Required by a private fit, which may move values farther than
+        five deviations, too, where noise is large; ``summary`` warns if the target has a long tail.
     fit_intercept : bool
+    indicators : sequence of (int, int, float), or None
+        Columns ``first`` to ``last - 1`` are the indicators of one answer and hold ``value`` or 0: public. Their effects have a
+        prior in the unit of the target in a private fit. A pipeline takes them from its encoder.
     alpha_1, alpha_2, lambda_1, lambda_2 : float
         Shape and rate of the Gamma priors of α and λ, in ``last_posterior_``.
     max_iter, tol : int, float
@@ -138,6 +148,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         max_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         fit_intercept: bool = True,
+        indicators: Sequence[tuple[int, int, float]] | None = None,
         alpha_1: float = 1e-6,
         alpha_2: float = 1e-6,
         lambda_1: float = 1e-6,
@@ -152,6 +163,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         self.max_norm = max_norm
         self.target_range = target_range
         self.fit_intercept = fit_intercept
+        self.indicators = indicators
         self.alpha_1 = alpha_1
         self.alpha_2 = alpha_2
         self.lambda_1 = lambda_1
@@ -166,6 +178,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     def check_parameters(self) -> None:
         super().check_parameters()
         check_choice("penalty", self.penalty, ("ridge", "ard"))
+        check_indicators(self.indicators)
         for name in ("alpha_1", "alpha_2", "lambda_1", "lambda_2", "tol"):
             check_number(name, getattr(self, name), 0.0, 1e6, "a number between 0 and 1e6")
         check_integer("max_iter", self.max_iter, 1, 1_000_000)
@@ -259,8 +272,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             np.sqrt(_RATIO * d / zooms.count) * noise_std / _TARGET_SHARE
         )  # for a row's deviation over a limit of targets
         limit = np.clip(np.sqrt(_LIMITS[0] / max(noise, 1e-300)), *_LIMITS)
+        largest = np.sqrt(d / chi2.ppf(_NOT_CLIPPED, d))
         farthest = max(high - shift, shift - low) * scale
-        factor = np.full(d + 1, np.clip(noise * limit, *_SIZES) * np.sqrt((d + 1) / d))
+        factor = np.full(d + 1, np.clip(noise * limit, 0.5 * largest, largest) * np.sqrt((d + 1) / d))
         factor[-1] = 1.0 / min(limit / np.sqrt(d + 1), farthest)
         return zooms.rescaled(factor)
 
@@ -273,12 +287,14 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         zooms = self._first_zooms() if previous is None else previous.zooms
         return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]), zooms)
 
+    def check_features(self) -> None:
+        super().check_features()
+        check_indicators(self.indicators, self.n_features_in_)
+
     def _posterior_of(self, moments: SecondMoments, zooms: Zooms) -> LinearPosterior:
         viewed = moments.repaired()
         d, has_constant = self.n_features_in_, int(bool(self.fit_intercept))
         rows, of_target, means = self._around_means(viewed, zooms.coordinates)
-        units = 1.0 / zooms.coordinates.scale
-        rows[:d], of_target, means = units[:d, None] * rows[:d], units[d] * of_target, units * means
         design, products = rows @ viewed.matrix @ rows.T, rows @ viewed.matrix @ of_target
         count, squares = (
             float(viewed.matrix[d, d]) / self._constant() ** 2,
@@ -309,20 +325,28 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         )
 
     def _noise_aware_posterior_of(self, moments: SecondMoments) -> LinearPosterior:
-        """In coordinates of the moments, where a coefficient of 1 is large, then in those of the columns."""
         zooms, d, constant = self.last_posterior_.zooms, self.n_features_in_, self._constant()
         rows, of_target, means = self._around_means(moments.repaired(), zooms.coordinates)
         count = positive_mean(moments.matrix[d, d] / constant**2, moments.noise_std / constant**2)
-        squares = self._released("squares")
+        units, squares = self._prior_units(zooms.coordinates), self._released("squares")
+        of_target, unit = of_target * zooms.coordinates.scale[d], 1.0 / zooms.coordinates.scale[d]
+        rows[:d] *= units[:, None]
         found = noise_aware_coefficients(moments, rows, of_target, count, d, self.penalty, 1.0, 1.0, squares)
-        of_columns, of_target_ = zooms.coordinates.scale[:d], zooms.coordinates.scale[d]
-        units = np.append(of_columns, np.ones(len(rows) - d)) / of_target_
+        units = np.append(units, np.ones(len(rows) - d)) * unit
+        outer = np.outer(units, units)
         posterior = LinearPosterior(
-            found.mean * units, found.precision / np.outer(units, units), found.linear / units,
-            found.information / np.outer(units, units), found.noise_precision * of_target_**2,
-            found.prior_precision * np.square(of_target_ / of_columns),
+            found.mean * units, found.precision / outer, found.linear / units, found.information / outer,
+            found.noise_precision / unit**2, found.prior_precision / np.square(units[:d]),
         )  # fmt: skip
-        return self._uncentred(posterior, means / zooms.coordinates.scale, zooms)
+        return self._uncentred(posterior, means, zooms)
+
+    def _prior_units(self, coordinates: Coordinates) -> np.ndarray:
+        """Coefficients that are large, over the unit of moved targets, shape (n_features,): 1 of moved rows; of indicators,
+        whose unit is known, so much that the effect is a deviation of the target, since rare ones are far out."""
+        units = coordinates.scale[: self.n_features_in_].copy()
+        for first, last, value in self.indicators or ():
+            units[first:last] = np.minimum(units[first:last], _LARGEST_EFFECT / value)
+        return units
 
     def _declared(self) -> tuple[str, ...]:
         if self.target_range is None:
@@ -412,7 +436,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
         others = None if features is None else features.indicators
-        hidden = self._hidden() & ~indicator_columns(self.n_features_in_, others)
+        hidden = self._hidden() & ~indicator_columns(self.n_features_in_, self.indicators, others)
         withhold(self, table, hidden[None], units, HIDDEN)
         self._warn_of_tails(units, others)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
@@ -427,7 +451,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         ):  # else other weights differ, too
             return
         d = self.n_features_in_
-        warn_of_columns(self, zooms.long_tailed[:d] & ~indicator_columns(d, others), units, TAILS, 4)
+        are_indicators = indicator_columns(d, self.indicators, others)
+        warn_of_columns(self, zooms.long_tailed[:d] & ~are_indicators, units, TAILS, 4)
         if zooms.tails[d] > _LONG_TAIL and zooms.n_zooms > 1:
             warnings.warn(
                 f"A part of the variance of {target_of(self)} is in few rows far out. A private fit moves such targets nearer, "
@@ -520,19 +545,19 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     def _around_means(
         self, viewed: SecondMoments, coordinates: Coordinates
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Moved columns of the design and the moved target, as rows of numbers for the entries of z, around the means of a
-        view; and these means, from the coordinates' shift: that of the target is part of it.
+        """Columns of the design and the target, as rows of numbers for the entries of z, around the means of a view; and these
+        means: those of columns from the coordinates' shift.
 
         Without an intercept the means are 0, and the design has no constant.
         """
-        d, constant, share = self.n_features_in_, self._constant(), self._target_share()
-        moved = np.diag(np.append(np.ones(d), [1.0 / constant, 1.0 / share]))
-        moved[d + 1, d] = coordinates.shift[d] * coordinates.scale[d] / constant
+        d, constant, units = self.n_features_in_, self._constant(), 1.0 / coordinates.scale
+        natural = np.diag(np.append(units[:d], [1.0 / constant, units[d] / self._target_share()]))
+        natural[d + 1, d] = coordinates.shift[d] / constant
         means = np.zeros(d + 1)
         if self.fit_intercept and viewed.matrix[d, d] > 0.0:
-            means = np.delete(moved @ viewed.matrix[:, d], d) * constant / viewed.matrix[d, d]
-            moved[np.append(np.arange(d), d + 1), d] -= means / constant
-        return moved[: d + 1] if self.fit_intercept else moved[:d], moved[d + 1], means
+            means = np.delete(natural @ viewed.matrix[:, d], d) * constant / viewed.matrix[d, d]
+            natural[np.append(np.arange(d), d + 1), d] -= means / constant
+        return natural[: d + 1] if self.fit_intercept else natural[:d], natural[d + 1], means
 
     def _uncentred(self, posterior: LinearPosterior, means: np.ndarray, zooms: Zooms) -> LinearPosterior:
         """The posterior of coefficients and intercept, from that around means of columns and target."""

@@ -26,8 +26,8 @@ from vips.models.second_moments.posterior import LinearPosterior
 __all__ = ["noise_aware_coefficients"]
 
 _ROUNDS, _FIELD_ROUNDS, _TOLERANCE = 8, 100, 1e-6
-# Deviations of coefficients under the prior, in units of its scale.
-_GRID = np.logspace(-3.0, 2.0, 41)
+# Deviations of coefficients under the prior, in units of its scale. Smaller ones would hide a strong effect beside weak ones.
+_GRID = np.logspace(-0.5, 2.0, 21)
 _SPARSE_SCALE = 0.1
 _FLAT = 1e-12  # prior precision of the intercept, over its information
 
