@@ -6,7 +6,6 @@ Every method has a default, so that any model can be compared. Only held-out sco
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from vips.exceptions import PrivacyWarning
 from vips.expfam import Draws, ScaledDirichlet
 from vips.expfam.divergences import BY_MOMENTS, FAMILIES, Family
 from vips.privacy.only_noise import blocks_of_noise
@@ -32,7 +30,6 @@ __all__ = [
     "in_column",
     "indexed",
     "last_of",
-    "warn_of_binding_clip",
 ]
 
 # Standard deviations of noise above which a count is taken for one of records; missing values then get an indicator, say.
@@ -254,25 +251,6 @@ class SelfDescription:
         if is_group(self.privacy_.unit):
             n_rows = plan.max_rows_per_group or np.inf
         return plan.clip_norm < n_rows * self.max_record_norm() * (1.0 - 1e-9)
-
-
-def warn_of_binding_clip(model: SelfDescription) -> None:
-    """Warn that intervals may miss the truth if clipping may have biased the parameters."""
-    if not model.clip_biases():
-        return
-    plan, remedy = model.privacy_.plan, "clip_norm=model.max_record_norm()"
-    n_rows, largest = 1, model.max_record_norm()
-    if is_group(model.privacy_.unit):
-        n_rows = plan.max_rows_per_group or math.inf
-        remedy = f"max_rows_per_group=r, clip_norm=r * {largest:.3g}"
-    bound = "which may have any number of rows" if n_rows == math.inf else f"{n_rows * largest:.3g}"
-    warnings.warn(
-        f"The clip norm {plan.clip_norm:.3g} is below the largest norm of a record, {bound}: clipping biases the "
-        "parameters, and intervals need not hold. To interpret parameters, "
-        f"fit with PrivacyPlan(..., {remedy}).",
-        PrivacyWarning,
-        stacklevel=4,
-    )
 
 
 def last_of(names: list[str], index: tuple[int, ...]) -> str:

@@ -24,7 +24,6 @@ def main(arguments: list[str]) -> None:
     def methods(train, labels):
         yield non_private("non-private, diagonal", covariance="diagonal")
         yield ours(DELTA, name="ours, diagonal", covariance="diagonal")
-        yield ours(DELTA, name='ours, diagonal, influence="clipped"', covariance="diagonal", influence="clipped")
         yield dp_sgd_method(train, labels, DELTA, QUICK_SGD_PLANS if options.quick else SGD_PLANS[:2])
         yield ours(DELTA, name="ours, full", splits=SLOW_SPLITS)
         yield from paper_recipe.methods(train, labels, DELTA, steps=(5,), splits=RECIPE_SPLITS)

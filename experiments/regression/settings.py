@@ -32,9 +32,8 @@ QUICK_COLUMNS = slice(None, None, 3)  # every third
 # name, changed constants of a module, arguments of the model
 SETTINGS = [
     ("default", {}, {}),
-    ("clip norm 0.3", {(regression, "_CLIP_NORM"): {"unbiased": 0.3}}, {}),
-    ("clip norm 0.8", {(regression, "_CLIP_NORM"): {"unbiased": 0.8}}, {}),
-    ("clip by labels", {}, {"influence": "clipped"}),
+    ("clip norm 0.3", {(regression, "_CLIP_NORM"): 0.3}, {}),
+    ("clip norm 0.8", {(regression, "_CLIP_NORM"): 0.8}, {}),
     ("precision scale 0.4", {(regression, "_SCALES_FULL"): {"linear": 1.0, "precision": 0.4}}, {}),
     ("precision scale 1.2", {(regression, "_SCALES_FULL"): {"linear": 1.0, "precision": 1.2}}, {}),
     ("intercept's share 0.5", {(regression, "_INTERCEPT_SHARE"): 0.5}, {}),

@@ -34,7 +34,6 @@ def main(arguments: list[str]) -> None:
     def methods(train, labels):
         yield non_private("non-private, diagonal", covariance="diagonal")
         yield ours(DELTA, name="ours, diagonal", covariance="diagonal")
-        yield ours(DELTA, name='ours, diagonal, influence="clipped"', covariance="diagonal", influence="clipped")
         yield dp_sgd_method(train, labels, DELTA, QUICK_SGD_PLANS if options.quick else SGD_PLANS)
         yield from erm.methods(options.diffprivlib, train, labels)
 

@@ -698,24 +698,6 @@ def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():
     assert {estimator.privacy_.unit for estimator in scores["estimator"]} == {"all rows of one patient_id"}
 
 
-def test_a_clip_that_may_bind_for_persons_is_warned_of():
-    rng = np.random.default_rng(0)
-    X, y, ids = rng.normal(size=(200, 2)), rng.integers(0, 2, 200), np.arange(200) // 4
-
-    def warned(**settings):
-        plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3, **settings)
-        model = BayesianLogisticRegression(privacy=plan, max_norm=3.0, influence="clipped").fit(X, y, groups=ids)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            assert len(model.summary())
-        return [str(warning.message) for warning in caught if "clip norm" in str(warning.message)]
-
-    largest = BayesianLogisticRegression(max_norm=3.0).fit(X, y).max_record_norm()
-    assert "any number of rows" in warned(clip_norm=largest)[0]
-    assert f"clip_norm=r * {largest:.3g}" in warned(clip_norm=largest, max_rows_per_group=4)[0]
-    assert not warned(clip_norm=4 * largest, max_rows_per_group=4)
-
-
 def test_masks_of_tables_and_labels_hide_what_they_hold():
     """As NaN does, in fits of both kinds; an ordinary one refuses it."""
     rng = np.random.default_rng(0)

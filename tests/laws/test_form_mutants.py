@@ -13,7 +13,7 @@ from vips.sums.classes import ClassStatistics
 from vips.sums.gaussian_runs import GaussianSums
 from vips.sums.gaussians import MixtureStatistics
 from vips.sums.networks import NetworkStatistics
-from vips.sums.regressions import PartedStatistics, RegressionSums
+from vips.sums.regressions import RegressionSums
 from vips.sums.runs import ComponentSums, SumsOfSymbols
 from vips.sums.words import WordShares
 
@@ -85,5 +85,5 @@ def test_every_form_has_mutants():
     stated = {
         form for form in forms(RecordStatistics) if form.__module__.startswith("vips.sums.") and "norms" in vars(form)
     }
-    # one states none, the others ask forms that they hold: tests/models/test_sample_weights.py, tests/laws/test_bits.py
-    assert stated - set(SUMMED_BY) == {RecordStatistics, BySquaredWeights, PartedStatistics}
+    # one states none, the other asks the form that it holds: tests/models/test_sample_weights.py
+    assert stated - set(SUMMED_BY) == {RecordStatistics, BySquaredWeights}

@@ -35,8 +35,8 @@ def precision_not_in_the_norm(patch):
 def intercept_not_in_the_norm(patch):
     original = regression_statistics.design_rows
 
-    def mutant(X, max_norm, intercept, n_stored=None):
-        rows, lengths = original(X, max_norm, intercept, n_stored)
+    def mutant(X, max_norm, intercept):
+        rows, lengths = original(X, max_norm, intercept)
         return rows, np.sqrt(np.maximum(lengths**2 - intercept**2, 0.0))
 
     patch.setattr(regression, "design_rows", mutant)
@@ -117,8 +117,8 @@ def one_record_sets_the_scale(patch):
     """Features divided by the largest norm, as in the paper."""
     original = regression.design_rows
 
-    def mutant(X, max_norm, intercept, n_stored=None):
-        rows, lengths = original(X, max_norm, intercept, n_stored)
+    def mutant(X, max_norm, intercept):
+        rows, lengths = original(X, max_norm, intercept)
         largest = max(np.max(lengths, initial=0.0), 1e-9)
         return rows / largest, lengths / largest
 
@@ -128,8 +128,8 @@ def one_record_sets_the_scale(patch):
 def centred_at_the_chunk(patch):
     original = regression.design_rows
 
-    def mutant(X, max_norm, intercept, n_stored=None):
-        rows, lengths = original(X, max_norm, intercept, n_stored)
+    def mutant(X, max_norm, intercept):
+        rows, lengths = original(X, max_norm, intercept)
         return rows - rows.mean(axis=0), lengths
 
     patch.setattr(regression, "design_rows", mutant)

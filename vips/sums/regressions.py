@@ -13,7 +13,7 @@ scores. The first grows with the square of a person's scores: only where the nor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +27,7 @@ from vips.sums import kernels
 from vips.sums.blocks import Block
 from vips.sums.forms import RecordStatistics
 
-__all__ = ["SQUARES_SCALE", "PartedStatistics", "RegressionSums", "joint_norm", "outer_sums"]
+__all__ = ["SQUARES_SCALE", "RegressionSums", "joint_norm", "outer_sums"]
 
 # Least number of stored entries for which a second thread saves time.
 _LEAST_WORK = 200_000
@@ -260,35 +260,6 @@ def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) ->
         else:
             total.append(rounded(factors[:, None] * np.square(block)).sum(axis=0))
     return {"squares": np.array(total)}
-
-
-class PartedStatistics(RecordStatistics):
-    """Statistics of two kinds of rows: where ``second`` is True, those of ``parts[1]``, else those of ``parts[0]``."""
-
-    def __init__(self, second: np.ndarray, parts: Sequence[RegressionSums]) -> None:
-        self._parts = [(np.flatnonzero(~second), parts[0]), (np.flatnonzero(second), parts[1])]
-        self._n_rows = len(second)
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return self._scattered([part.norms(blocks) for _, part in self._parts])
-
-    def bounds(self) -> np.ndarray:
-        """Bounds of the records, from their parts."""
-        return self._scattered([part.bounds() for _, part in self._parts])
-
-    def _scattered(self, values: list[np.ndarray]) -> np.ndarray:
-        result = np.empty(self._n_rows)
-        for (places, _), value in zip(self._parts, values, strict=True):
-            result[places] = value
-        return result
-
-    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        first, second = (part.weighted_sum(weights[places]) for places, part in self._parts)
-        return {name: first[name] + second[name] for name in first}
-
-    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        first, second = (part.rounded_sum(weights[places], blocks, lattice) for places, part in self._parts)
-        return {name: first[name] + second[name] for name in first}
 
 
 def outer_sums(rows, weights: np.ndarray) -> np.ndarray:

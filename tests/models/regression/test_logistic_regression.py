@@ -251,36 +251,6 @@ def test_a_change_of_units_changes_nothing(covariance, fit_intercept):
     one = BayesianLogisticRegression(max_norm=2.0, prior=0.5, **settings).fit(X, y)
     other = BayesianLogisticRegression(max_norm=200.0, prior=0.5e4, **settings).fit(100 * X, y)
     np.testing.assert_allclose(one.decision_function(X), other.decision_function(100 * X), rtol=1e-8)
-    assert one.max_record_norm() == pytest.approx(other.max_record_norm())
-
-
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-@pytest.mark.parametrize("classes", [(0, 1), (0, 1, 2)])
-def test_no_valid_record_exceeds_max_norm_and_some_come_near(covariance, classes):
-    rng = np.random.default_rng(0)
-    model = BayesianLogisticRegression(
-        privacy=noiseless(), max_norm=3.0, covariance=covariance, classes=classes, fit_intercept=False
-    )
-    largest = model.max_record_norm()  # before fit
-    assert model.default_clip() == 0.5
-    assert BayesianLogisticRegression(influence="clipped").default_clip() == 0.3
-    model.fit(rng.normal(size=(5, 4)), [0, 1, 0, 1, 0])
-    longest = 0.0
-    for scale in (0.0, 0.1, 1.0, 30.0, 1e3):
-        average = {name: np.zeros(block.shape) for name, block in model.blocks().items()}
-        average["precision"] += 1e6 * np.eye(4) if covariance == "full" else 1e6  # so that c is |ψ|
-        posterior = model.to_posterior(average, dict.fromkeys(average, 0.0), None)
-        posterior.mean = scale * rng.normal(size=posterior.mean.shape)
-        X = np.vstack([rng.normal(size=(300, 4)) * 10.0 ** rng.uniform(-3, 6, (300, 1)), 100 * np.eye(4)])
-        records = type(model_records(X))(X, rng.integers(0, len(classes), len(X)))
-        longest = max(longest, model.expected_statistics(records, posterior).norms(model.blocks()).max())
-    assert 0.95 * largest / np.sqrt(len(classes) - 1) < longest <= largest * (1 + 1e-8)
-
-
-def model_records(X):
-    from vips import Records
-
-    return Records(X, np.zeros(len(X)))
 
 
 # -- private fits -------------------------------------------------------------------------------------------------
@@ -459,11 +429,6 @@ def test_the_report_names_what_was_declared():
 # -- what a review found ------------------------------------------------------------------------------------------
 
 
-def one_hot_rows(n, rng):
-    """Mostly zeros: the statistics treat such a row of an array as CSR, and a dense row by BLAS."""
-    return np.eye(12)[rng.integers(0, 12, n)] * rng.uniform(0.5, 1.0, (n, 1))
-
-
 def statistics_of(model, X, y, posterior):
     from vips import Records
 
@@ -471,24 +436,6 @@ def statistics_of(model, X, y, posterior):
     blocks = phases_of(model, 20)[-1].blocks
     sums = [statistics.weighted_sum((np.arange(X.shape[0]) == i).astype(float)) for i in range(X.shape[0])]
     return statistics.norms(blocks), [np.concatenate([np.ravel(total[name]) for name in blocks]) for total in sums]
-
-
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_rows_choose_their_kernel_by_themselves(covariance):
-    """Zero rows in front, which would make a chunk sparse on average, do not change the statistics of other rows."""
-    rng = np.random.default_rng(0)
-    model = BayesianLogisticRegression(privacy=private(), max_norm=1.0, covariance=covariance, dtype=np.float32)
-    dense, sparse = rng.normal(size=(6, 12)), one_hot_rows(6, rng)
-    labels = rng.integers(0, 2, 12).astype(float)
-    model.fit(np.vstack([dense, sparse]), labels)
-    for rows, labels_of_rows in ((dense, labels[:6]), (sparse, labels[6:])):
-        norms, sums = statistics_of(model, rows, labels_of_rows, model.last_posterior_)
-        together = np.vstack([np.zeros((40, 12)), rows, sparse])
-        all_norms, all_sums = statistics_of(
-            model, together, np.concatenate([np.ones(40), labels_of_rows, labels[6:]]), model.last_posterior_
-        )
-        np.testing.assert_allclose(all_norms[40:46], norms, rtol=1e-13)
-        np.testing.assert_allclose(all_sums[40:46], sums, rtol=1e-11, atol=1e-14)
 
 
 @pytest.mark.parametrize("n_stored", [7, 8, 16, 128, 129])

@@ -324,17 +324,6 @@ def test_impossible_indicators_are_refused(indicators):
         )
 
 
-def test_a_clip_that_looks_at_labels_is_warned_of():
-    X, y, _ = table(3000, 3, np.random.default_rng(3))
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=20)
-    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, influence="clipped").fit(X, y)
-    with pytest.warns(PrivacyWarning, match="max_record_norm"):
-        assert model.summary() is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y).summary()
-
-
 def test_predictions_and_coefficients_have_one_posterior(tmp_path):
     X, y, _ = table(3000, 3, np.random.default_rng(3))
     plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20)
@@ -401,7 +390,7 @@ def test_models_and_fits_without_a_noise_aware_posterior_say_so():
     np.testing.assert_array_equal(plain.posterior_.mean, plain.last_posterior_.mean)
     assert not plain.why_no_intervals()
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
-    for settings in ({"statistics": "paper"}, {"covariance": "diagonal"}, {"influence": "clipped"}):
+    for settings in ({"statistics": "paper"}, {"covariance": "diagonal"}):
         stepped = BayesianLogisticRegression(privacy=plan, max_norm=1.0, **settings).fit(X, y)
         assert stepped.posterior_ is stepped.last_posterior_
         assert np.isnan(stepped.misfit())

@@ -33,7 +33,7 @@ from vips._compute.blas import cholesky
 from vips._compute.rowwise import rowwise_product
 from vips._validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
 from vips.data import DataSource, Records, rows_without
-from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
 from vips.models._coefficients import coefficient_parts
@@ -44,19 +44,13 @@ from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.newton import ROUNDS, Prior, Released, best_prior
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps, Search
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
-from vips.models.regression.statistics import (
-    RegressionStatistics,
-    better_as_csr,
-    count_entries,
-    design_rows,
-    scores_at,
-)
+from vips.models.regression.statistics import RegressionStatistics, design_rows, scores_at
 from vips.parts import Part
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.step_size import PolynomialAveraging
 from vips.sums import Block, DenseStatistics, Joint, Quadratic
-from vips.sums.regressions import SQUARES_SCALE, PartedStatistics, RegressionSums
+from vips.sums.regressions import SQUARES_SCALE, RegressionSums
 
 __all__ = ["POWER", "AugmentedRegression", "check_indicators", "unseen_directions"]
 
@@ -64,7 +58,7 @@ __all__ = ["POWER", "AugmentedRegression", "check_indicators", "unseen_direction
 # Share of `max_norm` that the intercept's constant has in the sum.
 _INTERCEPT_SHARE = 0.25
 # Clip norm and block scales of steps without search, in units in which a row has norm at most 1.
-_CLIP_NORM = {"unbiased": 0.5, "clipped": 0.3}
+_CLIP_NORM = 0.5
 _SCALES_FULL = {"linear": 1.0, "precision": 0.7}
 _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
 POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
@@ -126,7 +120,6 @@ class AugmentedRegression(ConjugateExponentialModel):
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
-        influence: str = "unbiased",
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
         dtype: type = np.float64,
@@ -139,7 +132,6 @@ class AugmentedRegression(ConjugateExponentialModel):
         self.prior = prior
         self.covariance = covariance
         self.statistics = statistics
-        self.influence = influence
         self.schedule = schedule
         self.on_invalid = on_invalid
         self.dtype = dtype
@@ -158,7 +150,6 @@ class AugmentedRegression(ConjugateExponentialModel):
         CoefficientPrior.check(self._given_prior())
         check_choice("covariance", self.covariance, ("full", "diagonal"))
         check_choice("statistics", self.statistics, ("centred", "paper"))
-        check_choice("influence", self.influence, ("unbiased", "clipped"))
         if self.covariance == "diagonal" and self.statistics == "paper":
             raise ValueError('statistics="paper" needs covariance="full": a diagonal one cannot undo Σ_n κ_n x_n.')
         check_dtype_of_computation(self.dtype)
@@ -173,7 +164,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self._searches and self.schedule is not None:
             raise ValueError(
                 "`schedule` weighs totals in an average, and this private fit averages none: leave it out, or write "
-                'covariance="diagonal", statistics="paper" or influence="clipped".'
+                'covariance="diagonal" or statistics="paper".'
             )
 
     def blocks(self) -> dict[str, Block]:
@@ -246,36 +237,20 @@ class AugmentedRegression(ConjugateExponentialModel):
         )  # fmt: skip
         return [*[zoom] * (n_zooms - 1), *[last] * min(n_zooms, 1), scores]
 
-    def expected_statistics(self, records: Records, posterior) -> RegressionSums | PartedStatistics:
-        X, terms, offset = records.X, self.likelihood.terms(records.y), self.likelihood.offsets(records.y)
+    def expected_statistics(self, records: Records, posterior) -> RegressionSums:
+        offset = self.likelihood.offsets(records.y)
         if self._searches:
-            return self._scores(X, records.y, offset, posterior.search)
-        if sp.issparse(X) or self._centre is not None:  # centred rows have no zeros
-            return self._statistics(X, terms, posterior, offset)
-        # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
-        n_stored = count_entries(X)
-        second = better_as_csr(n_stored, X.shape[1]) | self.plan_of_fit().rounds_records
-        if second.all():
-            return self._statistics(X, terms, posterior, offset, n_stored)
-        if not second.any():
-            return self._statistics(X, terms, posterior, offset)
-        offset = np.broadcast_to(offset, (len(second), 1))
-        parts = [
-            self._statistics(X[rows], [term[rows] for term in terms], posterior, offset[rows], counts)
-            for rows, counts in ((~second, None), (second, n_stored[second]))
-        ]
-        return PartedStatistics(second, parts)
-
-    def _statistics(self, X, terms, posterior, offset, n_stored: np.ndarray | None = None) -> RegressionStatistics:
-        rows, lengths = self._design(X, n_stored)
-        spread = self._in_coordinates(posterior, sp.issparse(rows))
-        if self._keeps_gradients:
-            spread = spread[0], None
+            return self._scores(records.X, records.y, offset, posterior.search)
+        # shares of hardened noise are rounded one by one, which is faster entry by entry
+        X = sp.csr_array(records.X) if self.plan_of_fit().rounds_records else records.X
+        rows, lengths = self._design(X)
+        mean, spread = self._in_coordinates(posterior, sp.issparse(rows))
         return RegressionStatistics(
             rows,
             lengths,
-            *terms,
-            *spread,
+            *self.likelihood.terms(records.y),
+            mean,
+            None if self._keeps_gradients else spread,
             centred=self.statistics == "centred",
             diagonal=self.covariance == "diagonal",
             dtype=self.dtype,
@@ -290,18 +265,16 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     @property
     def _labels(self) -> np.ndarray | None:
-        """Labels over which norms are maximised; None where nothing is clipped, or by the record's own label."""
+        """Labels over which norms are maximised; None where nothing is clipped."""
         labels = self.likelihood.extreme_labels()
-        if self.influence == "clipped" or np.isinf(self._clip_norm()) or not np.isfinite(labels).all():
-            return None
-        return labels
+        return labels if np.isfinite(self._clip_norm()) and np.isfinite(labels).all() else None
 
     # -- the search of a private fit: `newton.py` -----------------------------------------------------------------
 
     @property
     def _searches(self) -> bool:
         """Whether a private fit takes Newton's steps from released scores and information."""
-        is_default = (self.statistics, self.covariance, self.influence) == ("centred", "full", "unbiased")
+        is_default = (self.statistics, self.covariance) == ("centred", "full")
         return self.is_private and is_default and self.n_columns <= _MOST_SEARCHED
 
     @property
@@ -564,32 +537,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def default_clip(self) -> float:
         """1 in units of the C that a search finds; in other fits a constant, in units in which a row has norm 1."""
-        return 1.0 if self._searches else _CLIP_NORM[self.influence]
-
-    def clip_for(self, max_rows: int | None) -> float:
-        """For persons whose rows are to weigh alike, a norm that never binds where a person has many rows."""
-        if max_rows is None or self._searches:
-            return super().clip_for(max_rows)
-        return max_rows * self.max_record_norm()
-
-    def max_record_norm(self) -> float:
-        """Norm of a row of norm ``max_norm`` (and the intercept's constant) as it comes, over all outputs; ``inf`` without a
-        ``max_norm``, and in a fit that searches, whose rows are moved.
-
-        At c, ``|ω ψ| ≤ ω c = b tanh(c/2) / 2``, so ``|r| ≤ |κ| + b tanh(c/2) / 2``: the largest joint norm over c.
-        """
-        if self.max_norm is None or self._searches:
-            return np.inf
-        length = np.hypot(self.max_norm, self._intercept_constant())
-        scale, b = self._scales(), self.likelihood.largest_shape
-        c = np.linspace(0.0, 60.0, 6001)
-        omega = polya_gamma_mean(c, b)
-        centre = c if self.statistics == "centred" else self.likelihood.largest_offset
-        residual = self.likelihood.largest_linear + omega * centre
-        squares = (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2
-        if self.covariance == "diagonal":
-            squares += omega**2 * ((length / scale["cross"]) ** 2 + scale["weight"] ** -2.0)
-        return float(np.sqrt(self.n_outputs * squares.max()) * (1.0 + 1e-4))  # between the points of the grid
+        return 1.0 if self._searches else _CLIP_NORM
 
     @property
     def tolerance(self) -> float:
@@ -602,7 +550,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def clip_biases(self) -> bool:
         """A weight that ignores the label does not bias coefficients."""
-        return not self._searches and self.influence == "clipped" and super().clip_biases()
+        return False
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Coefficients by name, and their prior precision if it is learnt."""
@@ -718,12 +666,13 @@ class AugmentedRegression(ConjugateExponentialModel):
         """So many records that the sum of a chunk, d × d numbers, and its Python, cost little in comparison."""
         return max(4096, 4 * self.n_columns, min(16_384, 2**19 // max(self.n_columns, 1)))
 
-    def _design(self, X, n_stored: np.ndarray | None = None):
+    def _design(self, X):
         largest, centre = np.inf if self.max_norm is None else float(self.max_norm), self._centre
-        if centre is None:
-            return design_rows(X, largest, self._intercept_constant(), n_stored)
-        rows, lengths = design_rows(X.toarray() if sp.issparse(X) else X, largest, self._intercept_constant())
-        rows[:, : len(centre)] -= centre
+        if sp.issparse(X) and centre is not None:  # centred rows have no zeros
+            X = X.toarray()
+        rows, lengths = design_rows(X, largest, self._intercept_constant())
+        if centre is not None:
+            rows[:, : len(centre)] -= centre
         return rows, lengths
 
     @property

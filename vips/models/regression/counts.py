@@ -34,7 +34,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     ----------
     n_trials : int
         n. Public.
-    privacy, max_norm, fit_intercept, indicators, prior, covariance, statistics, influence, schedule
+    privacy, max_norm, fit_intercept, indicators, prior, covariance, statistics, schedule
     on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number from 0 to ``n_trials`` makes a record
         defective.
@@ -62,7 +62,6 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
-        influence: str = "unbiased",
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
         dtype: type = np.float64,
@@ -70,7 +69,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     ) -> None:
         super().__init__(
             privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
-            prior=prior, covariance=covariance, statistics=statistics, influence=influence, schedule=schedule,
+            prior=prior, covariance=covariance, statistics=statistics, schedule=schedule,
             on_invalid=on_invalid, dtype=dtype, random_state=random_state,
         )  # fmt: skip
         self.n_trials = n_trials
@@ -105,7 +104,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         Larger counts are reduced to it. Required by a private fit.
     exposure_bounds : (float, float) or None
         Between which exposures lie; others are brought there. Required by a private fit with exposures. Public.
-    privacy, max_norm, fit_intercept, indicators, prior, covariance, statistics, influence, schedule
+    privacy, max_norm, fit_intercept, indicators, prior, covariance, statistics, schedule
     on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number ≥ 0 makes a record defective.
 
@@ -142,7 +141,6 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
-        influence: str = "unbiased",
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
         dtype: type = np.float64,
@@ -150,7 +148,7 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     ) -> None:
         super().__init__(
             privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
-            prior=prior, covariance=covariance, statistics=statistics, influence=influence, schedule=schedule,
+            prior=prior, covariance=covariance, statistics=statistics, schedule=schedule,
             on_invalid=on_invalid, dtype=dtype, random_state=random_state,
         )  # fmt: skip
         self.dispersion = dispersion
@@ -270,10 +268,6 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     def check_parameters(self) -> None:
         super().check_parameters()
         check_counts(self)
-
-    def max_record_norm(self) -> float:
-        """As in the base class; ``inf`` without a ``max_count``, too."""
-        return np.inf if self.max_count is None else super().max_record_norm()
 
     @property
     def likelihood(self) -> NegativeBinomial:

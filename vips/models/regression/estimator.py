@@ -44,7 +44,7 @@ from vips.models.regression.contract import AugmentedRegression
 from vips.models.regression.newton import Released, misfit
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics
-from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_binding_clip
+from vips.parts import STANDS_OUT, FeatureTotals, Score
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import is_group
 from vips.sums.regressions import outer_sums
@@ -214,8 +214,7 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         if getattr(self.last_posterior_, "search", None) is None:
             raise NotImplementedError(
-                'Intervals that know the noise need statistics="centred", covariance="full", influence="unbiased" and at most '
-                "1,000 columns."
+                'Intervals that know the noise need statistics="centred", covariance="full" and at most 1,000 columns.'
             )
         return self.last_posterior_
 
@@ -303,9 +302,8 @@ class PolyaGammaRegression(AugmentedRegression):
         -----
         PrivacyWarning
             If no interval knows the noise; if noise hides columns, or how large strong effects are, which get no limits; if the
-            variance of a column is in few rows, or labels vary more with a column than the model says; if a table without
-            effects would show as much with a probability above 5 %; and with ``influence="clipped"`` if the clip norm is below
-            :meth:`max_record_norm`: a clip that looks at labels makes slopes steeper than the truth, whatever the noise.
+            variance of a column is in few rows, or labels vary more with a column than the model says; and if a table without
+            effects would show as much with a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
@@ -313,7 +311,6 @@ class PolyaGammaRegression(AugmentedRegression):
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         self.warn_of_no_intervals()
         warn_of_nothing(self, signal)
-        warn_of_binding_clip(self)
         return table
 
     def _warn_of_columns(self, table: pd.DataFrame, features) -> None:

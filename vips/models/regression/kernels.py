@@ -13,27 +13,11 @@ from vips._compute.compiled import compiled
 __all__ = [
     "copy_beside",
     "copy_rows",
-    "count_stored",
-    "fill_rows",
     "finish_rows",
     "quadratic_forms",
 ]
 
 _jit = compiled(nogil=True, error_model="numpy")
-
-
-@_jit
-def fill_rows(X, indptr, indices, data):
-    """Entries of an array that are not 0, row by row: columns and values of its CSR form, from ``indptr[n]`` on.
-
-    There is no branch: the next entry overwrites a 0. So both arrays need one place more than the number of entries.
-    """
-    for n in range(X.shape[0]):
-        k = indptr[n]
-        for i in range(X.shape[1]):
-            indices[k] = i
-            data[k] = X[n, i]
-            k += X[n, i] != 0
 
 
 @_jit
@@ -89,17 +73,6 @@ def copy_beside(X, intercept, rows):
             rows[n, i] = X[n, i]
         for i in range(n_features, rows.shape[1]):
             rows[n, i] = intercept
-
-
-@_jit
-def count_stored(X, counts):
-    """Entries of each row that are not 0."""
-    for n in range(X.shape[0]):
-        count = 0
-        for i in range(X.shape[1]):
-            if X[n, i] != 0:
-                count += 1
-        counts[n] = count
 
 
 @_jit

@@ -42,18 +42,12 @@ class Likelihood(ABC):
         Public bounds on b and on |κ|.
     offset : float
         Of ψ; where records differ in it, that of most of them.
-    largest_offset : float
-        Public bound on its size.
     """
 
     n_outputs = 1
     offset = 0.0
     largest_shape: float
     largest_linear: float
-
-    @property
-    def largest_offset(self) -> float:
-        return abs(self.offset)
 
     def offsets(self, y: np.ndarray) -> float | np.ndarray:
         """Offset of each record, shape (n_records, 1), or of all."""
@@ -253,11 +247,6 @@ class NegativeBinomial(_Counts):
     def offset(self) -> float:
         middle = 0.0 if self.exposure_bounds is None else 0.5 * np.log(self.exposure_bounds).sum()
         return float(middle - np.log(self.dispersion))
-
-    @property
-    def largest_offset(self) -> float:
-        bounds = 1.0 if self.exposure_bounds is None else self.exposure_bounds
-        return float(np.abs(np.log(bounds) - np.log(self.dispersion)).max())
 
     def offsets(self, y: np.ndarray) -> float | np.ndarray:
         return -np.log(self.dispersion) if y.ndim == 1 else self.log_exposures(y)[:, None] - np.log(self.dispersion)

@@ -71,16 +71,13 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     statistics : {"centred", "paper"}
         Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
         precision, the second moves the coefficients.
-    influence : {"unbiased", "clipped"}
-        How a record is clipped. "unbiased": by a weight that depends on its features and not on its label, so that coefficients
-        are not biased. "clipped": by the norm of its statistics, which cuts surprising labels off and makes slopes too steep.
     schedule : RobbinsMonro, callable or None
         Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`. A private fit that searches takes none.
     on_invalid : {"drop", "raise"}
         What a private fit does with a defective record (NaN, infinite, undeclared label): ignore it, or stop. The
         latter is outside the guarantee.
     dtype : {numpy.float32, numpy.float64}
-        Dtype of the quadratic forms x'Σx over CSR rows and rows of mostly zeros; everything else is double precision.
+        Dtype of the quadratic forms x'Σx over CSR rows; everything else is double precision.
     random_state : int, Generator, RandomState or None
         Seeds the sampling of non-private fits. Noise is never seeded.
 
@@ -144,7 +141,6 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         covariance: str = "full",
         classes: Sequence | None = None,
         statistics: str = "centred",
-        influence: str = "unbiased",
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
         dtype: type = np.float64,
@@ -152,7 +148,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     ) -> None:
         super().__init__(
             privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
-            prior=prior, covariance=covariance, statistics=statistics, influence=influence, schedule=schedule,
+            prior=prior, covariance=covariance, statistics=statistics, schedule=schedule,
             on_invalid=on_invalid, dtype=dtype, random_state=random_state,
         )  # fmt: skip
         self.classes = classes

@@ -28,16 +28,13 @@ from vips.models.regression import kernels
 from vips.models.regression.likelihoods import Likelihood
 from vips.sums.regressions import RegressionSums
 
-__all__ = ["RegressionStatistics", "better_as_csr", "count_entries", "design_rows", "factors_of_labels", "scores_at"]
+__all__ = ["RegressionStatistics", "design_rows", "factors_of_labels", "scores_at"]
 
-# A row of an array with a smaller share of non-zero entries is handled as CSR. This is decided row by row: the two ways round
-# differently, and the rounding of a row must not depend on other rows.
-_SPARSE_BELOW = 0.25
 # Least number of stored entries for which a second thread saves time.
 _LEAST_WORK = 200_000
 
 
-def design_rows(X, max_norm: float, intercept: float, n_stored: np.ndarray | None = None):
+def design_rows(X, max_norm: float, intercept: float):
     """Rows scaled into the ball of radius ``max_norm``, with a constant column if ``intercept`` is not 0.
 
     Parameters
@@ -45,18 +42,16 @@ def design_rows(X, max_norm: float, intercept: float, n_stored: np.ndarray | Non
     X : array or CSR of shape (n_records, n_features)
     max_norm, intercept : float
         Public.
-    n_stored : ndarray of shape (n_records,), optional
-        Number of non-zero entries of each row of an array, from :func:`count_entries`: the result is then CSR.
 
     Returns
     -------
-    rows : float64 array, or CSR with sorted, unrepeated columns, of shape (n_records, n_features + 1 or n_features)
-        A row depends on that row of X alone. A row whose norm overflows is NaN.
+    rows : float64 array or CSR of shape (n_records, n_features + 1 or n_features)
+        CSR rows have sorted, unrepeated columns. A row depends on that row of X alone. A row whose norm overflows is NaN.
     lengths : ndarray of shape (n_records,)
         Norms of ``rows``, to rounding.
     """
-    if sp.issparse(X) or n_stored is not None:
-        return _sparse_design(X, n_stored, max_norm, intercept)
+    if sp.issparse(X):
+        return _sparse_design(X, max_norm, intercept)
     n_records, n_features = X.shape
     rows, X = np.empty((n_records, n_features + (intercept != 0.0))), np.ascontiguousarray(X, np.float64)
     kernels.copy_beside(X, intercept, rows)
@@ -69,34 +64,15 @@ def design_rows(X, max_norm: float, intercept: float, n_stored: np.ndarray | Non
     return rows, np.hypot(norms, intercept)
 
 
-def count_entries(X: np.ndarray) -> np.ndarray:
-    """Number of non-zero entries of each row of an array."""
-    counts = np.empty(len(X), np.int64)
-    kernels.count_stored(X, counts)
-    return counts
-
-
-def better_as_csr(n_stored: np.ndarray, n_features: int) -> np.ndarray:
-    """Whether each row is handled faster as CSR."""
-    return n_stored < _SPARSE_BELOW * n_features
-
-
-def _sparse_design(X, n_stored, max_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
-    n_records, n_features = X.shape
-    if sp.issparse(X):
-        X = sp.csr_array(X)
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        n_stored = np.diff(X.indptr)
-    constant = intercept != 0.0
-    indptr = np.concatenate([[0], np.cumsum(n_stored + constant)])
-    columns, values = np.empty(indptr[-1] + 1, np.int64), np.empty(indptr[-1] + 1)
-    if sp.issparse(X):
-        kernels.copy_rows(X.indptr, X.indices, X.data, indptr, columns, values)
-    else:
-        kernels.fill_rows(X, indptr, columns, values)
-    columns, values, lengths = columns[:-1], values[:-1], np.empty(n_records)
+def _sparse_design(X, max_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
+    X = sp.csr_array(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    (n_records, n_features), constant = X.shape, intercept != 0.0
+    indptr = np.concatenate([[0], np.cumsum(np.diff(X.indptr) + constant)])
+    columns, values, lengths = np.empty(indptr[-1], np.int64), np.empty(indptr[-1]), np.empty(n_records)
+    kernels.copy_rows(X.indptr, X.indices, X.data, indptr, columns, values)
     kernels.finish_rows(indptr, columns, values, max_norm, intercept, n_features, lengths)
     return sp.csr_array((values, columns, indptr), shape=(n_records, n_features + constant)), lengths
 
