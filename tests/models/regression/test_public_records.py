@@ -359,3 +359,12 @@ def test_what_cannot_work_is_refused_before_a_private_value_is_read(settings, ar
 def test_a_model_is_no_prior():
     with pytest.raises(TypeError, match=r"prior=model\.posterior_"):
         model_of(prior=model_of().fit(X, Y)).fit(X, Y)
+
+
+def test_a_fit_that_does_not_search_gives_public_records_their_whole_weight():
+    rng = np.random.default_rng(0)
+    X, y = 0.03 * rng.normal(size=(60, 1001)), rng.integers(0, 2, 60)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y, public_X=X[:20], public_y=y[:20])
+    assert model.last_posterior_.search is None
+    assert model.findings()["weight of public records"] == 1.0

@@ -429,8 +429,9 @@ class AugmentedRegression(ConjugateExponentialModel):
         moments = (means * units, precisions) if self.n_outputs > 1 else (means[0] * units, precisions[0])
         posterior = CoefficientPosterior(*moments, step=step, public=public, search=search, centre=coordinates.shift)
         prior = self._coefficient_prior(coordinates)
-        ones, zeros = np.ones(means.shape), np.zeros(means.shape)
-        posterior.alpha_shape, posterior.alpha_rate = prior.alpha_posterior(posterior, ones, zeros)
+        posterior.alpha_shape, posterior.alpha_rate = prior.alpha_posterior(
+            means * units, np.atleast_2d(posterior.around.var)
+        )
         return posterior
 
     def _prior_of(self, coordinates: Coordinates, j: int, alpha: float, public: float) -> Prior:
@@ -592,11 +593,6 @@ class AugmentedRegression(ConjugateExponentialModel):
         return "public_posterior_" in vars(self)
 
     @property
-    def _learns_alpha(self) -> bool:
-        """Whether the precision of the coefficients is learnt."""
-        return isinstance(self._given_prior(), Gamma) and not self._is_flat
-
-    @property
     def _is_flat(self) -> bool:
         """Whether the prior is the default one of a fit that searches: flat in the coordinates that it learns."""
         return self.prior is None and self._searches
@@ -718,10 +714,6 @@ class AugmentedRegression(ConjugateExponentialModel):
             units[-1] = 1.0 / self._intercept_constant()
         return units
 
-    def _covariances(self, posterior) -> np.ndarray:
-        """Σ of each output, shape (n_outputs, d, d)."""
-        return posterior.cov.reshape(-1, *posterior.cov.shape[-2:])
-
     def _in_coordinates(self, posterior, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
         """μ, and Σ in the form that :class:`RegressionStatistics` takes, in the coordinates of the design."""
         units, posterior = self._units(), posterior.around
@@ -729,7 +721,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self.covariance == "diagonal":
             return mean, np.atleast_2d(posterior.var) * units**2
         if sparse:
-            return mean, self._covariances(posterior) * units[:, None] * units
+            return mean, posterior.cov.reshape(-1, len(units), len(units)) * units[:, None] * units
         # Λ = LLᵀ becomes D⁻¹LLᵀD⁻¹ with D the units, and L⁻¹ becomes L⁻¹D
         return mean, posterior.inverse_factor.reshape(-1, len(units), len(units)) * units
 
@@ -744,19 +736,23 @@ class AugmentedRegression(ConjugateExponentialModel):
         return rows, lengths, np.atleast_2d(posterior.around.mean) / units, inverses / units
 
     def _posterior(self, mean: np.ndarray, precision: np.ndarray, share: np.ndarray, unknown: np.ndarray):
-        """The posterior with these moments, in natural coordinates, and with q(α) updated from ``share`` and ``unknown``."""
+        """The posterior with these moments, in natural coordinates, and with q(α).
+
+        ``share`` and ``unknown``, both of shape (n_outputs, d), correct E w² for noise: the share of the mean that is signal,
+        and a variance that a view leaves out. Without noise they are 1 and 0. So a coefficient that noise hides carries no
+        information about α, although noise moves it and short steps keep it near 0.
+        """
         if self.covariance == "full":  # rescaling may have cost the last digits
             precision = np.stack([positive_definite(matrix) for matrix in precision])
-        posterior = self._held(*((mean[0], precision[0]) if self.n_outputs == 1 else (mean, precision)))
-        alpha = self._coefficient_prior().alpha_posterior(posterior, share, unknown)
+        moments = (mean[0], precision[0]) if self.n_outputs == 1 else (mean, precision)
+        if self.covariance == "diagonal":
+            posterior = DiagonalCoefficientPosterior(*moments)
+        else:
+            posterior = CoefficientPosterior(*moments, centre=self._centre)
+        variance = np.atleast_2d(posterior.around.var) + unknown
+        alpha = self._coefficient_prior().alpha_posterior(share * mean, variance)
         posterior.alpha_shape, posterior.alpha_rate = alpha
         return posterior
-
-    def _held(self, mean: np.ndarray, precision: np.ndarray, *learnt):
-        """A posterior of the coefficients of rows as the design has them, and what a step passes on besides."""
-        if self.covariance == "diagonal":
-            return DiagonalCoefficientPosterior(mean, precision, *learnt)
-        return CoefficientPosterior(mean, precision, *learnt, centre=self._centre)
 
 
 def _only_the_last(s: int) -> float:

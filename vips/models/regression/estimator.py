@@ -274,10 +274,6 @@ class PolyaGammaRegression(AugmentedRegression):
         units = self._units_of_rows(self.last_posterior_.search.zooms.coordinates)
         return misfit(released, np.atleast_2d(self.last_posterior_.around.mean) / units)
 
-    def _public_weights(self) -> np.ndarray:
-        """Weight of public records in the prior, 1 without them; shape (n_outputs,)."""
-        return np.ones(self.n_outputs) if self.last_posterior_.public is None else self.last_posterior_.public
-
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: posterior mean, deviation, interval, odds or rate ratio.
 
@@ -404,7 +400,8 @@ class PolyaGammaRegression(AugmentedRegression):
     def _prior_around(self, output: int) -> tuple[np.ndarray, np.ndarray]:
         """Prior of one output, Λm and Λ or its diagonal; of a fit that searched, in the coordinates of its rows."""
         last = self.last_posterior_
-        alpha, public = last.alpha_shape / last.alpha_rate, self._public_weights()
+        alpha = last.alpha_shape / last.alpha_rate
+        public = self.public_weight_ if self._knows_public else np.ones(self.n_outputs)
         if getattr(last, "search", None) is None:
             return self._coefficient_prior().natural(output, alpha[output], public[output])
         prior = self._prior_of(last.search.zooms.coordinates, output, alpha[output], public[output])
@@ -455,22 +452,22 @@ class PolyaGammaRegression(AugmentedRegression):
 
     @property
     def public_weight_(self) -> np.ndarray:
-        """Weight of the public records in the prior, from 0 to 1, shape (n_outputs,): learnt from released totals."""
+        """Weight of the public records in the prior, from 0 to 1, shape (n_outputs,): learnt from released totals; 1 in a fit
+        that does not search."""
         check_is_fitted(self, "public_posterior_")
-        return self.last_posterior_.public
+        weight = self.last_posterior_.public
+        return np.ones(self.n_outputs) if weight is None else weight
 
     def feature_totals(self) -> FeatureTotals | None:
         """From the information, all records of which the first output sees; None without noise."""
         if not hasattr(self, "noisy_totals_"):
             return None
         search, noise = getattr(self.last_posterior_, "search", None), self.noisy_totals_.noise_std
-        d, constant, std = (
-            self.n_features_in_,
-            self._intercept_constant(),
-            np.full(self._n_coefficients(), noise["precision"]),
-        )
-        average = self.noisy_totals_.average
-        average = {name: value if self.n_outputs == 1 else value[0] for name, value in average.items()}
+        d, constant = self.n_features_in_, self._intercept_constant()
+        std = np.full(self._n_coefficients(), noise["precision"])
+        average = {
+            name: value if self.n_outputs == 1 else value[0] for name, value in self.noisy_totals_.average.items()
+        }
         if self.covariance == "diagonal":
             size, size_std = float(average["weight"]), noise["weight"]
             means = average["cross"][:d] / size if size > STANDS_OUT * size_std else np.zeros(d)

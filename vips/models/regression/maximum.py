@@ -66,9 +66,7 @@ def most_probable(
             step *= 0.5
         mean = mean + step
         posterior = CoefficientPosterior(mean, positive_definite(precision))
-        posterior.alpha_shape, posterior.alpha_rate = prior.alpha_posterior(
-            posterior, np.ones((1, d)), np.zeros((1, d))
-        )
+        posterior.alpha_shape, posterior.alpha_rate = prior.alpha_posterior(mean[None], posterior.var[None])
         alpha = posterior.alpha_shape[0] / posterior.alpha_rate[0]
         if np.abs(step).max() <= _TOLERANCE * (1.0 + np.abs(mean).max()):
             break

@@ -107,17 +107,9 @@ class CoefficientPrior:
     def _squared_spreads(self) -> np.ndarray:
         return np.ones(self.n_features) if self.spreads is None else np.square(self.spreads)
 
-    def alpha_posterior(
-        self, coefficients: _Posterior, share: np.ndarray, unknown: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """q(α_j) = Gamma(a₀ + d/2, b₀ + ½ E‖w_j‖²), without the intercept.
-
-        ``share`` and ``unknown``, both of shape (n_outputs, d), correct E w² for noise: the share of the mean that is signal,
-        and a variance that a view leaves out. Without noise they are 1 and 0. So a coefficient that noise hides carries no
-        information about α, although noise moves it and short steps keep it near 0.
-        """
-        means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.around.var)
-        squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features] @ self._squared_spreads
+    def alpha_posterior(self, means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """q(α_j) = Gamma(a₀ + d/2, b₀ + ½ E‖w_j‖²), without the intercept; moments of shape (n_outputs, d)."""
+        squares = (np.square(means) + variances)[:, : self.n_features] @ self._squared_spreads
         if not self._is_learnt:
             return self.initial_alpha(len(squares)), np.ones(len(squares))
         return np.full(len(squares), self.alpha.shape + 0.5 * self.n_features), self.alpha.rate + 0.5 * squares
