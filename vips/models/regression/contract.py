@@ -44,7 +44,7 @@ from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.newton import ROUNDS, Prior, Released, best_prior
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps, Search
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
-from vips.models.regression.statistics import RegressionStatistics, design_rows, scores_at
+from vips.models.regression.statistics import RegressionStatistics, design_rows, scores_at, variances
 from vips.parts import Part
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
@@ -250,10 +250,9 @@ class AugmentedRegression(ConjugateExponentialModel):
             lengths,
             *self.likelihood.terms(records.y),
             mean,
-            None if self._keeps_gradients else spread,
+            0.0 if self._keeps_gradients else variances(rows, spread, self.dtype),
             centred=self.statistics == "centred",
             diagonal=self.covariance == "diagonal",
-            dtype=self.dtype,
             labels=None if self._labels is None else self.likelihood.terms(self._labels),
             offset=offset,
         )
@@ -726,14 +725,14 @@ class AugmentedRegression(ConjugateExponentialModel):
         return mean, posterior.inverse_factor.reshape(-1, len(units), len(units)) * units
 
     def _rows_and_law(self, X, posterior) -> tuple:
-        """Rows as a posterior's steps see them, their norms, and μ and Σ in their coordinates."""
+        """Rows as a posterior's steps see them, and μ and Σ in their coordinates."""
         if self.covariance == "diagonal" or posterior.search is None:
-            rows, lengths = self._design(X)
-            return rows, lengths, *self._in_coordinates(posterior, sp.issparse(rows))
-        rows, lengths = self._moved(X, posterior.search.zooms.coordinates)
+            rows, _ = self._design(X)
+            return rows, *self._in_coordinates(posterior, sp.issparse(rows))
+        rows, _ = self._moved(X, posterior.search.zooms.coordinates)
         units = self._units_of_rows(posterior.search.zooms.coordinates)
         inverses = posterior.around.inverse_factor.reshape(-1, len(units), len(units))
-        return rows, lengths, np.atleast_2d(posterior.around.mean) / units, inverses / units
+        return rows, np.atleast_2d(posterior.around.mean) / units, inverses / units
 
     def _posterior(self, mean: np.ndarray, precision: np.ndarray, share: np.ndarray, unknown: np.ndarray):
         """The posterior with these moments, in natural coordinates, and with q(α).

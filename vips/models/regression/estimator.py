@@ -43,7 +43,7 @@ from vips.models._definite import positive_definite
 from vips.models.regression.contract import AugmentedRegression
 from vips.models.regression.newton import Released, misfit
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
-from vips.models.regression.statistics import RegressionStatistics
+from vips.models.regression.statistics import times_rowwise, variances
 from vips.parts import STANDS_OUT, FeatureTotals, Score
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import is_group
@@ -540,17 +540,12 @@ class PolyaGammaRegression(AugmentedRegression):
         X = self.read_rows(X, reset=False)
         warn_of_columns(self, self._hidden(), None, HIDDEN, 4)
         warn_of_columns(self, self._unbounded(), None, UNBOUNDED, 4)
-        empty, diagonal = np.zeros((0, self.n_outputs)), self.covariance == "diagonal"
-        means, variances = [empty], [empty]
+        means, forms = [np.zeros((0, self.n_outputs))], [np.zeros((0, self.n_outputs))]
         for chunk in InMemoryData(X).chunks(self.chunk_size):
-            rows, lengths, mean, spread = self._rows_and_law(chunk, posterior)
-            statistics = RegressionStatistics(
-                rows, lengths, 1.0, 0.0, mean, spread, centred=True, dtype=self.dtype, diagonal=diagonal,
-                offset=self.likelihood.offsets(np.empty(0)),
-            )  # fmt: skip
-            means.append(statistics.predictor)
-            variances.append(statistics.variance)
-        return np.concatenate(means), np.concatenate(variances)
+            rows, mean, spread = self._rows_and_law(chunk, posterior)
+            means.append(times_rowwise(rows, mean.T) + self.likelihood.offsets(np.empty(0)))
+            forms.append(variances(rows, spread, self.dtype))
+        return np.concatenate(means), np.concatenate(forms)
 
     def _shaped(self, coef: np.ndarray) -> np.ndarray:
         return coef[0] if self.n_outputs == 1 else coef

@@ -28,7 +28,7 @@ from vips.models.regression import kernels
 from vips.models.regression.likelihoods import Likelihood
 from vips.sums.regressions import RegressionSums
 
-__all__ = ["RegressionStatistics", "design_rows", "factors_of_labels", "scores_at"]
+__all__ = ["RegressionStatistics", "design_rows", "factors_of_labels", "scores_at", "times_rowwise", "variances"]
 
 # Least number of stored entries for which a second thread saves time.
 _LEAST_WORK = 200_000
@@ -88,14 +88,10 @@ class RegressionStatistics(RegressionSums):
         b and κ. Where b is 0 the output has no term for this record.
     mean : ndarray of shape (n_outputs, d)
         μ, in the coordinates of ``rows``.
-    spread : ndarray of shape (n_outputs, d, d) or (n_outputs, d), or None
-        Of the posterior in the same coordinates: variances (n_outputs, d); for an array of rows the inverses of the
-        precisions' Cholesky factors L, for CSR rows the covariances Σ. None for 0: residuals are then gradients of the
-        likelihood at μ.
+    variance : float or ndarray of shape (n_records, n_outputs)
+        xᵀΣx, from :func:`variances`. 0: residuals are then gradients of the likelihood at μ.
     centred, diagonal : bool
         Whether the linear statistic is the residual; whether only the diagonal of the precision is summed.
-    dtype : float32 or float64
-        Of the quadratic forms over CSR rows.
     offset : float or ndarray of shape (n_records, 1)
         o.
     labels : (ndarray, ndarray) of shape (n_labels, n_outputs), optional
@@ -109,17 +105,15 @@ class RegressionStatistics(RegressionSums):
         shape,
         linear,
         mean,
-        spread,
+        variance,
         *,
-        centred: bool,
-        dtype,
-        diagonal: bool,
+        centred: bool = True,
+        diagonal: bool = False,
         offset=0.0,
         labels=None,
     ) -> None:
-        self._shape, self._linear = shape, linear
-        self.predictor = _times_rowwise(rows, mean.T) + offset  # ψ
-        self.variance = _forms(rows, spread, diagonal, np.dtype(dtype), self.predictor.shape)  # x'Σx
+        self._shape, self._linear, self.variance = shape, linear, variance
+        self.predictor = times_rowwise(rows, mean.T) + offset  # ψ
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         precision = polya_gamma_mean(self.tilt, shape)  # ω
         centre = self.predictor if centred else np.broadcast_to(offset, self.predictor.shape)
@@ -201,12 +195,20 @@ def factors_of_labels(centre: np.ndarray, tilt: np.ndarray, labels) -> Iterator[
         yield linear - precision * centre, precision
 
 
-def _forms(rows, spread: np.ndarray | None, diagonal: bool, dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
-    """x_nᵀ Σ_j x_n, shape (n_records, n_outputs)."""
-    if spread is None:
-        return np.zeros(shape)
-    if diagonal:
-        return _times_rowwise(rows * rows, spread.T)
+def variances(rows, spread: np.ndarray, dtype: type) -> np.ndarray:
+    """x_nᵀ Σ_j x_n, shape (n_records, n_outputs).
+
+    Parameters
+    ----------
+    rows : array or CSR of shape (n_records, d)
+    spread : ndarray of shape (n_outputs, d, d) or (n_outputs, d)
+        Variances (n_outputs, d); for an array of rows the inverses of the precisions' Cholesky factors L, for CSR rows the
+        covariances Σ.
+    dtype : float32 or float64
+        Of the quadratic forms over CSR rows.
+    """
+    if spread.ndim == 2:
+        return times_rowwise(rows * rows, spread.T)
     if not sp.issparse(rows):
         return np.stack([rowwise_squares(inverse, rows) for inverse in spread], axis=1)
     forms = np.empty((len(spread), rows.shape[0]), dtype)
@@ -220,6 +222,6 @@ def _forms(rows, spread: np.ndarray | None, diagonal: bool, dtype: np.dtype, sha
     return np.maximum(forms.T.astype(np.float64), 0.0)
 
 
-def _times_rowwise(matrix, other: np.ndarray) -> np.ndarray:
+def times_rowwise(matrix, other: np.ndarray) -> np.ndarray:
     """Product whose rows depend on that row of ``matrix`` alone, to the last bit; SciPy adds a row's entries in order."""
     return matrix @ other if sp.issparse(matrix) else rowwise_product(matrix, other)
