@@ -40,6 +40,12 @@ def fit(model, records):
     return model.fit(*arguments(records), **exposures(records))
 
 
+def stacked(records, rows):
+    for row in rows:
+        records = stack(records, row)
+    return records
+
+
 def stack(records, row, first=False):
     """``records`` with one more row at the end, or at the beginning."""
     if hasattr(records, "y"):
@@ -168,9 +174,11 @@ def records_do_not_see_each_other(case):
 
 def norms_are_joint_and_never_too_small(case):
     model, _, records, posterior = prepared(case, 20)
-    for row in [case.extreme, *(case.hostile[name] for name in ("large", "zero", "tiny"))]:
-        records = stack(records, row)
-    norms_of_records_hold(case, model, records, posterior)
+    norms_of_records_hold(case, model, with_extremes(case, records), posterior)
+
+
+def with_extremes(case, records):
+    return stacked(records, [case.extreme, *(case.hostile[name] for name in ("large", "zero", "tiny"))])
 
 
 def norms_of_records_hold(case, model, records, posterior, phase=None):
@@ -247,9 +255,8 @@ def neighbours_stay_within_the_sensitivity(case):
         rows = [*case.hostile.values(), case.extreme]
         rows += [case.extreme * rng.integers(0, 2, case.extreme.shape) for _ in range(4)]
         rows += [np.where(np.arange(len(case.extreme)) == j, case.extreme.T, 0.0).T for j in (0, 1)]
-        added = [
-            clipped_sum(case, model, plan, stack(records, row, first), posterior) for row in rows for first in (0, 1)
-        ]
+        places = [(row, first) for i, row in enumerate(rows) for first in ((0, 1) if seed == 0 else ((i + seed) % 2,))]
+        added = [clipped_sum(case, model, plan, stack(records, row, first), posterior) for row, first in places]
         moved = [np.linalg.norm(total - reference) for total in added]
         largest = max(largest, *moved)
         assert max(moved) <= plan.clip_norm * (1.0 + 1e-9), "adding a record moved the sum by more than C"
@@ -291,8 +298,7 @@ def hardened_sums_are_exact(case):
     assert distance <= 9 * plan.clip_norm * (2.0**-10 + 1e-6), "the rounded sum is not the sum"
 
     *_, many, posterior = prepared(case, PIECE + 10, noise="discrete")  # chunks that are filled up hold a whole piece
-    for row in case.hostile.values():
-        many = stack(many, row)
+    many = stacked(many, case.hostile.values())
     together = total(many)
     np.testing.assert_array_equal(total(many, 100), together, err_msg="a sum depends on the chunks")
     order = np.random.default_rng(4).permutation(many.shape[0])
@@ -386,7 +392,8 @@ def everything_else_is_public(case):
     if sp.issparse(records):
         records = records.astype(float)  # as neighbours are: dtypes are public
     reference = replay(case, records)
-    for neighbour in (records[:29], records[:1], records[:0], *(stack(records, row) for row in case.hostile.values())):
+    hostile = list(case.hostile.values())
+    for neighbour in (records[:29], records[:1], records[:0], *(stacked(records, hostile[i::3]) for i in range(3))):
         assert replay(case, neighbour) == reference, "something besides the noisy totals depends on a record"
     assert sum(entry[0] == "step" for entry in reference[0][1:]) == _n_steps(case), "the steps are not the plan's"
 
@@ -547,7 +554,9 @@ def _coordinates(noise, block):
 
 def noise_is_never_shared(case):
     """Steps of a fit, fits of one model, fits of clones and fits with one seed share no noise."""
-    n_fits = 60
+    n_fits = (
+        30  # of five coordinates: what is shared gives 1, and 0.57 occurs by chance less than once in 10⁹ comparisons
+    )
     model = case.make_model(privacy=replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0), random_state=7)
     for source in (None, model):
         _, _, paths = pure_noise(case, n_fits=n_fits, seed=7, model=source)
@@ -559,9 +568,9 @@ def noise_is_never_shared(case):
         for first in range(SAMPLED.n_steps):
             for second in range(first):
                 shared = np.mean(scaled[:, first] * scaled[:, second])
-                assert abs(shared) < 6.0 / np.sqrt(n), "steps share noise"
+                assert abs(shared) < 7.0 / np.sqrt(n), "steps share noise"
         shared = np.mean(scaled[1:] * scaled[:-1])
-        assert abs(shared) < 6.0 / np.sqrt(n), "fits share noise"
+        assert abs(shared) < 7.0 / np.sqrt(n), "fits share noise"
 
 
 def _noise_of_steps(path, blocks, case):

@@ -179,18 +179,18 @@ def walked(traces, with_match: bool) -> dict[str, list]:
 
 
 def everything_reachable_is_a_function_of_the_noisy_totals(case) -> None:
-    """It is the same to the last bit after fits to other records, to fewer, and to hostile ones."""
+    """It is the same to the last bit after a fit to other records, to fewer, with hostile ones among them."""
     first, other = (case.make_records(n, np.random.default_rng(seed)) for n, seed in ((30, 20), (11, 21)))
     hostile = checks.stack(checks.stack(other, case.hostile["nan"]), case.hostile["huge"])
-    for noise, neighbours in (("gaussian", [hostile]), ("discrete", [other, hostile])):
-        expected = walked(what_a_fit_leaves(case, first, noise)[1], noise == "gaussian")
-        for records in neighbours:
-            contents = walked(what_a_fit_leaves(case, records, noise)[1], noise == "gaussian")
-            assert set(contents) == set(expected), "which files there are depends on the records"
-            for place, things in expected.items():
-                differ = [here[0] for here, there in zip(things, contents[place], strict=False) if here != there]
-                assert not differ, f"{differ[0]} depends on the records"
-                assert len(things) == len(contents[place]), f"what can be reached from {place} depends on the records"
+    for noise in ("gaussian", "discrete"):
+        expected, contents = (
+            walked(what_a_fit_leaves(case, records, noise)[1], noise == "gaussian") for records in (first, hostile)
+        )
+        assert set(contents) == set(expected), "which files there are depends on the records"
+        for place, things in expected.items():
+            differ = [here[0] for here, there in zip(things, contents[place], strict=False) if here != there]
+            assert not differ, f"{differ[0]} depends on the records"
+            assert len(things) == len(contents[place]), f"what can be reached from {place} depends on the records"
 
 
 def what_can_be_reached_is_listed(case) -> None:

@@ -107,7 +107,8 @@ def _slots(cls) -> list[str]:
 def vips_globals() -> list[tuple[str, object]]:
     """What the modules of vips keep between two fits: their variables and those of their classes.
 
-    Not entered: functions, compiled kernels, caches of functions (of public numbers), locks, pools of threads.
+    Not entered: names of Python itself, such as ``__dataclass_fields__``, functions, compiled kernels, caches of functions (of
+    public numbers), locks, pools of threads.
     """
     data = {}
     for name, module in sorted(sys.modules.items()):
@@ -115,7 +116,8 @@ def vips_globals() -> list[tuple[str, object]]:
             continue
         for key, value in [item for item in vars(module).items() if not item[0].startswith("__")]:
             if isinstance(value, type) and value.__module__ == name:
-                data |= {f"{name}.{key}.{field}": held for field, held in vars(value).items() if _is_data(held)}
+                fields = [item for item in vars(value).items() if not item[0].startswith("__")]
+                data |= {f"{name}.{key}.{field}": held for field, held in fields if _is_data(held)}
             elif _is_data(value):
                 data[f"{name}.{key}"] = value
     return walk(data, "modules")

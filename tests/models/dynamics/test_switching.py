@@ -135,7 +135,7 @@ def turning(n, rng, low=25, high=40):
 
 @pytest.fixture(scope="module")
 def learnt():
-    true, (train, _, _), (test, _, regimes) = turning(150, np.random.default_rng(0))
+    true, (train, _, _), (test, _, regimes) = turning(80, np.random.default_rng(0))
     model = SwitchingLinearDynamicalSystem(2, 2, privacy=every(30), random_state=0).fit(train)
     return true, train, test, regimes, model
 
