@@ -265,6 +265,8 @@ def marks(name: str, estimator, check: str):
     if "private" in name and check in NO_VALUE_DECIDES:
         return ()
     is_whole = ("private" in name or isinstance(estimator, Repeated)) and type(estimator).__name__ in IN_FULL
+    if isinstance(estimator, AnyClasses) and (estimator.prior, estimator.covariance) != (None, "full"):
+        is_whole = check == "check_decision_proba_consistency"  # one other prior, and another covariance
     return () if is_whole or check in OF_A_CLASS else pytest.mark.slow
 
 

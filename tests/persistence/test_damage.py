@@ -171,6 +171,7 @@ REGRESSIONS = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", REGRESSIONS)
+@pytest.mark.repeated("trials", "counts")  # posteriors of the class of "two classes"
 def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
     """Each array overwritten, and some with alternate signs: refused, or what users read of it can be computed."""
     path, refused = tmp_path / "m", 0
