@@ -143,13 +143,12 @@ def moves_at_most_the_clip(model, noise):
         model.classes_ = np.array([0, 1])
     y = None if y is None else np.asarray(y, float)
     X = np.asarray(X, float)
-    for weight in HOSTILE:
-        for row in range(3):
-            weights = np.random.default_rng(row).uniform(0.0, 5.0, len(X))
+    for row in range(3):
+        weights, others = np.random.default_rng(row).uniform(0.0, 5.0, len(X)), np.arange(len(X)) != row
+        without, _ = totals(model, X[others], None if y is None else y[others], weights[others])
+        for weight in HOSTILE:
             weights[row] = weight
-            others = np.arange(len(X)) != row
             with_it, clip = totals(model, X, y, weights)
-            without, _ = totals(model, X[others], None if y is None else y[others], weights[others])
             for one, other in zip(with_it, without, strict=True):
                 assert np.isfinite(one).all()
                 assert np.linalg.norm(one - other) <= clip * (1.0 + (2e-3 if noise == "discrete" else 1e-9))
