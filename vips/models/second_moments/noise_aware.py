@@ -10,7 +10,7 @@ and α slowly, and is computed at the last estimate (after Bernstein and Sheldon
 
 An evidence maximum for λ would claim coefficients of exactly 0 where noise hides them. The deviation 1/√λ has a half-Cauchy
 prior of a public scale, over which a ridge is integrated. With a λ for each coefficient, w_j has a Cauchy prior of that scale
-times a small factor, by mean field.
+times a factor, by mean field.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["noise_aware_coefficients"]
 _ROUNDS, _FIELD_ROUNDS, _TOLERANCE = 8, 100, 1e-6
 # Deviations of coefficients under the prior, in units of its scale. Smaller ones would hide a strong effect beside weak ones.
 _GRID = np.logspace(-0.5, 2.0, 21)
-_SPARSE_SCALE = 0.1
+_SPARSE_SCALE = 0.5
 _FLAT = 1e-12  # prior precision of the intercept, over its information
 
 
