@@ -43,10 +43,18 @@ class Settling:
         self._arrays: dict[str, np.ndarray] | None = None
         self._move = np.inf
 
+    def begin_at(self, limit) -> None:
+        """A fit starts at this posterior, which is known to be its limit: one step that hardly moves it is enough."""
+        self._move = 1.0
+        self._arrays = self._arrays_of(limit)
+
+    def _arrays_of(self, posterior) -> dict[str, np.ndarray]:
+        arrays = posterior_arrays(self.in_units(posterior))
+        return {name: value for name, value in arrays.items() if value.dtype.kind == "f"}
+
     def has_settled(self, posterior) -> bool:
         """Whether the fit has settled at this posterior, which follows the one of the last call."""
-        arrays = posterior_arrays(self.in_units(posterior))
-        arrays = {name: value for name, value in arrays.items() if value.dtype.kind == "f"}
+        arrays = self._arrays_of(posterior)
         if self._arrays is not None:
             move = max((distance(self._arrays[name], value) for name, value in arrays.items()), default=0.0)
             rate = min(move / self._move, _LARGEST_RATE) if self._move > 0.0 else 0.0

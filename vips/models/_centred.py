@@ -143,7 +143,7 @@ def means_and_spreads(
     must not make the prior of a coefficient narrow; it is 1 for a constant. ``rows_of`` takes a chunk of records, or of rows
     without labels, to the rows that count.
     """
-    mean, squares, n_stored, n_entries, whole, first, deviations, ends = 0.0, 0.0, 0, 0.0, 0.0, None, 0.0, []
+    off_first, squares, n_stored, n_entries, whole, first, deviations, ends = 0.0, 0.0, 0, 0.0, 0.0, None, 0.0, []
     for chunk, weights in with_their_weights(data.chunks(model.chunk_size), model.plan_of_fit().max_weight is not None):
         rows = rows_of(chunk)
         if isinstance(chunk, Sequences):  # some of whose steps may be missing
@@ -151,20 +151,20 @@ def means_and_spreads(
             rows = np.where(weights[:, None] > 0.0, rows, 0.0)
         if not isinstance(rows, np.ndarray):
             return None, None
-        n_stored, n_entries, counted = n_stored + np.count_nonzero(rows), n_entries + rows.size, rows[weights > 0.0]
-        if len(counted):
-            weight, centre = weights.sum(), np.average(rows, axis=0, weights=weights)
-            share, first = weight / (whole + weight), centre if first is None else first
-            squares = squares + weights @ np.square(rows - centre) + share * whole * np.square(centre - mean)
-            deviations = deviations + weights @ np.abs(rows - first)  # from the first mean: near enough for a spread
-            mean, whole = mean + share * (centre - mean), whole + weight
+        n_stored, n_entries, is_counted = n_stored + np.count_nonzero(rows), n_entries + rows.size, weights > 0.0
+        if is_counted.any():
+            counted, whole = rows if is_counted.all() else rows[is_counted], whole + weights.sum()
             ends += [counted.min(axis=0), counted.max(axis=0)]
+            first = weights @ rows / whole if first is None else first
+            off = rows - first  # the first mean: near enough for a spread
+            off_first, deviations = off_first + weights @ off, deviations + weights @ np.abs(off)
+            squares = squares + weights @ np.square(off, out=off)
     if not ends or n_stored < max(least * n_entries, 1.0):
         return None, None
-    low, high = np.min(ends, axis=0), np.max(ends, axis=0)
-    largest_variance = (high - mean) * (
-        mean - low
-    )  # of numbers between these ends with this mean: if they are at the ends
+    moved, low, high = off_first / whole, np.min(ends, axis=0), np.max(ends, axis=0)
+    mean, squares = first + moved, squares - whole * np.square(moved)
+    # of numbers between these ends with this mean: if they are at the ends
+    largest_variance = (high - mean) * (mean - low)
     has_two_values = squares / whole > (1.0 - 1e-9) * largest_variance
     spreads = np.where(has_two_values, high - low, np.minimum(high - low, 5.0 * deviations / whole))
     return mean, np.where(spreads > 0.0, spreads, 1.0)

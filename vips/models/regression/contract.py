@@ -23,6 +23,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ from scipy.linalg import cho_solve, solve_triangular
 from vips._compute.blas import cholesky
 from vips._compute.rowwise import rowwise_product
 from vips._validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
-from vips.data import DataSource, Records, rows_without
+from vips.data import DataSource, InMemoryData, Records, rows_without
+from vips.data._records import with_their_weights
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
@@ -41,6 +43,7 @@ from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, number
 from vips.models._definite import positive_definite
 from vips.models.regression.denoising import diagonal_step, diagonal_view, noise_aware_moments, precision_view
 from vips.models.regression.likelihoods import Likelihood
+from vips.models.regression.limit import Piece, Table
 from vips.models.regression.newton import ROUNDS, Prior, Released, best_prior
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps, Search
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
@@ -48,6 +51,7 @@ from vips.models.regression.statistics import RegressionStatistics, design_rows,
 from vips.parts import Part
 from vips.phases import FitPhase, plain_average, unchanged
 from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.settling import Settling
 from vips.step_size import PolynomialAveraging
 from vips.sums import Block, DenseStatistics, Joint, Quadratic
 from vips.sums.regressions import SQUARES_SCALE, RegressionSums
@@ -93,6 +97,8 @@ WEIGHTS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
 _LEAST_GAIN = 5.0
 # Steps of an ordinary fit that does not settle before.
 _MOST_STEPS = {"full": 1000, "diagonal": 4000}
+# Numbers in rows that an ordinary fit keeps to look for its limit.
+_MOST_KEPT_ROWS = 2**26
 # Least step size of the residuals: about the last five totals are averaged.
 _LEAST_STEP = 0.2
 
@@ -109,6 +115,8 @@ class AugmentedRegression(ConjugateExponentialModel):
     settings_of_meaning: tuple[str, ...] = ("fit_intercept",)
     exact_rows = True
     _unlisted = ("likelihood", "n_outputs")
+    # Where an ordinary fit of records in memory starts, and whether that is its limit, while it runs.
+    _begins: tuple[CoefficientPosterior, bool] | None = None
 
     def __init__(
         self,
@@ -204,13 +212,44 @@ class AugmentedRegression(ConjugateExponentialModel):
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns, where the intercept's prior sits; and for their spreads, in whose units the
         coefficients have the default prior unless ``max_norm`` states a unit."""
-        if self._is_given:
-            return
-        means, spreads = means_and_spreads(self, records, lambda chunk: self._design(chunk.X)[0])
-        if means is not None and self.fit_intercept and self.covariance == "full":
-            self.centre_ = means[: self.n_features_in_]
-        if spreads is not None and self.prior is None and self.max_norm is None:
-            self.spreads_ = spreads[: self.n_features_in_]
+        if not self._is_given:
+            means, spreads = means_and_spreads(self, records, lambda chunk: self._design(chunk.X)[0])
+            if means is not None and self.fit_intercept and self.covariance == "full":
+                self.centre_ = means[: self.n_features_in_]
+            if spreads is not None and self.prior is None and self.max_norm is None:
+                self.spreads_ = spreads[: self.n_features_in_]
+        if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
+            self._begins = self._limit(records)
+
+    def _limit(self, records: InMemoryData) -> tuple[CoefficientPosterior, bool] | None:
+        """Where an ordinary fit ends, and whether that was found: ``limit.py``."""
+        parts, keeps = [], records.n_records * self.n_columns <= _MOST_KEPT_ROWS
+        for chunk, weights in with_their_weights(
+            records.chunks(self.chunk_size), self.plan_of_fit().max_weight is not None
+        ):
+            rows = partial(self._rows_of_design, chunk.X)
+            if keeps:
+                rows = partial(_itself, rows())
+            terms = self.likelihood.terms(chunk.y), self.likelihood.offsets(chunk.y)
+            parts.append(Piece(rows, weights, *terms[0], terms[1]))
+        sparse = bool(parts) and sp.issparse(parts[0].rows())
+        table = Table(
+            parts,
+            self._units(),
+            self._coefficient_prior(),
+            lambda mean, precision: self._posterior(mean, precision, 1.0, 0.0),
+            lambda posterior: self._in_coordinates(posterior, sparse)[1],
+            self.dtype,
+        )
+        zeros = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+        return table.limit(self._stepped(zeros, dict.fromkeys(zeros, 0.0), None))
+
+    def settling_of(self, plan: PrivacyPlan) -> Settling | None:
+        """As in the base class, from the limit on where that was found."""
+        settling = super().settling_of(plan)
+        if settling is not None and self._begins is not None and self._begins[1]:
+            settling.begin_at(self._begins[0])
+        return settling
 
     def valid_records(self, records: Records) -> np.ndarray:
         shape, linear = self.likelihood.terms(records.y)
@@ -468,6 +507,8 @@ class AugmentedRegression(ConjugateExponentialModel):
             if previous is None:
                 return self._begun(Zooms.declared(self.n_features_in_, self._ball(), self._intercept_constant()))
             return self._searched(average, noise_std, previous)
+        if previous is None and self._begins is not None:
+            return self._begins[0]
         posterior = self._stepped(average, noise_std, previous)
         posterior.step = 0 if previous is None else previous.step + 1
         return posterior
@@ -661,6 +702,9 @@ class AugmentedRegression(ConjugateExponentialModel):
         """So many records that the sum of a chunk, d × d numbers, and its Python, cost little in comparison."""
         return max(4096, 4 * self.n_columns, min(16_384, 2**19 // max(self.n_columns, 1)))
 
+    def _rows_of_design(self, X):
+        return self._design(X)[0]
+
     def _design(self, X):
         largest, centre = np.inf if self.max_norm is None else float(self.max_norm), self._centre
         if sp.issparse(X) and centre is not None:  # centred rows have no zeros
@@ -752,6 +796,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         alpha = self._coefficient_prior().alpha_posterior(share * mean, variance)
         posterior.alpha_shape, posterior.alpha_rate = alpha
         return posterior
+
+
+def _itself(rows):
+    return rows
 
 
 def _only_the_last(s: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -12,14 +12,13 @@ from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
-from vips.data import DataSource, InMemoryData, Records
+from vips.data import DataSource
 from vips.data._records import with_their_weights
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._exposures import MOST, TakesExposures, check_counts, check_planned, times_exposure
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
-from vips.models.regression.maximum import most_probable
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -125,8 +124,6 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     settings_of_meaning = ("fit_intercept", "dispersion")
     _unlisted = ("exposed", "exposed_records", "with_exposure")
     name_of_ratio = "rate ratio"
-    # Where an ordinary fit starts, while it runs.
-    _begins: CoefficientPosterior | None = None
 
     def __init__(
         self,
@@ -190,14 +187,11 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         """
         if exposure is not None and public_X is not None:
             raise ValueError("Public records have no exposures here: pass `exposure` or `public_X`.")
-        try:
-            with self.exposed(exposure):
-                return super().fit(
-                    X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor,
-                    groups=groups, public_X=public_X, public_y=public_y,
-                )  # fmt: skip
-        finally:
-            vars(self).pop("_begins", None)
+        with self.exposed(exposure):
+            return super().fit(
+                X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor,
+                groups=groups, public_X=public_X, public_y=public_y,
+            )  # fmt: skip
 
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
@@ -209,26 +203,6 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     def records_of(self, X, y) -> DataSource:
         """Counts, with exposures beside them if there are any."""
         return self.exposed_records(super().records_of, X, y)
-
-    def begin(self, records: DataSource) -> None:
-        """As in the base class; and look for the mode."""
-        super().begin(records)
-        if self.privacy is None and self.covariance == "full" and isinstance(records, InMemoryData):
-            whole = [Records(*records.arrays)]
-            ((chunk, _),) = with_their_weights(whole, self.plan_of_fit().max_weight is not None)
-            self._begins = self._most_probable(chunk.X, chunk.y)
-
-    def _most_probable(self, X, y: np.ndarray) -> CoefficientPosterior:
-        rows, _ = self._design(X)
-        counts, offset = self.likelihood.limited(y)[:, 0], self.likelihood.log_exposures(y)
-        prior = self._coefficient_prior()
-        return most_probable(rows, self._units(), counts, offset, self.dispersion, prior, self.fit_intercept)
-
-    def to_posterior(self, average, noise_std, previous) -> Any:
-        """As in the base class, but a fit without a plan starts at the mode."""
-        if previous is None and self._begins is not None:
-            return self._begins
-        return super().to_posterior(average, noise_std, previous)
 
     @property
     def _releases_rates(self) -> bool:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import joblib
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -47,7 +46,6 @@ from vips.models.regression.statistics import times_rowwise, variances
 from vips.parts import STANDS_OUT, FeatureTotals, Score
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import is_group
-from vips.sums.regressions import outer_sums
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,18 +132,21 @@ class PolyaGammaRegression(AugmentedRegression):
                 groups=groups,
             )
         finally:
-            self._public = None
+            self._public = self._begins = None
 
     def finish(self, records: DataSource) -> None:
         """The curvature of the posterior itself, from which people read limits; without weights the evidence lower bound."""
         have_weights = self.plan_of_fit().max_weight is not None
-        if self._n_coefficients() <= _MOST_DENSE:
-            self.curvature_ = self._curvature(with_their_weights(records.chunks(self.chunk_size), have_weights))
-        if have_weights:
-            return
-        divergence = self._coefficient_prior().divergence(self.last_posterior_)
-        bounds = (self.bound(chunk, self.last_posterior_) + divergence for chunk in records.chunks(self.chunk_size))
-        self.bound_ = sum(bounds) - divergence
+        information, bound, is_dense = 0.0, 0.0, self._n_coefficients() <= _MOST_DENSE
+        for chunk, weights in with_their_weights(records.chunks(self.chunk_size), have_weights):
+            statistics = self.expected_statistics(chunk, self.last_posterior_)
+            if is_dense:
+                information = information + statistics.curvature(weights)
+            bound += float(statistics.bounds().sum()) + self.likelihood.log_base_measure(chunk.y)
+        if is_dense:
+            self.curvature_ = self._curvature(information)
+        if not have_weights:
+            self.bound_ = bound - self._coefficient_prior().divergence(self.last_posterior_)
 
     @property
     def posterior_(self) -> CoefficientPosterior | DiagonalCoefficientPosterior:
@@ -185,20 +186,20 @@ class PolyaGammaRegression(AugmentedRegression):
                 "`posterior_`."
             )
         X, y = self.read_rows(X, y, reset=False, multi_output=np.ndim(y) == 2)
-        precision = self._curvature(with_their_weights(InMemoryData(X, y).chunks(self.chunk_size), False))
         last = self.last_posterior_
+        chunks = InMemoryData(X, y).chunks(self.chunk_size)
+        precision = self._curvature(
+            sum(self.expected_statistics(chunk, last).curvature(np.ones(len(chunk.y))) for chunk in chunks)
+        )
         return CoefficientPosterior(last.around.mean, precision, last.alpha_shape, last.alpha_rate, centre=self._centre)
 
-    def _curvature(self, chunks: Iterable[tuple[Any, np.ndarray]]) -> np.ndarray:
-        """Minus the second derivative of the log posterior at the mean, α integrated out; shape (d, d) or (n_outputs, d, d)."""
-        held = np.atleast_2d(self.last_posterior_.around.mean)
-        units, total = self._units(), 0.0
-        for chunk, weights in chunks:
-            rows, _ = self._design(chunk.X)
-            shape, _ = self.likelihood.terms(chunk.y)
-            probabilities = expit(rows @ (held * units).T + self.likelihood.offsets(chunk.y))
-            total = total + outer_sums(rows, weights[:, None] * shape * probabilities * (1.0 - probabilities))
-        precision = total * units[:, None] * units
+    def _curvature(self, information: np.ndarray) -> np.ndarray:
+        """Minus the second derivative of the log posterior at the mean, α integrated out; shape (d, d) or (n_outputs, d, d).
+
+        ``information``, shape (n_outputs, d, d), is that of the likelihood.
+        """
+        held, units = np.atleast_2d(self.last_posterior_.around.mean), self._units()
+        precision = information * units[:, None] * units
         if not np.isfinite(precision).all():
             raise ValueError("y holds labels or counts that the model does not know.")
         for j in range(self.n_outputs):

@@ -114,6 +114,19 @@ class CoefficientPrior:
             return self.initial_alpha(len(squares)), np.ones(len(squares))
         return np.full(len(squares), self.alpha.shape + 0.5 * self.n_features), self.alpha.rate + 0.5 * squares
 
+    def log_density(
+        self, output: int, mean: np.ndarray, alpha_shape: float, alpha_rate: float
+    ) -> tuple[float, np.ndarray]:
+        """log p(w) up to a constant and its gradient, α integrated out: its q(α) is that of these moments."""
+        alpha = alpha_shape / alpha_rate
+        linear, precision = self.natural(output, alpha)
+        pulled = precision * mean if precision.ndim == 1 else precision @ mean
+        value = linear @ mean - 0.5 * mean @ pulled
+        if self._is_learnt:
+            value += 0.5 * alpha * np.square(mean[: self.n_features]) @ self._squared_spreads
+            value -= alpha_shape * np.log(alpha_rate)
+        return float(value), linear - pulled
+
     def divergence(self, posterior: _Posterior) -> float:
         """KL of q(w) q(α) from the prior, all outputs together."""
         if self.alpha is None:

@@ -20,13 +20,14 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import expit
 
 from vips._compute.rowwise import row_norms, rowwise_product, rowwise_squares
 from vips._compute.threads import run_ranges
 from vips.expfam import polya_gamma_mean
 from vips.models.regression import kernels
 from vips.models.regression.likelihoods import Likelihood
-from vips.sums.regressions import RegressionSums
+from vips.sums.regressions import RegressionSums, outer_sums
 
 __all__ = ["RegressionStatistics", "design_rows", "factors_of_labels", "scores_at", "times_rowwise", "variances"]
 
@@ -119,6 +120,15 @@ class RegressionStatistics(RegressionSums):
         centre = self.predictor if centred else np.broadcast_to(offset, self.predictor.shape)
         largest = None if labels is None else partial(factors_of_labels, centre, self.tilt, labels)
         super().__init__(rows, lengths, linear - precision * centre, precision, diagonal=diagonal, largest=largest)
+
+    def information(self) -> np.ndarray:
+        """Information of the labels at μ, b σ'(ψ), shape (n_records, n_outputs)."""
+        p = expit(self.predictor)
+        return self._shape * p * (1.0 - p)
+
+    def curvature(self, weights: np.ndarray) -> np.ndarray:
+        """Σ w b σ'(ψ) x xᵀ, shape (n_outputs, d, d)."""
+        return outer_sums(self._rows, weights[:, None] * self.information())
 
     def bounds(self) -> np.ndarray:
         """Evidence lower bound of each record given q(w): Σ_j κψ - b log 2 - b log cosh(c/2), shape (n_records,).
