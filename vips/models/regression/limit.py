@@ -33,8 +33,9 @@ _FEW, _FEW_PER_COEFFICIENT, _MANY = 2048, 32, 4
 _MOST_ROUNDS, _MOST_STEPS, _AMONG_FEW, _ROUGH, _FINE, _NEAR = 50, 100, 1e-2, 1e-6, 1e-9, 1e-8
 # Least Σ b σ'(ψ) for each coefficient: that of a label that may as well be another one is ¼.
 _LEAST_INFORMATION = 1.0
+_MOST_OF_ALPHA = 20  # rounds of α and Σ, which take no records
 # Part of the last step's length above which the curvature is computed anew; and of a value that is rounding.
-_SLOW, _ROUNDING = 0.1, 1e-10
+_SLOW, _ROUNDING = 0.2, 1e-10
 
 
 @dataclass
@@ -126,11 +127,11 @@ class Table:
                 for piece in self.pieces:
                     piece.variance = variances(piece.rows(), spread, self.dtype)
             mean, length, curvature = self._most_probable(posterior, lengths[i > 0], curvature)
-            posterior = self.posterior_of(mean, self._precision(mean, posterior))
             rate = min(length / max(before, 1e-300), 1.0 - 1e-6)
-            if i and length * rate / (1.0 - rate) <= near:
-                return posterior, True
+            if i and length * rate / (1.0 - rate) <= near:  # then a step moves the precision by less than v told
+                return self.posterior_of(mean, posterior.around.precision.reshape(-1, *curvature.shape[1:])), True
             before = min(length, 1.0)  # the first one is of a start anywhere
+            posterior = self._with_precision(mean, posterior)
         return posterior, False
 
     def _most_probable(
@@ -174,15 +175,20 @@ class Table:
                 curvature += outer_sums(rows, piece.weights[:, None] * h)
         return value, gradient, None if curvature is None else curvature * np.outer(units, units)
 
-    def _precision(self, mean: np.ndarray, posterior: CoefficientPosterior) -> np.ndarray:
-        """E[α] + Σ w ω x xᵀ, shape (n_outputs, d, d)."""
+    def _with_precision(self, mean: np.ndarray, posterior: CoefficientPosterior) -> CoefficientPosterior:
+        """The posterior with this mean and Σ⁻¹ = E[α] + Σ w ω x xᵀ, and the α that goes with this Σ."""
         total = sum(outer_sums(rows, piece.weights[:, None] * at.precision) for piece, rows, at in self._each(mean))
         total = total * np.outer(self.units, self.units)
         shape, rate = self.prior.alpha_posterior(mean, np.atleast_2d(posterior.around.var))
-        for j, precision in enumerate(total):
-            law = self.prior.natural(j, shape[j] / rate[j])[1]
-            precision += np.diag(law) if law.ndim == 1 else law
-        return total
+        for _ in range(_MOST_OF_ALPHA):
+            laws = [self.prior.natural(j, alpha)[1] for j, alpha in enumerate(shape / rate)]
+            posterior = self.posterior_of(
+                mean, total + np.array([np.diag(law) if law.ndim == 1 else law for law in laws])
+            )
+            before, rate = rate, posterior.alpha_rate
+            if np.abs(rate - before).max() <= _ROUNDING * rate.max():
+                break
+        return posterior
 
     def _each(self, mean: np.ndarray) -> Iterator[tuple[Piece, object, RegressionStatistics]]:
         """Pieces, their rows, and their E-step at this mean."""
