@@ -44,8 +44,8 @@ class Settling:
         self._move = np.inf
 
     def begin_at(self, limit) -> None:
-        """A fit starts at this posterior, whose mean is known to be its limit: one step that hardly moves it is enough."""
-        self._move, self._arrays = 1.0, {"mean": self._arrays_of(limit)["mean"]}
+        """A fit starts at this posterior, which is known to be its limit: one step that hardly moves it is enough."""
+        self._move, self._arrays = 1.0, self._arrays_of(limit)
 
     def _arrays_of(self, posterior) -> dict[str, np.ndarray]:
         arrays = posterior_arrays(self.in_units(posterior))
@@ -55,7 +55,7 @@ class Settling:
         """Whether the fit has settled at this posterior, which follows the one of the last call."""
         arrays = self._arrays_of(posterior)
         if self._arrays is not None:
-            move = max((distance(old, arrays[name]) for name, old in self._arrays.items()), default=0.0)
+            move = max((distance(self._arrays[name], value) for name, value in arrays.items()), default=0.0)
             rate = min(move / self._move, _LARGEST_RATE) if self._move > 0.0 else 0.0
             self.distance = move * max(1.0, rate / (1.0 - rate)) if np.isfinite(self._move) else np.inf
             self._move = move

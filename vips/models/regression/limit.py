@@ -127,11 +127,11 @@ class Table:
                 for piece in self.pieces:
                     piece.variance = variances(piece.rows(), spread, self.dtype)
             mean, length, curvature = self._most_probable(posterior, lengths[i > 0], curvature)
-            rate = min(length / max(before, 1e-300), 1.0 - 1e-6)
-            if i and length * rate / (1.0 - rate) <= near:  # then a step moves the precision by less than v told
-                return self.posterior_of(mean, posterior.around.precision.reshape(-1, *curvature.shape[1:])), True
-            before = min(length, 1.0)  # the first one is of a start anywhere
             posterior = self._with_precision(mean, posterior)
+            rate = min(length / max(before, 1e-300), 1.0 - 1e-6)
+            if i and length * rate / (1.0 - rate) <= near:
+                return posterior, True
+            before = min(length, 1.0)  # the first one is of a start anywhere
         return posterior, False
 
     def _most_probable(
