@@ -161,7 +161,7 @@ def coordinates_of_the_records(patch):
     """Scaled by the longest row that a zoom has seen."""
     longest, original = [1.0], Zooms.after
     remembering(
-        patch, lambda model, statistics: longest.append(np.nanmax(getattr(statistics, "_rows", 1.0), initial=0.1))
+        patch, lambda model, statistics: longest.append(np.nanmax(getattr(statistics, "rows", 1.0), initial=0.1))
     )
 
     def mutant(self, *arguments, **named):

@@ -245,7 +245,7 @@ def test_squares_of_weights_are_summed():
 
 
 def test_moments_by_squared_weights_are_summed():
-    model = BayesianLinearRegression(max_norm=2.0, target_range=(-40.0, 40.0), privacy=plan_with())
+    model = BayesianLinearRegression(max_norm=2.0, target_range=(-40.0, 40.0), privacy=replace(plan_with(), n_steps=1))
     X, y = records_of(model)
     weights = np.random.default_rng(0).uniform(0.0, 5.0, len(X))
     shares = np.minimum(weights / LARGEST, 1.0)

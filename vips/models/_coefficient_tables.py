@@ -22,6 +22,7 @@ __all__ = [
     "TAILS",
     "UNBOUNDED",
     "Signal",
+    "check_indicators",
     "classes_of",
     "coefficient_draws",
     "coefficient_table",
@@ -141,6 +142,23 @@ def coefficient_table(model, posterior, level: float, units=None):
     table.attrs["level"] = level
     table.columns.name = whose(getattr(model, "privacy_", None))
     return table
+
+
+def check_indicators(indicators, n_features: int | None = None) -> None:
+    """Raise ValueError unless these are triples (first, last, value), of so many columns."""
+    try:
+        well_formed = all(
+            isinstance(first + last, int) and np.isfinite(value) for first, last, value in indicators or ()
+        )
+    except (TypeError, ValueError):
+        well_formed = False
+    if not well_formed:
+        raise ValueError(
+            "`indicators` must be triples (first, last, value) of columns of which each row has exactly one, or None: those of "
+            f"a TableEncoder are its `indicators`. Got {indicators!r}."
+        )
+    if n_features is not None and not all(0 <= first < last <= n_features for first, last, _ in indicators or ()):
+        raise ValueError(f"`indicators` are not among the {n_features} columns of X: {indicators!r}.")
 
 
 def indicator_columns(n_features: int, *indicators) -> np.ndarray:

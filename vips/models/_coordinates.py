@@ -39,7 +39,7 @@ _TOO_LARGE = 1e100  # of files
 
 
 def number_of_zooms(n_steps: int) -> int:
-    """Of a fit with so many steps: 0 of a single step, and one more for each three steps, up to 4."""
+    """Number of zooms of a fit with so many steps: 0 of a single step, and one more for each three steps, up to 4."""
     return min((n_steps + 1) // 3, len(_AIMS))
 
 

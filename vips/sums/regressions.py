@@ -88,7 +88,7 @@ class RegressionSums(RecordStatistics):
     def __init__(
         self, rows, lengths, residual, precision, *, diagonal: bool = False, largest=None, clip_norm=None, unit=1.0
     ) -> None:
-        self._rows, self._lengths, self._diagonal, self._largest = rows, lengths, diagonal, largest
+        self.rows, self._lengths, self._diagonal, self._largest = rows, lengths, diagonal, largest
         self.residual, self.precision, self._clip_norm, self._unit = residual, precision, clip_norm, unit
         self._bounds, self._starts = None, None  # norms of the records, and where their rows start
         self._piece = None  # of a record in pieces: the weight, and all its scores in the last piece
@@ -140,10 +140,10 @@ class RegressionSums(RecordStatistics):
         """‖x xᵀ‖, or the norm of its diagonal if only the diagonal is summed."""
         if not self._diagonal:
             return np.square(self._lengths)
-        if not sp.issparse(self._rows):
-            return row_norms(np.square(self._rows))
-        sums = np.empty(self._rows.shape[0])
-        kernels.row_sums(self._rows.indptr, np.square(np.square(self._rows.data)), sums)
+        if not sp.issparse(self.rows):
+            return row_norms(np.square(self.rows))
+        sums = np.empty(self.rows.shape[0])
+        kernels.row_sums(self.rows.indptr, np.square(np.square(self.rows.data)), sums)
         return np.sqrt(sums)
 
     # -- sums ---------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class RegressionSums(RecordStatistics):
         unit = {name: lattice.unit * block.scale for name, block in blocks.items()}
         squares = self._squared_scores(weights, lambda shares: np.rint(shares / unit["squares"]))
         squares = {name: value.astype(np.int64) for name, value in squares.items()}
-        if not sp.issparse(self._rows):
+        if not sp.issparse(self.rows):
             return super().rounded_sum(weights, blocks, lattice) | self._shaped(squares)
         rows, weights, residual, precision = self._present(weights)
         indptr, columns, n_columns = rows.indptr, rows.indices, rows.shape[1]
@@ -198,7 +198,7 @@ class RegressionSums(RecordStatistics):
         if self._piece is not None:
             weight, scores = self._piece
             if scores is None:  # counted with the last piece
-                return {"squares": np.zeros((self.residual.shape[1], self._rows.shape[1]))}
+                return {"squares": np.zeros((self.residual.shape[1], self.rows.shape[1]))}
             return _squares(scores, np.array([self._unit * weight * weight]), rounded)
         clipped = clip_weights(self._bounds, self._clip_norm)
         if self._starts is None and rounded is None:
@@ -232,8 +232,8 @@ class RegressionSums(RecordStatistics):
         for residual in self.residual[rows].T:
             if self.sample_weights is not None:
                 residual = residual * self.sample_weights[rows]
-            runs = sp.csr_array((residual, rows, indptr), shape=(len(starts) - 1, self._rows.shape[0]))
-            scores.append(runs @ self._rows)
+            runs = sp.csr_array((residual, rows, indptr), shape=(len(starts) - 1, self.rows.shape[0]))
+            scores.append(runs @ self.rows)
         return scores
 
     def _shaped(self, sums: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -243,8 +243,8 @@ class RegressionSums(RecordStatistics):
     def _present(self, weights: np.ndarray):
         present = np.flatnonzero(weights)
         if len(present) == len(weights):
-            return self._rows, weights, self.residual, self.precision
-        return self._rows[present], weights[present], self.residual[present], self.precision[present]
+            return self.rows, weights, self.residual, self.precision
+        return self.rows[present], weights[present], self.residual[present], self.precision[present]
 
 
 def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) -> dict[str, np.ndarray]:

@@ -38,6 +38,7 @@ from vips.data._records import with_their_weights
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
+from vips.models._coefficient_tables import check_indicators
 from vips.models._coefficients import coefficient_parts
 from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, number_of_zooms
 from vips.models._definite import positive_definite
@@ -56,7 +57,7 @@ from vips.step_size import PolynomialAveraging
 from vips.sums import Block, DenseStatistics, Joint, Quadratic
 from vips.sums.regressions import SQUARES_SCALE, RegressionSums
 
-__all__ = ["POWER", "AugmentedRegression", "check_indicators", "unseen_directions"]
+__all__ = ["POWER", "AugmentedRegression", "unseen_directions"]
 
 
 # Share of `max_norm` that the intercept's constant has in the sum.
@@ -805,23 +806,6 @@ def _itself(rows):
 def _only_the_last(s: int) -> float:
     """ρ of scores: each total is released by itself, and kept in the posterior."""
     return 1.0
-
-
-def check_indicators(indicators, n_features: int | None = None) -> None:
-    """Raise ValueError unless these are triples (first, last, value), of so many columns."""
-    try:
-        well_formed = all(
-            isinstance(first + last, int) and np.isfinite(value) for first, last, value in indicators or ()
-        )
-    except (TypeError, ValueError):
-        well_formed = False
-    if not well_formed:
-        raise ValueError(
-            "`indicators` must be triples (first, last, value) of columns of which each row has exactly one, or None: those of "
-            f"a TableEncoder are its `indicators`. Got {indicators!r}."
-        )
-    if n_features is not None and not all(0 <= first < last <= n_features for first, last, _ in indicators or ()):
-        raise ValueError(f"`indicators` are not among the {n_features} columns of X: {indicators!r}.")
 
 
 def unseen_directions(

@@ -128,7 +128,7 @@ class RegressionStatistics(RegressionSums):
 
     def curvature(self, weights: np.ndarray) -> np.ndarray:
         """Σ w b σ'(ψ) x xᵀ, shape (n_outputs, d, d)."""
-        return outer_sums(self._rows, weights[:, None] * self.information())
+        return outer_sums(self.rows, weights[:, None] * self.information())
 
     def bounds(self) -> np.ndarray:
         """Evidence lower bound of each record given q(w): Σ_j κψ - b log 2 - b log cosh(c/2), shape (n_records,).

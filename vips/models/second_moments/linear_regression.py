@@ -21,6 +21,7 @@ from vips.models._coefficient_tables import (
     HIDDEN,
     TAILS,
     Signal,
+    check_indicators,
     coefficient_table,
     forest_plot,
     indicator_columns,
@@ -33,7 +34,6 @@ from vips.models._coefficient_tables import (
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
 from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, moments_of_columns, number_of_zooms
 from vips.models._definite import positive_definite
-from vips.models.regression.contract import check_indicators
 from vips.models.second_moments.contract import SecondMomentModel, design
 from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
@@ -236,7 +236,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return zooms.coordinates.rows(np.column_stack([X, y]))[0]
 
     def _rows(self, records: Records, posterior: LinearPosterior) -> np.ndarray:
-        moved = self._moved(records, posterior.zooms)
+        moved = self._moved(records, self._first_zooms() if posterior is None else posterior.zooms)
         x, target = moved[:, :-1], moved[:, -1]
         if self.target_range is not None:
             target = self._target_share() * np.clip(target, -1.0, 1.0)
@@ -331,12 +331,12 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         units, squares = self._prior_units(zooms.coordinates), self._released("squares")
         of_target, unit = of_target * zooms.coordinates.scale[d], 1.0 / zooms.coordinates.scale[d]
         rows[:d] *= units[:, None]
-        found = noise_aware_coefficients(moments, rows, of_target, count, d, self.penalty, 1.0, 1.0, squares)
+        given = noise_aware_coefficients(moments, rows, of_target, count, d, self.penalty, 1.0, 1.0, squares)
         units = np.append(units, np.ones(len(rows) - d)) * unit
         outer = np.outer(units, units)
         posterior = LinearPosterior(
-            found.mean * units, found.precision / outer, found.linear / units, found.information / outer,
-            found.noise_precision / unit**2, found.prior_precision / np.square(units[:d]),
+            given.mean * units, given.precision / outer, given.linear / units, given.information / outer,
+            given.noise_precision / unit**2, given.prior_precision / np.square(units[:d]),
         )  # fmt: skip
         return self._uncentred(posterior, means, zooms)
 
@@ -486,13 +486,16 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         """From the second moments; None without noise."""
         if not hasattr(self, "noisy_totals_"):
             return None
-        d, noisy = self.n_features_in_, self.noisy_totals_
+        d, noisy, constant = self.n_features_in_, self.noisy_totals_, self._constant()
         moments = SecondMoments.of(noisy.average["second"], noisy.noise_std["second"])
-        count, means = moments.matrix[d, d], np.zeros(d)
+        coordinates, count, means = self.last_posterior_.zooms.coordinates, moments.matrix[d, d], np.zeros(d)
+        columns = np.eye(d, d + 2) / coordinates.scale[:d, None]
+        columns[:, d] = coordinates.shift[:d] / constant
         if count > STANDS_OUT * moments.noise_std:
-            means = moments.matrix[:d, d] * self._constant() / count
-        size, size_std = np.array([count, moments.noise_std]) / self._constant() ** 2
-        return FeatureTotals(np.diagonal(moments.matrix)[:d], np.full(d, moments.noise_std), means, size, size_std)
+            means = columns @ moments.matrix[:, d] * constant / count
+        size, size_std = np.array([count, moments.noise_std]) / constant**2
+        squares = np.einsum("ij,jk,ik->i", columns, moments.matrix, columns)
+        return FeatureTotals(squares, moments.noise_std * np.square(columns).sum(axis=1), means, size, size_std)
 
     def check_restored(self) -> None:
         if self.n_features_in_ <= MOST_READ:

@@ -28,8 +28,9 @@ from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen
+from vips.models._coefficient_tables import check_indicators
 from vips.models._coordinates import CONSTANT, Coordinates, Zooms, number_of_zooms
-from vips.models.regression.contract import check_indicators, unseen_directions
+from vips.models.regression.contract import unseen_directions
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.mixed.kernels import add_moments, person_moments
 from vips.models.regression.mixed.posterior import INTERCEPT, Frame, MixedPosterior
