@@ -249,7 +249,7 @@ def test_moments_by_squared_weights_are_summed():
     X, y = records_of(model)
     weights = np.random.default_rng(0).uniform(0.0, 5.0, len(X))
     shares = np.minimum(weights / LARGEST, 1.0)
-    vectors, _ = totals(with_columns(model, X), X, y, weights)
+    vectors, _ = totals(with_columns(model, X), X, y, weights, n_steps=1)
     d = X.shape[1] + 2
     second, squares = vectors[0].reshape(2, d, d)
     np.testing.assert_allclose(second[:3, :3] * 4.0, (X * shares[:, None]).T @ X)

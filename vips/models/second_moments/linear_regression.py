@@ -73,8 +73,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         One prior precision λ for all coefficients, or one for each. Both are learnt.
     privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit. A budget plans 16 full-batch steps: four zooms, which find coordinates of columns and target
-        (docs/factors.md), and twelve releases of moments in them, whose noise is averaged. Of n steps (n + 1) // 3, up to four,
-        are zooms; a single step and a stream have none, and release moments in units of ``max_norm`` and ``target_range``.
+        (docs/factors.md), and twelve releases of moments in them, whose noise is averaged. A plan of n steps has (n + 1) // 3
+        zooms, at most four; a stream has none. Moments without zooms are in units of ``max_norm`` and ``target_range``.
     max_norm : float or None
         Public bound on the L2 norm of a row. A longer row, with its target and constant, is multiplied by
         max_norm / norm: it weighs less, which does not bias coefficients. Required by a private fit.
