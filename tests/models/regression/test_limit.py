@@ -41,10 +41,10 @@ KINDS = {
 def check_reaches_the_limit(name, **settings):
     """One step is enough, and textbook steps end at the same posterior."""
     make, rows, y = KINDS[name]
-    found = make().fit(rows, y, **settings)
-    assert found.last_posterior_.step == 1, "more than one step"
+    fitted = make().fit(rows, y, **settings)
+    assert fitted.last_posterior_.step == 1, "more than one step"
     textbook = make(privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=600)).fit(rows, y, **settings)
-    ours, theirs = found.last_posterior_, textbook.last_posterior_
+    ours, theirs = fitted.last_posterior_, textbook.last_posterior_
     for one, other in ((ours.mean, theirs.mean), (ours.around.precision, theirs.around.precision)):
         assert np.abs(one - other).max() <= 2e-8 * np.abs(other).max(), "another limit"
 
@@ -70,11 +70,11 @@ def test_where_columns_separate_labels_a_fit_takes_textbook_steps():
     rows = X[:100]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = Logistic().fit(rows, rows[:, 0] > 5.0)
-        plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=found.last_posterior_.step)
+        fitted = Logistic().fit(rows, rows[:, 0] > 5.0)
+        plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=fitted.last_posterior_.step)
         steps = Logistic(privacy=plan).fit(rows, rows[:, 0] > 5.0)
-    assert found.last_posterior_.step > 100
-    np.testing.assert_array_equal(found.last_posterior_.mean, steps.last_posterior_.mean)
+    assert fitted.last_posterior_.step > 100
+    np.testing.assert_array_equal(fitted.last_posterior_.mean, steps.last_posterior_.mean)
 
 
 def without_variances(patch):
