@@ -365,6 +365,7 @@ def test_a_fit_that_does_not_search_gives_public_records_their_whole_weight():
     rng = np.random.default_rng(0)
     X, y = 0.03 * rng.normal(size=(60, 1001)), rng.integers(0, 2, 60)
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
-    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y, public_X=X[:20], public_y=y[:20])
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, prior=100.0)
+    model.fit(X, y, public_X=X[:20], public_y=y[:20])
     assert model.last_posterior_.search is None
     assert model.findings()["weight of public records"] == 1.0

@@ -132,7 +132,8 @@ class PolyaGammaRegression(AugmentedRegression):
                 groups=groups,
             )
         finally:
-            self._public = self._begins = None
+            self._public = None
+            vars(self).pop("_begins", None)
 
     def finish(self, records: DataSource) -> None:
         """The curvature of the posterior itself, from which people read limits; without weights the evidence lower bound."""

@@ -105,21 +105,18 @@ class Table:
         is_near = False
         if k >= _MANY:
             few = replace(self, pieces=[Piece.thinned(self.pieces, k)])
-            near, _ = few._rounds(start, False, (_AMONG_FEW, _AMONG_FEW), _AMONG_FEW)
-            start, is_near = (near, True) if few._is_uncertain(near) else (start, False)
-        posterior, is_found = self._rounds(start, is_near, (_ROUGH, _FINE), _NEAR)
-        return (posterior, is_found) if self._is_uncertain(posterior) else None
+            near = few._rounds(start, False, (_AMONG_FEW, _AMONG_FEW), _AMONG_FEW)
+            start, is_near = (start, False) if near is None else (near[0], True)
+        return self._rounds(start, is_near, (_ROUGH, _FINE), _NEAR)
 
-    def _is_uncertain(self, posterior: CoefficientPosterior) -> bool:
+    def _is_uncertain(self, mean: np.ndarray) -> bool:
         """Whether labels tell as much of each output as four uncertain ones for each coefficient."""
-        information = sum(
-            piece.weights @ at.information() for piece, _, at in self._each(np.atleast_2d(posterior.around.mean))
-        )
+        information = sum(piece.weights @ at.information() for piece, _, at in self._each(mean))
         return bool(np.min(information) >= _LEAST_INFORMATION * len(self.units))
 
     def _rounds(
         self, posterior: CoefficientPosterior, is_near: bool, lengths: tuple[float, float], near: float
-    ) -> tuple[CoefficientPosterior, bool]:
+    ) -> tuple[CoefficientPosterior, bool] | None:
         before, curvature = np.inf, None
         for i in range(_MOST_ROUNDS):
             if i or is_near:  # else v = 0
@@ -127,6 +124,8 @@ class Table:
                 for piece in self.pieces:
                     piece.variance = variances(piece.rows(), spread, self.dtype)
             mean, length, curvature = self._most_probable(posterior, lengths[i > 0], curvature)
+            if i == 0 and not self._is_uncertain(mean):
+                return None
             posterior = self._with_precision(mean, posterior)
             rate = min(length / max(before, 1e-300), 1.0 - 1e-6)
             if i and length * rate / (1.0 - rate) <= near:
