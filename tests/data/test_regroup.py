@@ -654,7 +654,7 @@ def test_a_regression_that_is_not_private_has_the_bound_of_all_rows(tmp_path):
     source = regroup(X, Y, by=IDS, to=tmp_path / "g", n_partitions=2)
     on_disk, in_memory = (vips.BayesianLogisticRegression(max_norm=4.0, random_state=0) for _ in range(2))
     fitted, expected = on_disk.fit(source), in_memory.fit(X, Y, groups=IDS)
-    np.testing.assert_allclose(fitted.last_posterior_.mean, expected.last_posterior_.mean)
+    np.testing.assert_allclose(fitted.last_posterior_.mean, expected.last_posterior_.mean, rtol=1e-5)  # by other steps
     np.testing.assert_allclose(fitted.bound_, expected.bound_)
 
 
