@@ -36,6 +36,13 @@ def as_data(records):
     return InMemoryData(records) if isinstance(records, Sequences) else check_data(*arguments(records))
 
 
+def as_in_a_fit(model, records) -> None:
+    """The model as during a fit to such records."""
+    model.n_features_in_ = records.shape[1]
+    if exposures(records):
+        model.takes_one_label = False
+
+
 def fit(model, records):
     return model.fit(*arguments(records), **exposures(records))
 
@@ -68,9 +75,7 @@ def prepared(case, n, seed=0, **plan_changes):
     plan = replace(FULL, **({"clip_norm": case.clip_norm} | of_phase | plan_changes))
     model = case.make_model(privacy=plan, random_state=0)
     records = case.make_records(n, rng)
-    model.n_features_in_ = records.shape[1]
-    if exposures(records):
-        model.takes_one_label = False
+    as_in_a_fit(model, records)
     initial = {name: np.abs(rng.normal(5.0, 2.0, block.shape)) for name, block in model.blocks().items()}
     if case.sparse:
         initial = {name: 1e3 * (rng.random(value.shape) < 0.05) for name, value in initial.items()}
@@ -604,7 +609,7 @@ def totals_are_sums(case):
     for seed in range(300):
         plan = PrivacyPlan(noise_multiplier=0.0, sampling_rate=rate, n_steps=1, clip_norm=case.clip_norm)
         model = case.make_model(privacy=plan, random_state=0)
-        model.n_features_in_ = records.shape[1]
+        as_in_a_fit(model, records)
         phase, posterior = last_phase(model), _fixed_posterior(model)
         randomness = plan.randomness(seed)
         total = engine.clipped_sum(model, phase, as_data(records), posterior, plan, randomness, 1)

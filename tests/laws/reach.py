@@ -13,6 +13,7 @@ from tests.laws.checks import (
     SENSITIVITY_FACTOR,
     Recorder,
     as_data,
+    as_in_a_fit,
     as_vector,
     fit,
     norms_of_records_hold,
@@ -36,6 +37,7 @@ def phases(case) -> Iterator[tuple[object, FitPhase, object]]:
     records = case.make_records(12, np.random.default_rng(4))
     recorder = Recorder(model)
     fit(model, records)
+    as_in_a_fit(model, records)
     phases, seen = phases_of(model, N_STEPS), set()
     for i, posterior in enumerate(recorder.posteriors[:-1]):
         phase, s = step_of(phases, i + 1)

@@ -14,6 +14,7 @@ import numpy as np
 from randomgen import AESCounter
 
 from tests.laws import checks
+from tests.laws.cases import arguments, exposures
 from vips import PrivacyPlan, engine
 from vips.data import InMemoryData
 from vips.phases import phases_of, step_of
@@ -55,7 +56,7 @@ def clipped(model, phase, records, row: int, posterior, clip_norm: float, norm_f
     share = statistics.weighted_sum(np.ones(1))
     share = {name: np.asarray(share[name], np.float64) for name in blocks}
     norm = math.sqrt(sum(float(np.sum((share[name] / block.scale) ** 2)) for name, block in blocks.items()))
-    if model.takes_one_label:  # the largest over labels: `norms_are_joint_and_never_too_small` checks it
+    if model.needs_labels:  # the largest over labels: `norms_are_joint_and_never_too_small` checks it
         assert norm <= reported * (1.0 + 1e-13)
         norm = reported
     norm *= 1.0 if norm_factor is None else norm_factor(records[row])
@@ -104,7 +105,12 @@ def totals_are_sums_over_the_public_rate(case) -> None:
     for sampling, size in SAMPLINGS:
         plan = PrivacyPlan(clip_norm=case.clip_norm, **HARDLY, **sampling)
         data, model = in_partitions(records, size), case.make_model(privacy=plan, random_state=SEED)
-        check_steps(steps_of(model, data), model, records, plan, data.sizes, case.norm_factor)
+        if beside := exposures(records):  # which sources do not take: all in one partition
+            steps, sizes = steps_of(model, *arguments(records), **beside), [records.shape[0]]
+            checks.as_in_a_fit(model, records)
+        else:
+            steps, sizes = steps_of(model, data), data.sizes
+        check_steps(steps, model, records, plan, sizes, case.norm_factor)
 
 
 def n_coordinates(blocks) -> int:
