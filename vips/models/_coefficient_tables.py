@@ -49,7 +49,7 @@ HIDDEN = (
 )
 UNBOUNDED = (
     "Noise hides how large the effect of {columns} is: labels are nearly certain, and the few that are not would tell. Its "
-    "mean has the right sign and may be far too small, and there are no limits. More records or a larger ε would show it."
+    "mean may be far too small, and there are no limits. More records or a larger ε would show it."
 )
 # What a private fit makes of columns whose variance is in few rows.
 TAILS = (

@@ -22,7 +22,7 @@ import numpy as np
 
 from vips._compute.rowwise import row_norms
 
-__all__ = ["CONSTANT", "LIMIT", "Coordinates", "Zooms", "number_of_zooms"]
+__all__ = ["CONSTANT", "LIMIT", "Coordinates", "Zooms", "moments_of_columns", "number_of_zooms"]
 
 # The intercept's constant beside moved rows, whose norm is about 1; and ‖z‖² beyond which a zoom clips a row.
 CONSTANT = 0.5
@@ -135,7 +135,12 @@ class Zooms:
     def declared(cls, n_features: int, ball: float, constant: float) -> Zooms:
         """Before the first zoom: rows of norm at most ``ball`` become such of norm 1, their constant, if it is not 0, ½."""
         scale = np.append(np.full(n_features, 1.0 / ball), [CONSTANT / constant] if constant else [])
-        return cls(Coordinates(np.zeros(len(scale)), scale), *np.zeros((3, n_features)))
+        return cls.beginning(np.zeros(len(scale)), scale, n_features)
+
+    @classmethod
+    def beginning(cls, shift: np.ndarray, scale: np.ndarray, n_features: int) -> Zooms:
+        """Before the first zoom, in these coordinates."""
+        return cls(Coordinates(shift, scale), *np.zeros((3, n_features)))
 
     @property
     def hidden(self) -> np.ndarray:

@@ -228,11 +228,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         for chunk, weights in with_their_weights(
             records.chunks(self.chunk_size), self.plan_of_fit().max_weight is not None
         ):
-            rows = partial(self._rows_of_design, chunk.X)
-            if keeps:
-                rows = partial(_itself, rows())
-            terms = self.likelihood.terms(chunk.y), self.likelihood.offsets(chunk.y)
-            parts.append(Piece(rows, weights, *terms[0], terms[1]))
+            rows = self._kept_design(chunk.X) if keeps else partial(self._rows_of_design, chunk.X)
+            parts.append(Piece(rows, weights, *self.likelihood.terms(chunk.y), self.likelihood.offsets(chunk.y)))
         sparse = bool(parts) and sp.issparse(parts[0].rows())
         table = Table(
             parts,
@@ -706,6 +703,10 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _rows_of_design(self, X):
         return self._design(X)[0]
 
+    def _kept_design(self, X) -> Callable:
+        rows = self._rows_of_design(X)
+        return lambda: rows
+
     def _design(self, X):
         largest, centre = np.inf if self.max_norm is None else float(self.max_norm), self._centre
         if sp.issparse(X) and centre is not None:  # centred rows have no zeros
@@ -797,10 +798,6 @@ class AugmentedRegression(ConjugateExponentialModel):
         alpha = self._coefficient_prior().alpha_posterior(share * mean, variance)
         posterior.alpha_shape, posterior.alpha_rate = alpha
         return posterior
-
-
-def _itself(rows):
-    return rows
 
 
 def _only_the_last(s: int) -> float:

@@ -249,6 +249,9 @@ class PolyaGammaRegression(AugmentedRegression):
     def _unbounded(self) -> np.ndarray:
         """Whether noise hides how large the effect of each column is, shape (n_outputs, n_features): the labels are nearly
         certain."""
+        return self.once("unbounded", self._without_bound)
+
+    def _without_bound(self) -> np.ndarray:
         are = np.zeros((self.n_outputs, self.n_features_in_), bool)
         if not (released := self._released_scores()) or self._is_given or self._knows_public:
             return are

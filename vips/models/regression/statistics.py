@@ -113,7 +113,7 @@ class RegressionStatistics(RegressionSums):
         offset=0.0,
         labels=None,
     ) -> None:
-        self.rows, self._shape, self._linear, self.variance = rows, shape, linear, variance
+        self._shape, self._linear, self.variance = shape, linear, variance
         self.predictor = times_rowwise(rows, mean.T) + offset  # ψ
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         precision = polya_gamma_mean(self.tilt, shape)  # ω

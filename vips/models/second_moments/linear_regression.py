@@ -226,7 +226,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         if self.target_range is not None:
             low, high = self.target_range
             shift, scale[-1] = np.append(shift[:-1], 0.5 * (low + high)), 2.0 / (high - low)
-        return Zooms(Coordinates(shift, scale), *np.zeros((3, len(scale))))
+        return Zooms.beginning(shift, scale, len(scale))
 
     def _moved(self, records: Records, zooms: Zooms) -> np.ndarray:
         """Columns and the target in these coordinates, shape (n_records, n_features + 1)."""
@@ -268,9 +268,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         there is, whose deviation on the diagonal is ``noise_std``."""
         d, (low, high) = self.n_features_in_, self.target_range
         shift, scale = zooms.coordinates.shift[-1], zooms.coordinates.scale[-1]
-        noise = (
-            np.sqrt(_RATIO * d / zooms.count) * noise_std / _TARGET_SHARE
-        )  # for a row's deviation over a limit of targets
+        # of products with the target: for a row's deviation over a limit of targets
+        noise = np.sqrt(_RATIO * d / zooms.count) * noise_std / _TARGET_SHARE
         limit = np.clip(np.sqrt(_LIMITS[0] / max(noise, 1e-300)), *_LIMITS)
         largest = np.sqrt(d / chi2.ppf(_NOT_CLIPPED, d))
         farthest = max(high - shift, shift - low) * scale
@@ -295,7 +294,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         viewed = moments.repaired()
         d, has_constant = self.n_features_in_, int(bool(self.fit_intercept))
         rows, of_target, means = self._around_means(viewed, zooms.coordinates)
-        design, products = rows @ viewed.matrix @ rows.T, rows @ viewed.matrix @ of_target
+        inner, products = rows @ viewed.matrix @ rows.T, rows @ viewed.matrix @ of_target
         count, squares = (
             float(viewed.matrix[d, d]) / self._constant() ** 2,
             float(of_target @ viewed.matrix @ of_target),
@@ -304,7 +303,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return self._prior_posterior(zooms)
         mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
         variance = max(squares / count - mean**2, 0.0)
-        of_columns, units = np.diagonal(design)[:d], None
+        of_columns, units = np.diagonal(inner)[:d], None
         if not moments.noise_std:
             varies = of_columns > _ROUNDING * np.diagonal(viewed.matrix)[:d]
             units = np.sqrt(np.where(varies, of_columns, np.inf))
@@ -314,8 +313,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
                     "times 1000 say, or alpha_2=0.",
                     stacklevel=levels_to_user(),
                 )
-        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings(), units)
-        information = best.alpha * 0.5 * (design + design.T)
+        best = maximise_evidence(inner[:d, :d], products[:d], squares, count, variance, self._settings(), units)
+        information = best.alpha * 0.5 * (inner + inner.T)
         precision = positive_definite(information + np.diag(np.append(best.lam, np.zeros(has_constant))))
         mean = np.linalg.solve(precision, best.alpha * products)
         return self._uncentred(
@@ -445,10 +444,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def _warn_of_tails(self, units, others) -> None:
         """Warn of columns, and of a target, whose variance is in few rows."""
-        zooms, plan = getattr(self.posterior_, "zooms", None), self.privacy_.plan
-        if (
-            zooms is None or is_group(self.privacy_.unit) or plan.max_weight is not None
-        ):  # else other weights differ, too
+        zooms = self.posterior_.zooms
+        if is_group(self.privacy_.unit) or self.privacy_.plan.max_weight is not None:  # else other weights differ, too
             return
         d = self.n_features_in_
         are_indicators = indicator_columns(d, self.indicators, others)

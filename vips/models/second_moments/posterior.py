@@ -57,5 +57,7 @@ class LinearPosterior(CentredGaussian):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> LinearPosterior:
         names = ("mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter", "centre")
-        zooms = Zooms.from_arrays(arrays) if "zooms_scale" in arrays else None
+        zooms = Zooms.from_arrays(arrays)
+        if not len(zooms.coordinates.scale) == len(zooms.seen) == len(arrays["prior_precision"]) + 1:
+            raise ValueError("the posterior's coordinates are not those of its columns and the target")
         return cls(*(arrays[name] for name in names), zooms)

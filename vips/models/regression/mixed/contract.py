@@ -29,7 +29,7 @@ from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen
 from vips.models._coefficient_tables import check_indicators
-from vips.models._coordinates import CONSTANT, Coordinates, Zooms, number_of_zooms
+from vips.models._coordinates import CONSTANT, Zooms, number_of_zooms
 from vips.models.regression.contract import unseen_directions
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.mixed.kernels import add_moments, person_moments
@@ -214,8 +214,7 @@ class MixedRegression(ConjugateExponentialModel):
     def _first_posterior(self) -> MixedPosterior:
         d, mean = self.n_features_in_, np.zeros(self._n_parameters())
         centre, spreads = seen(self, "centre_", np.zeros(d)), seen(self, "spreads_", np.ones(d))
-        zooms = Zooms(Coordinates(centre, 1.0 / spreads), *np.zeros((3, d)))
-        frame = Frame(zooms, self._ball(), self._places_of_effects())
+        frame = Frame(Zooms.beginning(centre, 1.0 / spreads, d), self._ball(), self._places_of_effects())
         return MixedPosterior(mean, np.diag(1.0 / self._prior_precision(frame).diagonal()), frame)
 
     def expected_statistics(self, records: Runs | Records, posterior: MixedPosterior) -> DenseStatistics:
