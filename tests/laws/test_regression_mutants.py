@@ -61,6 +61,15 @@ def cross_not_in_the_norm(patch):
     patch.setattr(RegressionSums, "_parts_of_norms", mutant)
 
 
+def bends_not_in_the_norm(patch):
+    original = RegressionSums._parts_of_norms
+
+    def mutant(self, residual, precision, blocks):
+        return original(self, residual, precision, {name: block for name, block in blocks.items() if name != "bends"})
+
+    patch.setattr(RegressionSums, "_parts_of_norms", mutant)
+
+
 def squares_not_in_the_norm(patch):
     patch.setattr(regression_norms, "joint_norm", lambda score, others, scale, *_: np.hypot(score / scale, others))
 
@@ -316,6 +325,7 @@ MUTANTS = [
         "logistic sparse, three classes, searched",
         "moved the sum by more than C",
     ),
+    (bends_not_in_the_norm, "norms_are_joint_and_never_too_small", COUNTS, "a norm is smaller than the record"),
     (squares_not_in_the_norm, "norms_are_joint_and_never_too_small", SEARCHED, "a norm is smaller than the record"),
     (squares_not_in_the_norm, "norms_are_joint_and_never_too_small", COUNTS, "a norm is smaller than the record"),
     (squares_not_in_the_norm, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),

@@ -18,6 +18,7 @@ from vips.expfam import Gaussian
 from vips.privacy.words import whose
 
 __all__ = [
+    "BENT",
     "HIDDEN",
     "TAILS",
     "UNBOUNDED",
@@ -50,6 +51,11 @@ HIDDEN = (
 UNBOUNDED = (
     "Noise hides how large the effect of {columns} is: labels are nearly certain, and the few that are not would tell. Its "
     "mean may be far too small, and there are no limits. More records or a larger ε would show it."
+)
+# Where expected counts are not those of the model.
+BENT = (
+    "Counts do not depend on {columns} as the model says, by straight lines that add up: large residuals are limited, so "
+    "coefficients may be off by more than their limits. Add squares or products of these columns, or make categories of them."
 )
 # What a private fit makes of columns whose variance is in few rows.
 TAILS = (

@@ -77,6 +77,8 @@ class RegressionSums(RecordStatistics):
     residual, precision : ndarray of shape (n_records, n_outputs)
         r and ω.
     diagonal : bool
+    bends : bool
+        Whether block "bends" sums r x xᵀ.
     largest : callable, optional
         The pairs r and ω over which the norm of a record is the largest. None: norms are of the record's own.
     clip_norm : float, optional
@@ -86,9 +88,11 @@ class RegressionSums(RecordStatistics):
     """
 
     def __init__(
-        self, rows, lengths, residual, precision, *, diagonal: bool = False, largest=None, clip_norm=None, unit=1.0
-    ) -> None:
+        self, rows, lengths, residual, precision, *, diagonal: bool = False, bends: bool = False, largest=None, clip_norm=None,
+        unit=1.0,
+    ) -> None:  # fmt: skip
         self.rows, self._lengths, self._diagonal, self._largest = rows, lengths, diagonal, largest
+        self._bends = bends
         self.residual, self.precision, self._clip_norm, self._unit = residual, precision, clip_norm, unit
         self._bounds, self._starts = None, None  # norms of the records, and where their rows start
         self._piece = None  # of a record in pieces: the weight, and all its scores in the last piece
@@ -122,6 +126,8 @@ class RegressionSums(RecordStatistics):
         """‖s‖, and the joint norm of the blocks without scores, of rows with these r and ω; shape (2, n_records)."""
         length = row_norms(precision)
         others = self._outer_norms() * length / blocks["precision"].scale
+        if "bends" in blocks:
+            others = np.hypot(others, self._outer_norms() * row_norms(residual) / blocks["bends"].scale)
         if self._diagonal:
             of_row = self._lengths / blocks["cross"].scale
             others = np.hypot(others, np.hypot(of_row, 1.0 / blocks["weight"].scale) * length)
@@ -156,7 +162,10 @@ class RegressionSums(RecordStatistics):
         if self._diagonal:
             sums = {"precision": _times((rows * rows).T, weighted).T, "cross": _times(rows.T, weighted).T}
             return self._shaped({"linear": linear, "weight": weighted.sum(axis=0)} | sums | squares)
-        return self._shaped({"linear": linear, "precision": outer_sums(rows, weighted)} | squares)
+        sums = {"linear": linear, "precision": outer_sums(rows, weighted)}
+        if self._bends:
+            sums["bends"] = outer_sums(rows, weights[:, None] * residual, signed=True)
+        return self._shaped(sums | squares)
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """As in the base class, but faster for CSR rows, whose E-step is a function of each record alone, to the last bit."""
@@ -180,8 +189,12 @@ class RegressionSums(RecordStatistics):
             weight = np.rint(weights[:, None] * precision / unit["weight"]).sum(axis=0).astype(np.int64)
             sums = {"linear": linear, "precision": second, "cross": cross, "weight": weight}
             return self._shaped(sums | squares)
-        outer = [_outer_sum(rows, weights * column, unit["precision"]).astype(np.int64) for column in precision.T]
-        return self._shaped({"linear": linear, "precision": np.stack(outer)} | squares)
+        factors = {"precision": precision} | ({"bends": residual} if self._bends else {})
+        outer = {
+            name: np.stack([_outer_sum(rows, weights * column, unit[name]).astype(np.int64) for column in values.T])
+            for name, values in factors.items()
+        }
+        return self._shaped({"linear": linear} | outer | squares)
 
     def carry(self, carried, used: np.ndarray, weight: float, is_last: bool):
         if self._clip_norm is None:
@@ -262,10 +275,12 @@ def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) ->
     return {"squares": np.array(total)}
 
 
-def outer_sums(rows, weights: np.ndarray) -> np.ndarray:
-    """Σ_n w_nj x_n x_nᵀ, shape (n_outputs, d, d), for weights ≥ 0 of shape (n_records, n_outputs)."""
+def outer_sums(rows, weights: np.ndarray, signed: bool = False) -> np.ndarray:
+    """Σ_n w_nj x_n x_nᵀ, shape (n_outputs, d, d), for weights of shape (n_records, n_outputs): ≥ 0, unless they are signed."""
     if sp.issparse(rows):
         return np.stack([_outer_sum(rows, weights_of_output) for weights_of_output in weights.T])
+    if signed:
+        return np.stack([product(rows.T, rows * weights_of_output[:, None]) for weights_of_output in weights.T])
     return np.stack([gram(rows * np.sqrt(weights_of_output)[:, None]) for weights_of_output in weights.T])
 
 

@@ -149,17 +149,21 @@ def test_a_long_tail_is_warned_of():
     assert declared.posterior_.search.zooms.long_tailed.tolist() == [True, False]
 
 
-def test_counts_that_vary_more_than_the_model_says_are_warned_of():
+@pytest.mark.parametrize("bend, columns", [("square", "x0"), ("product", "x0, x1"), (None, "")])
+def test_terms_that_counts_leave_out_are_warned_of_and_a_wrong_dispersion_is_known_to_limits(bend, columns):
     rng = np.random.default_rng(4)
-    X = rng.normal(size=(20_000, 2)).clip(-4, 4) / 4.0
-    y = np.minimum(rng.negative_binomial(0.4, 0.4 / (0.4 + np.exp(1.0 + X[:, 0]))), 60)
-    plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=1.0, n_steps=20)
-    settings = {"privacy": plan, "max_norm": 1.5, "max_count": 60}
-    with pytest.warns(PrivacyWarning, match="vary more with x0, x1 than the model says"):
-        BayesianNegativeBinomialRegression(dispersion=4.0, **settings).fit(X, y).summary()
-    model = BayesianNegativeBinomialRegression(dispersion=0.4, **settings).fit(X, y)
-    assert (np.abs(model.coef_ - [1.0, 0.0]) < 4.0 * model.posterior_.std[:2]).all()
-    model.summary()
+    X = rng.normal(size=(20_000, 3)).clip(-4, 4)
+    left_out = {"square": 0.3 * (X[:, 0] ** 2 - 1.0), "product": 0.3 * X[:, 0] * X[:, 1], None: 0.0}[bend]
+    mean, dispersion = np.exp(0.5 + 0.3 * X[:, 0] + left_out), 4.0 if bend else 0.4
+    y = np.minimum(rng.negative_binomial(dispersion, dispersion / (dispersion + mean)), 60)
+    plan = PrivacyPlan(noise_multiplier=20.0, sampling_rate=1.0, n_steps=20)
+    model = BayesianNegativeBinomialRegression(privacy=plan, max_norm=1.5, max_count=60, dispersion=4.0).fit(X / 4.0, y)
+    if bend:
+        with pytest.warns(PrivacyWarning, match=f"Counts do not depend on {columns} as the model says"):
+            model.summary()
+    else:
+        model.summary()
+        assert (np.abs(model.coef_ - [1.2, 0.0, 0.0]) < 4.5 * model.posterior_.std[:3]).all()
 
 
 @pytest.mark.representatives("True-settings0")

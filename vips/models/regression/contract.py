@@ -80,6 +80,8 @@ _PART = 0.3
 _RATIO, _SIZES, _ADAPTED = 0.1, (0.5, 6.0), 3
 # Scale of the information beside that of scores: with many columns it is the noisiest block.
 _INFORMATION, _INFORMATION_OF_MANY = 0.7, 2.0
+# Scale of bends, and the most coefficients with which they stand out from noise.
+_BENDS, _MOST_BENDS = 3.0, 40
 # Prior precision in the coordinates of a search, and of the intercept over it; of directions that no row sees.
 _FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
 # Deviation of the effect of an indicator under that prior: a logarithm of odds or rates.
@@ -180,6 +182,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         d, outputs = self._n_coefficients(), () if self.n_outputs == 1 else (self.n_outputs,)
         if self._searches:
             p, information = self.n_features_in_ + 1, min(_INFORMATION, _INFORMATION_OF_MANY / np.sqrt(d))
+            bends = {"bends": Block((*outputs, d, d), symmetric=True, scale=_BENDS)} if self._releases_bends else {}
             rates = {"rates": Block((2,), scale=1.0 / _PART)} if self._releases_rates else {}
             return {
                 "moments": Block((p, p), symmetric=True),
@@ -187,6 +190,7 @@ class AugmentedRegression(ConjugateExponentialModel):
                 "linear": Block((*outputs, d)),
                 "precision": Block((*outputs, d, d), symmetric=True, scale=information),
                 "squares": Block((*outputs, d), scale=SQUARES_SCALE * self._clip_norm()),
+                **bends,
             }
         scale = self._scales()
         if self.covariance == "full":
@@ -269,9 +273,13 @@ class AugmentedRegression(ConjugateExponentialModel):
         )  # fmt: skip
         last = replace(zoom, name="last zoom", blocks=("moments", "rates")) if self._releases_rates else zoom
         scores = FitPhase(
-            "scores", n_scores, blocks=("linear", "precision", "squares"), step_size=_only_the_last,
+            "scores", n_scores, blocks=["linear", "precision", "squares"], step_size=_only_the_last,
             released="noisy scores, information and squares of scores",
         )  # fmt: skip
+        if self._releases_bends:
+            scores = replace(
+                scores, blocks=[*scores.blocks, "bends"], step_size=_last_and_late_bends, released=f"{scores.released}, bends"
+            )
         return [*[zoom] * (n_zooms - 1), *[last] * min(n_zooms, 1), scores]
 
     def expected_statistics(self, records: Records, posterior) -> RegressionSums:
@@ -312,6 +320,11 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Whether a private fit takes Newton's steps from released scores and information."""
         is_default = (self.statistics, self.covariance) == ("centred", "full")
         return self.is_private and is_default and self.n_columns <= _MOST_SEARCHED
+
+    @property
+    def _releases_bends(self) -> bool:
+        """Whether scores come with their products with the columns."""
+        return self.likelihood.is_limited and self._n_coefficients() <= _MOST_BENDS
 
     @property
     def _releases_rates(self) -> bool:
@@ -396,7 +409,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _scores(self, X, y, offset, search: Search) -> RegressionSums:
         rows, lengths = self._moved(X, search.zooms.coordinates)
         psi = rowwise_product(rows, search.point.T) + offset
-        settings = self._labels, self._clip_norm(), self.plan_of_fit().rounds_records
+        settings = self._labels, self._clip_norm(), self.plan_of_fit().rounds_records, self._releases_bends
         return scores_at(rows, lengths, y, psi, self.likelihood, search.size, search.unit, *settings)
 
     def _searched(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
@@ -803,6 +816,11 @@ class AugmentedRegression(ConjugateExponentialModel):
 def _only_the_last(s: int) -> float:
     """ρ of scores: each total is released by itself, and kept in the posterior."""
     return 1.0
+
+
+def _last_and_late_bends(s: int) -> dict[str, float]:
+    """The same, and ρ of bends: late totals, near the estimate, weigh more in their average."""
+    return dict.fromkeys(("linear", "precision", "squares"), 1.0) | {"bends": 2.0 / (s + 1)}
 
 
 def unseen_directions(

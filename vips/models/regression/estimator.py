@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import joblib
@@ -17,11 +16,11 @@ from vips._fitted import all_or_nothing
 from vips._validation import check_level
 from vips.data import DataSource, InMemoryData
 from vips.data._records import with_their_weights
-from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
 from vips.models._apart import fit_to_public
 from vips.models._coefficient_tables import (
+    BENT,
     HIDDEN,
     TAILS,
     UNBOUNDED,
@@ -31,7 +30,6 @@ from vips.models._coefficient_tables import (
     coefficient_table,
     forest_plot,
     indicator_columns,
-    named_columns,
     signal_of,
     warn_of_columns,
     warn_of_nothing,
@@ -55,10 +53,6 @@ __all__ = ["PolyaGammaRegression"]
 
 # Largest number of coefficients for a noise-aware posterior of a diagonal fit, which itself needs no d × d matrix.
 _MOST_DENSE = 2048
-
-
-# Squares of scores over information above which the model does not hold.
-_EXCESS = 1.2
 
 
 class PolyaGammaRegression(AugmentedRegression):
@@ -263,6 +257,14 @@ class PolyaGammaRegression(AugmentedRegression):
             are[j] = of.unbounded(at, precision, bool(self.fit_intercept))[: self.n_features_in_]
         return are
 
+    def _bent(self) -> np.ndarray:
+        """Whether expected counts depend on each column in another way than a straight line, shape (n_features,)."""
+        if not (released := self._released_scores()) or not self._releases_bends:
+            return np.zeros(self.n_features_in_, bool)
+        search, totals = self.last_posterior_.search, self.noisy_totals_
+        settings = totals.noise_std["bends"], search.size * search.unit, bool(self.fit_intercept)
+        return released[0].bent(totals.average["bends"], *settings)[: self.n_features_in_]
+
     def check_restored(self) -> None:
         if self.n_features_in_ <= MOST_READ:
             self.posterior_parts(self.posterior_)
@@ -303,8 +305,8 @@ class PolyaGammaRegression(AugmentedRegression):
         -----
         PrivacyWarning
             If no interval knows the noise; if noise hides columns, or how large strong effects are, which get no limits; if the
-            variance of a column is in few rows, or labels vary more with a column than the model says; and if a table without
-            effects would show as much with a probability above 5 %.
+            variance of a column is in few rows, or counts depend on columns in another way than by straight lines; and if a
+            table without effects would show as much with a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
@@ -325,17 +327,7 @@ class PolyaGammaRegression(AugmentedRegression):
         is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
         tails = search.zooms.long_tailed & ~indicator_columns(self.n_features_in_, self.indicators, others)
         warn_of_columns(self, tails & is_one_row, units, TAILS, 4)
-        if (released := self._released_scores()) and is_one_row:
-            excess = np.max([of.excess() for of in released], axis=0)[: self.n_features_in_]
-            if (excess > _EXCESS).any():
-                warnings.warn(
-                    f"Labels vary more with {named_columns(self, excess > _EXCESS, units)} than the model says, "
-                    f"{excess.max():.2g} times as much or more: the effect may be bent, or a stated dispersion too large. "
-                    "Coefficients may be off by more than their limits. Add the square of the column, or state another "
-                    "dispersion.",
-                    PrivacyWarning,
-                    stacklevel=4,
-                )
+        warn_of_columns(self, self._bent(), units, BENT, 4)
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval.

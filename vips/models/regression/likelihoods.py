@@ -42,10 +42,13 @@ class Likelihood(ABC):
         Public bounds on b and on |κ|.
     offset : float
         Of ψ; where records differ in it, that of most of them.
+    is_limited : bool
+        Whether :meth:`scores` limits residuals, so that coefficients are wrong where expected labels are.
     """
 
     n_outputs = 1
     offset = 0.0
+    is_limited = False
     largest_shape: float
     largest_linear: float
 
@@ -147,6 +150,7 @@ class _Counts(Likelihood):
     """Whole numbers from 0 to a public bound, infinite if there is none."""
 
     largest: float
+    is_limited = True
 
     def extreme_labels(self) -> np.ndarray:
         """0 and the largest count: squares of residuals and precisions are convex functions of the count."""
@@ -195,6 +199,10 @@ class Binomial(_Counts):
     n_trials: int
 
     @property
+    def is_limited(self) -> bool:
+        return self.n_trials > 1
+
+    @property
     def largest(self) -> int:
         return self.n_trials
 
@@ -211,7 +219,7 @@ class Binomial(_Counts):
         return np.where(np.isnan(y), np.nan, float(self.n_trials)), y - 0.5 * self.n_trials
 
     def scores(self, y: np.ndarray, psi: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
-        return super().scores(y, psi, size) if self.n_trials > 1 else Likelihood.scores(self, y, psi, size)
+        return super().scores(y, psi, size) if self.is_limited else Likelihood.scores(self, y, psi, size)
 
     def unit(self, psi: float) -> float:
         return float(np.sqrt(self.n_trials))

@@ -34,9 +34,11 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_solve
+from scipy.special import ndtri
 from scipy.stats import chi2
 
 from vips._compute.blas import cholesky, eigh
+from vips.models._coordinates import LIMIT
 from vips.models._definite import floored, positive_definite
 
 __all__ = ["ROUNDS", "Prior", "Released", "best_prior", "misfit"]
@@ -49,6 +51,7 @@ ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
 _TOLERANCE = 1e-4
 _UNSURE = 4.0  # deviations, over how far points moved in the second half, where information is hidden
 _VISIBLE = 3.5  # deviations of noise above which information is seen, or √d if that is more
+_CHANCE = 0.005  # of bends where there are none
 _FEWEST_NEAR = 4  # scores whose scatter is compared
 # A search ended where noise hides the information: information of its last half over the noise; of its first steps over their
 # noise, and over information of the last half. Share of a coefficient's variance that lies in the direction of the estimate.
@@ -189,13 +192,18 @@ class Released:
         weights = np.square(1.0 / np.maximum(self.stds[steps, 1], 1e-300))
         return float(weights @ values[steps] / weights.sum()), float(weights.sum() ** -0.5)
 
-    def excess(self) -> np.ndarray:
-        """Released squares over information by coefficient, less four deviations of noise, over 1 or what is common to all
-        coefficients, which is less where rows are clipped: about 1 if labels vary as the model says. Shape (d,)."""
-        H, noise = self.average_information()
-        information, squares = np.maximum(np.diagonal(H), noise), self.squares.mean(axis=0)
-        common = np.clip(np.median(squares / information), 0.3, 1.0)
-        return (squares - 4.0 * self._average_std(2)) / information / common
+    def bent(self, bends: np.ndarray, std: float, unit: float, has_intercept: bool) -> np.ndarray:
+        """Columns for which released bends, Σ u r x xᵀ in these units, stand out from noise and sampling: shape (d,).
+
+        They are about 0 where expected labels are those of the model, whatever their variance. Tests of all squares and
+        products of columns, such as Lagrange multipliers of terms left out.
+        """
+        squares = np.maximum(self.squares[len(self.squares) // 2 :].mean(axis=0), 0.0) / unit**2
+        variance = std**2 * (0.5 + 0.5 * np.eye(len(bends))) + LIMIT * np.sqrt(np.outer(squares, squares))
+        stands_out = np.abs(bends) > ndtri(1.0 - _CHANCE / bends.size) * np.sqrt(variance)
+        if has_intercept:  # these are scores
+            stands_out[:, -1] = stands_out[-1] = False
+        return stands_out.any(axis=1)
 
     def linear_model(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """y, M and V near these coefficients."""

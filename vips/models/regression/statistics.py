@@ -141,9 +141,10 @@ class RegressionStatistics(RegressionSums):
 
 def scores_at(
     rows: np.ndarray, lengths: np.ndarray, y: np.ndarray, psi: np.ndarray, likelihood: Likelihood, size: float, unit: float,
-    labels: np.ndarray | None, clip_norm: float | None, as_csr: bool,
+    labels: np.ndarray | None, clip_norm: float | None, as_csr: bool, bends: bool,
 ) -> RegressionSums:  # fmt: skip
-    """What a private step sums of moved rows: r x/(s C), I x xᵀ/(s² C) and, of a record's score, the squares, c = C.
+    """What a private step sums of moved rows: r x/(s C), I x xᵀ/(s² C), of a record's score the squares, c = C, and perhaps
+    r x xᵀ/(s C).
 
     Parameters
     ----------
@@ -161,6 +162,8 @@ def scores_at(
         The plan's.
     as_csr : bool
         Whether sums go entry by entry: so roundings do not depend on other rows.
+    bends : bool
+        Whether r x xᵀ is summed.
     """
 
     def parts(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -177,6 +180,7 @@ def scores_at(
         sp.csr_array(rows) if as_csr else rows,
         lengths,
         *parts(y),
+        bends=bends,
         largest=None if labels is None else of_labels,
         clip_norm=clip_norm,
         unit=size,
