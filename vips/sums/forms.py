@@ -273,20 +273,25 @@ class Quadratic(Form):
     ----------
     name : str
     rows : ndarray of shape (n_records, d)
+    largest : ndarray of shape (n_records,), optional
+        The largest ‖x‖ of a row whatever its label: a clip that looks at labels biases effects.
 
     Guarantees
     ----------
     The block is symmetric, or its sum is refused: rounded shares are in isometric coordinates, which are longer elsewhere.
     """
 
-    def __init__(self, name: str, rows: np.ndarray) -> None:
-        self.names, self._rows = (name,), rows
+    def __init__(self, name: str, rows: np.ndarray, largest: np.ndarray | None = None) -> None:
+        self.names, self._rows, self._largest = (name,), rows, largest
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         name, block = self.names[0], blocks[self.names[0]]
         if not block.symmetric:
             raise ValueError(f"Block {name!r} sums x xᵀ of each row: declare Block({block.shape}, symmetric=True).")
-        return np.square(row_norms(self._rows)) / block.scale * _ROUNDING
+        lengths = row_norms(self._rows)
+        if self._largest is not None:
+            lengths = np.maximum(lengths, self._largest)
+        return np.square(lengths) / block.scale * _ROUNDING
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)

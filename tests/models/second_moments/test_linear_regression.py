@@ -222,6 +222,33 @@ def test_columns_that_noise_hides_have_no_limits(monkeypatch):
     check_notices(check_bounds_far_too_wide, all_are_seen, monkeypatch, "limits of columns")
 
 
+def check_persons():
+    """Rows of one person that say nearly the same: least squares, and deviations by person."""
+    rng = np.random.default_rng(9)
+    ids, treated = np.repeat(np.arange(3000), 10), rng.integers(0, 2, 3000)
+    X = np.column_stack([treated[ids], rng.uniform(size=30_000)])
+    y = X @ [4.0, 3.0] + 8.0 * rng.normal(size=3000)[ids] + 4.0 * rng.normal(size=30_000)
+    plan = PrivacyPlan(noise_multiplier=0.05, sampling_rate=1.0, n_steps=8)
+    model = BayesianLinearRegression(privacy=plan, max_norm=1.5, target_range=(-75.0, 75.0)).fit(X, y, groups=ids)
+    least_squares = np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), y, rcond=None)[0]
+    np.testing.assert_allclose(model.coef_, least_squares[:2], atol=0.04, err_msg="drawn to 0")
+    by_person = 2.0 * np.sqrt((8.0**2 + 4.0**2 / 10) / 3000)
+    assert 0.8 < model.summary()["std"].iloc[0] / by_person < 1.6, "deviation of an effect of persons"
+
+
+def test_a_persons_weight_does_not_look_at_targets_and_its_rows_may_say_the_same(monkeypatch):
+    check_persons()
+
+    def by_target(patch):
+        patch.setattr(BayesianLinearRegression, "_largest_norms", lambda self, rows: None)
+
+    def independent(patch):
+        patch.setattr(BayesianLinearRegression, "_rows_like_one", lambda self: 1.0)
+
+    check_notices(check_persons, independent, monkeypatch, "deviation of an effect")
+    check_notices(check_persons, by_target, monkeypatch, "drawn to 0")
+
+
 def test_save_summary_audit_and_persons(tmp_path, monkeypatch):
     shorten(monkeypatch)
     rng = np.random.default_rng(5)

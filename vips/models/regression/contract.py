@@ -278,7 +278,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         )  # fmt: skip
         if self._releases_bends:
             scores = replace(
-                scores, blocks=[*scores.blocks, "bends"], step_size=_last_and_late_bends, released=f"{scores.released}, bends"
+                scores,
+                blocks=[*scores.blocks, "bends"],
+                step_size=_last_and_late_bends,
+                released=f"{scores.released}, bends",
             )
         return [*[zoom] * (n_zooms - 1), *[last] * min(n_zooms, 1), scores]
 

@@ -69,14 +69,19 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     def expected_statistics(self, records, posterior) -> Joint:
         rows = self._rows(records, posterior)
-        squares = [BySquaredWeights(Quadratic("squares", rows))] if self._sums_squares else []
-        return Joint(Quadratic("second", rows), *squares)
+        largest = self._largest_norms(rows)
+        squares = [BySquaredWeights(Quadratic("squares", rows, largest))] if self._sums_squares else []
+        return Joint(Quadratic("second", rows, largest), *squares)
 
     def _rows(self, records, posterior) -> np.ndarray:
         """z of each record, which depends on it alone; shape (n_records, number of columns of z)."""
         rows = design(records, np.inf if self.max_norm is None else float(self.max_norm), self._constant())
         rows[:, :-1] -= np.outer(rows[:, -1] / self._constant(), self._centre)
         return rows
+
+    def _largest_norms(self, rows: np.ndarray) -> np.ndarray | None:
+        """The largest norms of z whatever the targets; None where there are none."""
+        return None
 
     def to_posterior(self, average, noise_std, previous) -> Any:
         return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]))
@@ -151,9 +156,12 @@ class SecondMomentModel(ConjugateExponentialModel):
     def to_noise_aware_posterior(self) -> Any:
         return self._noise_aware_posterior_of(self._released("second"))
 
+    def _rows_like_one(self) -> float:
+        return rows_like_one(self.privacy_)
+
     def _released(self, block: str) -> SecondMoments | None:
         """A sum of the fit, as if of independent rows; None for one that it has not released."""
-        totals, rows = self.noisy_totals_, rows_like_one(self.privacy_)
+        totals, rows = self.noisy_totals_, self._rows_like_one()
         if block not in totals.average:
             return None
         return SecondMoments.of(totals.average[block] / rows, totals.noise_std[block] / rows)

@@ -16,6 +16,7 @@ from vips._validation import check_choice, check_integer, check_number, levels_t
 from vips.data import Records
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
+from vips._compute.rowwise import row_norms
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import (
     HIDDEN,
@@ -56,9 +57,9 @@ _TARGET_SHARE = 0.7
 _PLANNED_STEPS = 16
 # Range of the deviations at which targets further out are moved, where declared bounds are wider; variance of products by
 # sampling over noise in them, which sets that limit and the deviation of a row; least share of normal rows not clipped.
-_LIMITS, _RATIO, _NOT_CLIPPED = (5.0, 15.0), 5.0, 0.97
-_LARGEST_EFFECT = 0.15  # of an indicator, in units of moved targets
-_LONG_TAIL = 1.45  # of the target: variance in wide windows over that in a narrow one
+_LIMITS, _RATIO, _NOT_CLIPPED, _NARROWEST = (5.0, 15.0), 5.0, 0.97, 0.5
+_LARGEST_EFFECT = 0.5  # of an indicator, in units of moved targets
+_LONG_TAILS = 1.25, 1.45  # of columns and target: variance in wide windows over that in a narrow one; normals have 1.15
 _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 
 
@@ -242,6 +243,22 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             target = self._target_share() * np.clip(target, -1.0, 1.0)
         return design(x, np.inf if self.max_norm is None else 1.0, self._constant(), target)
 
+    def _largest_norms(self, rows: np.ndarray) -> np.ndarray | None:
+        if self.target_range is None:
+            return None
+        return np.hypot(row_norms(rows[:, :-1]), self._target_share() * rows[:, -2] / self._constant())
+
+    def _rows_like_one(self) -> float:
+        """How many rows of one person, who may say the same in all of them, weigh as much as so many rows of several."""
+        if not is_group(self.privacy_.unit):
+            return 1.0
+        plan, d, totals = self.privacy_.plan, self.n_features_in_, self.noisy_totals_
+        matrix, constant = totals.average["second"], self._constant() ** 2
+        count = positive_mean(matrix[d, d], totals.noise_std["second"]) / constant
+        norm = max(np.trace(matrix[: d + 1, : d + 1]) / count, constant) + self._target_share() ** 2  # of a row, ‖z‖²
+        clip_norm = self.max_record_norm() if plan.clip_norm is None else plan.clip_norm
+        return float(np.clip(clip_norm / norm, 1.0, plan.max_rows_per_group or np.inf))
+
     def _moments(self, records: Records, posterior: LinearPosterior) -> Quadratic:
         """z zᵀ of each row z = (x̃, ỹ, ½), in units of the norm beyond which a zoom clips."""
         moved = self._moved(records, posterior.zooms)
@@ -273,7 +290,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         limit = np.clip(np.sqrt(_LIMITS[0] / max(noise, 1e-300)), *_LIMITS)
         largest = np.sqrt(d / chi2.ppf(_NOT_CLIPPED, d))
         farthest = max(high - shift, shift - low) * scale
-        factor = np.full(d + 1, np.clip(noise * limit, 0.5 * largest, largest) * np.sqrt((d + 1) / d))
+        factor = np.full(d + 1, np.clip(noise * limit, _NARROWEST * largest, largest) * np.sqrt((d + 1) / d))
         factor[-1] = 1.0 / min(limit / np.sqrt(d + 1), farthest)
         return zooms.rescaled(factor)
 
@@ -449,8 +466,10 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return
         d = self.n_features_in_
         are_indicators = indicator_columns(d, self.indicators, others)
-        warn_of_columns(self, zooms.long_tailed[:d] & ~are_indicators, units, TAILS, 4)
-        if zooms.tails[d] > _LONG_TAIL and zooms.n_zooms > 1:
+        warn_of_columns(
+            self, (zooms.tails[:d] > _LONG_TAILS[0]) & (zooms.n_zooms > 1) & ~are_indicators, units, TAILS, 4
+        )
+        if zooms.tails[d] > _LONG_TAILS[1] and zooms.n_zooms > 1:
             warnings.warn(
                 f"A part of the variance of {target_of(self)} is in few rows far out. A private fit moves such targets nearer, "
                 "so that effects may be too small. A `target_range` without these rows, or np.log1p of the target, says more.",
