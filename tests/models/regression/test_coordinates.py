@@ -149,7 +149,7 @@ def test_a_long_tail_is_warned_of():
     assert declared.posterior_.search.zooms.long_tailed.tolist() == [True, False]
 
 
-@pytest.mark.parametrize("bend, columns", [("square", "x0"), ("product", "x0, x1"), (None, "")])
+@pytest.mark.parametrize(("bend", "columns"), [("square", "x0"), ("product", "x0, x1"), (None, "")])
 def test_terms_that_counts_leave_out_are_warned_of_and_a_wrong_dispersion_is_known_to_limits(bend, columns):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(20_000, 3)).clip(-4, 4)

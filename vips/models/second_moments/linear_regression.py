@@ -12,11 +12,11 @@ from scipy.stats import chi2
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._compute.rowwise import row_norms
 from vips._validation import check_choice, check_integer, check_number, levels_to_user
 from vips.data import Records
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
-from vips._compute.rowwise import row_norms
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import (
     HIDDEN,
