@@ -176,10 +176,6 @@ EXPERIMENTS = {
         "regression.polya_gamma",
         "Figure 4 of the paper: E[ω] against its argument, with samples beside it (10 seconds)",
     ),
-    "blr_settings": (
-        "regression.settings",
-        "how the defaults of logistic regression were chosen, on other data (15 minutes)",
-    ),
     "sbn_settings": (
         "belief_networks.settings",
         "how the defaults of sigmoid belief networks were chosen, on training images (20 minutes)",

@@ -7,12 +7,13 @@ signal to noise in every total, in a fifth of the time. It is not a private fit 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 from tqdm import tqdm
 
 from experiments.belief_networks.scoring import Scored, score
 from experiments.options import folder_of, parser_of
-from experiments.regression.settings import changed
 from experiments.results import write_json, write_text
 from experiments.stand_ins import mnist
 from vips import PrivacyPlan, SigmoidBeliefNetwork
@@ -99,3 +100,16 @@ def table(rows: list[dict]) -> str:
     heads = ["setting", *(f"noise of ε = {epsilon:g}" for epsilon in rows[0]["hidden"])]
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|", *map(line, rows)]
     return "Shares of hidden pixels predicted right, mean (range over fits).\n\n" + "\n".join(lines) + "\n"
+
+
+@contextmanager
+def changed(constants: dict):
+    """With other constants of modules, meanwhile."""
+    before = {place: getattr(*place) for place in constants}
+    for place, value in constants.items():
+        setattr(*place, value)
+    try:
+        yield
+    finally:
+        for place, value in before.items():
+            setattr(*place, value)
