@@ -58,7 +58,7 @@ _PLANNED_STEPS = 16
 # Range of the deviations at which targets further out are moved, where declared bounds are wider; variance of products by
 # sampling over noise in them, which sets that limit and the deviation of a row; least share of normal rows not clipped.
 _LIMITS, _RATIO, _NOT_CLIPPED, _NARROWEST = (5.0, 15.0), 5.0, 0.97, 0.5
-_LARGEST_EFFECT = 0.5  # of an indicator, in units of moved targets
+_LARGEST_EFFECT = 0.15  # of an indicator, in units of moved targets
 _LONG_TAILS = 1.25, 1.45  # of columns and target: variance in wide windows over that in a narrow one; normals have 1.15
 _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 

@@ -10,7 +10,8 @@ and α slowly, and is computed at the last estimate (after Bernstein and Sheldon
 
 An evidence maximum for λ would claim coefficients of exactly 0 where noise hides them. The deviation 1/√λ has a half-Cauchy
 prior of a public scale, over which a ridge is integrated. With a λ for each coefficient, w_j has a Cauchy prior of that scale
-times a factor, by mean field.
+times a factor, by mean field. Where noise hides coefficients, that prior draws them to 0: the mean predicts well, and the truth
+may be elsewhere. So the covariance is that under a prior several times as wide, and knows how far its mean is from there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _ROUNDS, _FIELD_ROUNDS, _TOLERANCE = 8, 100, 1e-6
 # Deviations of coefficients under the prior, in units of its scale. Smaller ones would hide a strong effect beside weak ones.
 _GRID = np.logspace(-0.5, 2.0, 21)
 _SPARSE_SCALE = 0.5
+_CAUTION = 6.0  # over the prior's scale, in the covariance
 _FLAT = 1e-12  # prior precision of the intercept, over its information
 
 
@@ -86,6 +88,8 @@ def noise_aware_coefficients(
         information = 0.5 * (information + information.T)
         mixed = _integrated if penalty == "ridge" else _mean_field
         mean, cov, lam = mixed(information, linear, n_features, scale)
+    wide_mean, cov, _ = mixed(information, linear, n_features, _CAUTION * scale)
+    cov += np.outer(wide_mean - mean, wide_mean - mean)
     precision = inverse_from_factor(cholesky(positive_definite(cov)))
     return LinearPosterior(mean, precision, linear, information, 1.0 / variance, lam)
 
