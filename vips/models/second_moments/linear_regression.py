@@ -472,7 +472,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         if zooms.tails[d] > _LONG_TAILS[1] and zooms.n_zooms > 1:
             warnings.warn(
                 f"A part of the variance of {target_of(self)} is in few rows far out. A private fit moves such targets nearer, "
-                "so that effects may be too small. A `target_range` without these rows, or np.log1p of the target, says more.",
+                "so that effects, and the intercept, may be too small. A `target_range` without these rows or np.log1p of the "
+                "target says more; of a target of two values, BayesianLogisticRegression.",
                 PrivacyWarning,
                 stacklevel=3,
             )
