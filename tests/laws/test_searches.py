@@ -1,11 +1,14 @@
 """Private regressions that search, from outside: what one record or person moves in each step of a fit, and its noise.
 
-Fits are real ones, also such that were killed between zooms and scores; C is not what they find, but stated.
+Fits are real ones, also such that were killed between zooms and scores; C is not what they find, but stated. A fit that was
+killed after any step can go on.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,14 +20,19 @@ from tests.laws.test_reach_mutants import squares_of_a_person_are_those_of_piece
 from tests.mutants import check_notices
 from tests.steps import Stop, stopped_after
 from vips import (
+    BayesianBinomialRegression,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
+    CheckpointError,
+    MixedLogisticRegression,
     PrivacyPlan,
     door,
     engine,
 )
+from vips.models._coordinates import Zooms
 from vips.models.regression import contract
+from vips.persistence.checkpoint import Journal
 from vips.phases import FitPhase
 
 N_STEPS, N_ZOOMS = 12, 4
@@ -34,26 +42,35 @@ LARGEST = 1.0 + 1e-6  # share of a record, over the plan's clip norm
 SIZES = (0.5, 3.3)
 
 
+def plan_of(settings) -> PrivacyPlan:
+    return PrivacyPlan(**{"noise_multiplier": 0.3, "sampling_rate": 0.9, "n_steps": N_STEPS} | settings)
+
+
 def logistic(**settings):
-    plan = PrivacyPlan(noise_multiplier=0.3, sampling_rate=0.9, n_steps=N_STEPS, **settings)
-    return BayesianLogisticRegression(privacy=plan, max_norm=2.0, random_state=0)
+    return BayesianLogisticRegression(privacy=plan_of(settings), max_norm=2.0, random_state=0)
 
 
 def logistic_without_intercept():
-    plan = PrivacyPlan(noise_multiplier=0.3, sampling_rate=0.9, n_steps=N_STEPS)
-    return BayesianLogisticRegression(privacy=plan, max_norm=2.0, fit_intercept=False, random_state=0)
+    return BayesianLogisticRegression(privacy=plan_of({}), max_norm=2.0, fit_intercept=False, random_state=0)
 
 
-def counts():
-    plan = PrivacyPlan(noise_multiplier=0.3, sampling_rate=0.9, n_steps=N_STEPS)
+def binomial(**settings):
+    return BayesianBinomialRegression(n_trials=2, privacy=plan_of(settings), max_norm=2.0, random_state=0)
+
+
+def counts(**settings):
     return BayesianNegativeBinomialRegression(
-        privacy=plan, max_norm=2.0, max_count=9, exposure_bounds=(0.5, 8.0), random_state=0
+        privacy=plan_of(settings), max_norm=2.0, max_count=9, exposure_bounds=(0.5, 8.0), random_state=0
     )
 
 
 def linear(**settings):
-    plan = PrivacyPlan(noise_multiplier=0.3, sampling_rate=0.9, n_steps=N_STEPS, **settings)
-    return BayesianLinearRegression(privacy=plan, max_norm=2.0, target_range=(-1.0, 2.0), random_state=0)
+    return BayesianLinearRegression(privacy=plan_of(settings), max_norm=2.0, target_range=(-1.0, 2.0), random_state=0)
+
+
+def mixed(**settings):
+    effects = ("intercept", 0)
+    return MixedLogisticRegression(random_effects=effects, privacy=plan_of(settings), max_norm=2.0, random_state=0)
 
 
 # how a model is made, and what its fit takes besides X and y
@@ -68,6 +85,15 @@ FITS: dict[str, tuple[Callable, tuple[str, ...]]] = {
     "counts with exposures": (counts, ("exposure",)),
     "counts with exposures, persons": (counts, ("groups", "exposure")),
 }
+# those whose fits are killed after each of their first steps: some have no zoom, and of 40 steps each zoom has two
+KILLED = {
+    "logistic": (logistic, ()),
+    "binomial": (binomial, ()),
+    "counts": (counts, ("exposure",)),
+    "linear": (linear, ()),
+    "mixed": (mixed, ("groups",)),
+}
+LENGTHS, N_KILLS = (1, 2, 3, 4, 40), 10
 
 
 def table(names, rng, n=200) -> dict[str, np.ndarray]:
@@ -214,6 +240,34 @@ def test_so_it_is_after_a_fit_was_killed_before_its_scores(name, tmp_path):
     check_fit(name, 3.3, tmp_path / "fit.vips")
 
 
+def check_killed(name, folder) -> None:
+    """A fit that was killed after any step goes on, and one that has ended can be opened again."""
+    make, names = KILLED[name]
+    records, path, commit = table(names, np.random.default_rng(3), 20), folder / "fit.vips", Journal.commit
+
+    def commit_and_copy(self, step, *state):
+        commit(self, step, *state)
+        shutil.copy(path, folder / f"{step}.vips")
+
+    for n_steps in LENGTHS:
+        path.unlink(missing_ok=True)
+        with pytest.MonkeyPatch.context() as patch, suppress(Stop):
+            patch.setattr(Journal, "commit", commit_and_copy)
+            stopped_after(make(n_steps=n_steps), N_KILLS).fit(**records, checkpoint=path)
+        for step in range(1, min(n_steps, N_KILLS) + 1):
+            try:
+                with suppress(Stop):
+                    stopped_after(make(n_steps=n_steps), 0).fit(**records, checkpoint=folder / f"{step}.vips")
+            except CheckpointError as error:
+                raise AssertionError(f"a fit cannot go on after step {step} of {n_steps}: {error}") from error
+
+
+@pytest.mark.filterwarnings("ignore:.*holds a finished fit")
+@pytest.mark.parametrize("name", KILLED)
+def test_a_fit_that_was_killed_after_any_step_goes_on(name, tmp_path):
+    check_killed(name, tmp_path)
+
+
 # -- broken copies ----------------------------------------------------------------------------------------------
 
 
@@ -250,6 +304,12 @@ def noise_of_scores_is_divided_by_the_size(patch):
     patch.setattr(PrivacyPlan, "add_noise", mutant)
 
 
+def nothing_is_known_of_rows_before_a_zoom(patch):
+    """Their number is none, which files may not hold."""
+    original = Zooms.beginning.__func__
+    patch.setattr(Zooms, "beginning", classmethod(lambda *given: replace(original(*given), count=np.nan)))
+
+
 @pytest.mark.parametrize(
     ("mutant", "name", "says"),
     [
@@ -269,3 +329,9 @@ def test_mutant_is_noticed(mutant, name, says, monkeypatch):
 def test_a_checkpoint_that_forgets_is_noticed(monkeypatch, tmp_path):
     check = lambda: check_fit("counts with exposures", 3.3, tmp_path / "fit.vips")  # noqa: E731
     check_notices(check, a_checkpoint_forgets_the_size, monkeypatch)
+
+
+@pytest.mark.filterwarnings("ignore:.*holds a finished fit")
+@pytest.mark.parametrize(("name", "says"), [("counts", "after step 1 of 1"), ("mixed", "after step 1 of 1")])
+def test_fits_that_cannot_go_on_are_noticed(name, says, monkeypatch, tmp_path):
+    check_notices(lambda: check_killed(name, tmp_path), nothing_is_known_of_rows_before_a_zoom, monkeypatch, says)

@@ -117,7 +117,7 @@ class Zooms:
     seen : ndarray of shape (n_features,)
         Variance of each column in these coordinates, 0 where noise has hidden it in every zoom.
     count : float
-        Σ of the rows' clip weights, at least the noise in it; NaN before the first zoom.
+        Σ of the rows' clip weights in the last zoom, at least the noise in it; 0 before the first one, when nothing is known.
     n_zooms : int
     widest, tails : ndarray of shape (n_features,)
         Largest variance of each column in any zoom that saw it, less two deviations of noise, in these coordinates; the same
@@ -128,7 +128,7 @@ class Zooms:
     seen: np.ndarray
     widest: np.ndarray
     tails: np.ndarray
-    count: float = np.nan
+    count: float = 0.0
     n_zooms: int = 0
 
     @classmethod
@@ -198,9 +198,11 @@ class Zooms:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Zooms:
         """From the arrays of :meth:`to_arrays`; ValueError for others."""
         names = ("shift", "scale", "seen", "widest", "tails", "count", "n_zooms")
-        shift, scale, *of_columns, count, n_zooms = (arrays[f"zooms_{name}"] for name in names)
-        if not all(
-            (np.abs(value) < _TOO_LARGE).all() for value in (shift, scale, *of_columns, np.nan_to_num(count))
-        ):  # nor NaN
+        shift, scale, *of_columns, count, n_zooms = (np.asarray(arrays[f"zooms_{name}"], np.float64) for name in names)
+        is_moderate = all(
+            (np.abs(value) < _TOO_LARGE).all()
+            for value in (shift, scale, 1.0 / np.maximum(scale, 1e-300), *of_columns, count)
+        )
+        if not (is_moderate and float(n_zooms) in range(len(_AIMS) + 1)):  # nor NaN
             raise ValueError("the posterior's coordinates are none that a fit makes")
         return cls(Coordinates(shift, scale), *of_columns, float(count), int(n_zooms))
