@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import vips
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
 from tests.steps import Stop, stopped_after
 from vips import (
+    BayesianNegativeBinomialRegression,
     LatentDirichletAllocation,
     PrivacyLedger,
     PrivacyPlan,
@@ -22,6 +25,7 @@ from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.fitted import released_arrays
 
 PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
+SEARCHED = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6)
 COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
 
 
@@ -309,14 +313,72 @@ def test_forged_checkpoints_are_refused_in_one_way_and_not_touched(tmp_path, cha
 )
 def test_forged_arrays_are_refused_in_one_way_and_not_touched(tmp_path, name, value):
     path = begun(tmp_path)
-    header, arrays = read_archive(path, "checkpoint")
-    arrays[name] = np.full(arrays[name].shape, value)
-    fields = {key: header[key] for key in header.keys() - {"format", "version", "kind", "arrays"}}
-    write_archive(path, "checkpoint", fields, arrays)
+    with_array(path, name, value)
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match=r"not touched"):
         BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
     assert path.read_bytes() == before
+
+
+def with_array(path, name, value):
+    """Rewrite the file with one array of this value and its type."""
+    header, arrays = read_archive(path, "checkpoint")
+    arrays[name] = np.full(arrays[name].shape, value)
+    fields = {key: header[key] for key in header.keys() - {"format", "version", "kind", "arrays"}}
+    write_archive(path, "checkpoint", fields, arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("zooms_n_zooms", value) for value in (-1, 10, 1e99, 2.5)]
+    + [("zooms_scale", value) for value in (0, 1e-320, -1.0, np.iinfo(np.int64).min, np.longdouble(1e200))]
+    + [("search_kept_counts", value) for value in (0, 5, 10, 1e99, 0.5, -1.0)]
+    + [("search_kept_informations", 1e99), ("search_kept_sizes", 1e20), ("search_unit", 1e-320), ("step", 7)],
+)
+def test_forged_posteriors_of_a_search_are_refused_in_one_way_and_not_touched(tmp_path, searched, name, value):
+    path = shutil.copy(searched, tmp_path)
+    with_array(path, f"posterior/{name}", value)
+    before = Path(path).read_bytes()
+    with pytest.raises(CheckpointError, match=r"not touched"):
+        regression().fit(COINS, COINS[:, 0], checkpoint=path)
+    assert Path(path).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("zooms_scale", value) for value in (3, True, np.longdouble(3.0), np.uint64(2**40))]
+    + [("zooms_shift", -7), ("zooms_n_zooms", 0), ("zooms_n_zooms", True), ("zooms_seen", True)]
+    + [("search_kept_scores", -7), ("search_kept_points", np.longdouble(1.0)), ("search_kept_sizes", 3)],
+)
+def test_a_fit_goes_on_from_numbers_of_any_type(tmp_path, searched, name, value):
+    path = shutil.copy(searched, tmp_path)
+    with_array(path, f"posterior/{name}", value)
+    if name == "zooms_shift":  # which is written twice
+        with_array(path, "posterior/centre", value)
+    regression().fit(COINS, COINS[:, 0], checkpoint=path)
+
+
+def regression():
+    """Counts, with two zooms, the second of which releases rates, and four scores."""
+    return BayesianNegativeBinomialRegression(max_norm=1.0, max_count=1, privacy=SEARCHED)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """Its checkpoint, of a fit killed after its first scores."""
+    path = tmp_path_factory.mktemp("searched") / "fit.vips"
+    with pytest.raises(Stop):
+        stopped_after(regression(), 3).fit(COINS, COINS[:, 0], checkpoint=path)
+    return path
+
+
+@pytest.mark.parametrize("n_zooms", [0, 1, 2, 4])
+def test_the_last_zoom_releases_rates_whatever_a_file_says_of_those_before(tmp_path, n_zooms):
+    path = tmp_path / "fit.vips"
+    with pytest.raises(Stop):
+        stopped_after(regression(), 1).fit(COINS, COINS[:, 0], checkpoint=path)
+    with_array(path, "posterior/zooms_n_zooms", n_zooms)
+    assert regression().fit(COINS, COINS[:, 0], checkpoint=path).noisy_totals_.average["rates"].all()
 
 
 # -- what a kill leaves beside a checkpoint ---------------------------------------------------------------------

@@ -73,8 +73,10 @@ _FULL_STEPS = 20
 _MOST_SEARCHED = 1000
 # Steps of a fit for each step of a zoom.
 _STEPS_PER_ZOOM = 20
-# Share of the clip norm that each of counts and exposures may have beside the moments of a zoom.
+# Share of the clip norm that each of counts and exposures may have beside the moments of a zoom; and the largest norm of all
+# three, over that of its moments.
 _PART = 0.3
+_UNIT_WITH_RATES = float(np.sqrt(1.0 + 2.0 * _PART**2))
 # Noise of the averaged scores over their variance by sampling, which sets C; its limits; and the part of the scores after
 # which it follows from released information.
 _RATIO, _SIZES, _ADAPTED = 0.1, (0.5, 6.0), 3
@@ -271,7 +273,9 @@ class AugmentedRegression(ConjugateExponentialModel):
             "zoom", length, blocks=("moments",), statistics="_moments", update=unchanged, end=self._zoomed,
             step_size=plain_average, released="noisy sums of products of the columns, in coordinates of those before",
         )  # fmt: skip
-        last = replace(zoom, name="last zoom", blocks=("moments", "rates")) if self._releases_rates else zoom
+        last = zoom
+        if self._releases_rates:
+            last = replace(zoom, name="last zoom", blocks=("moments", "rates"), statistics="_moments_and_rates")
         scores = FitPhase(
             "scores", n_scores, blocks=["linear", "precision", "squares"], step_size=_only_the_last,
             released="noisy scores, information and squares of scores",
@@ -354,30 +358,26 @@ class AugmentedRegression(ConjugateExponentialModel):
         rows, _ = self._design(X)
         return coordinates.rows(rows.toarray() if sp.issparse(rows) else rows)
 
-    def _moments(self, records: Records, posterior: CoefficientPosterior) -> Joint | Quadratic:
-        """z zᵀ of each row z = (x̃, ½), in units of the norm beyond which a zoom clips; and, in the last zoom, rates."""
+    def _moments(self, records: Records, posterior: CoefficientPosterior, unit: float = 1.0) -> Quadratic:
+        """z zᵀ of each row z = (x̃, ½), in units of the norm beyond which a zoom clips, or of so many of these."""
         rows, _ = self._moved(records.X, posterior.search.zooms.coordinates)
         if not self.fit_intercept:
             rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
-        unit = self._unit_of_zoom(posterior.search.zooms)
-        moments = Quadratic("moments", rows / np.sqrt(LIMIT * unit))
-        if unit == 1.0:
-            return moments
-        return Joint(moments, DenseStatistics({"rates": self._rates(records.y) / unit}))
+        return Quadratic("moments", rows / np.sqrt(LIMIT * unit))
 
-    def _unit_of_zoom(self, zooms: Zooms) -> float:
-        """Largest norm of a row beside whose moments there are rates, over that of the moments: 1 without."""
-        is_last = zooms.n_zooms == self._n_zooms(self._n_steps) - 1
-        return float(np.sqrt(1.0 + 2.0 * _PART**2)) if self._releases_rates and is_last else 1.0
+    def _moments_and_rates(self, records: Records, posterior: CoefficientPosterior) -> Joint:
+        """The same, and rates; together of norm 1 at most."""
+        rates = DenseStatistics({"rates": self._rates(records.y) / _UNIT_WITH_RATES})
+        return Joint(self._moments(records, posterior, _UNIT_WITH_RATES), rates)
 
     def _zoomed(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
         """The posterior after a zoom: rows are in new coordinates."""
-        search = previous.search
-        unit = self._unit_of_zoom(search.zooms)
+        search, has_rates = previous.search, noise_std.get("rates", 0.0) > 0.0
+        unit = _UNIT_WITH_RATES if has_rates else 1.0
         moments, std = (LIMIT * unit * value for value in (average["moments"], noise_std["moments"]))
         aim = search.zooms.aim(self._n_zooms(self._n_steps))
         zooms = search.zooms.after(moments, std, aim, centred=bool(self.fit_intercept))
-        rates = (unit * average["rates"], unit * noise_std["rates"]) if unit > 1.0 else (None, 0.0)
+        rates = (unit * average["rates"], unit * noise_std["rates"]) if has_rates else (None, 0.0)
         return self._begun(zooms, *rates)
 
     @property

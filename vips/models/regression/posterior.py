@@ -14,7 +14,7 @@ from vips.models.regression.newton import Released
 
 __all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps", "Search"]
 
-_TOO_LARGE = 1e100  # of files
+_TOO_LARGE = 1e15  # of files, which hold sums over records, and noise
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,15 @@ class Search:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Search:
-        """From the arrays of :meth:`to_arrays`."""
-        of = {name.removeprefix("search_"): value for name, value in arrays.items() if name.startswith("search_")}
+        """From the arrays of :meth:`to_arrays`; ValueError for others."""
+        names = [name for name in arrays if name.startswith("search_")]
+        of = {name.removeprefix("search_"): np.asarray(arrays[name], np.float64) for name in names}
         kept = KeptSteps(*(of[f"kept_{field.name}"] for field in fields(KeptSteps)))
-        if not all((np.abs(value) < _TOO_LARGE).all() for value in of.values()):  # nor NaN
-            raise ValueError("the posterior's kept steps are none that a fit makes")
-        if not ((kept.counts >= 0.0).all() and (kept.sizes >= 0.0).all() and of["size"] > 0.0 and of["unit"] > 0.0):
+        is_moderate = all((np.abs(value) < _TOO_LARGE).all() for value in of.values())  # nor NaN
+        are_counts = (kept.counts >= 0.0).all() and (kept.counts == np.floor(kept.counts)).all()
+        if not (
+            is_moderate and are_counts and (kept.sizes >= 0.0).all() and min(of["size"], of["unit"]) > 1.0 / _TOO_LARGE
+        ):
             raise ValueError("the posterior's kept steps are none that a fit makes")
         return cls(Zooms.from_arrays(arrays), of["point"], float(of["size"]), float(of["unit"]), kept)
 
@@ -130,11 +133,13 @@ class _Learnt:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
-        if not (arrays["step"] >= 0 and (arrays["alpha_rate"] > 0.0).all()):
+        if not (0 <= arrays["step"] < _TOO_LARGE and (arrays["alpha_rate"] > 0.0).all()):
             raise ValueError("the posterior's step or precisions are none that a fit makes")
         of_full = {name: arrays[name] for name in ("public", "centre") if name in arrays}
         if "search_size" in arrays:
             of_full["search"] = search = Search.from_arrays(arrays)
+            if search.kept.counts.sum() != arrays["step"]:
+                raise ValueError("the posterior's step is not that of its kept steps")
             if "centre" in arrays and not np.array_equal(arrays["centre"], search.zooms.coordinates.shift):
                 raise ValueError("the posterior's centre is not that of its coordinates")
         learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"])
