@@ -11,12 +11,20 @@ import scipy.sparse as sp
 from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
-from vips import BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan, Records
+from vips import (
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    BayesianNegativeBinomialRegression,
+    MixedLogisticRegression,
+    PrivacyPlan,
+    Records,
+)
 from vips._compute.rowwise import row_norms
 from vips.models._coordinates import Coordinates, Zooms
 from vips.models.regression import contract as regression
 from vips.models.regression import statistics as regression_statistics
 from vips.models.regression.likelihoods import Classes
+from vips.models.regression.mixed.contract import MixedRegression
 from vips.sums import Joint, Quadratic
 from vips.sums import kernels as regression_kernels
 from vips.sums import regressions as regression_norms
@@ -210,6 +218,58 @@ def intercept_at_the_records_mean_exposure(patch):
     patch.setattr(
         BayesianNegativeBinomialRegression, "_intercept_at", lambda self, rates, noise_std: -np.log(means[-1])
     )
+
+
+def remembering_rows(patch, owner, name, look):
+    """What ``look`` says of the statistics of every chunk that this method of a model computes."""
+    original, seen = getattr(owner, name), []
+
+    def mutant(self, *arguments):
+        statistics = original(self, *arguments)
+        seen.append(look(statistics))
+        return statistics
+
+    patch.setattr(owner, name, mutant)
+    return seen
+
+
+def coordinates_of_mixed_effects_from_exact_totals(patch):
+    moments = lambda statistics: statistics.arrays["moments"].sum(axis=0)  # noqa: E731
+    seen, original = remembering_rows(patch, MixedRegression, "_moments_and_outcomes", moments), Zooms.after
+    patch.setattr(Zooms, "after", lambda self, _, *others, **named: original(self, seen[-1], *others, **named))
+
+
+def intercept_of_mixed_effects_by_the_number_of_rows(patch):
+    """Released outcomes over rows that were counted without noise."""
+    seen = remembering_rows(patch, MixedRegression, "_moments_and_outcomes", lambda rows: len(rows.arrays["outcome"]))
+    counts, after, intercept = [], Zooms.after, MixedLogisticRegression._intercept_at
+
+    def noted(self, *arguments, **named):
+        zooms = after(self, *arguments, **named)
+        counts.append(zooms.count)
+        return zooms
+
+    patch.setattr(Zooms, "after", noted)
+    patch.setattr(
+        MixedLogisticRegression,
+        "_intercept_at",
+        lambda self, average: intercept(self, average * counts[-1] / (seen[-1] + 1)),
+    )
+
+
+def limit_of_targets_by_the_number_of_rows(patch):
+    """Rows that fill a chunk up are copies."""
+    rows = lambda statistics: len(np.unique(statistics._rows, axis=0))  # noqa: E731
+    seen, original = (
+        remembering_rows(patch, BayesianLinearRegression, "_moments", rows),
+        BayesianLinearRegression._framed,
+    )
+
+    def mutant(self, zooms, noise_std):
+        framed = original(self, replace(zooms, count=seen[-1] + 1.0), noise_std)
+        return replace(framed, count=zooms.count)
+
+    patch.setattr(BayesianLinearRegression, "_framed", mutant)
 
 
 def bad_rows_kept(patch):
@@ -407,6 +467,14 @@ MUTANTS = [
     (moved_to_the_mean_of_the_chunk, "records_do_not_see_each_other", ZOOM, "another one in company"),
     (moved_to_the_mean_of_the_chunk, "records_do_not_see_each_other", SEARCHED, "another one in company"),
     (coordinates_of_the_records, "everything_else_is_public", "logistic", "something besides the noisy totals"),
+    *[
+        (mutant, "everything_else_is_public", case, "something besides the noisy totals")
+        for mutant, case in (
+            (coordinates_of_mixed_effects_from_exact_totals, "mixed effects"),
+            (intercept_of_mixed_effects_by_the_number_of_rows, "mixed effects"),
+            (limit_of_targets_by_the_number_of_rows, "linear"),
+        )
+    ],
     (bad_rows_kept, "defective_records_change_nothing_else", "binomial", "destroyed the sum"),
     (
         undeclared_label_raises,
