@@ -1,5 +1,7 @@
 """Coordinates that a private fit learns by zooms: what they do to rows, coefficients, files and the guarantee."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,13 +13,16 @@ from tests.mutants import check_notices
 from tests.steps import with_updates
 from vips import (
     BayesianBinomialRegression,
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
+    MixedLogisticRegression,
     PrivacyBudget,
     PrivacyPlan,
     PrivacyWarning,
 )
 from vips.models._coordinates import Coordinates, Zooms
+from vips.models.regression.contract import AugmentedRegression
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 RNG = np.random.default_rng(0)
@@ -254,3 +259,59 @@ def test_totals_of_columns_are_those_of_rows_as_they_come():
     np.testing.assert_allclose(totals.means, X.mean(axis=0), atol=0.01)
     ratio = totals.squares / totals.size / np.square(X).mean(axis=0)
     np.testing.assert_allclose(ratio, 1.0, rtol=0.1)  # weighted by p (1 - p)
+
+
+def one_deviation(plan, total, blocks, randomness, step):
+    """As if each entry of a sum were one deviation of its noise."""
+    return {name: np.full(block.shape, plan.noise_std() * block.scale) for name, block in blocks.items()}
+
+
+def _noise_of_zooms_is_that_of_their_moments(name):
+    seen, after = [], Zooms.after
+
+    def noted(self, moments, std, *others, **named):
+        seen.append((moments[0, 0], std))
+        return after(self, moments, std, *others, **named)
+
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=11, clip_norm=1.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Zooms, "after", noted)
+        patch.setattr(PrivacyPlan, "add_noise", one_deviation)
+        ZOOMING[name](privacy=plan, max_norm=1.0).fit(np.zeros((3, 2)), np.arange(3) % 2)
+    assert len(seen) == 4
+    for moment, std in seen:
+        assert std == pytest.approx(moment, rel=1e-12), "zooms are told of other noise than their moments have"
+
+
+ZOOMING = {
+    "logistic": BayesianLogisticRegression,
+    "counts": partial(BayesianNegativeBinomialRegression, max_count=3),
+    "linear": partial(BayesianLinearRegression, target_range=(-1.0, 2.0)),
+    "mixed": partial(MixedLogisticRegression, random_effects=("intercept",)),
+}
+
+
+def noise_without_the_unit_of_moments(patch):
+    """That of the sum."""
+    for owner, block in ((AugmentedRegression, "moments"), (BayesianLinearRegression, "second")):
+
+        def mutant(self, average, noise_std, previous, original=owner._zoomed, block=block):
+            after = Zooms.after
+            with pytest.MonkeyPatch.context() as inner:
+                inner.setattr(
+                    Zooms, "after", lambda zooms, moments, _, *rest, **named: after(
+                        zooms, moments, noise_std[block], *rest, **named
+                    )
+                )  # fmt: skip
+                return original(self, average, noise_std, previous)
+
+        patch.setattr(owner, "_zoomed", mutant)
+
+
+@pytest.mark.filterwarnings("ignore::vips.PrivacyWarning")
+@pytest.mark.parametrize("name", ZOOMING)
+def test_noise_of_zooms_is_that_of_their_moments(name, monkeypatch):
+    _noise_of_zooms_is_that_of_their_moments(name)
+    if name != "mixed":  # whose moments are summed in their own unit
+        check = lambda: _noise_of_zooms_is_that_of_their_moments(name)  # noqa: E731
+        check_notices(check, noise_without_the_unit_of_moments, monkeypatch, "told of other noise")
