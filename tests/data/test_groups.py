@@ -36,12 +36,15 @@ from vips.data._groups import canonical_id, group_numbers, ids_and_numbers
 from vips.door import persons_of
 from vips.exceptions import LedgerError
 from vips.execution import partitions
+from vips.models.regression.mixed.contract import MixedRegression
+from vips.models.regression.mixed.posterior import MixedPosterior
 from vips.preprocessing import TableEncoder
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.sums import Block, DenseStatistics, RecordStatistics
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.0)
 KINDS = [case for case in CASES if case.name in REPRESENTATIVES]
+MIXED = {case.name: case for case in CASES if case.name in ("mixed effects", "mixed effects of counts")}
 of_every_kind = pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name)
 
 
@@ -272,6 +275,8 @@ def prepared(case, noise="gaussian", **settings):
 
 
 def grouped(model, records, ids, plan):
+    if hasattr(type(model), "_ids"):  # as `fit` does
+        model._ids = ids
     return persons_of(model, model.records_of(*records, *[None] * (2 - len(records))), ids)
 
 
@@ -301,7 +306,10 @@ def test_a_person_moves_the_sum_by_at_most_one_clip(case):
 
 @of_every_kind
 def test_persons_do_not_see_each_other(case):
-    model, posterior, plan, records, ids = prepared(case)
+    check_company(*prepared(case))
+
+
+def check_company(model, posterior, plan, records, ids):
     whole = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
     alone = [
         clipped_sum(
@@ -486,6 +494,35 @@ def last_row_of_a_person_belongs_to_the_next(patch):
         return original(plan, statistics, blocks, shifted, n_rows)
 
     patch.setattr(partitions, "weights_of_rows", mutant)
+
+
+def labels_of_a_person_are_drawn_by_the_places_of_its_rows(patch):
+    """In the chunk, not by its id."""
+    original = MixedRegression._labels_apart
+
+    def mutant(self, y):
+        labels, words = original(self, y)
+        return labels, np.arange(len(words)) / 2.0**20
+
+    patch.setattr(MixedRegression, "_labels_apart", mutant)
+
+
+def check_company_of_mixed_effects(name):
+    """What scores lose on average is taken off by draws of labels, which are functions of the persons' ids."""
+    model, posterior, *others = prepared(MIXED[name])
+    parameters = np.zeros_like(posterior.parameters)
+    parameters[model.n_features_in_] = -8.0  # of the intercept: rare labels, of which draws are cut
+    check_company(model, MixedPosterior(parameters, posterior.parameters_cov, posterior.frame), *others)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_persons_with_effects_of_their_own_do_not_see_each_other(name):
+    check_company_of_mixed_effects(name)
+
+
+def test_draws_by_places_are_noticed(monkeypatch):
+    check = lambda: check_company_of_mixed_effects("mixed effects")  # noqa: E731
+    check_notices(check, labels_of_a_person_are_drawn_by_the_places_of_its_rows, monkeypatch, "another one in company")
 
 
 @pytest.mark.parametrize(
