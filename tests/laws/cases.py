@@ -378,6 +378,7 @@ def _linear_case(name, sparse=False, width=N_FEATURES, phase="", **settings):
         _hostile_labelled(1.0, width),
         np.append(np.linspace(-1e4, 1e4, width), 77.0),
         1.0,
+        labels=(-1.0, 2.0),  # one of which has the largest norm
         phase=phase,
     )
 
