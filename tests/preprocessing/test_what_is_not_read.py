@@ -380,6 +380,26 @@ def test_a_class_without_weights_says_so_before_anything_is_spent():
         pipeline.fit(pd.DataFrame({"x": NUMBERS}), Y, sample_weight=np.ones(N))
 
 
+def _fit_beside(share, n, model):
+    """A fit to a column in which so many rows have "yes", and another column."""
+    table = pd.DataFrame({"rare": np.where(np.arange(n) < share * n, "yes", "no"), "other": np.linspace(-3.0, 3.0, n)[::-1]})
+    labels = (np.arange(n) % 3 == 0).astype(int)
+    encoder = TableEncoder({"rare": ["no", "yes"], "other": (-4, 4)})
+    return make_private_pipeline(encoder, model, privacy=PrivacyBudget(1.0, 1e-6)).fit(table, labels)
+
+
+@pytest.mark.parametrize("model", [
+    BayesianLinearRegression(target_range=(-6, 6)), BayesianLogisticRegression(classes=[0, 1]),
+])  # fmt: skip
+def test_a_rare_category_which_zooms_clip_is_not_called_unread_and_an_absent_one_is(model):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*nothing was read.*")
+        for share in (0.02, 0.03, 0.04):
+            _fit_beside(share, 4_000, model)
+    with pytest.warns(vips.PrivacyWarning, match="'rare': of category 'yes' nothing was read"):
+        _fit_beside(0.0, 80_000, model)
+
+
 def test_a_fit_that_is_noise_names_the_usual_causes(tmp_path):
     model = BayesianLogisticRegression(classes=["no", "yes"], privacy=BUDGET, max_norm=1.0)
     labels = np.where(Y, "Yes", "No")

@@ -16,11 +16,12 @@ columns are centred and scaled anew. So bounds may be far too wide: each zoom se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from vips._compute.rowwise import row_norms
+from vips.parts import FeatureTotals
 
 __all__ = ["CONSTANT", "LIMIT", "Coordinates", "Zooms", "moments_of_columns", "number_of_zooms"]
 
@@ -122,6 +123,8 @@ class Zooms:
     widest, tails : ndarray of shape (n_features,)
         Largest variance of each column in any zoom that saw it, less two deviations of noise, in these coordinates; the same
         over its variance in the last zoom, which clips rows as scores do.
+    counted : FeatureTotals or None
+        Of the first zoom, in columns as they come. It knows nothing of them, and clips no row for a rare value; later ones do.
     """
 
     coordinates: Coordinates
@@ -130,6 +133,7 @@ class Zooms:
     tails: np.ndarray
     count: float = 0.0
     n_zooms: int = 0
+    counted: FeatureTotals | None = None
 
     @classmethod
     def declared(cls, n_features: int, ball: float, constant: float) -> Zooms:
@@ -172,6 +176,10 @@ class Zooms:
         """
         of = moments_of_columns(moments, std, CONSTANT, centred)
         p, shift, scale = len(self.seen), self.coordinates.shift.copy(), self.coordinates.scale.copy()
+        counted = self.counted
+        if not self.n_zooms:
+            squares, noise = np.diagonal(moments)[:p] / scale[:p] ** 2, std / scale[:p] ** 2
+            counted = FeatureTotals(squares, noise, of.mean / scale[:p], *np.array([moments[p, p], std]) / CONSTANT**2)
         is_visible, variance, noise = of.is_visible, of.variance, of.noise
         widest = np.maximum(self.widest, np.where(is_visible, variance - _HIDDEN * noise, 0.0))
         tails = np.where(is_visible, widest / np.maximum(variance, noise), 0.0)
@@ -180,7 +188,17 @@ class Zooms:
         factor = size / np.sqrt(p * np.maximum(variance, np.maximum(_HIDDEN * noise, _LEAST_VARIANCE)))
         factor = np.where(variance > 0.0, factor, np.maximum(factor, 1.0))
         shift[:p] += of.mean / scale[:p]
-        return Zooms(Coordinates(shift, scale), variance, widest, tails, of.count, self.n_zooms + 1).rescaled(factor)
+        zooms = Zooms(Coordinates(shift, scale), variance, widest, tails, of.count, self.n_zooms + 1, counted)
+        return zooms.rescaled(factor)
+
+    def counts_of(self, n_features: int) -> FeatureTotals | None:
+        """Sums of squares of the first columns, and at most as many rows as they are sums over: rows with large values of the
+        other columns, such as a target, have less weight. None before a zoom."""
+        if self.counted is None:
+            return None
+        of, least = self.counted, LIMIT / (LIMIT + len(self.seen) - n_features)
+        arrays = (array[:n_features] for array in (of.squares, of.noise_std, of.means))
+        return FeatureTotals(*arrays, least * of.size, least * of.size_std)
 
     def rescaled(self, factor: np.ndarray) -> Zooms:
         """With columns multiplied by this, shape (n_features,)."""
@@ -191,18 +209,22 @@ class Zooms:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to save."""
-        numbers = {name: value for name, value in vars(self).items() if name != "coordinates"}
-        return {f"zooms_{name}": np.asarray(value) for name, value in (vars(self.coordinates) | numbers).items()}
+        numbers = {name: value for name, value in vars(self).items() if name not in ("coordinates", "counted")}
+        counted = vars(self.counted or FeatureTotals(*np.zeros((3, len(self.seen))), 0.0, 0.0))
+        values = vars(self.coordinates) | numbers | {f"counted_{name}": value for name, value in counted.items()}
+        return {f"zooms_{name}": np.asarray(value) for name, value in values.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Zooms:
         """From the arrays of :meth:`to_arrays`; ValueError for others."""
         names = ("shift", "scale", "seen", "widest", "tails", "count", "n_zooms")
         shift, scale, *of_columns, count, n_zooms = (np.asarray(arrays[f"zooms_{name}"], np.float64) for name in names)
+        counted = [np.asarray(arrays[f"zooms_counted_{field.name}"], np.float64) for field in fields(FeatureTotals)]
         is_moderate = all(
             (np.abs(value) < _TOO_LARGE).all()
-            for value in (shift, scale, 1.0 / np.maximum(scale, 1e-300), *of_columns, count)
+            for value in (shift, scale, 1.0 / np.maximum(scale, 1e-300), *of_columns, count, *counted)
         )
         if not (is_moderate and float(n_zooms) in range(len(_AIMS) + 1)):  # nor NaN
             raise ValueError("the posterior's coordinates are none that a fit makes")
-        return cls(Coordinates(shift, scale), *of_columns, float(count), int(n_zooms))
+        of_first = FeatureTotals(*counted[:3], *map(float, counted[3:])) if n_zooms > 0 else None
+        return cls(Coordinates(shift, scale), *of_columns, float(count), int(n_zooms), of_first)

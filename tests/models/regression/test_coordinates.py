@@ -315,3 +315,14 @@ def test_noise_of_zooms_is_that_of_their_moments(name, monkeypatch):
     if name != "mixed":  # whose moments are summed in their own unit
         check = lambda: _noise_of_zooms_is_that_of_their_moments(name)  # noqa: E731
         check_notices(check, noise_without_the_unit_of_moments, monkeypatch, "told of other noise")
+
+
+def test_counts_of_columns_are_those_of_the_first_zoom_and_rows_that_a_target_clips_count_at_least_as_much():
+    X, *_ = table(20_000, np.random.default_rng(12))
+    counts = zoomed(X).counts_of(3)
+    np.testing.assert_allclose(counts.squares, np.square(X).sum(axis=0), rtol=1e-12)
+    assert counts.size == pytest.approx(len(X))
+    X[:, 2] = np.random.default_rng(13).uniform(0.5, 1.0, len(X))  # a target
+    counts = zoomed(X).counts_of(2)
+    assert (counts.squares / counts.size >= np.square(X[:, :2]).mean(axis=0)).all()
+    assert Zooms.declared(3, 1.0, 0.5).counts_of(3) is None

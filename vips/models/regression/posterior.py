@@ -126,6 +126,11 @@ class _Learnt:
         self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
         self.public, self.search = public, search
 
+    @property
+    def zooms(self) -> Zooms | None:
+        """Of a fit that searched."""
+        return None if self.search is None else self.search.zooms
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         learnt = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate, "step": np.array(self.step)}
         learnt |= {} if self.public is None else {"public": self.public}
