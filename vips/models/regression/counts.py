@@ -221,7 +221,8 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
         """As in the base class, and ``dispersion_``."""
         super().finish(records)
         chunks = with_their_weights(records.chunks(self.chunk_size), self.plan_of_fit().max_weight is not None)
-        parts = [(chunk.y, self._predictors(chunk.X)[0][:, 0], weights) for chunk, weights in chunks]
+        posterior = self.last_posterior_
+        parts = [(chunk.y, self._predictors_of_read(chunk.X, posterior)[0][:, 0], weights) for chunk, weights in chunks]
         counts = np.concatenate([self.likelihood.limited(y)[:, 0] for y, *_ in parts])
         means = np.concatenate(
             [self.dispersion * np.exp(psi + self.likelihood.log_exposures(y)) for y, psi, _ in parts]

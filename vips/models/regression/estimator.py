@@ -537,6 +537,10 @@ class PolyaGammaRegression(AugmentedRegression):
         X = self.read_rows(X, reset=False)
         warn_of_columns(self, self._hidden(), None, HIDDEN, 4)
         warn_of_columns(self, self._unbounded(), None, UNBOUNDED, 4)
+        return self._predictors_of_read(X, posterior)
+
+    def _predictors_of_read(self, X, posterior) -> tuple[np.ndarray, np.ndarray]:
+        """The same of rows that are read already."""
         means, forms = [np.zeros((0, self.n_outputs))], [np.zeros((0, self.n_outputs))]
         for chunk in InMemoryData(X).chunks(self.chunk_size):
             rows, mean, spread = self._rows_and_law(chunk, posterior)
