@@ -4,10 +4,12 @@ The suite uses tables of many widths, and labels of any kind. Where an estimator
 below declares them for each table, and changes nothing else.
 """
 
+import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.utils import estimator_checks, get_tags
@@ -89,6 +91,18 @@ class OfCounts:
         return tags
 
 
+class EachRowAPerson:
+    """Rows without ids are persons, although random effects need ids."""
+
+    def fit(self, X, y=None, **arguments):
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        return super().fit(X, y, **{"groups": np.arange(n_rows)} | arguments)
+
+
+class Mixed(EachRowAPerson, MixedLogisticRegression):
+    pass
+
+
 class Binomial(OfCounts, BayesianBinomialRegression):
     pass
 
@@ -97,7 +111,7 @@ class NegativeBinomial(OfCounts, BayesianNegativeBinomialRegression):
     pass
 
 
-class MixedCounts(OfCounts, MixedNegativeBinomialRegression):
+class MixedCounts(OfCounts, EachRowAPerson, MixedNegativeBinomialRegression):
     pass
 
 
@@ -211,7 +225,7 @@ WITHOUT_NOISE = [
     (BayesianLogisticRegression(privacy=NO_NOISE, covariance="diagonal"), {}),
     (Binomial(n_trials=5, privacy=NO_NOISE), {}),
     (NegativeBinomial(privacy=NO_NOISE), {}),
-    (MixedLogisticRegression(), {}),
+    (Mixed(), {}),
     (MixedCounts(), {}),
     (BayesianLinearRegression(), {}),
     (ProbabilisticPCA(1), {}),
@@ -233,7 +247,7 @@ WITH_NOISE = [
     (logistic(covariance="diagonal"), PRIVATE_CLASSIFIER),
     (Binomial(n_trials=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
     (NegativeBinomial(max_count=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
-    (MixedLogisticRegression(privacy=plan(6), max_norm=10.0, classes=[0, 1]), PRIVATE_TWO_CLASSES),
+    (Mixed(privacy=plan(6), max_norm=10.0, classes=[0, 1]), PRIVATE_TWO_CLASSES),
     (MixedCounts(max_count=5, privacy=plan(6), max_norm=10.0), PRIVATE_REGRESSOR),
     (ProbabilisticPCA(1, privacy=plan(1), max_norm=100.0), PRIVATE_TRANSFORMER),
     (FactorAnalysis(1, privacy=plan(1), max_norm=100.0), PRIVATE_TRANSFORMER),
@@ -303,6 +317,15 @@ def test_scikit_learn_conventions(estimator, check, reason):
         return
     with pytest.raises((AssertionError, TypeError, ValueError), match=WORDS[reason]):
         check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", [estimator for estimator, _ in WITHOUT_NOISE], ids=list(_names())[: len(WITHOUT_NOISE)])
+def test_an_ordinary_fit_to_a_frame_does_not_forget_the_names_of_its_columns(estimator):
+    X = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (60, 3)), columns=["a", "b", "c"])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "X does not have valid feature names")
+        clone(estimator).fit(X, X["a"].to_numpy())
 
 
 def test_checks_of_a_class_are_some():

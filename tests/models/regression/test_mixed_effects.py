@@ -450,13 +450,13 @@ def test_private_rates_with_plans_of_every_kind(tmp_path):
     ).fit(table, y, exposure=exposure, groups=person)
     assert pipeline.summary()["mean"]["age"] == pytest.approx(0.5, abs=0.2)
     source = regroup(X, y, by=person, to=tmp_path / "persons")
-    for arguments, says in (
-        ((source,), "no place for it"),
-        ((X, y), "`exposure_bounds` are required"),
+    for arguments, groups, says in (
+        ((source,), None, "no place for it"),
+        ((X, y), person, "`exposure_bounds` are required"),
     ):
         bounds = settings if says == "no place for it" else settings | {"exposure_bounds": None}
         with pytest.raises((TypeError, ValueError), match=says):
-            MixedNegativeBinomialRegression(**bounds, privacy=BUDGET).fit(*arguments, exposure=exposure)
+            MixedNegativeBinomialRegression(**bounds, privacy=BUDGET).fit(*arguments, exposure=exposure, groups=groups)
     with pytest.raises(ValueError, match="pass fit"):
         MixedNegativeBinomialRegression(**settings, privacy=BUDGET).fit(X, y, groups=person)
 
@@ -636,7 +636,19 @@ def test_ordinary_fits_refuse_what_are_no_counts_and_effects_of_a_constant():
 
 def test_many_columns_are_refused():
     with pytest.raises(ValueError, match="takes 1 to 60"):
-        MixedLogisticRegression().fit(np.zeros((10, 61)), np.resize([0, 1], 10))
+        MixedLogisticRegression().fit(np.zeros((10, 61)), np.resize([0, 1], 10), groups=range(10))
+
+
+def test_fits_without_ids_are_refused_before_anything_is_spent(tmp_path):
+    X, y, _ = visits(20)
+    ledger = vips.PrivacyLedger(tmp_path / "ledger", epsilon=2.0, delta=1e-6, dataset="visits")
+    for model in (MixedLogisticRegression(classes=[0, 1]), MixedNegativeBinomialRegression(max_count=1)):
+        with pytest.raises(ValueError, match=r"fit\(X, y, groups=ids\)"):
+            model.set_params(privacy=BUDGET, max_norm=1.0).fit(X, y, ledger=ledger)
+    learning = make_private_pipeline(TableEncoder({"x": "number"}), MixedLogisticRegression(), privacy=BUDGET)
+    with pytest.raises(ValueError, match=r"fit\(X, y, groups=ids\)"):
+        learning.fit(pd.DataFrame({"x": X[:, 0]}), y, ledger=ledger)
+    assert ledger.spent() == 0.0
 
 
 def test_factors():

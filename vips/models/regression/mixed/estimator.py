@@ -45,6 +45,7 @@ class MixedEffects(MixedRegression):
     """Base class of both models: fits, tables, predictions."""
 
     name_of_ratio = "odds ratio"
+    _without_persons = "BayesianLogisticRegression"
 
     @without_weights
     def fit(
@@ -65,19 +66,34 @@ class MixedEffects(MixedRegression):
             See :meth:`BayesianLogisticRegression.fit`.
         groups : array, series or list of length n_rows
             Ids of the persons, or sites: all rows of one share the effects that are its own, and are one record, which the
-            guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. Without ids every row is a person. A
-            private fit reads the first 1000 rows of each, or ``PrivacyPlan(max_rows_per_group=...)``.
+            guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. A private fit reads the first 1000
+            rows of each, or ``PrivacyPlan(max_rows_per_group=...)``.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            Without ids, before anything is spent; others as :meth:`BayesianLogisticRegression.fit`.
         """
+        self.check_arguments()
+        self.check_has_persons(X, groups)
         self._ids = groups
         try:
             return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         finally:
             for name in ("_ids", "_has_words", "takes_one_label"):
                 vars(self).pop(name, None)
+
+    def check_has_persons(self, X, groups: object) -> None:
+        """Raise ValueError unless rows have ids of persons, by which effects differ."""
+        if groups is None and not (isinstance(X, DataSource) and X.has_groups):
+            raise ValueError(
+                f"{type(self).__name__} needs the ids of the persons, or sites, that differ: fit(X, y, groups=ids). If each row "
+                f"is a person's only one, write groups=range(len(X)), or fit {self._without_persons}."
+            )
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: those of a row of one and the same person, and what they are on average over persons.
@@ -368,6 +384,7 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
     _unlisted = ("exposed", "exposed_records", "with_exposure")
     _information_scale = 1.6
     name_of_ratio = "rate ratio"
+    _without_persons = "BayesianNegativeBinomialRegression"
 
     def __init__(
         self,
