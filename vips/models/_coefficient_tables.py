@@ -59,9 +59,9 @@ BENT = (
 )
 # What a private fit makes of columns whose variance is in few rows.
 TAILS = (
-    "A part of the variance of {columns} is in few rows far out, which a private fit weighs less: its effect is that of the "
-    "other rows. Where they differ, bounds without these rows, np.log1p of the column, or categories for a column of two "
-    "values say more."
+    "A part of the variance of {columns} is in few rows far out, which a private fit weighs less: its effect and the intercept "
+    "are those of the other rows. Where the far ones differ, both may be off by more than their limits. Bounds without these "
+    "rows, np.log1p of the column, or categories for a column of two values say more."
 )
 
 
