@@ -121,8 +121,8 @@ class Zooms:
         Σ of the rows' clip weights in the last zoom, at least the noise in it; 0 before the first one, when nothing is known.
     n_zooms : int
     widest, tails : ndarray of shape (n_features,)
-        Largest variance of each column in any zoom that saw it, less two deviations of noise, in these coordinates; the same
-        over its variance in the last zoom, which clips rows as scores do.
+        Largest variance of each column in any zoom that saw it, less deviations of noise, in these coordinates; the same over
+        its variance in the last zoom, which clips rows as scores do.
     counted : FeatureTotals or None
         Of the first zoom, in columns as they come. It knows nothing of them, and clips no row for a rare value; later ones do.
     """
@@ -160,7 +160,9 @@ class Zooms:
         """Deviation of a row at which the next zoom of ``n_zooms`` aims."""
         return _AIMS[self.n_zooms - n_zooms]
 
-    def after(self, moments: np.ndarray, std: float, size: float, centred: bool) -> Zooms:
+    def after(
+        self, moments: np.ndarray, std: float, size: float, centred: bool, doubts: tuple[float, float] = (_HIDDEN, 0.0)
+    ) -> Zooms:
         """With one zoom more.
 
         Parameters
@@ -173,6 +175,9 @@ class Zooms:
             Deviation of a row that the next coordinates aim at: :meth:`aim`. In smaller coordinates fewer rows are clipped.
         centred : bool
             Whether columns are centred.
+        doubts : (float, float)
+            Deviations of noise that are taken off variances in wide windows, and added to that of the last zoom, before they are
+            compared.
         """
         of = moments_of_columns(moments, std, CONSTANT, centred)
         p, shift, scale = len(self.seen), self.coordinates.shift.copy(), self.coordinates.scale.copy()
@@ -181,8 +186,8 @@ class Zooms:
             squares, noise = np.diagonal(moments)[:p] / scale[:p] ** 2, std / scale[:p] ** 2
             counted = FeatureTotals(squares, noise, of.mean / scale[:p], *np.array([moments[p, p], std]) / CONSTANT**2)
         is_visible, variance, noise = of.is_visible, of.variance, of.noise
-        widest = np.maximum(self.widest, np.where(is_visible, variance - _HIDDEN * noise, 0.0))
-        tails = np.where(is_visible, widest / np.maximum(variance, noise), 0.0)
+        widest = np.maximum(self.widest, np.where(is_visible, variance - doubts[0] * noise, 0.0))
+        tails = np.where(is_visible, widest / np.maximum(variance + doubts[1] * noise, noise), 0.0)
         variance = np.where(is_visible, np.maximum(variance, self.seen), self.seen)  # rare values are far out by nature
         # what noise hides is widened no further than noise allows, and never narrowed
         factor = size / np.sqrt(p * np.maximum(variance, np.maximum(_HIDDEN * noise, _LEAST_VARIANCE)))

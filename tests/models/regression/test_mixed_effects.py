@@ -654,3 +654,21 @@ def test_fits_without_ids_are_refused_before_anything_is_spent(tmp_path):
 def test_factors():
     factor = factor_of(np.array([np.log(2.0), 0.5, np.log(3.0)]), 2)
     np.testing.assert_allclose(factor, [[2.0, 0.0], [0.5, 3.0]])
+
+
+def test_a_long_tail_is_warned_of_and_columns_of_persons_zeros_and_ones_and_times_are_not():
+    rng = np.random.default_rng(3)
+    person = np.repeat(np.arange(1_500), rng.integers(1, 7, 1_500))
+    n, age = len(person), rng.normal(size=1_500)[person]
+    columns = {"price": (0, 200), "age": (-9, 9), "ill": (0, 1), "visit": (0, 6), "sex": ["f", "m"]}
+    visit = np.concatenate([np.arange(count) for count in np.bincount(person)])
+    table = pd.DataFrame({"price": rng.lognormal(1.0, 1.0, n), "age": age, "ill": rng.random(n) < 0.1, "visit": visit})
+    table = table.astype(float).assign(sex=np.where(person % 3, "f", "m"))
+    y = (rng.random(n) < expit(0.8 * np.log(table["price"]) - 1.0)).astype(int)
+    plan = PrivacyPlan(noise_multiplier=0.01, sampling="full", n_steps=12)
+    encoder = TableEncoder(columns)
+    model = MixedLogisticRegression(privacy=plan, max_norm=encoder.max_norm, classes=[0, 1], indicators=encoder.indicators)
+    X = pd.DataFrame(encoder.fit_transform(table), columns=encoder.get_feature_names_out())
+    with pytest.warns(PrivacyWarning, match="^A part of the variance of price is in few rows"):
+        model.fit(X, y, groups=person).summary()
+    assert not model.fit(X.assign(price=X["age"]), y, groups=person).long_tailed().any()

@@ -50,6 +50,9 @@ _CLIP_NORM = 1.5
 _PARTS = (0.85, 0.37, 0.37)
 # Scales of squares, and of moments of zooms, over the clip norm.
 _SQUARES, _MOMENTS = 1.5, 2.4
+# Deviations of noise in variances of wide windows, and in that of the last zoom, before they are compared; and the ratio above
+# which a column's tail is long: windows of persons differ less than those of rows.
+_DOUBTS, _LONG = (3.0, 2.0), 1.35
 # f₁ and f₂ of a person's weight, and sets of labels that are drawn for a person: see `kernels.py`.
 _SIZE, _N_SIMULATED = (5.0, 2.0), 2
 # Prior precisions of coefficients where none is given, for rows of norm 1; of the intercept; and of η.
@@ -83,7 +86,7 @@ class MixedRegression(ConjugateExponentialModel):
     tolerance = 1e-6
     settings_of_meaning: tuple[str, ...] = ("random_effects",)
     fit_intercept = True  # always
-    _unlisted = ("check_effects", "check_has_persons", "fit_intercept", "likelihood")
+    _unlisted = ("check_effects", "check_has_persons", "fit_intercept", "likelihood", "long_tailed")
     # During a private fit: ids of persons until records are read, and whether numbers of them stand in the second column of y.
     _ids: object = None
     _has_words = False
@@ -200,6 +203,11 @@ class MixedRegression(ConjugateExponentialModel):
             FitPhase("estimates", left - n_near, blocks=blocks, step_size=self._rho),
         ]
 
+    def long_tailed(self) -> np.ndarray:
+        """Columns a part of whose variance is in few rows, which weigh less in scores, shape (n_features,)."""
+        zooms = self.last_posterior_.frame.zooms
+        return (zooms.tails > _LONG) & (zooms.n_zooms > 1)
+
     def _n_zooms(self, n_steps: int) -> int:
         """One, which finds where the intercept starts, without noise: columns are centred already."""
         return 0 if n_steps < _FEWEST_STEPS else number_of_zooms(n_steps) if self.is_private else 1
@@ -254,7 +262,7 @@ class MixedRegression(ConjugateExponentialModel):
         outcome."""
         d, before, mean = self.n_features_in_, previous.frame, previous.parameters.copy()
         n_zooms, std = self._n_zooms(self.plan_of_fit().n_steps), float(noise_std["moments"])
-        zooms = before.zooms.after(average["moments"], std, before.zooms.aim(n_zooms), centred=True)
+        zooms = before.zooms.after(average["moments"], std, before.zooms.aim(n_zooms), True, _DOUBTS)
         is_last = zooms.n_zooms == n_zooms
         if is_last:
             mean[d] = self._intercept_at(float(average["outcome"]) / zooms.count) / CONSTANT
@@ -307,7 +315,7 @@ class MixedRegression(ConjugateExponentialModel):
             share = np.append(hidden[:d], hidden[d:].sum())  # of each parameter that lies in such directions
             most = ", ".join(names[k] for k in np.flatnonzero(share >= 0.5 * share.max()))
             raise NotImplementedError(
-                f"The noise hides how much the totals say about {most}. A larger ε or more persons would show it; fewer "
+                f"Noise may be as large as all that was released about {most}. A larger ε or more persons would show it; fewer "
                 "columns, categories or random effects would show the others."
             )
         diagonal = np.maximum(np.diagonal(precision), 1e-300)

@@ -19,7 +19,7 @@ from vips.data import DataSource
 from vips.data._columns import column
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _typical as typical
-from vips.models._coefficient_tables import coefficient_table
+from vips.models._coefficient_tables import TAILS, coefficient_table, indicator_columns, warn_of_columns
 from vips.models._coefficients import coefficient_parts
 from vips.models._exposures import TakesExposures, check_counts, times_exposure
 from vips.models.regression.counts import BayesianNegativeBinomialRegression
@@ -112,11 +112,13 @@ class MixedEffects(MixedRegression):
         Warns
         -----
         PrivacyWarning
-            If no interval knows the noise.
+            If no interval knows the noise; if the variance of a column is in few rows.
         """
         check_is_fitted(self, "last_posterior_")
-        units = None if features is None else features.in_column_units()
+        units, others = (None, None) if features is None else (features.in_column_units(), features.indicators)
         table = coefficient_table(self, self.posterior_.coefficients, level, units)
+        tails = self.long_tailed() & ~indicator_columns(self.n_features_in_, self.indicators, others)
+        warn_of_columns(self, tails, units, TAILS, 3)
         table.insert(1, "averaged", self._averaged(table["mean"].to_numpy()))
         return self._without_limits(table, "std|upper|lower|P")
 
