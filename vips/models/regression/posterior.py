@@ -128,7 +128,7 @@ class _Learnt:
 
     @property
     def zooms(self) -> Zooms | None:
-        """Of a fit that searched."""
+        """Zooms of a fit that searched, else None."""
         return None if self.search is None else self.search.zooms
 
     def to_arrays(self) -> dict[str, np.ndarray]:
