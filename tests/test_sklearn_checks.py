@@ -91,18 +91,6 @@ class OfCounts:
         return tags
 
 
-class EachRowAPerson:
-    """Rows without ids are persons, although random effects need ids."""
-
-    def fit(self, X, y=None, **arguments):
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        return super().fit(X, y, **{"groups": np.arange(n_rows)} | arguments)
-
-
-class Mixed(EachRowAPerson, MixedLogisticRegression):
-    pass
-
-
 class Binomial(OfCounts, BayesianBinomialRegression):
     pass
 
@@ -111,7 +99,7 @@ class NegativeBinomial(OfCounts, BayesianNegativeBinomialRegression):
     pass
 
 
-class MixedCounts(OfCounts, EachRowAPerson, MixedNegativeBinomialRegression):
+class MixedCounts(OfCounts, MixedNegativeBinomialRegression):
     pass
 
 
@@ -225,7 +213,7 @@ WITHOUT_NOISE = [
     (BayesianLogisticRegression(privacy=NO_NOISE, covariance="diagonal"), {}),
     (Binomial(n_trials=5, privacy=NO_NOISE), {}),
     (NegativeBinomial(privacy=NO_NOISE), {}),
-    (Mixed(), {}),
+    (MixedLogisticRegression(), {}),
     (MixedCounts(), {}),
     (BayesianLinearRegression(), {}),
     (ProbabilisticPCA(1), {}),
@@ -247,7 +235,7 @@ WITH_NOISE = [
     (logistic(covariance="diagonal"), PRIVATE_CLASSIFIER),
     (Binomial(n_trials=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
     (NegativeBinomial(max_count=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
-    (Mixed(privacy=plan(6), max_norm=10.0, classes=[0, 1]), PRIVATE_TWO_CLASSES),
+    (MixedLogisticRegression(privacy=plan(6), max_norm=10.0, classes=[0, 1]), PRIVATE_TWO_CLASSES),
     (MixedCounts(max_count=5, privacy=plan(6), max_norm=10.0), PRIVATE_REGRESSOR),
     (ProbabilisticPCA(1, privacy=plan(1), max_norm=100.0), PRIVATE_TRANSFORMER),
     (FactorAnalysis(1, privacy=plan(1), max_norm=100.0), PRIVATE_TRANSFORMER),

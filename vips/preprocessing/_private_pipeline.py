@@ -192,7 +192,7 @@ class PrivatePipeline(Pipeline):
         if isinstance(X, TextSource):
             X, groups = _checked_source(X, y, encoder, groups), None
         budget = self._give_plans(encoder, model, X)
-        _check_effects(encoder, model, X, groups)
+        _check_effects(encoder, model, X)
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
         stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
         given = {} if exposure is None else {"exposure": exposure}
@@ -633,12 +633,11 @@ def restored_pipeline(
     return pipeline
 
 
-def _check_effects(encoder, model, X, groups: object) -> None:
-    """Raise ValueError for effects of nobody, or of what are no columns of numbers, before anything is charged."""
+def _check_effects(encoder, model, X) -> None:
+    """Raise ValueError for effects of persons that are no columns of numbers, before anything is charged."""
     if not hasattr(model, "random_effects"):
         return
     model.check_effects()
-    model.check_has_persons(X, groups)
     effects = [name for name in model.random_effects if name != "intercept"]
     columns, kinds = getattr(encoder, "columns", ()), {}
     if effects and hasattr(encoder, "columns"):

@@ -1,5 +1,7 @@
 """Effects of persons: scores against numbers made otherwise, fits against a maximum, privacy of persons, and what users see."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -639,16 +641,15 @@ def test_many_columns_are_refused():
         MixedLogisticRegression().fit(np.zeros((10, 61)), np.resize([0, 1], 10), groups=range(10))
 
 
-def test_fits_without_ids_are_refused_before_anything_is_spent(tmp_path):
-    X, y, _ = visits(20)
-    ledger = vips.PrivacyLedger(tmp_path / "ledger", epsilon=2.0, delta=1e-6, dataset="visits")
-    for model in (MixedLogisticRegression(classes=[0, 1]), MixedNegativeBinomialRegression(max_count=1)):
-        with pytest.raises(ValueError, match=r"fit\(X, y, groups=ids\)"):
-            model.set_params(privacy=BUDGET, max_norm=1.0).fit(X, y, ledger=ledger)
-    learning = make_private_pipeline(TableEncoder({"x": "number"}), MixedLogisticRegression(), privacy=BUDGET)
-    with pytest.raises(ValueError, match=r"fit\(X, y, groups=ids\)"):
-        learning.fit(pd.DataFrame({"x": X[:, 0]}), y, ledger=ledger)
-    assert ledger.spent() == 0.0
+@pytest.mark.parametrize("privacy", [None, FULL])
+def test_a_fit_without_ids_warns_that_each_row_is_a_person(privacy):
+    X, y, person = visits(20)
+    model = MixedLogisticRegression(privacy=privacy, max_norm=1.0, classes=[0, 1])
+    with pytest.warns(PrivacyWarning, match=r"^Each row counts as a person .* fit\(X, y, groups=ids\), or fit BayesianLog"):
+        model.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Each row")
+        model.fit(X, y, groups=person)
 
 
 def test_factors():

@@ -86,7 +86,7 @@ class MixedRegression(ConjugateExponentialModel):
     tolerance = 1e-6
     settings_of_meaning: tuple[str, ...] = ("random_effects",)
     fit_intercept = True  # always
-    _unlisted = ("check_effects", "check_has_persons", "fit_intercept", "likelihood", "long_tailed")
+    _unlisted = ("check_effects", "fit_intercept", "likelihood", "long_tailed")
     # During a private fit: ids of persons until records are read, and whether numbers of them stand in the second column of y.
     _ids: object = None
     _has_words = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -14,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._fitted import without_weights
-from vips._validation import check_level
+from vips._validation import check_level, levels_to_user
 from vips.data import DataSource
 from vips.data._columns import column
+from vips.exceptions import PrivacyWarning
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import TAILS, coefficient_table, indicator_columns, warn_of_columns
@@ -66,34 +68,31 @@ class MixedEffects(MixedRegression):
             See :meth:`BayesianLogisticRegression.fit`.
         groups : array, series or list of length n_rows
             Ids of the persons, or sites: all rows of one share the effects that are its own, and are one record, which the
-            guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. A private fit reads the first 1000
-            rows of each, or ``PrivacyPlan(max_rows_per_group=...)``.
+            guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. Without ids every row is a person. A
+            private fit reads the first 1000 rows of each, or ``PrivacyPlan(max_rows_per_group=...)``.
 
         Returns
         -------
         self
 
-        Raises
-        ------
-        ValueError
-            Without ids, before anything is spent; others as :meth:`BayesianLogisticRegression.fit`.
+        Warns
+        -----
+        PrivacyWarning
+            Without ids, before anything is spent.
         """
-        self.check_arguments()
-        self.check_has_persons(X, groups)
+        if groups is None and not (isinstance(X, DataSource) and X.has_groups):
+            warnings.warn(
+                "Each row counts as a person of its own, and hardly tells how persons differ: pass the ids of persons, or sites, "
+                f"fit(X, y, groups=ids), or fit {self._without_persons}.",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
         self._ids = groups
         try:
             return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         finally:
             for name in ("_ids", "_has_words", "takes_one_label"):
                 vars(self).pop(name, None)
-
-    def check_has_persons(self, X, groups: object) -> None:
-        """Raise ValueError unless rows have ids of persons, by which effects differ."""
-        if groups is None and not (isinstance(X, DataSource) and X.has_groups):
-            raise ValueError(
-                f"{type(self).__name__} needs the ids of the persons, or sites, that differ: fit(X, y, groups=ids). If each row "
-                f"is a person's only one, write groups=range(len(X)), or fit {self._without_persons}."
-            )
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: those of a row of one and the same person, and what they are on average over persons.
