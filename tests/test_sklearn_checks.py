@@ -308,7 +308,9 @@ def test_scikit_learn_conventions(estimator, check, reason):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("estimator", [estimator for estimator, _ in WITHOUT_NOISE], ids=list(_names())[: len(WITHOUT_NOISE)])
+@pytest.mark.parametrize(
+    "estimator", [estimator for estimator, _ in WITHOUT_NOISE], ids=list(_names())[: len(WITHOUT_NOISE)]
+)
 def test_an_ordinary_fit_to_a_frame_does_not_forget_the_names_of_its_columns(estimator):
     X = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (60, 3)), columns=["a", "b", "c"])
     with warnings.catch_warnings():

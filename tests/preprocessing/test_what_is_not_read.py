@@ -382,7 +382,9 @@ def test_a_class_without_weights_says_so_before_anything_is_spent():
 
 def _fit_beside(share, n, model):
     """A fit to a column in which so many rows have "yes", and another column."""
-    table = pd.DataFrame({"rare": np.where(np.arange(n) < share * n, "yes", "no"), "other": np.linspace(-3.0, 3.0, n)[::-1]})
+    table = pd.DataFrame(
+        {"rare": np.where(np.arange(n) < share * n, "yes", "no"), "other": np.linspace(-3.0, 3.0, n)[::-1]}
+    )
     labels = (np.arange(n) % 3 == 0).astype(int)
     encoder = TableEncoder({"rare": ["no", "yes"], "other": (-4, 4)})
     return make_private_pipeline(encoder, model, privacy=PrivacyBudget(1.0, 1e-6)).fit(table, labels)

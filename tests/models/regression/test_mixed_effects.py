@@ -645,7 +645,9 @@ def test_many_columns_are_refused():
 def test_a_fit_without_ids_warns_that_each_row_is_a_person(privacy):
     X, y, person = visits(20)
     model = MixedLogisticRegression(privacy=privacy, max_norm=1.0, classes=[0, 1])
-    with pytest.warns(PrivacyWarning, match=r"^Each row counts as a person .* fit\(X, y, groups=ids\), or fit BayesianLog"):
+    with pytest.warns(
+        PrivacyWarning, match=r"^Each row counts as a person .* fit\(X, y, groups=ids\), or fit BayesianLog"
+    ):
         model.fit(X, y)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Each row")
@@ -668,7 +670,9 @@ def test_a_long_tail_is_warned_of_and_columns_of_persons_zeros_and_ones_and_time
     y = (rng.random(n) < expit(0.8 * np.log(table["price"]) - 1.0)).astype(int)
     plan = PrivacyPlan(noise_multiplier=0.01, sampling="full", n_steps=12)
     encoder = TableEncoder(columns)
-    model = MixedLogisticRegression(privacy=plan, max_norm=encoder.max_norm, classes=[0, 1], indicators=encoder.indicators)
+    model = MixedLogisticRegression(
+        privacy=plan, max_norm=encoder.max_norm, classes=[0, 1], indicators=encoder.indicators
+    )
     X = pd.DataFrame(encoder.fit_transform(table), columns=encoder.get_feature_names_out())
     with pytest.warns(PrivacyWarning, match="^A part of the variance of price is in few rows"):
         model.fit(X, y, groups=person).summary()
