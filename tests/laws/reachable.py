@@ -40,7 +40,10 @@ REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not
 RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "ledger",
            "sha256"}  # fmt: skip
 # Of zooms, and of the search of a regression.
-ZOOMS = {f"zooms_{name}" for name in ("shift", "scale", "seen", "count", "n_zooms", "widest", "tails")}
+ZOOMS = {f"zooms_{name}" for name in (
+    "shift", "scale", "seen", "count", "n_zooms", "widest", "tails", "counted_squares", "counted_noise_std", "counted_means",
+    "counted_size", "counted_size_std",
+)}  # fmt: skip
 SEARCH = ZOOMS | {f"search_{name}" for name in (
     "point", "size", "unit", "kept_points", "kept_scores", "kept_squares", "kept_informations", "kept_counts", "kept_sizes",
 )}  # fmt: skip
