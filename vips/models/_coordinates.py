@@ -176,8 +176,8 @@ class Zooms:
         centred : bool
             Whether columns are centred.
         doubts : (float, float)
-            Deviations of noise that are taken off variances in wide windows, and added to that of the last zoom, before they are
-            compared.
+            Deviations of noise that are taken off variances in wide windows, and added to that of the last zoom, before they
+            are compared.
         """
         of = moments_of_columns(moments, std, CONSTANT, centred)
         p, shift, scale = len(self.seen), self.coordinates.shift.copy(), self.coordinates.scale.copy()

@@ -82,8 +82,8 @@ class MixedEffects(MixedRegression):
         """
         if groups is None and not (isinstance(X, DataSource) and X.has_groups):
             warnings.warn(
-                "Each row counts as a person of its own, and hardly tells how persons differ: pass the ids of persons, or sites, "
-                f"fit(X, y, groups=ids), or fit {self._without_persons}.",
+                "Each row counts as a person of its own, and hardly tells how persons differ: pass the ids of persons, or "
+                f"sites, fit(X, y, groups=ids), or fit {self._without_persons}.",
                 PrivacyWarning,
                 stacklevel=levels_to_user(),
             )
