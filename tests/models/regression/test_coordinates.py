@@ -299,8 +299,8 @@ def noise_without_the_unit_of_moments(patch):
             after = Zooms.after
             with pytest.MonkeyPatch.context() as inner:
                 inner.setattr(
-                    Zooms, "after", lambda zooms, moments, _, *rest, **named: after(
-                        zooms, moments, noise_std[block], *rest, **named
+                    Zooms, "after", lambda zooms, moments, _, *others, **named: after(
+                        zooms, moments, noise_std[block], *others, **named
                     )
                 )  # fmt: skip
                 return original(self, average, noise_std, previous)
