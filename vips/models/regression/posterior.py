@@ -14,7 +14,7 @@ from vips.models.regression.newton import Released
 
 __all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps", "Search"]
 
-_TOO_LARGE = 1e30  # of files, which hold sums over records, and noise
+_TOO_LARGE, _MOST_STEPS = 1e30, 1e15  # of files, which hold sums over records, and noise
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class _Learnt:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
-        if not (0 <= arrays["step"] < _TOO_LARGE and (arrays["alpha_rate"] > 0.0).all()):
+        if not (0 <= arrays["step"] < _MOST_STEPS and (arrays["alpha_rate"] > 0.0).all()):
             raise ValueError("the posterior's step or precisions are none that a fit makes")
         of_full = {name: arrays[name] for name in ("public", "centre") if name in arrays}
         if "search_size" in arrays:

@@ -17,7 +17,7 @@ __all__ = ["INTERCEPT", "Frame", "MixedPosterior", "factor_of"]
 # What stands for the constant column of the design among columns with effects of persons.
 INTERCEPT = -1
 _N_DRAWS = 20_000
-_TOO_LARGE, _ROUNDING = 1e100, 1e-9  # of files; of a covariance, relative to its largest entry
+_TOO_LARGE, _MOST_STEPS, _ROUNDING = 1e100, 1e15, 1e-9  # of files; of a covariance, relative to its largest entry
 
 
 def factor_of(eta: np.ndarray, q: int) -> np.ndarray:
@@ -171,6 +171,6 @@ class MixedPosterior:
                 "the posterior's covariance is none: it must be symmetric, and not negative in any direction"
             )
         in_range = ((columns >= INTERCEPT) & (columns < len(zooms.seen))).all() and columns.dtype.kind in "iu"
-        if not (in_range and ball > 0.0 and step >= 0):
+        if not (in_range and ball > 0.0 and 0 <= step < _MOST_STEPS):
             raise ValueError("the posterior's coordinates or step are none that a fit gives")
         return cls(mean, cov, Frame(zooms, float(ball), columns), int(step))
