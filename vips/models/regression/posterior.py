@@ -14,7 +14,7 @@ from vips.models.regression.newton import Released
 
 __all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "KeptSteps", "Search"]
 
-_TOO_LARGE, _MOST_STEPS = 1e30, 1e15  # of files, which hold sums over records, and noise
+_TOO_LARGE, _MOST_STEPS = 1e18, 1e15  # of files, which hold sums over records, and noise
 
 
 @dataclass(frozen=True)
