@@ -430,6 +430,7 @@ def test_more_than_two_classes_have_log_odds_each():
     assert 3.97 < fitted.privacy_.epsilon() <= 4.0  # without a threshold, a tenth of δ is left
 
 
+@pytest.mark.filterwarnings("ignore:Noise hides how large:vips.PrivacyWarning")
 @pytest.mark.usefixtures("few_log_odds")
 def test_a_saved_classifier_comes_back_whole(tmp_path):
     X, y = table(100)

@@ -189,7 +189,9 @@ def with_extremes(case, records):
 def norms_of_records_hold(case, model, records, posterior, phase=None):
     phase = phase or last_phase(model)
     norms = phase.statistics_of(model, records, posterior).norms(phase.blocks)
-    labels = () if phase.statistics == "_moments" else case.labels  # zooms of a regression clip by the record's own
+    labels = (
+        () if phase.statistics.startswith("_moments") else case.labels
+    )  # zooms of a regression clip by the record's own
     for i in range(records.shape[0]):
         of_labels = [true_norms(model, phase, record, posterior) for record in _with_labels(records[[i]], labels)]
         true, stated = np.max(of_labels, axis=0)
