@@ -151,10 +151,9 @@ class Zooms:
         """Columns whose variance stood out from noise in no zoom; none before the first, shape (n_features,)."""
         return (self.seen == 0.0) & (self.n_zooms > 0)
 
-    @property
-    def long_tailed(self) -> np.ndarray:
-        """Columns a part of whose variance is in few rows, which weigh less in scores."""
-        return (self.tails > _LONG) & (self.n_zooms > 1)
+    def long_tailed(self, least: float | np.ndarray = _LONG) -> np.ndarray:
+        """Columns a part of whose variance is in few rows, which weigh less in scores: with tails above these."""
+        return (self.tails > least) & (self.n_zooms > 1)
 
     def aim(self, n_zooms: int) -> float:
         """Deviation of a row at which the next zoom of ``n_zooms`` aims."""

@@ -151,7 +151,7 @@ def test_a_long_tail_is_warned_of():
     with pytest.warns(PrivacyWarning, match="variance of x0 is in few rows"):
         assert model.summary()["lower"].notna().all()
     declared = BayesianLogisticRegression(privacy=plan, max_norm=1.5, indicators=[(0, 1, 1.0)]).fit(X, y)
-    assert declared.posterior_.search.zooms.long_tailed.tolist() == [True, False]
+    assert declared.posterior_.search.zooms.long_tailed().tolist() == [True, False]
 
 
 @pytest.mark.parametrize(("bend", "columns"), [("square", "x0"), ("product", "x0, x1"), (None, "")])

@@ -325,7 +325,7 @@ class PolyaGammaRegression(AugmentedRegression):
         withhold(self, table, self._unbounded(), units, UNBOUNDED)
         # else other weights differ, too
         is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
-        tails = search.zooms.long_tailed & ~indicator_columns(self.n_features_in_, self.indicators, others)
+        tails = search.zooms.long_tailed() & ~indicator_columns(self.n_features_in_, self.indicators, others)
         warn_of_columns(self, tails & is_one_row, units, TAILS, 4)
         warn_of_columns(self, self._bent(), units, BENT, 4)
 

@@ -461,15 +461,12 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def _warn_of_tails(self, units, others) -> None:
         """Warn of columns, and of a target, whose variance is in few rows."""
-        zooms = self.posterior_.zooms
         if is_group(self.privacy_.unit) or self.privacy_.plan.max_weight is not None:  # else other weights differ, too
             return
         d = self.n_features_in_
-        are_indicators = indicator_columns(d, self.indicators, others)
-        warn_of_columns(
-            self, (zooms.tails[:d] > _LONG_TAILS[0]) & (zooms.n_zooms > 1) & ~are_indicators, units, TAILS, 4
-        )
-        if zooms.tails[d] > _LONG_TAILS[1] and zooms.n_zooms > 1:
+        *columns, target = self.posterior_.zooms.long_tailed(np.repeat(_LONG_TAILS, [d, 1]))
+        warn_of_columns(self, columns & ~indicator_columns(d, self.indicators, others), units, TAILS, 4)
+        if target:
             warnings.warn(
                 f"A part of the variance of {target_of(self)} is in few rows far out. A private fit moves such targets nearer, "
                 "so that effects, and the intercept, may be too small. A `target_range` without these rows or np.log1p of the "

@@ -205,8 +205,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def long_tailed(self) -> np.ndarray:
         """Columns a part of whose variance is in few rows, which weigh less in scores, shape (n_features,)."""
-        zooms = self.last_posterior_.frame.zooms
-        return (zooms.tails > _LONG) & (zooms.n_zooms > 1)
+        return self.last_posterior_.frame.zooms.long_tailed(_LONG)
 
     def _n_zooms(self, n_steps: int) -> int:
         """One, which finds where the intercept starts, without noise: columns are centred already."""
