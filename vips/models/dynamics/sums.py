@@ -48,6 +48,13 @@ def add_states(values, offsets, first, last, mean, begin, end, states, cross, se
 
 
 @_jit
+def _add(X, out):
+    for i in range(X.shape[0]):
+        for k in range(X.shape[1]):
+            out[i, k] += X[i, k]
+
+
+@_jit
 def add_covariances(values, offsets, chosen, first, last, cov, lagged, begin, end, states, cross, seen):
     """As ``add_states``, the part of the covariances, of the sequences ``chosen[first:last]``."""
     K, p = cov.shape[1], values.shape[1]
@@ -55,16 +62,16 @@ def add_covariances(values, offsets, chosen, first, last, cov, lagged, begin, en
         n = chosen[number]
         a, b = offsets[n], offsets[n + 1]
         for t in range(a, b):
-            states[n] += cov[t]
-            cross[n] += lagged[t]
+            _add(cov[t], states[n])
+            _add(lagged[t], cross[n])
             for c in range(p):
                 if np.isfinite(values[t, c]):
                     for i in range(K):
                         for k in range(K):
                             seen[n, c, i, k] += cov[t, i, k]
         if b > a:
-            begin[n] += cov[a]
-            end[n] += cov[b - 1]
+            _add(cov[a], begin[n])
+            _add(cov[b - 1], end[n])
 
 
 @_jit
@@ -94,8 +101,8 @@ def add_regimes(offsets, first, last, shares, mean, cov, lagged, before, after, 
     K, M = mean.shape[1], shares.shape[1]
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
-        if b > a:
-            begin[n] = shares[a]
+        for m in range(M if b > a else 0):
+            begin[n, m] = shares[a, m]
         for t in range(a + 1, b):
             for m in range(M):
                 share = shares[t, m]

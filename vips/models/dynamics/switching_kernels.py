@@ -61,6 +61,31 @@ def _add_product(X, y, sign, out):
 
 
 @_jit
+def _fill(out, value):
+    for i in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            out[i, k] = value
+
+
+@_jit
+def _add_scaled(X, factor, out):
+    """``out`` += factor X."""
+    for i in range(X.shape[0]):
+        for k in range(X.shape[1]):
+            out[i, k] += factor * X[i, k]
+
+
+@_jit
+def _weighted_moments(weights, cov, first, second):
+    """Σ_ij of a (K, K) weight times cov + first secondᵀ."""
+    total = 0.0
+    for i in range(len(first)):
+        for k in range(len(second)):
+            total += weights[i, k] * (cov[i, k] + first[i] * second[k])
+    return total
+
+
+@_jit
 def _next_shares(shares, start, moves, is_first, out):
     """Shares one step later, before anything is seen."""
     for m in range(len(start)):
@@ -80,18 +105,19 @@ def _states(
     factor, product, other, row = np.empty((K, K)), np.empty((K, K)), np.empty((K, K)), np.empty(K)
     for t in range(a, b):
         S, low, e = J[t - a], lower[t - a], eta[t - a]
-        S[:] = 0.0
-        low[:] = 0.0
-        e[:] = 0.0
+        _fill(S, 0.0)
+        _fill(low, 0.0)
+        for k in range(K):
+            e[k] = 0.0
         if t == a:
-            S += inverse_P0
+            _add_scaled(inverse_P0, 1.0, S)
             _add_product(inverse_P0, m0, 1.0, e)
         for m in range(M):
             if t > a:
-                S += shares[t, m] * after[m]
-                low -= shares[t, m] * across[m]
+                _add_scaled(after[m], shares[t, m], S)
+                _add_scaled(across[m], -shares[t, m], low)
             if t < b - 1:
-                S += shares[t + 1, m] * before[m]
+                _add_scaled(before[m], shares[t + 1, m], S)
         for i in range(p):
             y = values[t, i]
             if np.isfinite(y):
@@ -103,7 +129,7 @@ def _states(
         if t > a:
             multiply(low, inverse[t - a - 1], product)
             multiply_back(product, low, other)
-            S -= other
+            _add_scaled(other, -1.0, S)
             _add_product(product, eta[t - a - 1], -1.0, e)
         for i in range(K):
             for j in range(i):
@@ -111,9 +137,11 @@ def _states(
         log_det += _inverse(S, factor, inverse[t - a])
     for t in range(b - 1, a - 1, -1):
         V = inverse[t - a]
-        lagged[t] = 0.0
-        mean[t] = 0.0
-        cov[t] = V
+        _fill(lagged[t], 0.0)
+        _fill(cov[t], 0.0)
+        _add_scaled(V, 1.0, cov[t])
+        for k in range(K):
+            mean[t, k] = 0.0
         if t == b - 1:
             _add_product(V, eta[t - a], 1.0, mean[t])
             continue
@@ -124,10 +152,12 @@ def _states(
                 row[k] -= low[i, k] * mean[t + 1, i]
         _add_product(V, row, 1.0, mean[t])
         multiply_back(V, low, product)
-        product *= -1.0
         multiply_back(cov[t + 1], product, lagged[t + 1])
+        for i in range(K):
+            for j in range(K):
+                lagged[t + 1, i, j] *= -1.0
         multiply(product, lagged[t + 1], other)
-        cov[t] += other
+        _add_scaled(other, -1.0, cov[t])
         for i in range(K):
             for j in range(i):
                 cov[t, i, j] = cov[t, j, i] = 0.5 * (cov[t, i, j] + cov[t, j, i])
@@ -138,14 +168,19 @@ def _states(
 def _regimes(a, b, start, moves, likely, scale, shares, pair, forward):
     """Shares of the regimes and Σ_t of those at t - 1 and t, for densities exp(scale) likely; returns the log normaliser."""
     M, total, log_total = len(start), 0.0, 0.0
-    back, ahead = np.ones(M), np.empty(M)
-    pair[:] = 0.0
+    back, ahead = np.empty(M), np.empty(M)
+    for m in range(M):
+        back[m] = 1.0
+    _fill(pair, 0.0)
     for t in range(a, b):
         now = forward[t - a]
         _next_shares(forward[t - a - 1], start, moves, t == a, now)
-        now *= likely[t - a]
-        total = now.sum()
-        now /= total
+        total = 0.0
+        for m in range(M):
+            now[m] *= likely[t - a, m]
+            total += now[m]
+        for m in range(M):
+            now[m] /= total
         log_total += np.log(total) + scale[t - a]
         scale[t - a] = total
     for t in range(b - 1, a - 1, -1):
@@ -157,7 +192,8 @@ def _regimes(a, b, start, moves, likely, scale, shares, pair, forward):
             for i in range(M):
                 for m in range(M):
                     pair[i, m] += forward[t - a - 1, i] * moves[i, m] * ahead[m]
-            back[:] = 0.0
+            for m in range(M):
+                back[m] = 0.0
             _add_product(moves, ahead, 1.0, back)
     return log_total
 
@@ -177,7 +213,7 @@ def infer(
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
         T = b - a
-        pairs[n] = 0.0
+        _fill(pairs[n], 0.0)
         bound[n] = 0.0
         if T == 0:
             continue
@@ -190,20 +226,25 @@ def infer(
                 values, a, b, C, d, R, m0, inverse_P0, inverse_Q, across, before, shares, J, lower, inverse, eta, mean, cov,
                 lagged,
             )  # fmt: skip
-            likely[0] = 1.0
             scale[0] = 0.0
+            for m in range(M):
+                likely[0, m] = 1.0
             for t in range(a + 1, b):
-                now, then = cov[t] + np.outer(mean[t], mean[t]), cov[t - 1] + np.outer(mean[t - 1], mean[t - 1])
-                both = lagged[t] + np.outer(mean[t], mean[t - 1])
+                scale[t - a] = -np.inf
                 for m in range(M):
-                    square = (inverse_Q[m] * now).sum() - 2.0 * (across[m] * both).sum() + (before[m] * then).sum()
+                    square = _weighted_moments(inverse_Q[m], cov[t], mean[t], mean[t])
+                    square -= 2.0 * _weighted_moments(across[m], lagged[t], mean[t], mean[t - 1])
+                    square += _weighted_moments(before[m], cov[t - 1], mean[t - 1], mean[t - 1])
                     likely[t - a, m] = -0.5 * (square + log_det_Q[m] + K * _LOG_TWO_PI)
-                scale[t - a] = likely[t - a].max()
-                likely[t - a] = np.exp(likely[t - a] - scale[t - a])
+                    scale[t - a] = max(scale[t - a], likely[t - a, m])
+                for m in range(M):
+                    likely[t - a, m] = np.exp(likely[t - a, m] - scale[t - a])
             log_total = _regimes(a, b, start, moves, likely, scale, shares, pairs[n], forward)
-        error = mean[a] - m0
+        error = np.empty(K)
+        for k in range(K):
+            error[k] = mean[a, k] - m0[k]
         value = log_total + 0.5 * (T * K * (_LOG_TWO_PI + 1.0) - log_det)
-        value -= 0.5 * (K * _LOG_TWO_PI + log_det_P0 + (inverse_P0 * (cov[a] + np.outer(error, error))).sum())
+        value -= 0.5 * (K * _LOG_TWO_PI + log_det_P0 + _weighted_moments(inverse_P0, cov[a], error, error))
         for t in range(a, b):
             for i in range(p):
                 y = values[t, i]

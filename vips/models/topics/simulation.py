@@ -42,8 +42,14 @@ def draw_documents(seed, concentration, cumulative, length, n_told, first_words,
         for k in range(n_topics):  # logs: shares of a small concentration underflow
             a = concentration[k] + (1.0 if k == first_topics[d] else 0.0)
             theta[k] = np.log(np.random.gamma(a + 1.0, 1.0)) + np.log(1.0 - np.random.random()) / a
-        theta[:] = np.exp(theta - theta.max())
-        shares[d] = theta / theta.sum()
+        largest, total = theta[0], 0.0
+        for k in range(1, n_topics):
+            largest = max(largest, theta[k])
+        for k in range(n_topics):
+            theta[k] = np.exp(theta[k] - largest)
+            total += theta[k]
+        for k in range(n_topics):
+            shares[d, k] = theta[k] / total
         for i in range(length):
             u, k = np.random.random(), 0
             while k < n_topics - 1 and u >= shares[d, k]:
@@ -102,7 +108,8 @@ def add_tokens(told, words, ratios, of_topics, steps, of_words, rows, details, w
         e, d = told[0, t], told[2, t]
         v = words[e]
         row, weight, size = rows[v], 0.0, 0.0
-        n[:] = 0.0
+        for k in range(n_topics):
+            n[k] = 0.0
         while t < told.shape[1] and told[0, t] == e:
             n[told[1, t]] += 1.0
             weight += weights[told[1, t], v]

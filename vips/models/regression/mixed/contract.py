@@ -379,7 +379,7 @@ class MixedRegression(ConjugateExponentialModel):
         y, words = self._labels_apart(runs.rows.y)
         shape, linear = self.likelihood.terms(y)
         offset = np.broadcast_to(self.likelihood.offsets(y), shape.shape)
-        terms = [np.ascontiguousarray(term[:, 0]) for term in (shape, linear, offset)]
+        terms = [np.array(term[:, 0]) for term in (shape, linear, offset)]  # own memory: one type for the kernels
         return runs.starts, *frame.design(self._rows(runs.rows.X)), terms, words
 
     def _n_parameters(self) -> int:

@@ -83,7 +83,9 @@ def person_moments(
         weight = 1.0
         if limits[0] < np.inf:
             weight = min(1.0, limits[0] / np.sqrt(_typical_square(x, v_design, base, dispersion, size)))
-        scores[i] = weight * min(1.0, limits[0] / _norm(score, weight)) * score
+        cut = min(1.0, limits[0] / _norm(score, weight))
+        for k in range(p):
+            scores[i, k] = weight * cut * score[k]
         if limits[0] < np.inf and a < b:
             state = np.uint64(salt)
             for j in range(a, b):
@@ -101,8 +103,11 @@ def person_moments(
         for k in range(p):
             for c in range(p):
                 information[i, k, c] = weight * clip * hessian[k, c]
-        squares[i] = scores[i] * scores[i]
-        squares[i] *= min(1.0, limits[2] / _norm(squares[i], 1.0))
+        for k in range(p):
+            squares[i, k] = scores[i, k] * scores[i, k]
+        clip = min(1.0, limits[2] / _norm(squares[i], 1.0))
+        for k in range(p):
+            squares[i, k] *= clip
 
 
 @_jit
@@ -140,13 +145,15 @@ def _moments(x, u, v_design, base, shape, linear, eta, nodes, log_weights, score
                 second[m, j] = shape[j] * e / ((1.0 + e) * (1.0 + e))
         weights[m] = density
         _score_at(x, u, places[m], eta, first[m], by_node[m])
-    weights[:] = np.exp(weights - weights.max())
-    total = 0.0
-    for weight in weights:
-        total += weight
-    weights /= total
+    largest, total = weights[0], 0.0
+    for m in range(1, n_nodes):
+        largest = max(largest, weights[m])
+    for m in range(n_nodes):
+        weights[m] = np.exp(weights[m] - largest)
+        total += weights[m]
     score[:] = 0.0
     for m in range(n_nodes):
+        weights[m] /= total
         for k in range(len(score)):
             score[k] += weights[m] * by_node[m, k]
     if len(hessian):
@@ -165,7 +172,8 @@ def _find_mode(v_design, base, shape, linear, mode, spread):
     height = _fill_equations(v_design, base, shape, linear, mode, precision, gradient)
     for _ in range(_MOST_STEPS):
         _factorise(precision)
-        step[:] = gradient
+        for k in range(q):
+            step[k] = gradient[k]
         largest = _solve(precision, step)
         for _ in range(_MOST_HALVED):
             for k in range(q):
@@ -173,9 +181,11 @@ def _find_mode(v_design, base, shape, linear, mode, spread):
             reached = _fill_equations(v_design, base, shape, linear, place, precision, gradient)
             if reached >= height or largest < _SETTLED:
                 break
-            step *= 0.5
+            for k in range(q):
+                step[k] *= 0.5
         height = reached
-        mode[:] = place
+        for k in range(q):
+            mode[k] = place[k]
         if largest < _SETTLED:
             break
     _factorise(precision)
@@ -266,7 +276,11 @@ def _fill_hessian(x, u, eta, places, weights, second, by_node, score, hessian):
         if rows[e] == columns[e]:
             hessian[d + e, d + e] -= score[d + e]
     for j in range(n):
-        e0, e1[:], e2[:] = 0.0, 0.0, 0.0
+        e0 = 0.0
+        for k in range(q):
+            e1[k] = 0.0
+            for c in range(q):
+                e2[k, c] = 0.0
         for m in range(n_nodes):
             h = weights[m] * second[m, j]
             e0 += h
@@ -396,4 +410,6 @@ def add_moments(rows, linear, starts, limit, most_rows, moments, outcome):
                 total[c, k] = total[k, c]
         clip = min(1.0, limit / _norm(total.ravel(), 1.0), most_rows / max(starts[i + 1] - starts[i], 1))
         outcome[i] *= clip
-        total *= clip
+        for k in range(d):
+            for c in range(d):
+                total[k, c] *= clip
