@@ -49,7 +49,7 @@ docs: $(VENV)/docs.stamp
 # takes longest.
 $(VENV)/kernels.stamp: $(VENV)/test.stamp $(shell grep -rl --include="*.py" "_compute.compiled import" vips)
 	$(BIN)/python -m vips compile > /dev/null & \
-	$(BIN)/python -m vips compile SwitchingLinearDynamicalSystem GaussianHMM > /dev/null && wait $$! && touch $@
+	$(BIN)/python -m vips compile LatentDirichletAllocation SwitchingLinearDynamicalSystem GaussianHMM > /dev/null && wait $$! && touch $@
 
 $(VENV)/%.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,9 +1,10 @@
-"""The command ``compile``: all kernels of private fits, written into Numba's cache before anybody needs them."""
+"""The command ``compile``: the kernels of fits and predictions, written into Numba's cache before anybody needs them."""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +14,7 @@ __all__ = ["add_compile", "models_compiled"]
 
 _N, _WIDTH = 200, 6  # records, and columns, words or symbols
 _MATCHED = ("LatentDirichletAllocation",)  # models whose match has kernels of its own
+_READ = {"predict", "smooth"}  # methods that have kernels of their own
 
 
 def add_compile(commands) -> None:
@@ -31,25 +33,32 @@ def add_compile(commands) -> None:
 def _compile(names: list[str]) -> None:
     from vips.privacy import PrivacyPlan
 
-    kinds = dict(models_compiled())
+    kinds = defaultdict(list)
+    for name, kind in models_compiled():
+        kinds[name].append(kind)
     if unknown := set(names) - set(kinds):
         raise ValueError(f"No model is called {', '.join(sorted(unknown))}; there are {', '.join(kinds)}.")
     for name in names or kinds:
         start = time.perf_counter()
-        model, all_of = kinds[name]
+        plans = [
+            PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=6, noise=n) for n in ("discrete", "gaussian")
+        ]
         with warnings.catch_warnings():  # of noise, in which nothing stands out
             warnings.simplefilter("ignore")
-            for noise in ("discrete", "gaussian"):
-                plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=6, noise=noise)
+            for model, all_of in kinds[name]:
                 for records in all_of:
-                    model.set_params(privacy=plan).fit(*records)
-            if name in _MATCHED:
-                _ = model.posterior_
+                    for plan in plans:
+                        model.set_params(privacy=plan).fit(*records)
+                if name in _MATCHED:
+                    _ = model.posterior_
+                model.set_params(privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=2)).fit(*records)
+                for read in _READ & set(dir(model)):
+                    getattr(model, read)(records[0])
         print(f"{name}: {time.perf_counter() - start:.1f} s")
 
 
 def models_compiled() -> Iterator[tuple[str, tuple[object, list[tuple]]]]:
-    """Models by name, each with records in the containers for which its kernels differ."""
+    """Names of classes and, for all types of a class's kernels, models with records in the containers for which they differ."""
     from vips import models
 
     rng = np.random.default_rng(0)
@@ -70,6 +79,7 @@ def models_compiled() -> Iterator[tuple[str, tuple[object, list[tuple]]]]:
         (models.MixedNegativeBinomialRegression(max_count=5, **regression), tables),
         (models.BayesianLinearRegression(target_range=(0.0, 1.0), **regression), tables),
         (models.LatentDirichletAllocation(3, vocabulary=_WIDTH), [(counts,), (sp.csr_array(counts),)]),
+        (models.LatentDirichletAllocation(3, vocabulary=_WIDTH, dtype=np.float64), [(counts,)]),
         (models.LatentClassAnalysis(2, categories=[[0, 1]] * _WIDTH), [(codes,), (codes.astype(float),)]),
         (models.MixedLatentClassAnalysis(2, columns=columns), [(mixed,)]),
         (models.BayesianGaussianMixture(2, max_norm=2.0), [(rows,)]),

@@ -16,6 +16,8 @@ import numpy as np
 from vips._compute.compiled import compiled
 
 __all__ = [
+    "add_scaled",
+    "fill",
     "filter_forward",
     "known_gains",
     "known_smoother",
@@ -53,6 +55,30 @@ def _divide_symmetric(S, B, L, out):
             for k in range(i + 1, K):
                 value -= L[k, i] * out[row, k]
             out[row, i] = value / L[i, i]
+
+
+@_jit
+def fill(out, value):
+    """All entries of ``out`` become ``value``. Loops, here and below: arrays of two dimensions in an assignment or a sum take
+    Numba seconds to compile."""
+    for i in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            out[i, k] = value
+
+
+@_jit
+def add_scaled(X, factor, out):
+    """``out`` += factor X."""
+    for i in range(X.shape[0]):
+        for k in range(X.shape[1]):
+            out[i, k] += factor * X[i, k]
+
+
+@_jit
+def _copy(X, out):
+    for i in range(X.shape[0]):
+        for k in range(X.shape[1]):
+            out[i, k] = X[i, k]
 
 
 @_jit
@@ -134,8 +160,9 @@ def filter_forward(
         log_likelihood[n] = 0.0
         for t in range(a, b):
             if t == a:
-                ahead[t] = m0
-                ahead_cov[t] = P0
+                for i in range(K):
+                    ahead[t, i] = m0[i]
+                _copy(P0, ahead_cov[t])
             else:
                 for i in range(K):
                     value = 0.0
@@ -144,8 +171,9 @@ def filter_forward(
                     ahead[t, i] = value
                 _move_covariance(A, Q, cov[t - 1], product, ahead_cov[t])
             m, V = mean[t], cov[t]
-            m[:] = ahead[t]
-            V[:] = ahead_cov[t]
+            for k in range(K):
+                m[k] = ahead[t, k]
+            _copy(ahead_cov[t], V)
             for i in range(p):
                 y = values[t, i]
                 if not np.isfinite(y):
@@ -175,7 +203,7 @@ def smooth_backward(offsets, chosen, first, last, A, ahead, ahead_cov, mean, cov
         a, b = offsets[n], offsets[n + 1]
         if a == b:
             continue
-        lagged[a] = 0.0
+        fill(lagged[a], 0.0)
         for t in range(b - 2, a - 1, -1):
             multiply_back(cov[t], A, product)
             _divide_symmetric(ahead_cov[t + 1], product, factor, backward)
@@ -185,9 +213,9 @@ def smooth_backward(offsets, chosen, first, last, A, ahead, ahead_cov, mean, cov
                     value += backward[i, k] * (mean[t + 1, k] - ahead[t + 1, k])
                 mean[t, i] = value
             multiply_back(cov[t + 1], backward, lagged[t + 1])
-            now[:] = cov[t + 1]
+            _copy(cov[t + 1], now)
             _step_back(backward, ahead_cov[t + 1], cov[t], product, now)
-            cov[t] = now
+            _copy(now, cov[t])
 
 
 @_jit
@@ -198,11 +226,11 @@ def known_gains(n_steps, A, Q, C, R, P0, gains, variances, ahead_cov, cov):
     product = np.empty((K, K))
     for t in range(n_steps):
         if t == 0:
-            ahead_cov[t] = P0
+            _copy(P0, ahead_cov[t])
         else:
             _move_covariance(A, Q, cov[t - 1], product, ahead_cov[t])
         V = cov[t]
-        V[:] = ahead_cov[t]
+        _copy(ahead_cov[t], V)
         for i in range(p):
             gain, variance = gains[t, i], R[i]
             for k in range(K):
@@ -222,18 +250,18 @@ def known_smoother(A, ahead_cov, cov, backs, last, total, lagged):
     """For sequences of ``len(cov)`` steps in which nothing is missing: ``cov`` given the whole sequence at the first and at the
     last step goes to ``last[0]`` and ``last[1]``; sums over steps to ``total`` and ``lagged``."""
     n_steps, K = len(cov), len(A)
-    now, product, factor = cov[n_steps - 1].copy(), np.empty((K, K)), np.empty((K, K))
-    last[1] = now
-    total[:] = now
-    lagged[:] = 0.0
+    now, product, factor = np.empty((K, K)), np.empty((K, K)), np.empty((K, K))
+    for out in (now, last[1], total):
+        _copy(cov[n_steps - 1], out)
+    fill(lagged, 0.0)
     for t in range(n_steps - 2, -1, -1):
         multiply_back(cov[t], A, product)
         _divide_symmetric(ahead_cov[t + 1], product, factor, backs[t])
         multiply_back(now, backs[t], product)
-        lagged += product
+        add_scaled(product, 1.0, lagged)
         _step_back(backs[t], ahead_cov[t + 1], cov[t], product, now)
-        total += now
-    last[0] = now
+        add_scaled(now, 1.0, total)
+    _copy(now, last[0])
 
 
 @_jit

@@ -53,6 +53,10 @@ class Dynamics:
     start: np.ndarray
     start_cov: np.ndarray
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():  # one layout: kernels are compiled for it alone
+            object.__setattr__(self, name, np.ascontiguousarray(value))
+
     @classmethod
     def idle(cls, n_components: int, offset: np.ndarray, variance: np.ndarray) -> Dynamics:
         """States that nothing shows, and columns that do not depend on time."""

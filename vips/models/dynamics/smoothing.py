@@ -97,9 +97,7 @@ def filtered(records: Sequences, of: Dynamics, chosen: np.ndarray | None = None)
     out = (states.ahead, states.ahead_cov, states.mean, states.cov, states.log_likelihood)
 
     def run(first: int, last: int) -> None:
-        kernels.filter_forward(
-            records.values, records.offsets, chosen, first, last, *map(np.ascontiguousarray, args), *out
-        )
+        kernels.filter_forward(records.values, records.offsets, chosen, first, last, *args, *out)
 
     run_ranges(run, cumulative_work(records, chosen), least_work=LEAST_STEPS)
     return states
@@ -109,11 +107,20 @@ def smoothed_whole(records: Sequences, of: Dynamics, chosen: np.ndarray | None =
     """As :func:`filtered`, with means and covariances given whole sequences, and Cov(x_t, x_{t-1})."""
     chosen = np.arange(len(records)) if chosen is None else chosen
     states = filtered(records, of, chosen)
-    lagged, moves = np.empty(states.cov.shape), np.ascontiguousarray(of.moves)
+    lagged = np.empty(states.cov.shape)
 
     def run(first: int, last: int) -> None:
         kernels.smooth_backward(
-            records.offsets, chosen, first, last, moves, states.ahead, states.ahead_cov, states.mean, states.cov, lagged
+            records.offsets,
+            chosen,
+            first,
+            last,
+            of.moves,
+            states.ahead,
+            states.ahead_cov,
+            states.mean,
+            states.cov,
+            lagged,
         )
 
     run_ranges(run, cumulative_work(records, chosen), least_work=LEAST_STEPS)
@@ -131,14 +138,14 @@ def smoothed(records: Sequences, posterior: DynamicsPosterior) -> Smoothed:
         mean, log_likelihood = slow.mean, slow.log_likelihood
     else:
         mean, log_likelihood = np.empty((len(records.values), len(of.start))), np.zeros(len(records))
-    ahead, moves, loadings = np.empty(mean.shape), np.ascontiguousarray(of.moves), np.ascontiguousarray(of.loadings)
+    ahead = np.empty(mean.shape)
     longest = int(records.lengths[whole].max(initial=0))
     steps = posterior.known(longest)
 
     def run(first: int, last: int) -> None:
         kernels.means_known(
-            records.values, offsets, whole, first, last, moves, loadings, of.offset, of.start, steps.gains, steps.variances,
-            steps.backs, ahead, mean, log_likelihood,
+            records.values, offsets, whole, first, last, of.moves, of.loadings, of.offset, of.start, steps.gains,
+            steps.variances, steps.backs, ahead, mean, log_likelihood,
         )  # fmt: skip
 
     if longest:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from vips._compute.compiled import compiled
+from vips.models.dynamics.kernels import add_scaled
 
 __all__ = ["add_covariances", "add_lagged", "add_regimes", "add_states"]
 
@@ -48,13 +49,6 @@ def add_states(values, offsets, first, last, mean, begin, end, states, cross, se
 
 
 @_jit
-def _add(X, out):
-    for i in range(X.shape[0]):
-        for k in range(X.shape[1]):
-            out[i, k] += X[i, k]
-
-
-@_jit
 def add_covariances(values, offsets, chosen, first, last, cov, lagged, begin, end, states, cross, seen):
     """As ``add_states``, the part of the covariances, of the sequences ``chosen[first:last]``."""
     K, p = cov.shape[1], values.shape[1]
@@ -62,16 +56,16 @@ def add_covariances(values, offsets, chosen, first, last, cov, lagged, begin, en
         n = chosen[number]
         a, b = offsets[n], offsets[n + 1]
         for t in range(a, b):
-            _add(cov[t], states[n])
-            _add(lagged[t], cross[n])
+            add_scaled(cov[t], 1.0, states[n])
+            add_scaled(lagged[t], 1.0, cross[n])
             for c in range(p):
                 if np.isfinite(values[t, c]):
                     for i in range(K):
                         for k in range(K):
                             seen[n, c, i, k] += cov[t, i, k]
         if b > a:
-            _add(cov[a], begin[n])
-            _add(cov[b - 1], end[n])
+            add_scaled(cov[a], 1.0, begin[n])
+            add_scaled(cov[b - 1], 1.0, end[n])
 
 
 @_jit

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from vips._compute.compiled import compiled
-from vips.models.dynamics.kernels import multiply, multiply_back
+from vips.models.dynamics.kernels import add_scaled, fill, multiply, multiply_back
 
 __all__ = ["infer"]
 
@@ -61,21 +61,6 @@ def _add_product(X, y, sign, out):
 
 
 @_jit
-def _fill(out, value):
-    for i in range(out.shape[0]):
-        for k in range(out.shape[1]):
-            out[i, k] = value
-
-
-@_jit
-def _add_scaled(X, factor, out):
-    """``out`` += factor X."""
-    for i in range(X.shape[0]):
-        for k in range(X.shape[1]):
-            out[i, k] += factor * X[i, k]
-
-
-@_jit
 def _weighted_moments(weights, cov, first, second):
     """Σ_ij of a (K, K) weight times cov + first secondᵀ."""
     total = 0.0
@@ -105,19 +90,19 @@ def _states(
     factor, product, other, row = np.empty((K, K)), np.empty((K, K)), np.empty((K, K)), np.empty(K)
     for t in range(a, b):
         S, low, e = J[t - a], lower[t - a], eta[t - a]
-        _fill(S, 0.0)
-        _fill(low, 0.0)
+        fill(S, 0.0)
+        fill(low, 0.0)
         for k in range(K):
             e[k] = 0.0
         if t == a:
-            _add_scaled(inverse_P0, 1.0, S)
+            add_scaled(inverse_P0, 1.0, S)
             _add_product(inverse_P0, m0, 1.0, e)
         for m in range(M):
             if t > a:
-                _add_scaled(after[m], shares[t, m], S)
-                _add_scaled(across[m], -shares[t, m], low)
+                add_scaled(after[m], shares[t, m], S)
+                add_scaled(across[m], -shares[t, m], low)
             if t < b - 1:
-                _add_scaled(before[m], shares[t + 1, m], S)
+                add_scaled(before[m], shares[t + 1, m], S)
         for i in range(p):
             y = values[t, i]
             if np.isfinite(y):
@@ -129,7 +114,7 @@ def _states(
         if t > a:
             multiply(low, inverse[t - a - 1], product)
             multiply_back(product, low, other)
-            _add_scaled(other, -1.0, S)
+            add_scaled(other, -1.0, S)
             _add_product(product, eta[t - a - 1], -1.0, e)
         for i in range(K):
             for j in range(i):
@@ -137,9 +122,9 @@ def _states(
         log_det += _inverse(S, factor, inverse[t - a])
     for t in range(b - 1, a - 1, -1):
         V = inverse[t - a]
-        _fill(lagged[t], 0.0)
-        _fill(cov[t], 0.0)
-        _add_scaled(V, 1.0, cov[t])
+        fill(lagged[t], 0.0)
+        fill(cov[t], 0.0)
+        add_scaled(V, 1.0, cov[t])
         for k in range(K):
             mean[t, k] = 0.0
         if t == b - 1:
@@ -157,7 +142,7 @@ def _states(
             for j in range(K):
                 lagged[t + 1, i, j] *= -1.0
         multiply(product, lagged[t + 1], other)
-        _add_scaled(other, -1.0, cov[t])
+        add_scaled(other, -1.0, cov[t])
         for i in range(K):
             for j in range(i):
                 cov[t, i, j] = cov[t, j, i] = 0.5 * (cov[t, i, j] + cov[t, j, i])
@@ -171,7 +156,7 @@ def _regimes(a, b, start, moves, likely, scale, shares, pair, forward):
     back, ahead = np.empty(M), np.empty(M)
     for m in range(M):
         back[m] = 1.0
-    _fill(pair, 0.0)
+    fill(pair, 0.0)
     for t in range(a, b):
         now = forward[t - a]
         _next_shares(forward[t - a - 1], start, moves, t == a, now)
@@ -213,7 +198,7 @@ def infer(
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
         T = b - a
-        _fill(pairs[n], 0.0)
+        fill(pairs[n], 0.0)
         bound[n] = 0.0
         if T == 0:
             continue

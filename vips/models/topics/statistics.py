@@ -209,7 +209,7 @@ class DocumentStatistics(WordShares):
 
         def infer(start: int, stop: int) -> None:
             infer_documents(
-                indptr, indices, self._counts, self._word_weights, prior, point, tol, max_iter, start, stop,
+                indptr, indices, self._counts, self._word_weights, prior, point, float(tol), max_iter, start, stop,
                 self.doc_topic, topic_weights, ratios,
             )  # fmt: skip
 
