@@ -94,14 +94,10 @@ def written(tmp_path_factory):
         "PrivatePipeline.to_html": words.to_html,
     }
     shown = {
-        "PrivacyPlan": cases.PLAN,
-        "PrivacyReport": KINDS["calibrated"],
-        "PrivacyReport, no guarantee": KINDS["non-private"],
-        "PrivacyReport, encoder": table[0].privacy_,
-        "PrivacyReport, pipeline": table.privacy_,
-        "Comparison": cases.regression(),
-        "UtilityCurve": cases.PRIVATE_CURVE,
-    }
+        "PrivacyPlan": cases.PLAN, "PrivacyReport": KINDS["calibrated"],
+        "PrivacyReport, no guarantee": KINDS["non-private"], "PrivacyReport, encoder": table[0].privacy_,
+        "PrivacyReport, pipeline": table.privacy_, "Comparison": cases.regression(), "UtilityCurve": cases.PRIVATE_CURVE,
+    }  # fmt: skip
     paths = {name: folder / f"{number}.html" for number, name in enumerate(pages)}
     for name, write in pages.items():
         write(paths[name])

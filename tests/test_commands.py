@@ -258,19 +258,8 @@ def test_pathways_are_of_persons_whatever_their_column_is_called(folder, name):
 def test_one_column_is_not_two(folder, capsys):
     pd.DataFrame({"a": [1, 2], "b": [1, 2]}).to_csv("e.csv", index=False)
     command = [
-        "fit",
-        "e.csv",
-        "--model",
-        "pathways",
-        "--unit",
-        "a",
-        "--event",
-        "b",
-        "--order",
-        "a",
-        "--catalogue",
-        "1,2",
-    ]
+        "fit", "e.csv", "--model", "pathways", "--unit", "a", "--event", "b", "--order", "a", "--catalogue", "1,2",
+    ]  # fmt: skip
     assert main([*command, *SPENDS]) == 2
     assert "three different columns" in capsys.readouterr().err
 

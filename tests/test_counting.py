@@ -44,24 +44,15 @@ def exact(X, **more):
     return count_records(X, privacy=of_noise(1e-3), **more).value
 
 
-def check_noise_is_as_stated(noise, n_draws=300):
+@KINDS
+@pytest.mark.parametrize("n_draws", [300, pytest.param(3000, marks=pytest.mark.slow)])
+def test_noise_is_as_stated(noise, n_draws):
     """Counts of so many records that a lattice which rounds one of them shows."""
     counts = [count_records(range(10**5), privacy=of_noise(20.0, noise)) for _ in range(n_draws)]
     assert counts[0].std == pytest.approx(20.0, rel=2e-3)
     away = (np.array([count.value for count in counts]) - 10**5) / counts[0].std
     level = kstest(away, norm.cdf).pvalue
     assert level > 1e-7, f"the noise has another law: {level:.2g}"
-
-
-@KINDS
-def test_noise_is_as_stated(noise):
-    check_noise_is_as_stated(noise)
-
-
-@pytest.mark.slow
-@KINDS
-def test_noise_is_as_stated_at_full_size(noise):
-    check_noise_is_as_stated(noise, 3000)
 
 
 @KINDS
@@ -84,7 +75,7 @@ def test_bounds_are_numbers_of_records():
         few.interval(1.0)
 
 
-def check_a_record_moves_the_lattice_by_its_units():
+def test_a_record_moves_the_lattice_by_its_units():
     """By the same whole number for each record, of a length that the accounting covers."""
     plan, seen = replace(of_noise(3.0, "discrete"), clip_norm=1.0), []
 
@@ -103,11 +94,8 @@ def check_a_record_moves_the_lattice_by_its_units():
     assert length <= SENSITIVITY_FACTOR, f"a record has length {length}"
 
 
-def test_a_record_moves_the_lattice_by_its_units():
-    check_a_record_moves_the_lattice_by_its_units()
-
-
-def check_noise_is_fresh():
+@pytest.mark.fresh_bits
+def test_noise_is_fresh():
     counts = []
     for _ in range(12):
         np.random.seed(0)  # noqa: NPY002
@@ -116,28 +104,19 @@ def check_noise_is_fresh():
     assert len(set(counts)) > 6, "draws are shared"
 
 
-@pytest.mark.fresh_bits
-def test_noise_is_fresh():
-    check_noise_is_fresh()
-
-
-def check_a_person_moves_the_count_by_one(folder):
+def test_a_person_moves_the_count_by_one(tmp_path):
     ids = [f"p{i % 20}" for i in range(60)]
     rows = np.ones((60, 3))
     more = np.vstack([rows, np.full((40, 3), np.nan)])
     moved = exact(more, groups=ids + ["new"] * 40) - exact(rows, groups=ids)
     assert moved == 1, f"a person moves the count by {moved}"
     by_person = [
-        exact(regroup(X, by=names, to=folder / str(len(names))))
+        exact(regroup(X, by=names, to=tmp_path / str(len(names))))
         for X, names in ((rows, ids), (more, ids + ["new"] * 40))
     ]
     assert by_person == [20, 21], "rows of persons are counted"
     assert exact(more, groups=[*ids, *[None] * 40]) == 20
     assert exact(more) == 100
-
-
-def test_a_person_moves_the_count_by_one(tmp_path):
-    check_a_person_moves_the_count_by_one(tmp_path)
 
 
 def test_every_container_and_source(tmp_path):
@@ -158,8 +137,8 @@ def test_every_container_and_source(tmp_path):
     assert exact(np.zeros((0, 3))) == exact([]) == exact(TextPartitions([])) == 0
 
 
-def check_a_count_is_charged_before_the_records_are_counted(folder):
-    ledger, seen = PrivacyLedger(folder / "budget", 1.0, 1e-6, "letters"), []
+def test_a_count_is_charged_before_the_records_are_counted(tmp_path):
+    ledger, seen = PrivacyLedger(tmp_path / "budget", 1.0, 1e-6, "letters"), []
 
     def read():
         seen.append(ledger.spent())
@@ -169,10 +148,6 @@ def check_a_count_is_charged_before_the_records_are_counted(folder):
         count_records(TextPartitions([read]), privacy=PLAN, ledger=ledger)
     assert seen[0] > 0.0, "records are counted before the charge"
     assert ledger.spent() == 0.0, "a count that was not released stays charged"
-
-
-def test_a_count_is_charged_before_the_records_are_counted(tmp_path):
-    check_a_count_is_charged_before_the_records_are_counted(tmp_path)
 
 
 def test_a_ledger_counts_it(tmp_path):
@@ -213,11 +188,7 @@ def test_a_plan_that_was_sent_from_a_block_pays_there(tmp_path):
 @pytest.mark.parametrize(
     ("X", "settings", "says"),
     [
-        (
-            [],
-            {"privacy": 0.1},
-            r"a PrivacyBudget or a PrivacyPlan, got float: write PrivacyBudget\(epsilon, delta\)",
-        ),
+        ([], {"privacy": 0.1}, r"a PrivacyBudget or a PrivacyPlan, got float: write PrivacyBudget\(epsilon, delta\)"),
         ([], {"privacy": replace(PLAN, n_steps=2)}, "one release of all records"),
         (
             [],

@@ -84,21 +84,21 @@ def the_sum_is_rounded_in_place_of_each_record(patch):
     ],
 )
 def test_counts_of_rows_are_noticed(mutant, says, monkeypatch, tmp_path):
-    check_notices(lambda: tests.check_a_person_moves_the_count_by_one(tmp_path), mutant, monkeypatch, says)
+    check_notices(lambda: tests.test_a_person_moves_the_count_by_one(tmp_path), mutant, monkeypatch, says)
 
 
 @pytest.mark.parametrize(
     ("mutant", "check", "says"),
     [
-        (noise_is_half_as_large, lambda: tests.check_noise_is_as_stated("gaussian"), "another law"),
-        (noise_has_one_sign, lambda: tests.check_noise_is_as_stated("gaussian"), "another law"),
+        (noise_is_half_as_large, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
+        (noise_has_one_sign, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
         (
             the_length_of_a_rounded_record_is_forgotten,
-            lambda: tests.check_noise_is_as_stated("discrete"),
+            lambda: tests.test_noise_is_as_stated("discrete", 300),
             "another law",
         ),
-        (noise_is_seeded, tests.check_noise_is_fresh, "draws are shared"),
-        (the_sum_is_rounded_in_place_of_each_record, tests.check_a_record_moves_the_lattice_by_its_units, "by one of"),
+        (noise_is_seeded, tests.test_noise_is_fresh, "draws are shared"),
+        (the_sum_is_rounded_in_place_of_each_record, tests.test_a_record_moves_the_lattice_by_its_units, "by one of"),
     ],
 )
 def test_mutants_of_the_noise_are_noticed(mutant, check, says, monkeypatch):
@@ -107,6 +107,6 @@ def test_mutants_of_the_noise_are_noticed(mutant, check, says, monkeypatch):
 
 def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
     check_notices(
-        lambda: tests.check_a_count_is_charged_before_the_records_are_counted(tmp_path),
+        lambda: tests.test_a_count_is_charged_before_the_records_are_counted(tmp_path),
         fits_are_charged_at_the_end, monkeypatch, "before the charge",
     )  # fmt: skip

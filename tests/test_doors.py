@@ -35,25 +35,8 @@ CATEGORIES = ["A", "b", "1", 2, 2.5, True, "NA", "", "(x)"]
 
 NUMBERS = [0, 7, -3, 12.5, 150, 1e300, -0.0, True, False, np.int8(5), np.float32(0.5), Decimal("2.25"), Decimal(100)]
 TEXTS = [
-    "12.5",
-    " 7 ",
-    "-3e1",
-    "+4.",
-    ".5",
-    "<5",
-    "",
-    "nan",
-    "inf",
-    "1,5",
-    "1_000",
-    "0x10",
-    "٣",
-    "A",
-    "b",
-    "1",
-    "NA",
-    "(x)",
-]
+    "12.5", " 7 ", "-3e1", "+4.", ".5", "<5", "", "nan", "inf", "1,5", "1_000", "0x10", "٣", "A", "b", "1", "NA", "(x)",
+]  # fmt: skip
 NOTHING = [None, math.nan, pd.NA, pd.NaT, float("inf"), np.float64("nan")]
 OBJECTS = [b"12", 1 + 2j, ("A",), ["A"], {"A": 1}, object(), np.array([1.0]), 10**400, Decimal("NaN")]
 

@@ -293,7 +293,7 @@ class TwoPhases(ConjugateExponentialModel):
         return {name: value.copy() for name, value in average.items()} | {f"{k}_std": v for k, v in noise_std.items()}
 
 
-def check_a_phase_releases_its_blocks_only():
+def test_a_phase_releases_its_blocks_only():
     rows, released = np.random.default_rng(0).normal(size=(300, 200)), []
 
     def commit(journal, step, noisy, *state):
@@ -317,10 +317,6 @@ def check_a_phase_releases_its_blocks_only():
     assert not short.noisy_totals_.average["positive"].any()
 
 
-def test_a_phase_releases_its_blocks_only():
-    check_a_phase_releases_its_blocks_only()
-
-
 def test_sums_of_another_phase_are_noticed(monkeypatch):
     original = engine.clipped_sum
 
@@ -329,7 +325,7 @@ def test_sums_of_another_phase_are_noticed(monkeypatch):
 
     monkeypatch.setattr(engine, "clipped_sum", everything)
     with pytest.raises(AssertionError):
-        check_a_phase_releases_its_blocks_only()
+        test_a_phase_releases_its_blocks_only()
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,7 @@ ESTIMATORS = {
         (TABLE, LABELS),
         lambda fitted: fitted[-1].posterior_.mean,
     ),
-    "encoder": (
-        lambda: TableEncoder(COLUMNS, privacy=BUDGET),
-        (TABLE,),
-        lambda fitted: fitted.transform(TABLE[:50]),
-    ),
+    "encoder": (lambda: TableEncoder(COLUMNS, privacy=BUDGET), (TABLE,), lambda fitted: fitted.transform(TABLE[:50])),
     "words": (
         lambda: PrivateCountVectorizer(privacy=BUDGET),
         (LETTERS,),

@@ -114,16 +114,8 @@ def test_inspect_counts_every_line_and_cell(folder, capsys):
     """For the holder's eyes: what a private fit must not say. The numbers are those of a reading by hand."""
     (folder / "t.csv").write_text('age;crp;ward;left\n30;1,5;A;x\n40;<5;b;\n;2,25;A;\n50;"3,0;B;\n60;1\n70;12,0;B;\n')
     options = [
-        str(folder / "t.csv"),
-        "--separator",
-        ";",
-        "--decimal",
-        ",",
-        "--column",
-        "age=0:65",
-        "--column",
-        "left=drop",
-    ]
+        str(folder / "t.csv"), "--separator", ";", "--decimal", ",", "--column", "age=0:65", "--column", "left=drop",
+    ]  # fmt: skip
     assert main(["inspect", *options, "--column", "ward=A,B"]) == 0
     page = capsys.readouterr().out.splitlines()
     assert page[0].startswith("2 lines hold no cell")

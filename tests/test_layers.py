@@ -19,16 +19,8 @@ PACKAGE = Path(vips.__file__).parent
 LAYERS = [
     {"_secret_bits"},
     {
-        "_alignment",
-        "_compute",
-        "_extras",
-        "_fitted",
-        "_pipelines",
-        "_printable",
-        "_random_state",
-        "_validation",
-        "exceptions",
-        "step_size",
+        "_alignment", "_compute", "_extras", "_fitted", "_pipelines", "_printable", "_random_state", "_validation",
+        "exceptions", "step_size",
     },
     {"_files", "_no_warnings"},
     {"_file_locks"},
@@ -48,7 +40,7 @@ LAYERS = [
     {"saving"},
     {"_commands"},
     {"__main__"},
-]
+]  # fmt: skip
 
 
 # Rooms of models that all families use.

@@ -21,20 +21,11 @@ SERIES = Sequences.from_list([rng.normal(size=(length, 2)) for length in rng.int
 COUNTS = Sequences.from_list([rng.poisson(2.0, (length, 2)) for length in rng.integers(3, 9, 20)])
 SYMBOLS = Sequences.from_list([rng.integers(0, 3, length) for length in rng.integers(3, 9, 20)])
 RECORDS = {
-    "BayesianGaussianMixture": NUMBERS,
-    "ProbabilisticPCA": NUMBERS,
-    "FactorAnalysis": NUMBERS,
-    "LatentClassAnalysis": CODES,
-    "MixedLatentClassAnalysis": NUMBERS,
-    "SigmoidBeliefNetwork": CODES,
-    "LatentDirichletAllocation": rng.integers(0, 4, (40, 6)),
-    "CategoricalHMM": SYMBOLS,
-    "GaussianHMM": SERIES,
-    "PoissonHMM": COUNTS,
-    "FactorialHMM": SERIES,
-    "LinearDynamicalSystem": SERIES,
-    "SwitchingLinearDynamicalSystem": SERIES,
-}
+    "BayesianGaussianMixture": NUMBERS, "ProbabilisticPCA": NUMBERS, "FactorAnalysis": NUMBERS,
+    "LatentClassAnalysis": CODES, "MixedLatentClassAnalysis": NUMBERS, "SigmoidBeliefNetwork": CODES,
+    "LatentDirichletAllocation": rng.integers(0, 4, (40, 6)), "CategoricalHMM": SYMBOLS, "GaussianHMM": SERIES,
+    "PoissonHMM": COUNTS, "FactorialHMM": SERIES, "LinearDynamicalSystem": SERIES, "SwitchingLinearDynamicalSystem": SERIES,
+}  # fmt: skip
 
 
 DECLARED = {

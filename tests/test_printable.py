@@ -6,8 +6,7 @@ from vips._printable import printable
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "naïve ε → 日本語", "שלום", "می\u200cخواهم", "a\u0301", "🙂", "no\u00a0break", "\\x1b"],
+    "text", ["", "naïve ε → 日本語", "שלום", "می\u200cخواهم", "a\u0301", "🙂", "no\u00a0break", "\\x1b"]
 )
 def test_letters_stay(text):
     assert printable(text) == text

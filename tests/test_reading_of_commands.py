@@ -146,14 +146,8 @@ def test_the_check_notices_readers_that_see_other_lines(monkeypatch, method, mut
 @pytest.mark.parametrize("zone", ["%d.%m.%Y", "%Y-%m-%d %z", "%Y-%m-%d %H:%M:%S.%f"])
 def test_no_date_changes_another(zone):
     dates = [
-        "2026-01-01 +0100",
-        "2026-01-01 +0200",
-        "1500-01-01 00:00:00.1",
-        "2026-01-01 00:00:00.123456789",
-        "today",
-        "",
-        None,
-    ]
+        "2026-01-01 +0100", "2026-01-01 +0200", "1500-01-01 00:00:00.1", "2026-01-01 00:00:00.123456789", "today", "", None,
+    ]  # fmt: skip
     reading, alone = Reading(date_formats=(zone,)), []
     both = reading.dates(pd.Series(dates, dtype=object))
     assert both.dtype == object
@@ -215,15 +209,8 @@ def test_no_word_is_missing_but_the_declared_ones():
     file = "\n".join(["ward,b", *(f"{word},1" for word in words)]).encode()
     assert Reading().table(file)["ward"].tolist() == [*words[:-1], None]
     assert Reading(missing=("?", "NA")).table(file)["ward"].tolist() == [
-        "None",
-        None,
-        "nan",
-        "null",
-        "007",
-        " A",
-        None,
-        None,
-    ]
+        "None", None, "nan", "null", "007", " A", None, None,
+    ]  # fmt: skip
 
 
 def test_a_text_is_no_number_unless_it_is_a_label():
@@ -421,17 +408,8 @@ def test_a_table_in_utf_16_is_refused_in_words(table, capsys):
 def test_the_report_says_that_lines_are_records(table, capsys):
     written(table)
     arguments = [
-        "--classes",
-        "no,yes",
-        "--column",
-        "age=0:110",
-        "--column",
-        "ward=A,B,C",
-        "--save",
-        "m.vips",
-        "--report",
-        "c.html",
-    ]
+        "--classes", "no,yes", "--column", "age=0:110", "--column", "ward=A,B,C", "--save", "m.vips", "--report", "c.html",
+    ]  # fmt: skip
     assert main(["fit", "t.csv", *FIT, *arguments]) == 0
     assert "with line breaks in a cell" in capsys.readouterr().out
     assert main(["certificate", "check", "c.html", "--model", "m.vips"]) == 0

@@ -156,16 +156,12 @@ WIDE = (
     "probabilities average over a posterior that is wide where columns separate the labels: not in the order of means"
 )
 WORDS = {
-    WIDE: "rrays are not (almost )?equal",
-    NO_WEIGHTS: "`max_weight` is declared",
+    WIDE: "rrays are not (almost )?equal", NO_WEIGHTS: "`max_weight` is declared",
     ONLY_CODES: "raised ValueError unexpectedly|X must hold codes",
     NO_VALUE_RAISES: r"Did not raise|it does\s+not raise the right|doesn't check|should have raised|should raise",
-    NO_ROWS: "does not raise",
-    NO_CLASSIFIER: "fail gracefully on sparse",
-    NO_LISTS: r"got (list|_NotAnArray)",
-    NO_OBJECTS: r"dtype (is )?object",
-    NO_STRINGS: "y has dtype <U",
-}
+    NO_ROWS: "does not raise", NO_CLASSIFIER: "fail gracefully on sparse", NO_LISTS: r"got (list|_NotAnArray)",
+    NO_OBJECTS: r"dtype (is )?object", NO_STRINGS: "y has dtype <U",
+}  # fmt: skip
 
 # Name of a check -> why it cannot hold.
 PRIVATE = {

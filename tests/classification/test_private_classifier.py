@@ -111,7 +111,7 @@ def persons():
     }  # fmt: skip
 
 
-def check_a_record_moves_the_tables_by_at_most_one_clip():
+def test_a_record_moves_the_tables_by_at_most_one_clip():
     X, y = table()
     alone, most = exact_tables(X, y), math.sqrt(5.0)
     rows = X.iloc[:1]
@@ -127,10 +127,6 @@ def check_a_record_moves_the_tables_by_at_most_one_clip():
         enlarged = exact_tables(*with_rows(X, y, rows, labels), np.r_[ids, np.full(len(rows), 99)])
         moved = distance(together, enlarged)
         assert moved <= most * (1.0 + 1e-12), f"{name}: a person moves the tables by {moved}"
-
-
-def test_a_record_moves_the_tables_by_at_most_one_clip():
-    check_a_record_moves_the_tables_by_at_most_one_clip()
 
 
 def test_tables_are_what_counting_one_by_one_gives(monkeypatch):
@@ -151,7 +147,7 @@ def test_tables_are_what_counting_one_by_one_gives(monkeypatch):
         np.testing.assert_array_equal(column.counts, counts)
 
 
-def check_tables_and_fit_together_are_within_the_budget():
+def test_tables_and_fit_together_are_within_the_budget():
     """By the exact δ of one Gaussian, of the noise that was really drawn and the norm that was really seen."""
     X, y = table(60)
     with pytest.MonkeyPatch.context() as patch:
@@ -174,11 +170,7 @@ def _check_budget(X, y):
     assert model({"age": (0, 1), "town": ["A"]}).fit(X, y).privacy_.releases[0].threshold_delta == 0.0
 
 
-def test_tables_and_fit_together_are_within_the_budget():
-    check_tables_and_fit_together_are_within_the_budget()
-
-
-def check_noise_is_fresh_of_the_stated_size_and_on_every_count():
+def test_noise_is_fresh_of_the_stated_size_and_on_every_count():
     X, y = table(30)
     columns = {"age": (0, 100), "income": (0, 1e5), "town": ["A", "B", "C", "D"]}
     classifier, drawn = model(columns, n_steps=1), []
@@ -197,11 +189,7 @@ def check_noise_is_fresh_of_the_stated_size_and_on_every_count():
     assert np.std(drawn) == pytest.approx(noisy.table_std_, rel=0.07), "noise has another size than stated"
 
 
-def test_noise_is_fresh_of_the_stated_size_and_on_every_count():
-    check_noise_is_fresh_of_the_stated_size_and_on_every_count()
-
-
-def check_all_else_is_a_function_of_noisy_numbers():
+def test_all_else_is_a_function_of_noisy_numbers():
     """Frozen noisy counts and totals, on other data: the same classifier."""
     rng = np.random.default_rng(3)
     frozen = 40.0 + rng.normal(0.0, 20.0, 10_000)
@@ -235,12 +223,9 @@ def check_all_else_is_a_function_of_noisy_numbers():
     assert held == HELD, f"tables hold {held ^ HELD}"
 
 
-def test_all_else_is_a_function_of_noisy_numbers():
-    check_all_else_is_a_function_of_noisy_numbers()
-
-
-def check_rare_categories_are_released_as_seldom_as_stated(n_fits=60):
+def test_rare_categories_are_released_as_seldom_as_stated():
     """A single row has a category of its own, and a person has all that one may have."""
+    n_fits = 60
     released = {"row": 0, "person": 0}
     for name, X, y, groups in (
         ("row", pd.DataFrame({"word": ["rare"]}), [1], None),
@@ -258,7 +243,7 @@ def check_rare_categories_are_released_as_seldom_as_stated(n_fits=60):
         assert released[name] <= most, f"a {name}'s categories are released in {released[name]} of {n} fits"
 
 
-def check_the_threshold_is_for_all_categories_of_a_record():
+def test_the_threshold_is_for_all_categories_of_a_record():
     """Each of the M categories that one record may have of its own stays hidden: Φ((τ - 1)/s)^M = 1 - δ°."""
     for groups, most in ((None, 1), (np.zeros(40, int), MOST_CATEGORIES)):
         cuts = []
@@ -274,16 +259,10 @@ def check_the_threshold_is_for_all_categories_of_a_record():
             assert released == pytest.approx(1e-5, rel=1e-3), f"with {most} categories, δ° is {released}"
 
 
-def test_the_threshold_is_for_all_categories_of_a_record():
-    check_the_threshold_is_for_all_categories_of_a_record()
-
-
-def test_rare_categories_are_released_as_seldom_as_stated():
-    check_rare_categories_are_released_as_seldom_as_stated()
-
-
-def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(n_runs=8, n_words=1500):
+@pytest.mark.thorough
+def test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it():
     """Each of many words is in three rows and, with a fair coin, in one row more, in each of eight columns."""
+    n_runs, n_words = 8, 1500
     rng, ratios, worlds = np.random.default_rng(0), [], []
     words = [f"w{i}" for i in range(n_words)]
     columns = {f"c{j}": words for j in range(8)}
@@ -301,11 +280,6 @@ def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(n_runs=8, n_w
     bound = lower_bound(np.concatenate(ratios), np.concatenate(worlds), plan, 1.0 - 1e-6)
     assert not bound.exceeded, f"the claim is exceeded: {bound.bound} > {bound.claim}"
     assert bound.ratio > 0.6
-
-
-@pytest.mark.thorough
-def test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it():
-    check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it()
 
 
 def check_a_fit_is_charged_once_before_a_value_is_read(folder):
@@ -372,13 +346,8 @@ def test_a_classifier_that_was_sent_from_a_block_is_charged_there(tmp_path):
 def test_no_value_raises_or_warns_and_every_row_is_predicted_alone():
     X = hostile()
     kinds = {
-        "number": "number",
-        "date": "date",
-        "category": "category",
-        "integer": (0, 3),
-        "zoned": "date",
-        "word": ["u"],
-    }
+        "number": "number", "date": "date", "category": "category", "integer": (0, 3), "zoned": "date", "word": ["u"],
+    }  # fmt: skip
     y = np.arange(len(X)) % 3 - 1.0  # one label is none
     y[::5] = np.nan
     with warnings.catch_warnings():

@@ -20,12 +20,9 @@ from vips.privacy import Release
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=10)
 HOSTILE = (
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(2)>',
-    "</title></style></svg></script><b>",
-    "a & b ' $\\frac{1}{$",
-    "\u202eevil \u0000",
-)
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "</title></style></svg></script><b>",
+    "a & b ' $\\frac{1}{$", "\u202eevil \u0000",
+)  # fmt: skip
 REPORT = PrivacyReport(
     (Release(what="fit", plan=replace(PLAN, clip_norm=0.3), released=("totals",)),), unit="one row of X with its label"
 )

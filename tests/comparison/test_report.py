@@ -220,12 +220,8 @@ def test_every_kind_of_plan_has_a_report(settings, said, tmp_path):
 def test_the_first_page_is_the_certificate_of_the_private_fit(tmp_path):
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=9.0, delta=1e-4, dataset="salaries")
     filled = {
-        "dataset": "salaries 2024",
-        "purpose": "pay gap",
-        "responsible": "HR",
-        "chosen_by": "the board",
-        "reason": "law",
-    }
+        "dataset": "salaries 2024", "purpose": "pay gap", "responsible": "HR", "chosen_by": "the board", "reason": "law",
+    }  # fmt: skip
     page = Page(written(cases.regression(), tmp_path, ledger=ledger, **filled)).text
     first = page[: page.index("What was fitted")]
     assert all(text in first for text in filled.values())
@@ -466,12 +462,7 @@ def test_numbers_sort_by_value_and_missing_ones_are_said():
 
 @pytest.mark.parametrize(
     "p",
-    [
-        DiagonalGaussian([[3.0]], [[4.0]]),
-        Gamma([5.0], [2.0]),
-        Dirichlet([[30.0, 70.0]]),
-        Dirichlet([[70.0, 3.0]]),
-    ],
+    [DiagonalGaussian([[3.0]], [[4.0]]), Gamma([5.0], [2.0]), Dirichlet([[30.0, 70.0]]), Dirichlet([[70.0, 3.0]])],
     ids=lambda p: type(p).__name__,
 )
 def test_curves_have_the_mean_and_the_width_of_the_marginal(p):

@@ -77,13 +77,9 @@ def from_parts(parts, dtype, name="v"):
 
 
 LATER = {
-    "as before": [1.0, 2.0],
-    "missing": [1.0, np.nan],
-    "None": pd.Series([1.0, None], dtype=object),
-    "text": [1.0, "name@example.org"],
-    "a large number": [1.0, 10**400],
-    "nothing": pd.Series([], dtype=object),
-}
+    "as before": [1.0, 2.0], "missing": [1.0, np.nan], "None": pd.Series([1.0, None], dtype=object),
+    "text": [1.0, "name@example.org"], "a large number": [1.0, 10**400], "nothing": pd.Series([], dtype=object),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("declared", ["float64", "float32", "int64"])

@@ -77,24 +77,11 @@ class HostileNumber(int):
 SAME = [
     [1, 1.0, True, np.int8(1), np.uint64(1), np.float64(1.0), np.bool_(True), decimal.Decimal("1.00"), "1", b"1"],
     ["a", np.str_("a"), Hostile("a"), b"a", bytearray(b"a"), memoryview(b"a"), np.bytes_(b"a")],
-    [-5, -5.0, "-5", decimal.Decimal(-5)],
-    [0, False, -0.0, "0"],
-    ["01"],
-    ["+1"],
-    [" 1"],
-    ["1.0", b"1.0"],
-    ["True"],
-    [2**53 - 1, 2.0**53 - 1, str(2**53 - 1)],
-    [2**70, decimal.Decimal(2**70), str(2**70)],
-    [10**600],
-    ["\ud800"],
-    ["", b""],
-    [b"\xff"],
-    [uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"],
-    [(1, "a"), ("1", "a")],
-    [("1", "1a")],
+    [-5, -5.0, "-5", decimal.Decimal(-5)], [0, False, -0.0, "0"], ["01"], ["+1"], [" 1"], ["1.0", b"1.0"], ["True"],
+    [2**53 - 1, 2.0**53 - 1, str(2**53 - 1)], [2**70, decimal.Decimal(2**70), str(2**70)], [10**600], ["\ud800"], ["", b""],
+    [b"\xff"], [uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"], [(1, "a"), ("1", "a")], [("1", "1a")],
     [("11", "a")],
-]
+]  # fmt: skip
 NOBODY = [
     None,
     np.nan,

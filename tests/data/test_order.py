@@ -14,20 +14,8 @@ from vips.data import NpySource, ParquetTable, Sequences, regroup
 from vips.data._order import sortable, values_of
 
 HUGE = [
-    2**53 + 2,
-    2**53 + 1,
-    2**53,
-    2**53 - 1,
-    2**63 - 1,
-    -(2**63),
-    -(2**53) - 1,
-    -1,
-    0,
-    1,
-    -(2**32),
-    2**32,
-    -(2**32) - 1,
-]
+    2**53 + 2, 2**53 + 1, 2**53, 2**53 - 1, 2**63 - 1, -(2**63), -(2**53) - 1, -1, 0, 1, -(2**32), 2**32, -(2**32) - 1,
+]  # fmt: skip
 FLOATS = [np.inf, -np.inf, 1e308, -5e-324, 0.25, -0.25, -1e-20, 2.0**53, 2.0**32 + 0.5, -(2.0**32) - 0.5]
 
 
@@ -47,18 +35,13 @@ def test_whole_numbers_and_floats_have_one_exact_order():
 @pytest.mark.parametrize(
     "values",
     [
-        pd.array([*HUGE, None], dtype="Int64"),
-        pd.Series([*HUGE, None], dtype="int64[pyarrow]"),
-        pa.array([*HUGE, None]),
-        pa.chunked_array([pa.array(HUGE), pa.nulls(1, pa.int64())]),
-        pa.array([*HUGE, None]).dictionary_encode(),
-        pd.Series(pd.Categorical([*HUGE, None])),
-        pd.CategoricalIndex([*HUGE, None]),
-        np.ma.masked_array([*HUGE, -5], [False] * len(HUGE) + [True]),
-        np.array([*HUGE, 2**63 - 1], ">i8"),
+        pd.array([*HUGE, None], dtype="Int64"), pd.Series([*HUGE, None], dtype="int64[pyarrow]"), pa.array([*HUGE, None]),
+        pa.chunked_array([pa.array(HUGE), pa.nulls(1, pa.int64())]), pa.array([*HUGE, None]).dictionary_encode(),
+        pd.Series(pd.Categorical([*HUGE, None])), pd.CategoricalIndex([*HUGE, None]),
+        np.ma.masked_array([*HUGE, -5], [False] * len(HUGE) + [True]), np.array([*HUGE, 2**63 - 1], ">i8"),
     ],
     ids=lambda values: f"{type(values).__name__}-{getattr(values, 'dtype', '')}",
-)
+)  # fmt: skip
 def test_whole_numbers_stay_exact_beside_a_missing_one(values):
     expected = sorted(range(len(HUGE)), key=HUGE.__getitem__)
     order = order_of(values)
@@ -68,12 +51,8 @@ def test_whole_numbers_stay_exact_beside_a_missing_one(values):
 
 
 DATES = [
-    datetime(2024, 3, 1),
-    datetime(1677, 9, 22),
-    None,
-    datetime(2024, 2, 29, 23, 59, 59, 999_999),
-    datetime(1969, 12, 31),
-]
+    datetime(2024, 3, 1), datetime(1677, 9, 22), None, datetime(2024, 2, 29, 23, 59, 59, 999_999), datetime(1969, 12, 31),
+]  # fmt: skip
 EXPECTED = [1, 4, 3, 0, 2]
 
 
@@ -81,12 +60,8 @@ EXPECTED = [1, 4, 3, 0, 2]
 def test_dates_of_all_units_have_one_order(unit):
     dates = np.array(DATES, f"M8[{unit}]")
     columns = [
-        dates,
-        pd.Series(dates),
-        pa.array(dates),
-        pd.Series(pd.Categorical(pd.Series(dates))),
-        pd.DatetimeIndex(dates),
-    ]
+        dates, pd.Series(dates), pa.array(dates), pd.Series(pd.Categorical(pd.Series(dates))), pd.DatetimeIndex(dates),
+    ]  # fmt: skip
     for column in columns:
         assert order_of(column) == EXPECTED
         assert sortable(column, 5)[1] == "dates"
@@ -209,10 +184,7 @@ def test_text_of_dates_is_read_by_a_format(dtype):
         (np.array([1, 2**62, -(2**63), 2**63 - 1]), np.array([1, 2**62, -(2**63), 2**63 - 1])),
         (np.array([2**64 - 1, 3], np.uint64), np.array([2.0**64, 3.0])),
         (np.array([1.5, np.nan, 1e30]), np.array([1.5, np.nan, 1e30])),
-        (
-            np.array(["3000000-01-01", "2020-01-01", "NaT"], "M8[s]"),
-            np.array(["NaT", "2020-01-01", "NaT"], "M8[us]"),
-        ),
+        (np.array(["3000000-01-01", "2020-01-01", "NaT"], "M8[s]"), np.array(["NaT", "2020-01-01", "NaT"], "M8[us]")),
     ],
 )
 def test_times_come_back_as_they_are_or_are_no_times(values, expected):

@@ -33,14 +33,10 @@ def test_rows_are_those_of_scipy(dtype, pointers, monkeypatch):
 
 LENGTHS = np.array([3, 0, 1, 7, 2, 0, 5])
 TABLES = {
-    "bytes": np.arange(18, dtype=np.uint8),
-    "codes": np.arange(18.0),
-    "vectors": np.arange(54, dtype=np.float32).reshape(18, 3),
-    "columns": np.asfortranarray(np.arange(54.0).reshape(18, 3)),
-    "no columns": np.zeros((18, 0)),
-    "flags": np.arange(18) % 3 == 0,
-    "long doubles": np.arange(18, dtype=np.longdouble),
-}
+    "bytes": np.arange(18, dtype=np.uint8), "codes": np.arange(18.0),
+    "vectors": np.arange(54, dtype=np.float32).reshape(18, 3), "columns": np.asfortranarray(np.arange(54.0).reshape(18, 3)),
+    "no columns": np.zeros((18, 0)), "flags": np.arange(18) % 3 == 0, "long doubles": np.arange(18, dtype=np.longdouble),
+}  # fmt: skip
 CHOSEN = [slice(1, 4), slice(None), slice(None, None, -2), [3, 0, 3], np.arange(7) % 2 == 0, [], slice(4, 4), [1], [6]]
 
 

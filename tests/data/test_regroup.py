@@ -181,13 +181,8 @@ def test_rows_of_nobody_are_left_out(tmp_path):
 
 def test_files_whose_ids_have_different_types_hold_the_same_persons(tmp_path):
     kinds = [
-        pa.int64(),
-        pa.string(),
-        pa.float64(),
-        pa.binary(),
-        pa.dictionary(pa.int8(), pa.string()),
-        pa.decimal128(9, 0),
-    ]
+        pa.int64(), pa.string(), pa.float64(), pa.binary(), pa.dictionary(pa.int8(), pa.string()), pa.decimal128(9, 0),
+    ]  # fmt: skip
     for i, kind in enumerate(kinds):
         ids = pa.array([*map(Decimal, "789")] if pa.types.is_decimal(kind) else list("789"))
         pq.write_table(pa.table({"x": np.arange(3.0) + 10 * i, "pid": ids.cast(kind)}), tmp_path / f"{i}.parquet")
@@ -299,7 +294,8 @@ def hostile_rows(rows):
     return rows
 
 
-def check_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path):
+@of_every_kind
+def test_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path):
     model, posterior, plan, records, ids = prepared(case)
     person, rng = 3, np.random.default_rng(3)
     rows_of_person = np.flatnonzero(ids == person)
@@ -323,12 +319,7 @@ def check_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path):
     assert moved <= plan.clip_norm * (1.0 + 1e-6), "a person moves the sum by more than one clip"
 
 
-@of_every_kind
-def test_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path):
-    check_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path)
-
-
-def check_coins_are_of_persons(tmp_path):
+def test_coins_are_of_persons(tmp_path):
     """With few persons of many rows, samples hold all rows of a person or none."""
     ids = np.random.default_rng(0).permutation(np.repeat(np.arange(50), 40))
     rows = np.zeros((2000, 50))
@@ -341,10 +332,6 @@ def check_coins_are_of_persons(tmp_path):
     counts = np.concatenate([np.ravel(value) for value in totals.values()])
     assert set(np.unique(counts)) == {0.0, 40.0}, "a sample holds some rows of a person"
     assert 5 < (counts > 0).sum() < 45
-
-
-def test_coins_are_of_persons(tmp_path):
-    check_coins_are_of_persons(tmp_path)
 
 
 def key_of_each_partition(patch):
@@ -366,7 +353,7 @@ def rows_out_of_step(patch):
 
 @pytest.mark.parametrize("mutant", [key_of_each_partition, persons_by_rows, rows_out_of_step])
 def test_checks_notice_broken_copies(mutant, tmp_path, monkeypatch):
-    check_notices(lambda: check_coins_are_of_persons(tmp_path), mutant, monkeypatch, "some rows of a person")
+    check_notices(lambda: test_coins_are_of_persons(tmp_path), mutant, monkeypatch, "some rows of a person")
 
 
 @pytest.mark.parametrize("mutant", [key_of_each_partition, persons_by_rows])
@@ -374,7 +361,7 @@ def test_the_law_of_one_clip_notices_broken_copies(mutant, tmp_path, monkeypatch
     case = next(case for case in KINDS if isinstance(case.make_model(), DirichletMultinomial))
 
     def check():
-        check_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path)
+        test_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path)
 
     check_notices(check, mutant, monkeypatch, "more than one clip")
 
@@ -562,21 +549,15 @@ def starts_of_floats(a, b):
 CHANGES = [another_partition, a_person_twice, a_person_in_two_partitions, more_rows, starts_that_fall, starts_of_floats]
 
 
-def check_changed_folders_are_refused(tmp_path, changes=CHANGES):
-    for change in changes:
-        (tmp_path / change.__name__).mkdir()
-        a, b = two_folders(tmp_path / change.__name__)
-        change(a, b)
-        try:
-            DirichletMultinomial(privacy=PLAN).fit(regrouped(tmp_path / change.__name__ / "a"))
-        except SourceError as error:
-            assert "whole persons any more" in str(error), error  # noqa: PT017
-        else:
-            raise AssertionError(f"{change.__name__} is not noticed")
-
-
-def test_changed_folders_are_refused(tmp_path):
-    check_changed_folders_are_refused(tmp_path)
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_folders_are_refused(tmp_path, change):
+    change(*two_folders(tmp_path))
+    try:
+        DirichletMultinomial(privacy=PLAN).fit(regrouped(tmp_path / "a"))
+    except SourceError as error:
+        assert "whole persons any more" in str(error), error  # noqa: PT017
+    else:
+        raise AssertionError(f"{change.__name__} is not noticed")
 
 
 def test_the_check_of_changes_notices_its_absence(tmp_path, monkeypatch):
@@ -584,7 +565,7 @@ def test_the_check_of_changes_notices_its_absence(tmp_path, monkeypatch):
         patch.setattr(grouped_module.GroupedPartition, "_holds_whole_persons", lambda *arguments: True)
 
     check_notices(
-        lambda: check_changed_folders_are_refused(tmp_path, [a_person_in_two_partitions]),
+        lambda: test_changed_folders_are_refused(tmp_path, a_person_in_two_partitions),
         unchecked,
         monkeypatch,
         "not noticed",

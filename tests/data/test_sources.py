@@ -297,13 +297,8 @@ def stored_plainly(path, arrays):
 def test_a_shard_is_read_the_same_every_time(write, tmp_path):
     X = sp.random_array((50, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
     arrays = {
-        "format": b"csr",
-        "shape": X.shape,
-        "data": X.data,
-        "indices": X.indices,
-        "indptr": X.indptr,
-        "y": LABELS[:50],
-    }
+        "format": b"csr", "shape": X.shape, "data": X.data, "indices": X.indices, "indptr": X.indptr, "y": LABELS[:50],
+    }  # fmt: skip
     path = tmp_path / "shard.npz"
     write(path, arrays) if write is stored_plainly else write(path, **arrays)
     for labels in ("y", "y", "y", "y.npy"):

@@ -102,21 +102,12 @@ def test_a_distance_is_positive_and_of_the_kind_of_times(every, order):
 
 
 ODD_ROWS = {
-    "missing time": {"when": None},
-    "unreadable time": {"when": "yesterday"},
-    "last day": {"when": "31.12.9999"},
-    "first day": {"when": "01.01.0001"},
-    "missing number": {"number": np.nan},
-    "infinite": {"number": np.inf},
-    "minus infinity": {"number": -np.inf},
-    "huge": {"number": 1e308},
-    "minus huge": {"number": -1e308},
-    "missing id": {"who": None},
-    "id of another kind": {"who": 7.5},
-    "id that cannot be hashed": {"who": [1, 2]},
-    "missing cells": {"x": None, "y": None},
-    "cell of another kind": {"x": "<5"},
-}
+    "missing time": {"when": None}, "unreadable time": {"when": "yesterday"}, "last day": {"when": "31.12.9999"},
+    "first day": {"when": "01.01.0001"}, "missing number": {"number": np.nan}, "infinite": {"number": np.inf},
+    "minus infinity": {"number": -np.inf}, "huge": {"number": 1e308}, "minus huge": {"number": -1e308},
+    "missing id": {"who": None}, "id of another kind": {"who": 7.5}, "id that cannot be hashed": {"who": [1, 2]},
+    "missing cells": {"x": None, "y": None}, "cell of another kind": {"x": "<5"},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("row", range(4))

@@ -52,10 +52,7 @@ def model():
     return DirichletMultinomial(privacy=PLAN)
 
 
-FITS = {
-    "model": lambda X: model().fit(X),
-    "encoder": lambda X: TableEncoder([(0, 10_000)] * X.shape[1]).fit(X),
-}
+FITS = {"model": lambda X: model().fit(X), "encoder": lambda X: TableEncoder([(0, 10_000)] * X.shape[1]).fit(X)}
 
 
 def suggested(fit, X):

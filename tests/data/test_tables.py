@@ -24,10 +24,7 @@ from vips import (
 from vips.data import check_data
 from vips.data._groups import group_numbers
 from vips.data._tables import from_arrow, with_numpy_numbers
-from vips.preprocessing import (
-    TableEncoder,
-    make_private_pipeline,
-)
+from vips.preprocessing import TableEncoder, make_private_pipeline
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, reproducible_noise=True)
 RNG = np.random.default_rng(0)
@@ -72,17 +69,12 @@ def frame(dtype="int64"):
 
 
 TABLES = {
-    "Int64": frame("Int64"),
-    "boolean": frame(bool).astype("boolean"),
-    "Float32": frame("Float32"),
-    "Arrow columns": frame("int64[pyarrow]"),
-    "sparse columns": frame(pd.SparseDtype(int, 0)),
+    "Int64": frame("Int64"), "boolean": frame(bool).astype("boolean"), "Float32": frame("Float32"),
+    "Arrow columns": frame("int64[pyarrow]"), "sparse columns": frame(pd.SparseDtype(int, 0)),
     "mixed": frame().astype({"a": "Int64", "b": "float32", "c": bool}),
-    "NumPy booleans and floats": frame().astype({"a": bool, "b": float}),
-    "PyArrow": arrow(),
-    "record batch": arrow().to_batches()[0],
-    "exported": Exported(arrow()),
-}
+    "NumPy booleans and floats": frame().astype({"a": bool, "b": float}), "PyArrow": arrow(),
+    "record batch": arrow().to_batches()[0], "exported": Exported(arrow()),
+}  # fmt: skip
 MODELS = {
     "topics": lambda plan: LatentDirichletAllocation(2, vocabulary=3, privacy=plan, random_state=0),
     "logistic": lambda plan: BayesianLogisticRegression(max_norm=2.0, privacy=plan, random_state=0),

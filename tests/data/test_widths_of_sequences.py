@@ -18,16 +18,10 @@ from vips.data import Sequences, SequenceSource, regroup, write_sequences
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, clip_norm=1.0)
 ODD = {
-    "text": np.array(["a", "b"]),
-    "None": [1.0, None],
-    "ragged": [[1.0], [1.0, 2.0]],
-    "two columns": np.ones((3, 2)),
-    "five columns": np.ones((3, 5)),
-    "long double": np.full(3, np.longdouble("1e4000")),
-    "whole numbers": np.array([0, 1]),
-    "single precision": np.ones(2, np.float32),
-    "no steps": np.zeros(0),
-}
+    "text": np.array(["a", "b"]), "None": [1.0, None], "ragged": [[1.0], [1.0, 2.0]], "two columns": np.ones((3, 2)),
+    "five columns": np.ones((3, 5)), "long double": np.full(3, np.longdouble("1e4000")), "whole numbers": np.array([0, 1]),
+    "single precision": np.ones(2, np.float32), "no steps": np.zeros(0),
+}  # fmt: skip
 OF_VECTORS = [GaussianHMM, FactorialHMM, LinearDynamicalSystem, SwitchingLinearDynamicalSystem]
 each_odd = pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 

@@ -144,7 +144,7 @@ def test_pipelines_and_words_as_classes():
 # -- one record moves the sum by one ------------------------------------------------------------------------------------
 
 
-def check_a_record_moves_one_cell():
+def test_a_record_moves_one_cell():
     X, y = drawn(3_000)
     before = sums_of(Given(), X, y)
     hostile = [(np.nan, 1, 0), (np.inf, 0, 0), (13.0, 1, 0), (1.0, 7, 0), (1e300, 1, 1), (14.0, 0, 1), (0.0, 1, 1)]
@@ -155,12 +155,8 @@ def check_a_record_moves_one_cell():
             assert np.abs(moved).sum() == counts, f"a record of {value} moves the histogram by {np.abs(moved).sum():g}"
 
 
-def test_a_record_moves_one_cell():
-    check_a_record_moves_one_cell()
-
-
-def check_a_person_moves_the_sum_by_one(n_rows=10**5):
-    X, y = drawn(300)
+def test_a_person_moves_the_sum_by_one():
+    (X, y), n_rows = drawn(300), 10**5
     ids, rng = np.arange(300) // 3, np.random.default_rng(1)
     before = sums_of(Given(), X, y, groups=ids)
     new = rng.normal(0.0, 4.0, (n_rows, 1))
@@ -175,11 +171,7 @@ def check_a_person_moves_the_sum_by_one(n_rows=10**5):
         assert abs(moved.sum() - counts) < 1e-9, f"a person moves the histogram by {moved.sum():g}"
 
 
-def test_a_person_moves_the_sum_by_one():
-    check_a_person_moves_the_sum_by_one()
-
-
-def check_a_person_moves_the_lattice_by_one():
+def test_a_person_moves_the_lattice_by_one():
     plan = PrivacyPlan(noise_multiplier=3.0, noise="discrete", n_steps=1, sampling="full", clip_norm=1.0)
     X, y = drawn(300)
     ids = np.minimum(np.arange(300) // 3, 99)
@@ -196,11 +188,7 @@ def check_a_person_moves_the_lattice_by_one():
     assert scores.histogram.sum() == pytest.approx(100.0, abs=1.0)
 
 
-def test_a_person_moves_the_lattice_by_one():
-    check_a_person_moves_the_lattice_by_one()
-
-
-def check_rows_that_raise_change_no_others():
+def test_rows_that_raise_change_no_others():
     """Nor their bits, nor how many rows a call has; and nothing is seen of them."""
     seen, X = [], drawn(5_000)[0]
 
@@ -220,10 +208,6 @@ def check_rows_that_raise_change_no_others():
     assert len(set(seen)) == 1, "calls have different numbers of rows"
 
 
-def test_rows_that_raise_change_no_others():
-    check_rows_that_raise_change_no_others()
-
-
 def test_rows_beyond_the_matrix_are_left_out():
     X, y = drawn(50)
     rows = sp.csr_array(X)
@@ -235,8 +219,8 @@ def test_rows_beyond_the_matrix_are_left_out():
 # -- charged first, once ------------------------------------------------------------------------------------------------
 
 
-def check_it_is_charged_before_a_row_is_read(folder):
-    ledger, spent = PrivacyLedger(folder / "budget", 2.0, 1e-6, "patients"), []
+def test_it_is_charged_before_a_row_is_read(tmp_path):
+    ledger, spent = PrivacyLedger(tmp_path / "budget", 2.0, 1e-6, "patients"), []
 
     class Watching(Given):
         def predict_proba(self, X):
@@ -249,10 +233,6 @@ def check_it_is_charged_before_a_row_is_read(folder):
         evaluate(Watching(), *drawn(100), privacy=BUDGET, ledger=ledger)
     assert min(spent) > 0.0, "rows are read before the charge"
     assert ledger.spent() == 0.0, "what was not released stays charged"
-
-
-def test_it_is_charged_before_a_row_is_read(tmp_path):
-    check_it_is_charged_before_a_row_is_read(tmp_path)
 
 
 def test_a_ledger_counts_it_once(tmp_path):

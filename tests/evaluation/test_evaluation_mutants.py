@@ -64,16 +64,16 @@ def the_sample_is_no_part_of_the_interval(patch):
 @pytest.mark.parametrize(
     ("mutant", "check", "says"),
     [
-        (rows_of_a_person_add_up, test_evaluate.check_a_person_moves_the_sum_by_one, "a person moves the histogram by"),
-        (rows_without_a_probability_count, test_evaluate.check_a_record_moves_one_cell, "a record of nan moves"),
+        (rows_of_a_person_add_up, test_evaluate.test_a_person_moves_the_sum_by_one, "a person moves the histogram by"),
+        (rows_without_a_probability_count, test_evaluate.test_a_record_moves_one_cell, "a record of nan moves"),
         (
             the_sum_is_rounded_and_not_the_persons,
-            test_evaluate.check_a_person_moves_the_lattice_by_one,
+            test_evaluate.test_a_person_moves_the_lattice_by_one,
             "whole numbers",
         ),
         (
             a_call_without_a_prediction_drops_all_its_rows,
-            test_evaluate.check_rows_that_raise_change_no_others,
+            test_evaluate.test_rows_that_raise_change_no_others,
             "changes others",
         ),
         (
@@ -94,6 +94,6 @@ def test_mutants_are_noticed(mutant, check, says, monkeypatch):
 
 def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
     check_notices(
-        lambda: test_evaluate.check_it_is_charged_before_a_row_is_read(tmp_path),
+        lambda: test_evaluate.test_it_is_charged_before_a_row_is_read(tmp_path),
         fits_are_charged_at_the_end, monkeypatch, "before the charge",
     )  # fmt: skip

@@ -39,25 +39,12 @@ Raising = type("Raising", (), {f"__{name}__": _raise for name in _METHODS.split(
 Shouting = type("Shouting", (), {f"__{name}__": _shout for name in ("hash", "float", "index", "abs", "int")})
 
 CELLS = {
-    "string": MARKS[0],
-    "number in words": MARKS[1],
-    "bytes": MARKS[0].encode(),
-    "complex": complex(31415926, 1),
-    "huge": int(MARKS[1] * 60),
-    "None": None,
-    "NaN": np.nan,
-    "inf": np.inf,
-    "NA": pd.NA,
-    "NaT": pd.NaT,
-    "decimal": Decimal("31415926e999"),
-    "signalling": Decimal("sNaN31415926"),
-    "date": datetime.datetime(3141, 5, 9, 2, 6),
-    "timedelta": np.timedelta64(31415926, "s"),
-    "list": [MARKS[0]],
-    "array": np.array([31415926.0, 1.0]),
-    "raising": Raising(),
-    "shouting": Shouting(),
-}
+    "string": MARKS[0], "number in words": MARKS[1], "bytes": MARKS[0].encode(), "complex": complex(31415926, 1),
+    "huge": int(MARKS[1] * 60), "None": None, "NaN": np.nan, "inf": np.inf, "NA": pd.NA, "NaT": pd.NaT,
+    "decimal": Decimal("31415926e999"), "signalling": Decimal("sNaN31415926"), "date": datetime.datetime(3141, 5, 9, 2, 6),
+    "timedelta": np.timedelta64(31415926, "s"), "list": [MARKS[0]], "array": np.array([31415926.0, 1.0]),
+    "raising": Raising(), "shouting": Shouting(),
+}  # fmt: skip
 
 
 def objects(cell, n=4):

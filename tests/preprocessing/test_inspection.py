@@ -150,16 +150,8 @@ def test_rows_whose_date_is_not_read_are_counted():
 
 def test_sequences_that_a_model_takes_for_missing_ones_are_counted():
     lists = [
-        [1, 2, None],
-        [1, "x"],
-        None,
-        {"a": 1},
-        {"a": 2},
-        "text",
-        [[1, 2]],
-        [],
-        np.ma.masked_array([1.0, 2.0], [0, 1]),
-    ]
+        [1, 2, None], [1, "x"], None, {"a": 1}, {"a": 2}, "text", [[1, 2]], [], np.ma.masked_array([1.0, 2.0], [0, 1]),
+    ]  # fmt: skip
     sequences, steps = vips.inspect(lists).columns
     assert (sequences.n_read, sequences.n_missing) == (4, 1)
     assert sequences.unread == {"a dict": 2, "a str": 1, "2 columns": 1}

@@ -54,7 +54,7 @@ def pipeline(*, epsilon=4.0, relation="add_or_remove", n_steps=5, model=None):
     return make_private_pipeline(TableEncoder(), model, privacy=budget, n_steps=n_steps)
 
 
-def check_encoder_and_fit_together_are_within_the_budget():
+def test_encoder_and_fit_together_are_within_the_budget():
     """By the exact δ of one Gaussian, of the noise that the two mechanisms really use."""
     X, y = table()
     for relation, sensitivity in (("add_or_remove", 1.0), ("replace_one", 2.0)):
@@ -69,10 +69,6 @@ def check_encoder_and_fit_together_are_within_the_budget():
         assert total == pytest.approx(1e-6, rel=1e-2)
         assert 3.99 < fitted.privacy_.epsilon() <= 4.0
     assert split_budget(PrivacyBudget(4.0, 1e-6), 5, 0.15, False).threshold_delta is None
-
-
-def test_encoder_and_fit_together_are_within_the_budget():
-    check_encoder_and_fit_together_are_within_the_budget()
 
 
 def the_fit_takes_the_whole_budget(patch):
@@ -97,7 +93,7 @@ def the_threshold_costs_nothing(patch):
 
 @pytest.mark.parametrize("mutant", [the_fit_takes_the_whole_budget, the_threshold_costs_nothing])
 def test_mutants_are_noticed(mutant, monkeypatch):
-    check_notices(check_encoder_and_fit_together_are_within_the_budget, mutant, monkeypatch, "at the stated ε")
+    check_notices(test_encoder_and_fit_together_are_within_the_budget, mutant, monkeypatch, "at the stated ε")
 
 
 def test_a_pipeline_predicts_and_says_what_it_did():
@@ -299,13 +295,9 @@ class FitsTwice(BayesianLogisticRegression):
         return super().fit(X, y, **arguments)
 
 
-def check_a_pipeline_pays_for_one_fit(tmp_path):
+def test_a_pipeline_pays_for_one_fit(tmp_path):
     with pytest.raises(LedgerError, match="has paid for another release"):
         pipeline(model=FitsTwice()).fit(*table(), ledger=PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters"))
-
-
-def test_a_pipeline_pays_for_one_fit(tmp_path):
-    check_a_pipeline_pays_for_one_fit(tmp_path)
 
 
 def test_a_charge_that_pays_for_every_fit_is_noticed(monkeypatch, tmp_path):
@@ -315,7 +307,7 @@ def test_a_charge_that_pays_for_every_fit_is_noticed(monkeypatch, tmp_path):
         patch.setattr(LedgerRun, "pays_for", lambda self, plan: self._pays_for is plan)
 
     says = "has no charge for step"
-    check_notices(lambda: check_a_pipeline_pays_for_one_fit(tmp_path), pays_for_every_fit, monkeypatch, says)
+    check_notices(lambda: test_a_pipeline_pays_for_one_fit(tmp_path), pays_for_every_fit, monkeypatch, says)
 
 
 def test_a_model_s_checkpoint_is_not_continued_with_what_another_encoder_learns(tmp_path):
@@ -383,13 +375,7 @@ def test_declared_columns_cost_nothing_and_come_back(tmp_path, kind):
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [
-        ("columns", 3),
-        ("kinds", []),
-        ("report", {}),
-        ("parameters", {"steps": 1}),
-        ("n_features_in", "many"),
-    ],
+    [("columns", 3), ("kinds", []), ("report", {}), ("parameters", {"steps": 1}), ("n_features_in", "many")],
 )
 def test_forged_files_raise_value_errors(tmp_path, place, value):
     X, y = table(300)
@@ -462,11 +448,7 @@ def test_a_forged_encoder_is_refused_and_its_statement_is_that_of_its_settings(t
         ),
         ([TableEncoder(), BayesianLogisticRegression()], {"encoder_share": 1.0}, "between 0.001 and 0.999"),
         ([TableEncoder(), BayesianLogisticRegression()], {"privacy": None}, "PrivacyBudget, got NoneType"),
-        (
-            [TableEncoder(), BayesianLogisticRegression()],
-            {"privacy": "1"},
-            r"write PrivacyBudget\(epsilon, delta\)",
-        ),
+        ([TableEncoder(), BayesianLogisticRegression()], {"privacy": "1"}, r"write PrivacyBudget\(epsilon, delta\)"),
     ],
 )
 def test_errors_come_before_anything_is_read(steps, settings, says):

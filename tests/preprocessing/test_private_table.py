@@ -55,7 +55,7 @@ PERSONS = {
 }
 
 
-def check_a_record_moves_the_counts_by_at_most_one_clip():
+def test_a_record_moves_the_counts_by_at_most_one_clip():
     before = table()
     alone = totals_of(before)
     for row in (PERSONS["one row"], before.iloc[:1].assign(word="new", other=9, amount=np.inf)):
@@ -67,10 +67,6 @@ def check_a_record_moves_the_counts_by_at_most_one_clip():
         together = pd.concat([before, rows], ignore_index=True)
         moved = distance(counts, totals_of(together, np.r_[ids, np.full(len(rows), 99)]))
         assert moved <= math.sqrt(3.0) * (1.0 + 1e-12), f"{name}: a person moves the counts by {moved}"
-
-
-def test_a_record_moves_the_counts_by_at_most_one_clip():
-    check_a_record_moves_the_counts_by_at_most_one_clip()
 
 
 def test_persons_do_not_see_each_other_and_rows_of_nobody_count_for_nothing():
@@ -94,7 +90,7 @@ def test_rows_of_a_person_beyond_the_bound_are_left_out():
         encoder(plan=few).fit(table())
 
 
-def check_the_threshold_hides_what_one_record_adds():
+def test_the_threshold_hides_what_one_record_adds():
     """The probability that any of M noisy counts of 1 is above τ, by another formula: a sum over which is the first."""
     for delta, std, n_new in ((1e-8, 90.0, 1), (1e-6, 3.0, 7), (0.05, 0.5, 64)):
         tail = norm.sf(threshold(delta, std, n_new), loc=1.0, scale=std)
@@ -102,15 +98,16 @@ def check_the_threshold_hides_what_one_record_adds():
         assert released == pytest.approx(delta, rel=1e-6), f"a rare category is released with probability {released}"
 
 
-def check_a_record_has_few_categories_of_its_own():
+def test_a_record_has_few_categories_of_its_own():
     rows = PERSONS["new categories in every row"]
     for counts in totals_of(rows, np.zeros(len(rows), int))[1:]:
         assert np.count_nonzero(counts) <= MOST_CATEGORIES, "a person is in too many cells"
         assert counts.max() <= 1.0, "a person weighs more than 1 in a cell"
 
 
-def check_rare_categories_are_released_as_seldom_as_stated(n_fits=180):
+def test_rare_categories_are_released_as_seldom_as_stated():
     """A single row has two categories of its own, and a person has all that one may have."""
+    n_fits = 180
     delta, released, words = 0.1, {"row": 0, "person": 0}, {"word": "category", "other": "category"}
     row = pd.DataFrame({"amount": [1.0], "word": ["rare"], "other": [5]})
     person = pd.DataFrame({"amount": 1.0, "word": [f"w{i}" for i in range(40)], "other": range(40)})
@@ -124,19 +121,7 @@ def check_rare_categories_are_released_as_seldom_as_stated(n_fits=180):
     assert seen.pvalue > 1e-5, f"a person's categories are released in {released['person']} of {n_fits // 3} fits"
 
 
-def test_the_threshold_hides_what_one_record_adds():
-    check_the_threshold_hides_what_one_record_adds()
-
-
-def test_a_record_has_few_categories_of_its_own():
-    check_a_record_has_few_categories_of_its_own()
-
-
-def test_rare_categories_are_released_as_seldom_as_stated():
-    check_rare_categories_are_released_as_seldom_as_stated()
-
-
-def check_what_is_learnt_is_a_function_of_noisy_counts():
+def test_what_is_learnt_is_a_function_of_noisy_counts():
     """Frozen noisy counts, on other data: the same columns, indicators, norms and report."""
     frozen = np.random.default_rng(3).normal(0.0, 4.0, 3000)
     frozen[1000:1400:3] += 40.0
@@ -152,10 +137,6 @@ def check_what_is_learnt_is_a_function_of_noisy_counts():
             fitted = encoder(kinds).fit(X)
             learnt.append((fitted.columns_, fitted.max_norm, str(fitted.privacy_)))
     assert learnt[0] == learnt[1], "what is learnt depends on more than noisy counts"
-
-
-def test_what_is_learnt_is_a_function_of_noisy_counts():
-    check_what_is_learnt_is_a_function_of_noisy_counts()
 
 
 def test_noise_is_fresh_of_the_stated_size_and_on_every_count():
@@ -178,14 +159,14 @@ def test_noise_is_fresh_of_the_stated_size_and_on_every_count():
     assert np.std(drawn) == pytest.approx(2.0 * math.sqrt(3.0), rel=0.03)
 
 
-def check_a_fit_is_charged_before_a_value_is_read(folder):
+def test_a_fit_is_charged_before_a_value_is_read(tmp_path):
     X, read = table(), []
 
     def watched(values, *arguments, **named):
         read.append(ledger.spent())
         raise RuntimeError("stop")
 
-    ledger = PrivacyLedger(folder / "budget", 5.0, 2e-5, "letters")
+    ledger = PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters")
     left = ledger.remaining()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_table, "learn_column", watched)
@@ -204,10 +185,6 @@ def check_a_fit_is_charged_before_a_value_is_read(folder):
         patch.setattr(_table, "learn_column", lambda *_, **__: pytest.fail("a value was read"))
         with pytest.raises(PrivacyBudgetError):
             encoder().fit(X, ledger=ledger)
-
-
-def test_a_fit_is_charged_before_a_value_is_read(tmp_path):
-    check_a_fit_is_charged_before_a_value_is_read(tmp_path)
 
 
 def test_a_ledger_of_a_small_delta_pays_for_bounds_but_not_for_such_categories(tmp_path):

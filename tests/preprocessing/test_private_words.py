@@ -59,17 +59,13 @@ def distance(one, other):
 
 
 RECORDS = {
-    "one word": ["zebra"],
-    "many words": [" ".join(f"w{i}" for i in range(900))],
-    "one word very often": ["sea " * 5000],
-    "known and new words": ["the ship of zebras"],
-    "nothing": [""],
-    "several documents": ["the ship", "the sea", "zebra zebra", "a b c", "the ship"],
-    "no text": [None],
-}
+    "one word": ["zebra"], "many words": [" ".join(f"w{i}" for i in range(900))], "one word very often": ["sea " * 5000],
+    "known and new words": ["the ship of zebras"], "nothing": [""],
+    "several documents": ["the ship", "the sea", "zebra zebra", "a b c", "the ship"], "no text": [None],
+}  # fmt: skip
 
 
-def check_a_record_moves_the_totals_by_at_most_one_clip():
+def test_a_record_moves_the_totals_by_at_most_one_clip():
     ids = [f"p{i}" for i in range(len(COMMON))]
     for known in ((), ("the", "sea")):
         before = totals_of(COMMON, ids, known=known)
@@ -81,10 +77,6 @@ def check_a_record_moves_the_totals_by_at_most_one_clip():
             if len(documents) == 1:
                 alone = distance(before, totals_of(COMMON + documents, known=known))
                 assert alone == pytest.approx(moved), f"{name}: a document moves the totals by {alone}"
-
-
-def test_a_record_moves_the_totals_by_at_most_one_clip():
-    check_a_record_moves_the_totals_by_at_most_one_clip()
 
 
 def test_shares_are_one_over_root_n_whatever_the_counts():
@@ -139,17 +131,13 @@ def test_a_record_that_is_counted_still_has_norm_one():
     assert vectorizer().fit(COMMON).n_records_ is None
 
 
-def check_both_rounds_cost_the_plan():
+def test_both_rounds_cost_the_plan():
     for plan in (PLAN, PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling="full", n_steps=1)):
         together = sum(1.0 / round_plan.noise_multiplier**2 for round_plan in plans_of_rounds(plan)) ** -0.5
         assert plan.noise_multiplier <= together <= plan.noise_multiplier * (1.0 + 1e-9), "the rounds cost more"
 
 
-def test_both_rounds_cost_the_plan():
-    check_both_rounds_cost_the_plan()
-
-
-def check_the_thresholds_hide_what_one_record_adds():
+def test_the_thresholds_hide_what_one_record_adds():
     """Probability that a record with t words of its own shows any, by another formula: a sum over which is the first."""
     for delta, stds, most in ((1e-8, [90.0, 45.0], 1), (1e-6, [3.0, 2.0], 70), (0.05, [0.5, 0.3], 300)):
         shown = []
@@ -159,12 +147,8 @@ def check_the_thresholds_hide_what_one_record_adds():
         assert sum(shown) == pytest.approx(delta, rel=1e-6), f"a rare word is released with probability {sum(shown)}"
 
 
-def test_the_thresholds_hide_what_one_record_adds():
-    check_the_thresholds_hide_what_one_record_adds()
-
-
-def check_rare_words_are_released_as_seldom_as_stated(n_fits=150):
-    delta, most = 0.1, 64
+def test_rare_words_are_released_as_seldom_as_stated():
+    delta, most, n_fits = 0.1, 64, 150
     for n_words in (1, most):
         document = [" ".join(f"w{i}" for i in range(n_words))]
         released = sum(
@@ -174,11 +158,7 @@ def check_rare_words_are_released_as_seldom_as_stated(n_fits=150):
         assert seen.pvalue > 1e-5, f"{n_words} words are released in {released} of {n_fits} fits"
 
 
-def test_rare_words_are_released_as_seldom_as_stated():
-    check_rare_words_are_released_as_seldom_as_stated()
-
-
-def check_noise_is_fresh_and_of_the_stated_size():
+def test_noise_is_fresh_and_of_the_stated_size():
     noise, original = [[], []], PrivacyPlan.add_noise
 
     def watched(self, total, *arguments):
@@ -196,10 +176,6 @@ def check_noise_is_fresh_and_of_the_stated_size():
     for drawn, share in zip(map(np.concatenate, noise), (0.2, 0.8), strict=True):
         assert len(np.unique(drawn)) == len(drawn)
         assert np.std(drawn) == pytest.approx(2.0 / math.sqrt(share), rel=0.05), "the noise has another size"
-
-
-def test_noise_is_fresh_and_of_the_stated_size():
-    check_noise_is_fresh_and_of_the_stated_size()
 
 
 def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person=1, n_runs=20, n_words=1500):
@@ -234,7 +210,7 @@ def test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it():
     check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person=5)
 
 
-def check_a_fit_is_charged_before_a_document_is_read(folder):
+def test_a_fit_is_charged_before_a_document_is_read(tmp_path):
     read = []
 
     class Watched(list):
@@ -242,7 +218,7 @@ def check_a_fit_is_charged_before_a_document_is_read(folder):
             read.append(ledger.spent())
             raise RuntimeError("stop")
 
-    ledger = PrivacyLedger(folder / "budget", 5.0, 2e-5, "letters")
+    ledger = PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters")
     left = ledger.remaining()
     with pytest.raises(RuntimeError, match="stop"):
         vectorizer().fit(Watched(COMMON), ledger=ledger)
@@ -256,13 +232,9 @@ def check_a_fit_is_charged_before_a_document_is_read(folder):
     with pytest.raises(PrivacyBudgetError):
         vectorizer().fit(COMMON, ledger=ledger)
     assert ledger.spent() > 0.0
-    plain = PrivacyLedger(folder / "plain", 5.0, 9e-6, "letters")
+    plain = PrivacyLedger(tmp_path / "plain", 5.0, 9e-6, "letters")
     with pytest.raises(PrivacyBudgetError, match="its δ is 1e-06"):
         vectorizer().fit(COMMON, ledger=plain)
-
-
-def test_a_fit_is_charged_before_a_document_is_read(tmp_path):
-    check_a_fit_is_charged_before_a_document_is_read(tmp_path)
 
 
 def test_persons_are_one_record():
@@ -458,10 +430,7 @@ def test_arrow_is_read_after_the_charge_and_its_defects_are_no_text(tmp_path):
 
 
 def test_an_interrupt_after_the_noise_gives_nothing_back(tmp_path):
-    ledger, add_noise = (
-        PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"),
-        PrivacyPlan.add_noise,
-    )
+    ledger, add_noise = (PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"), PrivacyPlan.add_noise)
 
     def interrupted(self, *arguments):
         add_noise(self, *arguments)

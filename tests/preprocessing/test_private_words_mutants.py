@@ -71,18 +71,18 @@ def each_round_spends_the_whole_budget(patch):
 @pytest.mark.parametrize(
     ("mutant", "check", "says"),
     [
-        (every_word_weighs_one, tests.check_a_record_moves_the_totals_by_at_most_one_clip, "many words: a record moves"),
-        (a_record_may_have_any_number_of_words, tests.check_a_record_moves_the_totals_by_at_most_one_clip, "many words"),
-        (documents_of_a_person_are_counted_one_by_one, tests.check_a_record_moves_the_totals_by_at_most_one_clip,
+        (every_word_weighs_one, tests.test_a_record_moves_the_totals_by_at_most_one_clip, "many words: a record moves"),
+        (a_record_may_have_any_number_of_words, tests.test_a_record_moves_the_totals_by_at_most_one_clip, "many words"),
+        (documents_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_totals_by_at_most_one_clip,
          "several documents: a record moves"),
-        (the_threshold_forgets_that_a_record_has_several, tests.check_the_thresholds_hide_what_one_record_adds, "is released"),
-        (the_threshold_forgets_its_delta, tests.check_rare_words_are_released_as_seldom_as_stated, "are released"),
+        (the_threshold_forgets_that_a_record_has_several, tests.test_the_thresholds_hide_what_one_record_adds, "is released"),
+        (the_threshold_forgets_its_delta, tests.test_rare_words_are_released_as_seldom_as_stated, "are released"),
         (the_count_costs_nothing, tests.check_a_record_that_is_counted_still_has_norm_one, "that is counted has norm"),
-        (each_round_spends_all_of_delta, tests.check_the_thresholds_hide_what_one_record_adds, "is released"),
-        (each_round_spends_the_whole_budget, tests.check_both_rounds_cost_the_plan, "the rounds cost more"),
+        (each_round_spends_all_of_delta, tests.test_the_thresholds_hide_what_one_record_adds, "is released"),
+        (each_round_spends_the_whole_budget, tests.test_both_rounds_cost_the_plan, "the rounds cost more"),
         (each_round_spends_the_whole_budget, tests.check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it,
          "claim is exceeded"),
-        (each_round_spends_the_whole_budget, tests.check_noise_is_fresh_and_of_the_stated_size, "another size"),
+        (each_round_spends_the_whole_budget, tests.test_noise_is_fresh_and_of_the_stated_size, "another size"),
     ],
 )  # fmt: skip
 def test_mutants_are_noticed(mutant, check, says, monkeypatch):
@@ -91,6 +91,6 @@ def test_mutants_are_noticed(mutant, check, says, monkeypatch):
 
 def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
     check_notices(
-        lambda: tests.check_a_fit_is_charged_before_a_document_is_read(tmp_path),
+        lambda: tests.test_a_fit_is_charged_before_a_document_is_read(tmp_path),
         fits_are_charged_at_the_end, monkeypatch, "before the charge",
     )  # fmt: skip

@@ -4,14 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vips import (
-    BayesianLinearRegression,
-    BayesianLogisticRegression,
-    PrivacyBudget,
-    PrivateClassifier,
-    compare,
-    load,
-)
+from vips import BayesianLinearRegression, BayesianLogisticRegression, PrivacyBudget, PrivateClassifier, compare, load
 from vips.classification.columns import ColumnCells
 from vips.classification.features import log_odds_of_tables
 from vips.classification.tables import ClassTable

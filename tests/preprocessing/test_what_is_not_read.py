@@ -225,21 +225,12 @@ def test_nothing_vanishes_without_a_word(fit, given, what, word, tmp_path):
 # -- an item of a list, or a cell of an object column, is a record's own -------------------------------------------------------
 
 ITEMS = (
-    np.array([0, 1]),
-    ["A"],
-    "A",
-    b"A",
-    3.5,
-    None,
-    {"a": 1},
-    np.array([[0, 1]]),
-    ["harbour"],
-    datetime.date(2022, 1, 1),
+    np.array([0, 1]), ["A"], "A", b"A", 3.5, None, {"a": 1}, np.array([[0, 1]]), ["harbour"], datetime.date(2022, 1, 1),
     object(),
-)
+)  # fmt: skip
 
 
-def check_an_item_of_any_type_decides_nothing():
+def test_an_item_of_any_type_decides_nothing():
     """Totals of so many items stand out from the noise; fits draw other noise, so that their numbers are not compared."""
 
     def with_cell(item):
@@ -267,10 +258,6 @@ def check_an_item_of_any_type_decides_nothing():
             outcomes.append((error, said, {key: (value.shape, value.dtype) for key, value in shapes.items()}))
         assert all(outcome == outcomes[0] for outcome in outcomes), f"an item of the {name} decides {outcomes}"
     assert not outcomes[0][0]
-
-
-def test_an_item_of_any_type_decides_nothing():
-    check_an_item_of_any_type_decides_nothing()
 
 
 def speaks(*_):
@@ -329,7 +316,7 @@ def words_raise(patch):
 
 def test_an_item_that_decides_an_error_is_noticed(monkeypatch):
     check_notices(
-        check_an_item_of_any_type_decides_nothing, words_raise, monkeypatch, "an item of the sequences decides"
+        test_an_item_of_any_type_decides_nothing, words_raise, monkeypatch, "an item of the sequences decides"
     )
 
 

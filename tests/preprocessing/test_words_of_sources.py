@@ -43,13 +43,7 @@ from vips.data import (
     regroup,
     regrouped,
 )
-from vips.preprocessing import (
-    PrivateCountVectorizer,
-    TableEncoder,
-    _sorted_runs,
-    _word_sums,
-    make_private_pipeline,
-)
+from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _sorted_runs, _word_sums, make_private_pipeline
 from vips.preprocessing._counted_texts import CountedTexts, _read, _write
 from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
 from vips.preprocessing._word_sums import WordTask
@@ -134,7 +128,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), size=50, **settings):
     return by_word
 
 
-def check_a_record_moves_the_totals_by_at_most_one_clip():
+def test_a_record_moves_the_totals_by_at_most_one_clip():
     ids = [f"p{i}" for i in range(len(COMMON))]
     for known in ((), ("the", "sea")):
         before = totals_of(COMMON, ids, known=known)
@@ -143,10 +137,6 @@ def check_a_record_moves_the_totals_by_at_most_one_clip():
             moved = distance(before, after)
             assert moved <= 1.0 + 1e-9, f"{name}: a record moves the totals by {moved}"
             assert not set(known) & set(after), "a known word has a share"
-
-
-def test_a_record_moves_the_totals_by_at_most_one_clip():
-    check_a_record_moves_the_totals_by_at_most_one_clip()
 
 
 @pytest.mark.parametrize("size", [1, 3, 50, 1000])
@@ -165,7 +155,7 @@ def test_of_many_words_some_are_drawn():
     assert len(totals) > 10  # each record draws its own
 
 
-def check_a_share_depends_on_its_partition_alone():
+def test_a_share_depends_on_its_partition_alone():
     task = WordTask(vectorizer()._settings(), ("the",), 3, 0.2, PLAN)
     one, other = InMemoryTexts([*COMMON[:8], "zebra"], 4), InMemoryTexts(COMMON[:4] + COMMON[40:47], 4)
     shares = [
@@ -177,14 +167,11 @@ def check_a_share_depends_on_its_partition_alone():
             np.testing.assert_array_equal(value, share[name], err_msg=f"another share: {name}")
 
 
-def test_a_share_depends_on_its_partition_alone():
-    check_a_share_depends_on_its_partition_alone()
-
-
 STRANGE = ["", "a\nb", "a\0", "\0", "é", "🌊", "\ud800", "ﷺ", "z" * 3000, "w1", "w10", "w2"]
 
 
-def check_sorted_runs_add_every_word_once(n_shares=300):
+def test_sorted_runs_add_every_word_once():
+    n_shares = 300
     rng, exact, names = np.random.default_rng(0), Counter(), STRANGE + WORDS
     with pytest.MonkeyPatch.context() as patch, SortedRuns() as runs:
         patch.setattr(_sorted_runs, "_BLOCK_BYTES", 60)
@@ -200,10 +187,6 @@ def check_sorted_runs_add_every_word_once(n_shares=300):
     assert dict(added) == exact, "a total is not the sum of its shares"
 
 
-def test_sorted_runs_add_every_word_once():
-    check_sorted_runs_add_every_word_once()
-
-
 def test_the_order_of_additions_depends_on_the_number_of_shares_alone():
     rng = np.random.default_rng(1)
     shares = [{"a": float(total), f"b{i % 7}": 0.1} for i, total in enumerate(rng.normal(size=100))]
@@ -217,7 +200,7 @@ def test_the_order_of_additions_depends_on_the_number_of_shares_alone():
     assert all(sums[1][word] == total for word, total in sums[0].items())  # to the last bit
 
 
-def check_memory_holds_one_block_of_each_run():
+def test_memory_holds_one_block_of_each_run():
     """A merge of many words holds few: blocks that are alive, in bytes, beside what is merged."""
     with pytest.MonkeyPatch.context() as patch, SortedRuns() as runs:
         patch.setattr(_sorted_runs, "_BLOCK_BYTES", 2**14)
@@ -229,11 +212,7 @@ def check_memory_holds_one_block_of_each_run():
     assert largest < 8 * 8 * 2**14 + NOISE, f"a merge takes {largest / 2**20:.0f} MiB"
 
 
-def test_memory_holds_one_block_of_each_run():
-    check_memory_holds_one_block_of_each_run()
-
-
-def check_every_block_has_fresh_noise():
+def test_every_block_has_fresh_noise():
     noise, original = [[], []], PrivacyPlan.add_noise
 
     def watched(self, total, *arguments):
@@ -253,20 +232,12 @@ def check_every_block_has_fresh_noise():
         assert np.std(drawn) == pytest.approx(2.0 / math.sqrt(share), rel=0.2), "the noise has another size"
 
 
-def test_every_block_has_fresh_noise():
-    check_every_block_has_fresh_noise()
-
-
-def check_rare_words_are_released_as_seldom_as_stated(n_fits=200):
-    delta, most = 0.1, 64
+def test_rare_words_are_released_as_seldom_as_stated():
+    delta, most, n_fits = 0.1, 64, 200
     document = InMemoryTexts([" ".join(f"w{i}" for i in range(most))])
     vocabularies = [vectorizer(threshold_delta=delta, max_words=most).fit(document).vocabulary_ for _ in range(n_fits)]
     seen = binomtest(sum(map(bool, vocabularies)), n_fits, delta, alternative="greater")
     assert seen.pvalue > 1e-7, f"they are released in {sum(map(bool, vocabularies))} of {n_fits} fits"
-
-
-def test_rare_words_are_released_as_seldom_as_stated():
-    check_rare_words_are_released_as_seldom_as_stated()
 
 
 def test_the_number_of_records_is_noisy():
@@ -379,8 +350,8 @@ def test_a_killed_process_leaves_no_word_behind(tmp_path):
     assert sys.platform != "linux" or any(str(tmp_path) in path for path in opened)  # there was something to leave
 
 
-def check_a_fit_is_charged_before_a_document_is_read(folder):
-    ledger, read = PrivacyLedger(folder / "budget", 5.0, 2e-5, "letters"), []
+def test_a_fit_is_charged_before_a_document_is_read(tmp_path):
+    ledger, read = PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"), []
 
     def watched(documents):
         read.append(ledger.spent())
@@ -394,10 +365,6 @@ def check_a_fit_is_charged_before_a_document_is_read(folder):
     assert min(read) > 0.0, "a document is read before the charge"
     assert len(read) == 1 + 4
     assert fitted.privacy_.ledger["run"] == ledger.runs()[-1].run
-
-
-def test_a_fit_is_charged_before_a_document_is_read(tmp_path):
-    check_a_fit_is_charged_before_a_document_is_read(tmp_path)
 
 
 def test_files_that_change_stop_the_fit(tmp_path):
@@ -618,8 +585,8 @@ def test_regrouped_texts_are_counted_once(tmp_path):
     np.testing.assert_array_equal(*topics.values())
 
 
-def check_counts_belong_to_one_vocabulary_and_one_tokeniser(folder):
-    source = regroup(InMemoryTexts(["a b", "b c c"], 50), by=[1, 1], to=folder / "by_writer")
+def test_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path):
+    source = regroup(InMemoryTexts(["a b", "b c c"], 50), by=[1, 1], to=tmp_path / "by_writer")
     counted = [
         CountedTexts(source, {"token_pattern": pattern}, {words[0]: 0, words[1]: 1})
         for pattern, words in ((".", "ab"), (".", "bc"), ("b", "ab"))
@@ -627,33 +594,25 @@ def check_counts_belong_to_one_vocabulary_and_one_tokeniser(folder):
     for _ in range(2):  # counted, and kept
         tables = [counts.partition(0).open().X.toarray().tolist() for counts in counted]
         assert tables == [[[1, 1], [0, 1]], [[1, 0], [1, 2]], [[0, 1], [0, 1]]], "counts of another model"
-    assert len(folders_of_counts(folder / "by_writer")) == 3
+    assert len(folders_of_counts(tmp_path / "by_writer")) == 3
     del counted, tables
-    assert not folders_of_counts(folder / "by_writer")
+    assert not folders_of_counts(tmp_path / "by_writer")
 
 
-def test_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path):
-    check_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path)
-
-
-def check_kept_counts_are_for_their_owner_only(folder):
+def test_kept_counts_are_for_their_owner_only(tmp_path):
     before = os.umask(0)
     try:
-        source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=folder / "by_writer")
+        source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
         counts = CountedTexts(source, {}, {"w1": 0})
-        (kept,) = folders_of_counts(folder / "by_writer")  # before a text is read
+        (kept,) = folders_of_counts(tmp_path / "by_writer")  # before a text is read
         for partition in counts.partitions:
             partition.open()
         files = list(kept.iterdir())
     finally:
         os.umask(before)
     assert len(files) == source.n_partitions
-    assert {path.stat().st_mode & 0o777 for path in (kept, folder / "by_writer")} == {0o700}, "a folder is open"
+    assert {path.stat().st_mode & 0o777 for path in (kept, tmp_path / "by_writer")} == {0o700}, "a tmp_path is open"
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}, "a file is open"
-
-
-def test_kept_counts_are_for_their_owner_only(tmp_path):
-    check_kept_counts_are_for_their_owner_only(tmp_path)
 
 
 def test_counts_that_cannot_be_kept_are_counted_again(tmp_path, monkeypatch):

@@ -96,7 +96,7 @@ def all_words_are_read_at_once(patch):
     patch.setattr(_sorted_runs, "_blocks", blocks)
 
 
-CLIP = tests.check_a_record_moves_the_totals_by_at_most_one_clip
+CLIP = tests.test_a_record_moves_the_totals_by_at_most_one_clip
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,16 @@ CLIP = tests.check_a_record_moves_the_totals_by_at_most_one_clip
         (documents_of_a_person_are_counted_one_by_one, CLIP, "several documents: a record moves"),
         (released_words_are_counted_again, CLIP, "a known word has a share"),
         (every_word_weighs_one, CLIP, "a record moves"),
-        (words_are_remembered_from_partition_to_partition, tests.check_a_share_depends_on_its_partition_alone, "another share"),
-        (coins_are_flipped_anew, tests.check_a_share_depends_on_its_partition_alone, "another share"),
-        (words_are_cut_at_the_end_of_a_block, tests.check_sorted_runs_add_every_word_once, "there twice"),
-        (the_last_word_of_a_block_is_lost, tests.check_sorted_runs_add_every_word_once, "not the sum of its shares"),
-        (blocks_share_their_noise, tests.check_every_block_has_fresh_noise, "two words have one draw"),
-        (the_threshold_is_one, tests.check_rare_words_are_released_as_seldom_as_stated, "they are released in"),
-        (all_words_are_read_at_once, tests.check_memory_holds_one_block_of_each_run, "a merge takes"),
+        (words_are_remembered_from_partition_to_partition, tests.test_a_share_depends_on_its_partition_alone, "another share"),
+        (coins_are_flipped_anew, tests.test_a_share_depends_on_its_partition_alone, "another share"),
+        (words_are_cut_at_the_end_of_a_block, tests.test_sorted_runs_add_every_word_once, "there twice"),
+        (the_last_word_of_a_block_is_lost, tests.test_sorted_runs_add_every_word_once, "not the sum of its shares"),
+        (blocks_share_their_noise, tests.test_every_block_has_fresh_noise, "two words have one draw"),
+        (the_threshold_is_one, tests.test_rare_words_are_released_as_seldom_as_stated, "they are released in"),
+        (all_words_are_read_at_once, tests.test_memory_holds_one_block_of_each_run, "a merge takes"),
     ],
 )  # fmt: skip
-@pytest.mark.repeated("the_threshold_is_one-check_rare_words_are_released_as_seldom_as_stated-they are released in")
+@pytest.mark.repeated("the_threshold_is_one-test_rare_words_are_released_as_seldom_as_stated-they are released in")
 def test_mutants_are_noticed(mutant, check, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)
 
@@ -149,11 +149,11 @@ def anybody_may_read(patch):
     [
         (
             counts_are_kept_for_every_model,
-            tests.check_counts_belong_to_one_vocabulary_and_one_tokeniser,
+            tests.test_counts_belong_to_one_vocabulary_and_one_tokeniser,
             "of another model",
         ),
-        (anybody_may_enter, tests.check_kept_counts_are_for_their_owner_only, "a folder is open"),
-        (anybody_may_read, tests.check_kept_counts_are_for_their_owner_only, "a file is open"),
+        (anybody_may_enter, tests.test_kept_counts_are_for_their_owner_only, "a folder is open"),
+        (anybody_may_read, tests.test_kept_counts_are_for_their_owner_only, "a file is open"),
     ],
 )
 def test_mutants_of_kept_counts_are_noticed(mutant, check, says, monkeypatch, tmp_path):
@@ -162,6 +162,6 @@ def test_mutants_of_kept_counts_are_noticed(mutant, check, says, monkeypatch, tm
 
 def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
     check_notices(
-        lambda: tests.check_a_fit_is_charged_before_a_document_is_read(tmp_path),
+        lambda: tests.test_a_fit_is_charged_before_a_document_is_read(tmp_path),
         fits_are_charged_at_the_end, monkeypatch, "before the charge",
     )  # fmt: skip
