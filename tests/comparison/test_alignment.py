@@ -1,5 +1,7 @@
 """Matching recovers a known permutation."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ def test_a_permutation_of_fifty_perturbed_topics_is_recovered(seed):
     np.testing.assert_array_equal(order[alignment.order], np.arange(50))
     expected = np.sqrt(0.5 * ((np.sqrt(topics) - np.sqrt(noisy)) ** 2).sum(axis=1))
     np.testing.assert_allclose(alignment.distances, expected, rtol=1e-12)
+    assert (align(topics, topics).distances == 0.0).all()
 
 
 def test_hidden_units_keep_their_signs():
@@ -29,17 +32,10 @@ def test_hidden_units_keep_their_signs():
 
 
 def test_the_matching_is_the_best_of_all_permutations():
-    from itertools import permutations
-
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=(2, 5, 3))
     costs = {order: np.sum((a - b[list(order)]) ** 2) for order in permutations(range(5))}
     assert tuple(align(a, b, "euclidean").order.tolist()) == min(costs, key=costs.get)
-
-
-def test_distances_to_itself_are_zero():
-    topics = np.random.default_rng(2).dirichlet(np.ones(30), 4)
-    assert (align(topics, topics).distances == 0.0).all()
 
 
 @pytest.mark.parametrize(

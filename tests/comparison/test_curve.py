@@ -26,9 +26,16 @@ def model(**arguments):
     return BayesianLogisticRegression(privacy=PLAN, max_norm=1.0, **arguments)
 
 
-def test_scores_rise_with_epsilon_and_are_labelled(data):
+def curve_of(estimator, epsilons, data, **more):
+    """The curve whose scores are those of public test data."""
     X, y, X_test, y_test = data
-    curve = privacy_utility_curve(model(), X, [0.001, 4.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test)
+    return privacy_utility_curve(
+        estimator, X, epsilons, y, delta=1e-5, X_public_test=X_test, y_public_test=y_test, **more
+    )
+
+
+def test_scores_rise_with_epsilon_and_are_labelled(data):
+    curve = curve_of(model(), [0.001, 4.0], data)
     assert curve.scores.shape == (2, 3)
     assert curve.scores[1].mean() > curve.scores[0].mean()
     assert curve.baseline is None
@@ -53,60 +60,40 @@ def test_private_scores_need_permission_and_say_what_they_are(data):
 
 @pytest.mark.parametrize("broken", [{"reproducible_noise": True}, {"on_invalid": "raise"}], ids=str)
 def test_fits_without_a_guarantee_are_not_called_private(data, broken):
-    X, y, X_test, y_test = data
     seeded = model(on_invalid=broken.get("on_invalid", "drop"), random_state=0)
     seeded.privacy = replace(PLAN, reproducible_noise=broken.get("reproducible_noise", False))
-    curve = privacy_utility_curve(
-        seeded, X, [1.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test, n_repeats=1
-    )
+    curve = curve_of(seeded, [1.0], data, n_repeats=1)
     assert curve.source == NO_GUARANTEE
     assert 'class="source unprotected"' in render("utility.html", view=utility_view(curve))
     assert NO_GUARANTEE in _MEANS
 
 
 def test_every_fit_is_charged_to_an_open_ledger(data, tmp_path):
-    X, y, X_test, y_test = data
+    X, y = data[:2]
     ledger = PrivacyLedger(tmp_path / "ledger.json", epsilon=10.0, delta=1e-4, dataset="curve")
     with ledger:
-        privacy_utility_curve(
-            model(), X, [0.5, 1.0], y, delta=1e-6, X_public_test=X_test, y_public_test=y_test, n_repeats=2
-        )
+        curve_of(model(), [0.5, 1.0], data, n_repeats=2)
         with pytest.raises(ValueError, match="no budget can pay"):
             privacy_utility_curve(model(), X, [0.5], y, delta=1e-6, scores_are_private=True)
     assert len(ledger.runs()) == 4
 
 
-def test_pipelines_are_refused_in_words(data):
+def test_pipelines_and_plans_without_noise_are_refused_in_words(data):
     X, y = data[:2]
     encoder, budget = TableEncoder([(-1, 1)] * 3), PrivacyBudget(1.0, 1e-6)
     pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=budget)
     with pytest.raises(TypeError, match=r"PrivatePipeline.*set_params"):
         privacy_utility_curve(pipeline, X, [1.0], y, delta=1e-6, scores_are_private=True)
 
-
-def test_plans_without_noise_are_refused(data):
-    X, y, X_test, _ = data
     with pytest.raises(ValueError, match="private plan"):
-        privacy_utility_curve(BayesianLogisticRegression(), X, [1.0], y, delta=1e-5, X_public_test=X_test)
+        curve_of(BayesianLogisticRegression(), [1.0], data)
     with pytest.raises(ValueError, match="at least one fit"):
-        privacy_utility_curve(model(), X, [], y, delta=1e-5, X_public_test=X_test)
+        curve_of(model(), [], data)
 
 
 @pytest.mark.slow
 def test_own_scores_and_processes(data):
-    X, y, X_test, y_test = data
-    curve = privacy_utility_curve(
-        model(),
-        X,
-        [1.0],
-        y,
-        delta=1e-5,
-        X_public_test=X_test,
-        y_public_test=y_test,
-        score=largest,
-        n_jobs=2,
-        n_repeats=2,
-    )
+    curve = curve_of(model(), [1.0], data, score=largest, n_jobs=2, n_repeats=2)
     assert (curve.scores > 0.0).all()
 
 

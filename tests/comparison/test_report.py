@@ -6,9 +6,13 @@ import sys
 import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
+from unittest.mock import Mock
 
+import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
+from dp_accounting.pld import PLDAccountant
 from markupsafe import escape
 
 import vips
@@ -75,7 +79,7 @@ def pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_is_one_well_formed_file_that_names_no_other(pages, name):
+def test_is_one_well_formed_file_that_names_no_other_and_can_be_read_aloud(pages, name):
     page = Page(pages[name])
     assert len(pages[name]) < 1e6
     for tag, attributes in page.elements:
@@ -94,10 +98,7 @@ def test_is_one_well_formed_file_that_names_no_other(pages, name):
         for reference in re.findall(r"url\(#([^)]+)\)", " ".join(filter(None, attributes.values()))):
             assert reference in identities
 
-
-@pytest.mark.parametrize("name", COMPARISONS)
-def test_can_be_read_aloud(pages, name):
-    page = Page(pages[name])
+    # it can be read aloud
     assert page.all("html")[0]["lang"] == "en"
     assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in page.elements}
     assert page.all("a")[0]["href"] == "#main"
@@ -153,14 +154,8 @@ def test_what_epsilon_means_is_said_in_numbers(pages):
 @pytest.mark.usefixtures("empty_figures")
 def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
     X, y = cases.labelled()
-    ledger = PrivacyLedger(
-        tmp_path / "a.ledger",
-        epsilon=9.0,
-        delta=1e-4,
-        dataset="<i>salaries",
-        unit="one row of X with its label",
-        relation="replace_one",
-    )
+    terms = {"dataset": "<i>salaries", "unit": "one row of X with its label", "relation": "replace_one"}
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=9.0, delta=1e-4, **terms)
     plan = replace(cases.PLAN, relation="replace_one", noise_multiplier=20.0)
     model = vips.BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y, ledger=ledger)
     page = Page(written(compare(model, cases.logistic(None)), tmp_path)).text
@@ -170,28 +165,21 @@ def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
 
 
 @pytest.mark.usefixtures("empty_figures")
-def test_a_fit_without_a_guarantee_is_said_to_have_none(tmp_path):
-    seeded = cases.logistic(replace(cases.PLAN, reproducible_noise=True))
-    page = Page(written(compare(seeded, cases.logistic(None)), tmp_path))
+def test_fits_without_a_guarantee_are_said_to_have_none_and_without_a_delta_have_the_curve_alone(tmp_path):
+    def page_of(**settings):
+        return Page(written(compare(cases.logistic(replace(cases.PLAN, **settings)), cases.logistic(None)), tmp_path))
+
+    page = page_of(reproducible_noise=True)
     assert "The private fit has no guarantee." in page.text
     assert "sampling and noise come from a seed" in page.text
     assert not {"What ε and δ mean", "ε against δ"} & set(page.headings)
     assert "released" not in set(page.words)  # no number has this label
-
-
-@pytest.mark.usefixtures("empty_figures")
-def test_a_report_of_errors_that_depend_on_records_has_no_guarantee(tmp_path):
     private = cases.logistic(cases.PLAN)
     private.privacy_ = with_release(private.privacy_, on_invalid="raise")
     page = Page(written(compare(private, cases.logistic(None)), tmp_path))
     assert "errors depend on single records" in page.text
     assert "the fit stops at a record that cannot be used" in page.text
-
-
-@pytest.mark.usefixtures("empty_figures")
-def test_a_plan_without_a_delta_has_the_curve_alone(tmp_path):
-    model = cases.logistic(replace(cases.PLAN, report_delta=None))
-    page = Page(written(compare(model, cases.logistic(None)), tmp_path))
+    page = page_of(report_delta=None)
     assert "What ε and δ mean" not in page.headings
     assert "ε against δ" in page.headings
 
@@ -237,11 +225,7 @@ def test_the_first_page_is_the_certificate_of_the_private_fit(tmp_path):
 @pytest.mark.usefixtures("empty_figures")
 def test_all_fits_that_are_shown_are_added_up(tmp_path):
     """Nine fits of a curve and two of the comparison, composed by dp_accounting itself."""
-    from dp_accounting.pld import PLDAccountant
-
-    plans = [
-        replace(cases.PLAN, noise_multiplier=sigma) for sigma in (20.0, 20.0, 20.0, 40.0, 40.0, 40.0, 80.0, 80.0, 80.0)
-    ]
+    plans = [replace(cases.PLAN, noise_multiplier=sigma) for sigma in (20.0, 40.0, 80.0) for _ in range(3)]
     curve = replace(cases.PUBLIC_CURVE, reports=tuple(with_release(cases.REPORT, plan=plan) for plan in plans))
     page = Page(written(cases.released(), tmp_path, curve=curve)).text
     shown = float(re.search(r"11 fits with a guarantee are shown here.*? together ε = ([\d.]+) at δ = 1e-05", page)[1])
@@ -267,10 +251,12 @@ def test_fits_that_cannot_be_added_up_are_named(pages, tmp_path):
 @pytest.mark.usefixtures("empty_figures")
 def test_one_run_of_a_ledger_counts_once(tmp_path):
     entry = {"dataset": "salaries", "run": "2f", "purpose": ""}
-    comparison = cases.released()
+    comparison = replace(cases.released(), notes=("\ud800",))  # half a character does not stop the report
     same = replace(comparison, privacy=tuple(with_release(report, ledger=entry) for report in comparison.privacy))
     assert "shown here" not in Page(written(same, tmp_path)).text
-    assert "2 fits with a guarantee are shown here" in Page(written(comparison, tmp_path)).text
+    page = Page(written(comparison, tmp_path))
+    assert "2 fits with a guarantee are shown here" in page.text
+    assert "\\ud800" in page.words
 
 
 @pytest.mark.usefixtures("empty_figures")
@@ -314,13 +300,10 @@ def test_columns_of_movers_and_topics_keep_their_labels(pages):
 
 
 @pytest.mark.usefixtures("empty_figures")
-@pytest.mark.parametrize("source", [NO_GUARANTEE, "who knows"])
-def test_curves_of_other_sources_are_warned_of(source, tmp_path):
-    page = written(cases.released(), tmp_path, curve=replace(cases.PUBLIC_CURVE, source=source))
-    assert "This report holds numbers that are not protected" in page
-
-
 def test_curves_of_scores_are_shown_with_their_label(tmp_path):
+    for source in (NO_GUARANTEE, "who knows"):
+        page = written(cases.released(), tmp_path, curve=replace(cases.PUBLIC_CURVE, source=source))
+        assert "This report holds numbers that are not protected" in page, source
     public = Page(written(cases.released(), tmp_path, curve=cases.PUBLIC_CURVE))
     assert "Scores against ε" in public.headings
     assert "were computed from released values" in public.text
@@ -345,8 +328,6 @@ def test_names_are_text(pages, name):
 
 @pytest.mark.usefixtures("empty_figures")
 def test_names_of_images_are_text(tmp_path):
-    import pandas as pd
-
     digits = pd.DataFrame(np.eye(4)[np.arange(200) % 4], columns=cases.HOSTILE[:4])
     models = (
         vips.SigmoidBeliefNetwork(2, privacy=plan, random_state=0).fit(digits.astype(bool))
@@ -358,11 +339,6 @@ def test_names_of_images_are_text(tmp_path):
     assert len(page.all("img")) == 4
 
 
-@pytest.mark.usefixtures("empty_figures")
-def test_half_a_character_does_not_stop_the_report(tmp_path):
-    assert "\\ud800" in Page(written(replace(cases.released(), notes=("\ud800",)), tmp_path)).words
-
-
 def test_dollars_in_names_are_dollars():
     assert cases.HOSTILE[3] in [label.get_text() for label in cases.regression().plot().axes[0].get_yticklabels()]
     with warnings.catch_warnings():
@@ -371,8 +347,6 @@ def test_dollars_in_names_are_dollars():
 
 
 def test_names_are_never_read_by_tex():
-    import matplotlib
-
     with matplotlib.rc_context({"text.usetex": True}):
         axes = cases.regression().plot().axes[0]
         curve = replace(cases.PUBLIC_CURVE, source="$x$").plot(axes.figure.add_subplot())
@@ -385,12 +359,8 @@ def test_names_do_not_act_on_a_terminal():
     comparison = cases.regression()
     row = replace(comparison.rows[0], quantity=hostile, source=hostile)
     changed = replace(comparison, rows=(row,), notes=(hostile,), model=hostile, private=hostile, baseline=hostile)
-    said = [
-        str(changed),
-        repr(changed),
-        *map(str, comparison.movers(6)),
-        str(replace(cases.PUBLIC_CURVE, source=hostile)),
-    ]
+    curve = replace(cases.PUBLIC_CURVE, source=hostile)
+    said = [str(changed), repr(changed), *map(str, comparison.movers(6)), str(curve)]
     assert all(character.isprintable() or character == "\n" for character in "".join(said))
     assert len(str(changed).splitlines()) == len(str(replace(changed, notes=("note",))).splitlines())
     assert r"\x1b[2J\u202e\n" in str(changed)
@@ -404,9 +374,8 @@ def test_names_do_not_act_on_a_terminal():
 def test_nothing_is_left_half_written(tmp_path, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("before")
-    monkeypatch.setattr(
-        "vips.persistence.archive.os.fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full"))
-    )
+    full = Mock(side_effect=OSError("disk full"))
+    monkeypatch.setattr("vips.persistence.archive.os.fsync", full)
     with pytest.raises(OSError, match="disk full"):
         cases.released().to_html(path)
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
@@ -434,8 +403,6 @@ def test_a_curve_is_a_curve(tmp_path):
 
 
 def test_settings_of_the_caller_do_not_matter_and_stay(tmp_path, pages):
-    import matplotlib
-
     with matplotlib.rc_context({"svg.fonttype": "path", "font.size": 30.0, "text.usetex": True}):
         days = re.compile("<time.*?</time>")  # midnight may pass
         assert days.sub("", written(cases.released(), tmp_path)) == days.sub("", pages["released"])
@@ -478,10 +445,8 @@ def test_curves_have_the_mean_and_the_width_of_the_marginal(p):
 @pytest.mark.parametrize("shape", [1e-9, 0.02, 1.0, 1e9])
 def test_curves_of_vague_and_of_certain_probabilities_are_finite(shape):
     x, y = curve(Dirichlet([[shape, 1e3]]))
-    assert np.isfinite(x).all()
-    assert np.isfinite(y).all()
-    assert (x > 0.0).all()
-    assert (x <= 1.0).all()
+    assert np.isfinite([x, y]).all()
+    assert ((x > 0.0) & (x <= 1.0)).all()
 
 
 def test_words_of_both_topics_are_marked():

@@ -82,9 +82,8 @@ def charged():
     """A comparison with every optional part of a report."""
     comparison = cases.regression()
     ours, theirs = comparison.privacy
-    ours = with_release(
-        ours, ledger={"dataset": "salaries", "run": "2f", "purpose": "pay"}, declared=("bounds of 2 columns",)
-    )
+    entry = {"dataset": "salaries", "run": "2f", "purpose": "pay"}
+    ours = with_release(ours, ledger=entry, declared=("bounds of 2 columns",))
     ours = with_release(ours, plan=replace(ours.plan, phases=(Phase(ours.plan.n_steps),)))
     ours = replace(ours, also_not_covered=("candidates that were chosen",))
     return replace(comparison, privacy=(ours, theirs), notes=("something to note",))
@@ -132,9 +131,8 @@ def test_all_fields_are_found():
     """The walk finds the fields of every class in a comparison."""
     fields_on_paths = {key for _, path in subjects() for kind, key in path if kind == "field"}
     for cls in (Comparison, Row, Movement, Part, PrivacyReport, Release, PrivacyPlan, UtilityCurve):
-        numbers = (
-            {"distribution", "scores", "baseline", "phases"} if cls in (Part, UtilityCurve, PrivacyPlan) else set()
-        )
+        hold_numbers = cls in (Part, UtilityCurve, PrivacyPlan)
+        numbers = {"distribution", "scores", "baseline", "phases"} if hold_numbers else set()
         assert {f.name for f in fields(cls)} - numbers <= fields_on_paths, cls
 
 
@@ -237,13 +235,10 @@ def test_markup_is_made_in_one_place():
         if not any(word in source for word in ("</", "<!", "\\", "Markup", "own_markup")):
             continue
         tree = ast.parse(source)
-        texts = [
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        ]
-        assert not [text for text in texts if "</" in text or "<!" in text], name
-        called = {
-            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        }
+        constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        assert not [text for text in constants if isinstance(text, str) and ("</" in text or "<!" in text)], name
+        functions = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+        called = {function.id for function in functions if isinstance(function, ast.Name)}
         if "Markup" in called:
             assert name == "_pages/engine.py"
         if "own_markup" in called:
