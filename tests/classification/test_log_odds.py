@@ -144,9 +144,8 @@ def test_features_are_finite_for_every_table():
     all_positions = cells.positions(np.full(cells.n_cells, 1 / cells.n_cells))
     for _ in range(80):
         n_cells, std = int(rng.integers(2, 40)), float(rng.choice([0.0, 1.0, 300.0]))
-        counts = rng.choice([-1.0, 0.0, 1.0], (2, n_cells), p=[0.2, 0.2, 0.6]) * 10.0 ** rng.uniform(
-            -3.0, 15.0, (2, n_cells)
-        )
+        signs = rng.choice([-1.0, 0.0, 1.0], (2, n_cells), p=[0.2, 0.2, 0.6])
+        counts = signs * 10.0 ** rng.uniform(-3.0, 15.0, (2, n_cells))
         total, n_records = rng.normal(0.0, 5.0), float(np.abs(counts).sum())
         positions = all_positions[:, :n_cells] if rng.random() < 0.7 else None
         log_odds = posterior_log_odds(*counts, (std, std), total, n_records, positions)

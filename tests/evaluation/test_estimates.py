@@ -50,7 +50,13 @@ def test_bins_lose_next_to_nothing(kind):
         assert scores[name].value == pytest.approx(value, abs=1e-3)
 
 
-def check_intervals_hold(std, n, kind, seed):
+CASES = [(4.0, 2_000, (0.0, 1.5), 0), (1.0, 20_000, (-3.5, 1.0), 1), (8.0, 5_000, (0.2, 0.8), 2)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_hold(case):
+    assert binom.cdf(0.92 * N_SAMPLES, N_SAMPLES, 0.95) < 5e-3  # these seeds are no luck
+    std, n, kind, seed = case
     rng, (shares, true) = np.random.default_rng(seed), shares_of(*kind)
     held = dict.fromkeys(true, 0)
     for _ in range(N_SAMPLES):
@@ -60,15 +66,6 @@ def check_intervals_hold(std, n, kind, seed):
     for name, times in held.items():
         assert times > 0.92 * N_SAMPLES, f"the interval of {name} holds too seldom: {times / N_SAMPLES}"
         assert times < 0.98 * N_SAMPLES, f"the interval of {name} holds too often: {times / N_SAMPLES}"
-
-
-CASES = [(4.0, 2_000, (0.0, 1.5), 0), (1.0, 20_000, (-3.5, 1.0), 1), (8.0, 5_000, (0.2, 0.8), 2)]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_intervals_hold(case):
-    assert binom.cdf(0.92 * N_SAMPLES, N_SAMPLES, 0.95) < 5e-3  # these seeds are no luck
-    check_intervals_hold(*case)
 
 
 def test_bins_at_the_ends_are_left_out_where_they_are_empty():
@@ -81,12 +78,9 @@ def test_bins_at_the_ends_are_left_out_where_they_are_empty():
 
 def test_nothing_is_known_without_records():
     z = np.zeros((2, N_BINS))
-    score = area_under_curve(z, 16.0, 0.95)
-    assert np.isnan(score.value)
-    assert score[1:] == (0.0, 1.0, True)
-    score = linear_score(z, 16.0, weights("brier"), 1.0, 0.95)
-    assert np.isnan(score.value)
-    assert score[1:] == (0.0, 1.0, True)
+    for score in (area_under_curve(z, 16.0, 0.95), linear_score(z, 16.0, weights("brier"), 1.0, 0.95)):
+        assert np.isnan(score.value)
+        assert score[1:] == (0.0, 1.0, True)
 
 
 def test_a_score_that_is_everywhere_the_same_has_it():

@@ -47,9 +47,8 @@ def calls_have_as_many_rows_as_there_are(patch):
 def noise_is_no_part_of_the_interval(patch):
     for name in ("linear_score", "area_under_curve"):
         original = getattr(estimates, name)
-        patch.setattr(
-            test_estimates, name, lambda z, variance, *more, original=original: original(z, 1e-9 * variance, *more)
-        )
+        exact = lambda z, variance, *more, original=original: original(z, 1e-9 * variance, *more)  # noqa: E731
+        patch.setattr(test_estimates, name, exact)
 
 
 def the_sample_is_no_part_of_the_interval(patch):
@@ -66,28 +65,13 @@ def the_sample_is_no_part_of_the_interval(patch):
     [
         (rows_of_a_person_add_up, test_evaluate.test_a_person_moves_the_sum_by_one, "a person moves the histogram by"),
         (rows_without_a_probability_count, test_evaluate.test_a_record_moves_one_cell, "a record of nan moves"),
-        (
-            the_sum_is_rounded_and_not_the_persons,
-            test_evaluate.test_a_person_moves_the_lattice_by_one,
-            "whole numbers",
-        ),
-        (
-            a_call_without_a_prediction_drops_all_its_rows,
-            test_evaluate.test_rows_that_raise_change_no_others,
-            "changes others",
-        ),
-        (
-            noise_is_no_part_of_the_interval,
-            lambda: test_estimates.check_intervals_hold(*test_estimates.CASES[0]),
-            "too seldom",
-        ),
-        (
-            the_sample_is_no_part_of_the_interval,
-            lambda: test_estimates.check_intervals_hold(*test_estimates.CASES[1]),
-            "too seldom",
-        ),
+        (the_sum_is_rounded_and_not_the_persons, test_evaluate.test_a_person_moves_the_lattice_by_one, "whole numbers"),
+        (a_call_without_a_prediction_drops_all_its_rows, test_evaluate.test_rows_that_raise_change_no_others, "changes others"),
+        (noise_is_no_part_of_the_interval, lambda: test_estimates.test_intervals_hold(test_estimates.CASES[0]), "too seldom"),
+        (the_sample_is_no_part_of_the_interval, lambda: test_estimates.test_intervals_hold(test_estimates.CASES[1]),
+         "too seldom"),
     ],
-)
+)  # fmt: skip
 def test_mutants_are_noticed(mutant, check, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)
 

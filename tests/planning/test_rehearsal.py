@@ -31,29 +31,23 @@ def test_stated_effects_come_back():
     assert 1.9 < rehearsal.report.epsilon() <= 2.0  # in a ledger, thresholds have less
 
 
-def test_nothing_else_is_charged(tmp_path):
+def test_records_may_be_given_with_persons_and_nothing_is_charged(tmp_path):
     ledger = PrivacyLedger(tmp_path / "ours.ledger", 2.0, 1e-6, "Visits")
-    rehearse(visits(), n_records=2_000)
-    assert ledger.spent() == 0.0
-    assert not hasattr(visits(), "steps_")
-    assert [path.name for path in tmp_path.iterdir()] == ["ours.ledger"]
-
-
-def test_records_may_be_given_with_persons():
     rng = np.random.default_rng(0)
     table = make_table({"age": (18, 100)}, 3_000, random_state=rng)
     persons = pd.Series(rng.integers(0, 600, 3_000), name="patient")
     pipeline = visits({"age": (18, 100)})
     rehearsal = rehearse(pipeline, n_records=1_000, like=(table.data, rng.integers(0, 2, 3_000), persons))
     assert "all rows of one" in rehearsal.report.unit
+    assert not hasattr(pipeline, "steps_")
+    assert ledger.spent() == 0.0
+    assert [path.name for path in tmp_path.iterdir()] == ["ours.ledger"]
 
 
 @pytest.mark.slow
 def test_sequences_are_rehearsed_and_plans_have_room():
-    model = CategoricalHMM(
-        2, n_symbols=4, max_length=8, typical_length=6, privacy=BUDGET.plan(n_steps=20), random_state=0
-    )
-    rehearsal = rehearse(model, n_records=500)
+    settings = {"n_symbols": 4, "max_length": 8, "typical_length": 6, "random_state": 0}
+    rehearsal = rehearse(CategoricalHMM(2, privacy=BUDGET.plan(n_steps=20), **settings), n_records=500)
     assert rehearsal.fitted.transmat_.shape == (2, 2)
     assert rehearsal.epsilon > 1.5
 

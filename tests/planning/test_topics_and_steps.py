@@ -24,10 +24,8 @@ def topics(n_records, epsilon=1.0, n_words=5000, **more):
 
 
 def test_more_topics_for_more_documents_and_a_larger_epsilon():
-    sizes = [
-        topics(n, epsilon).settings["n_components"]
-        for n, epsilon in ((1_000, 0.5), (30_000, 1.0), (30_000, 2.0), (60_000, 2.0))
-    ]
+    cases = (1_000, 0.5), (30_000, 1.0), (30_000, 2.0), (60_000, 2.0)
+    sizes = [topics(n, epsilon).settings["n_components"] for n, epsilon in cases]
     assert sizes[0] == 1
     assert sizes == sorted(sizes)
     assert sizes[-1] > sizes[1] > 1
@@ -43,20 +41,15 @@ def test_the_signal_to_noise_ratio_is_that_of_its_formula():
         by_step = np.append((1.0 - rho) * by_step, rho)
     std = plan.noise_multiplier * clip * np.sqrt(np.sum(by_step**2))
     assert advice.signal_to_noise == pytest.approx(20_000 * clip * 20.0 / (5000 * std))
-    assert (
-        std_of_average(PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=1, clip_norm=3.0), lambda t: 1.0)
-        == 12.0
-    )
+    one_step = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=1, clip_norm=3.0)
+    assert std_of_average(one_step, lambda t: 1.0) == 12.0
 
 
 def test_it_says_beforehand_that_topics_are_hopeless():
-    advice = topics(1_000, 0.5)
-    assert "which hides topics" in str(advice)
+    assert "which hides topics" in str(topics(1_000, 0.5))
     assert "enough for about" in str(topics(100_000))
-    assert (
-        advise_topics(1e6, 5000, 100.0, 7.0, 1.0).expected_perplexity
-        < advise_topics(1e4, 5000, 100.0, 7.0, 30.0).expected_perplexity
-    )
+    many, few = advise_topics(1e6, 5000, 100.0, 7.0, 1.0), advise_topics(1e4, 5000, 100.0, 7.0, 30.0)
+    assert many.expected_perplexity < few.expected_perplexity
 
 
 def test_a_plan_keeps_the_budget_and_samples_only_to_save_time():
@@ -71,12 +64,10 @@ def test_a_plan_keeps_the_budget_and_samples_only_to_save_time():
 
 def test_one_topic_has_the_noise_of_a_single_release():
     counts = make_lda_corpus(300, n_topics=2, n_words=30, document_length=20, random_state=0).counts
-    once = BUDGET["privacy"].plan(n_steps=1)
-    std = [
-        LatentDirichletAllocation(1, vocabulary=30, privacy=plan).fit(counts).noisy_totals_.noise_std["topic_word"]
-        for plan in (once, BUDGET["privacy"].plan())
-    ]
-    assert std[1] == pytest.approx(std[0], rel=1e-6)
+    plans = BUDGET["privacy"].plan(n_steps=1), BUDGET["privacy"].plan()
+    fits = [LatentDirichletAllocation(1, vocabulary=30, privacy=plan).fit(counts) for plan in plans]
+    once, several = (fit.noisy_totals_.noise_std["topic_word"] for fit in fits)
+    assert several == pytest.approx(once, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +89,8 @@ def test_bad_arguments_are_named(model, settings, says):
 def test_topics_of_a_stream_are_planned_from_its_noise():
     model = LatentDirichletAllocation(vocabulary=2000)
     stream = StreamPlan(epsilon=4.0, delta=1e-6, n_batches=12)
-    advice, of_fit = (
-        plan_for(model, n_records=20_000, privacy=privacy) for privacy in (stream, PrivacyBudget(4.0, 1e-6))
-    )
+    advice = plan_for(model, n_records=20_000, privacy=stream)
+    of_fit = plan_for(model, n_records=20_000, privacy=PrivacyBudget(4.0, 1e-6))
     assert advice.plan is stream
     assert advice.apply(model).privacy == stream
     assert 1 < advice.settings["n_components"] < of_fit.settings["n_components"]
@@ -110,9 +100,5 @@ def test_topics_of_a_stream_are_planned_from_its_noise():
     fading = StreamPlan(epsilon=4.0, delta=1e-6, n_batches=12, decay=0.8)
     assert plan_for(model, n_records=20_000, privacy=fading).signal_to_noise < advice.signal_to_noise
     assert plan_for(model, n_records=200, privacy=stream).settings == {"n_components": 1}
-
-
-def test_streams_of_other_models_are_not_planned():
-    stream = StreamPlan(epsilon=4.0, delta=1e-6, n_batches=12)
     with pytest.raises(TypeError, match="Streams are planned for topics"):
         plan_for(DirichletMultinomial(), n_records=1000, privacy=stream)
