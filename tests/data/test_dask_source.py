@@ -38,9 +38,8 @@ def test_data_frames_name_their_columns():
     assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
     source = as_source(frame[["a", "b", "c"]], frame["y"])
     assert source.sizes == (20, 20, 20)  # counted, because Dask does not know
-    np.testing.assert_array_equal(
-        fitted.last_posterior_.mean, regression().fit(InMemoryData(X, Y, partition_size=20)).last_posterior_.mean
-    )
+    in_memory = regression().fit(InMemoryData(X, Y, partition_size=20))
+    np.testing.assert_array_equal(fitted.last_posterior_.mean, in_memory.last_posterior_.mean)
     frame["name"] = "x"
     with pytest.raises(TypeError, match="NumPy dtypes"):
         regression().fit(frame[["a", "name"]], frame["y"])
@@ -99,21 +98,18 @@ def test_a_record_of_a_later_chunk_decides_no_dtype(later, declared, tmp_path):
     assert sum(source.sizes) == len({1, 2, *range(n)})
 
 
-@pytest.mark.parametrize(
-    "ids", [[pd.NaT, pd.NaT], [pd.Timestamp("2020"), pd.NaT], [None, None], ["a", 2], [2.0, np.nan]]
-)
-def test_a_chunk_of_other_ids_raises_nothing(ids, tmp_path):
+def test_a_chunk_of_other_ids_or_of_another_order_raises_nothing(tmp_path):
     table = dd.from_pandas(pd.DataFrame({"v": [1.0, 2.0, 3.0, 4.0], "w": 1.0}), npartitions=2)
-    assert sum(regroup(table, by=from_parts([[1, 2], ids], "object"), to=tmp_path / "persons").sizes) in (2, 3)
-
-
-@pytest.mark.parametrize("order", [[1, None], [None, None], ["x", 2]])
-def test_a_chunk_of_another_order_raises_nothing(order, tmp_path):
-    table = dd.from_pandas(pd.DataFrame({"v": [1.0, 2.0, 3.0, 4.0], "w": 1.0}), npartitions=2)
-    persons = from_parts([[1, 2], [1, 2]], "int64", "who")
-    for dtype, first in (("int64", [1, 2]), ("datetime64[ns]", pd.to_datetime(["2020", "2021"]))):
-        when = from_parts([first, pd.Series(order, dtype=object)], dtype)
-        assert sum(regroup(table, by=persons, to=tmp_path / dtype, order=when).sizes) == 2
+    others = [pd.NaT, pd.NaT], [pd.Timestamp("2020"), pd.NaT], [None, None], ["a", 2], [2.0, np.nan]
+    for i, ids in enumerate(others):
+        persons = regroup(table, by=from_parts([[1, 2], ids], "object"), to=tmp_path / str(i))
+        assert sum(persons.sizes) in (2, 3), ids
+    who, dates = from_parts([[1, 2], [1, 2]], "int64", "who"), pd.to_datetime(["2020", "2021"])
+    for i, order in enumerate(([1, None], [None, None], ["x", 2])):
+        for dtype, first in (("int64", [1, 2]), ("datetime64[ns]", dates)):
+            when = from_parts([first, pd.Series(order, dtype=object)], dtype)
+            persons = regroup(table, by=who, to=tmp_path / f"{dtype} {i}", order=when)
+            assert sum(persons.sizes) == 2, (dtype, order)
 
 
 def test_chunks_of_another_kind_are_named():

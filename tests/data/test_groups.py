@@ -9,7 +9,7 @@ import sys
 import uuid
 import warnings
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,11 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 
+import vips
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
 from tests.laws.checks import last_phase
 from tests.mutants import check_notices
+from tests.steps import Stop, stopped_after
 from vips import (
     BayesianLogisticRegression,
     DirichletMultinomial,
@@ -118,13 +120,10 @@ def test_ids_are_equal_as_stated():
 
 
 def test_ids_are_equal_in_another_process():
-    code = (
-        "from vips.data._groups import canonical_id; print([canonical_id(value) for value in (1, 'a', b'a', 2.0, -7)])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "5"}
-    )
-    assert done.stdout.strip() == str([canonical_id(value) for value in (1, "a", b"a", 2.0, -7)])
+    expression = "[canonical_id(value) for value in (1, 'a', b'a', 2.0, -7)]"
+    code = f"from vips.data._groups import canonical_id; print({expression})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env={"PYTHONHASHSEED": "5"})
+    assert done.stdout.decode().strip() == str(eval(expression, {"canonical_id": canonical_id}))
 
 
 @pytest.mark.parametrize("form", [np.int64, np.uint8, float, str, "S", object, "Int64", "string", "category", "int32[pyarrow]",
@@ -189,6 +188,8 @@ def test_rows_of_a_person_are_brought_together(make):
         for p, n in zip(data.partitions, data.sizes, strict=True)
     )
     assert (first, second, third) == (([0, 2, 5], [0, 3]), ([1, 4], [0, 2]), ([3], [0, 1]))
+    together = in_groups(X, groups=[7, 7, 2, 2, 2, "a"]).partition(0).open()
+    assert np.shares_memory(together.X, X), "rows that stand together are copied"
 
 
 def test_rows_of_nobody_are_left_out_and_rows_beyond_the_bound_too():
@@ -199,11 +200,6 @@ def test_rows_of_nobody_are_left_out_and_rows_beyond_the_bound_too():
     floats = np.array([1.0, np.nan, 1.0, np.inf, 2.0, 1.0, 1.5, 2.0])
     assert rows_of(in_groups(X, groups=floats), max_rows=1) == [0, 4]
     assert in_groups(X, groups=[None] * 8).sizes == (0,)
-
-
-def test_rows_that_stand_together_are_not_copied():
-    X = np.arange(12.0).reshape(6, 2)
-    assert np.shares_memory(in_groups(X, groups=[7, 7, 2, 2, 2, "a"]).partition(0).open().X, X)
 
 
 def test_no_id_raises_or_warns():
@@ -268,11 +264,13 @@ def grouped(model, records, ids, plan):
 
 
 def coordinates(total, blocks):
-    parts = []
-    for name, block in blocks.items():
-        value = np.asarray(total[name], float) / block.scale
-        parts.append(value.ravel())
-    return np.concatenate(parts)
+    return np.concatenate([np.ravel(np.asarray(total[name], float) / block.scale) for name, block in blocks.items()])
+
+
+def without_a_person(records, ids):
+    """For each person the records and ids of all others."""
+    for person in np.unique(ids):
+        yield [part[ids != person] for part in records], ids[ids != person]
 
 
 @of_every_kind
@@ -281,12 +279,9 @@ def test_a_person_moves_the_sum_by_at_most_one_clip(case):
     blocks = last_phase(model).blocks
     whole = coordinates(clipped_sum(model, grouped(model, records, ids, plan), plan, posterior), blocks)
     moved = []
-    for person in np.unique(ids):
-        others = [part[ids != person] for part in records]
-        without = coordinates(
-            clipped_sum(model, grouped(model, others, ids[ids != person], plan), plan, posterior), blocks
-        )
-        moved.append(np.linalg.norm(whole - without))
+    for others, their_ids in without_a_person(records, ids):
+        without = clipped_sum(model, grouped(model, others, their_ids, plan), plan, posterior)
+        moved.append(np.linalg.norm(whole - coordinates(without, blocks)))
     assert max(moved) <= plan.clip_norm * (1.0 + 1e-6)
     assert max(moved) > 0.3 * plan.clip_norm
 
@@ -298,17 +293,13 @@ def test_persons_do_not_see_each_other(case):
 
 def check_company(model, posterior, plan, records, ids):
     whole = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
-    alone = [
-        clipped_sum(
-            model, grouped(model, [part[ids == person] for part in records], ids[ids == person], plan), plan, posterior
-        )
-        for person in np.unique(ids)
-    ]
+    alone = []
+    for person in np.unique(ids):
+        rows = grouped(model, [part[ids == person] for part in records], ids[ids == person], plan)
+        alone.append(clipped_sum(model, rows, plan, posterior))
+    says, bounds = "a person is another one in company", {"rtol": 1e-6, "atol": 1e-7 * plan.clip_norm}
     for name, value in whole.items():
-        total = sum(sums[name] for sums in alone)
-        np.testing.assert_allclose(
-            value, total, rtol=1e-6, atol=1e-7 * plan.clip_norm, err_msg="a person is another one in company"
-        )
+        np.testing.assert_allclose(value, sum(sums[name] for sums in alone), **bounds, err_msg=says)
 
 
 @of_every_kind
@@ -332,10 +323,9 @@ def test_a_person_of_one_row_is_a_record(case):
     records = arguments(case.make_records(30, np.random.default_rng(1)))
     by_row = case.make_model(privacy=plan, random_state=0).fit(*records)
     by_person = case.make_model(privacy=plan, random_state=0).fit(*records, groups=np.arange(30))
+    totals = by_person.noisy_totals_.average
     for name, value in by_row.noisy_totals_.average.items():
-        np.testing.assert_allclose(
-            by_person.noisy_totals_.average[name], value, rtol=1e-6, atol=1e-8 * np.abs(value).max()
-        )
+        np.testing.assert_allclose(totals[name], value, rtol=1e-6, atol=1e-8 * np.abs(value).max())
 
 
 @of_every_kind
@@ -345,9 +335,8 @@ def test_rounded_sums_of_persons_stay_within_the_sensitivity(case):
     lattice = plan.lattice(blocks)
     assert lattice.noise_steps >= 4 * replace(plan, max_rows_per_group=None).lattice(blocks).noise_steps
     whole = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
-    for person in np.unique(ids)[:5]:
-        others = [part[ids != person] for part in records]
-        without = clipped_sum(model, grouped(model, others, ids[ids != person], plan), plan, posterior)
+    for others, their_ids in islice(without_a_person(records, ids), 5):
+        without = clipped_sum(model, grouped(model, others, their_ids, plan), plan, posterior)
         units = []
         for name, block in blocks.items():
             difference = whole[name] - without[name]
@@ -400,9 +389,8 @@ def test_norms_of_short_runs_are_exact_and_rows_that_cancel_keep_a_share():
     norms = statistics.norms(blocks)
     norms[1] = 0.0  # a row that cannot be used
     norm = statistics.run_norms(norms, blocks, np.array([0, 30, 30, 40, 340]))
-    np.testing.assert_allclose(
-        norm, [np.sqrt(29.0) / 2.0, 0.0, 30.0 * np.sqrt(40.0) / 2.0 / 16.0, 300.0 * np.sqrt(40.0) / 2.0], rtol=1e-8
-    )
+    exact = [np.sqrt(29.0) / 2.0, 0.0, 30.0 * np.sqrt(40.0) / 2.0 / 16.0, 300.0 * np.sqrt(40.0) / 2.0]
+    np.testing.assert_allclose(norm, exact, rtol=1e-8)
 
 
 def test_norms_of_persons_in_single_precision_are_not_too_small():
@@ -461,9 +449,8 @@ def test_a_defective_row_counts_for_nothing_and_its_person_for_the_rest():
 
 
 def rows_are_clipped_in_place_of_persons(patch):
-    patch.setattr(
-        partitions, "weights_of_rows", lambda plan, statistics, blocks, *_: plan.clip_weights(statistics.norms(blocks))
-    )
+    weights = lambda plan, statistics, blocks, *_: plan.clip_weights(statistics.norms(blocks))  # noqa: E731
+    patch.setattr(partitions, "weights_of_rows", weights)
 
 
 def norms_of_the_longest_row(patch):
@@ -494,7 +481,8 @@ def labels_of_a_person_are_drawn_by_the_places_of_its_rows(patch):
     patch.setattr(MixedRegression, "_labels_apart", mutant)
 
 
-def check_company_of_mixed_effects(name):
+@pytest.mark.parametrize("name", MIXED)
+def test_persons_with_effects_of_their_own_do_not_see_each_other(name):
     """What scores lose on average is taken off by draws of labels, which are functions of the persons' ids."""
     model, posterior, *others = prepared(MIXED[name])
     parameters = np.zeros_like(posterior.parameters)
@@ -502,14 +490,15 @@ def check_company_of_mixed_effects(name):
     check_company(model, MixedPosterior(parameters, posterior.parameters_cov, posterior.frame), *others)
 
 
-@pytest.mark.parametrize("name", MIXED)
-def test_persons_with_effects_of_their_own_do_not_see_each_other(name):
-    check_company_of_mixed_effects(name)
-
-
 def test_draws_by_places_are_noticed(monkeypatch):
-    check = lambda: check_company_of_mixed_effects("mixed effects")  # noqa: E731
+    check = lambda: test_persons_with_effects_of_their_own_do_not_see_each_other("mixed effects")  # noqa: E731
     check_notices(check, labels_of_a_person_are_drawn_by_the_places_of_its_rows, monkeypatch, "another one in company")
+
+
+def lattice_as_coarse_as_for_rows(patch):
+    original = Lattice.for_blocks.__func__
+    of_rows = classmethod(lambda cls, blocks, noise, clip, rows=1: original(cls, blocks, noise, clip))
+    patch.setattr(Lattice, "for_blocks", of_rows)
 
 
 @pytest.mark.parametrize(
@@ -518,27 +507,12 @@ def test_draws_by_places_are_noticed(monkeypatch):
         (rows_are_clipped_in_place_of_persons, test_a_person_moves_the_sum_by_at_most_one_clip),
         (norms_of_the_longest_row, test_a_person_moves_the_sum_by_at_most_one_clip),
         (last_row_of_a_person_belongs_to_the_next, test_persons_do_not_see_each_other),
+        (lattice_as_coarse_as_for_rows, test_rounded_sums_of_persons_stay_within_the_sensitivity),
     ],
 )
 def test_mutant_is_noticed(mutant, check, monkeypatch):
     case = next(case for case in KINDS if case.name == "beta-bernoulli")
     check_notices(lambda: check(case), mutant, monkeypatch)
-
-
-def lattice_as_coarse_as_for_rows(patch):
-    original = Lattice.for_blocks.__func__
-    patch.setattr(
-        Lattice, "for_blocks", classmethod(lambda cls, blocks, noise, clip, rows=1: original(cls, blocks, noise, clip))
-    )
-
-
-def test_a_lattice_for_rows_is_noticed(monkeypatch):
-    case = next(case for case in KINDS if case.name == "beta-bernoulli")
-    check_notices(
-        lambda: test_rounded_sums_of_persons_stay_within_the_sensitivity(case),
-        lattice_as_coarse_as_for_rows,
-        monkeypatch,
-    )
 
 
 # -- the unit -----------------------------------------------------------------------------------------------
@@ -586,9 +560,7 @@ def test_the_unit_is_the_fits_whatever_the_model_says():
     assert OwnWords(privacy=PLAN).fit(np.ones((4, 4)), groups=ids).privacy_.unit == "all rows of one pid"
     model = OwnParameter(privacy=PLAN).fit(np.ones((4, 4)))
     assert model.privacy_.unit == model.unit == model.get_params()["unit"] == "one household"
-
-
-def test_reports_of_persons_do_not_speak_of_rows():
+    # reports of persons do not speak of rows
     X, ids = np.ones((6, 4)), [1, 1, 1, 2, 2, 2]
     by_person, by_row = (str(BetaBernoulli(privacy=PLAN).fit(X, groups=groups).privacy_) for groups in (ids, None))
     assert "one record is all rows with one id" in by_person
@@ -597,16 +569,14 @@ def test_reports_of_persons_do_not_speak_of_rows():
     assert "records of the same person in several rows" in by_row
 
 
-@pytest.mark.parametrize("name", ["p\ud800", "", 5, None, ("a", "b")])
-def test_names_that_no_file_holds_are_left_out(name, tmp_path):
-    model = BetaBernoulli(privacy=PLAN).fit(np.ones((4, 4)), groups=pd.Series([1, 1, 2, 2], name=name))
-    assert model.privacy_.unit == "all rows of one group"
-    model.save(tmp_path / "m.vips")
+def test_names_that_no_file_holds_are_left_out(tmp_path):
+    for name in ("p\ud800", "", 5, None, ("a", "b")):
+        model = BetaBernoulli(privacy=PLAN).fit(np.ones((4, 4)), groups=pd.Series([1, 1, 2, 2], name=name))
+        assert model.privacy_.unit == "all rows of one group", name
+        model.save(tmp_path / "m.vips")
 
 
 def test_a_checkpoint_of_rows_is_not_one_of_persons(tmp_path):
-    from tests.steps import Stop, stopped_after
-
     X, ids = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float), np.arange(20) // 3
     with pytest.raises(Stop):
         stopped_after(BetaBernoulli(privacy=PLAN), 1).fit(X, checkpoint=tmp_path / "fit")
@@ -617,6 +587,17 @@ def test_a_checkpoint_of_rows_is_not_one_of_persons(tmp_path):
 # -- bad input ----------------------------------------------------------------------------------------------
 
 
+SINGLE = np.zeros(20, np.float32)
+OF_OTHER_TYPES = [
+    np.zeros(20, "M8[s]"), pd.Series(pd.date_range("2020", periods=20, tz="UTC")), np.zeros(20, complex), SINGLE,
+    np.zeros(20, np.longdouble), pd.Series(np.zeros(20), dtype="Float32"), pd.Series(np.zeros(20), dtype="float[pyarrow]"),
+    pd.Series(pd.arrays.SparseArray(SINGLE)), pd.Series(SINGLE).astype("category"),
+    pd.Series(np.zeros(20), dtype="Float32").astype("category"), pa.array(SINGLE), pa.array(SINGLE).dictionary_encode(),
+    pd.Series(pd.period_range("2020", periods=20)), pd.Series(pd.date_range("2020", periods=20)).astype("category"),
+    pa.array([2**50] * 20, pa.timestamp("s")), pa.array([2**50] * 20, pa.timestamp("s")).dictionary_encode(),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("groups", "error", "message"),
     [
@@ -625,24 +606,9 @@ def test_a_checkpoint_of_rows_is_not_one_of_persons(tmp_path):
         ([1, 2], ValueError, "different numbers of rows"),
         (np.ones((20, 1)), ValueError, "2 dimensions"),
         (pd.DataFrame({"id": range(20)}), ValueError, "2 dimensions"),
-        (np.zeros(20, "M8[s]"), TypeError, "to int64 or strings"),
-        (pd.Series(pd.date_range("2020", periods=20, tz="UTC")), TypeError, "to int64 or strings"),
-        (np.zeros(20, complex), TypeError, "to int64 or strings"),
-        (np.zeros(20, np.float32), TypeError, "to int64 or strings"),
-        (np.zeros(20, np.longdouble), TypeError, "to int64 or strings"),
-        (pd.Series(np.zeros(20), dtype="Float32"), TypeError, "to int64 or strings"),
-        (pd.Series(np.zeros(20), dtype="float[pyarrow]"), TypeError, "to int64 or strings"),
-        (pd.Series(pd.arrays.SparseArray(np.zeros(20, np.float32))), TypeError, "to int64 or strings"),
-        (pd.Series(np.zeros(20, np.float32)).astype("category"), TypeError, "to int64 or strings"),
-        (pd.Series(np.zeros(20), dtype="Float32").astype("category"), TypeError, "to int64 or strings"),
-        (pa.array(np.zeros(20, np.float32)), TypeError, "to int64 or strings"),
-        (pa.array(np.zeros(20, np.float32)).dictionary_encode(), TypeError, "to int64 or strings"),
-        (pd.Series(pd.period_range("2020", periods=20)), TypeError, "to int64 or strings"),
-        (pd.Series(pd.date_range("2020", periods=20)).astype("category"), TypeError, "to int64 or strings"),
-        (pa.array([2**50] * 20, pa.timestamp("s")), TypeError, "to int64 or strings"),
-        (pa.array([2**50] * 20, pa.timestamp("s")).dictionary_encode(), TypeError, "to int64 or strings"),
         (dict.fromkeys(range(20)), TypeError, "got a dict"),
         (set(range(20)), TypeError, "got a set"),
+        *((ids, TypeError, "to int64 or strings") for ids in OF_OTHER_TYPES),
     ],
 )
 def test_what_cannot_hold_ids_is_refused(groups, error, message):
@@ -681,8 +647,6 @@ def test_a_million_rows_of_one_person():
 
 
 def test_a_saved_model_keeps_its_unit(tmp_path):
-    import vips
-
     rng = np.random.default_rng(0)
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=5.0, max_rows_per_group=4)
     model = LatentDirichletAllocation(2, vocabulary=6, privacy=plan).fit(
@@ -697,17 +661,12 @@ def test_a_saved_model_keeps_its_unit(tmp_path):
 # -- scikit-learn -------------------------------------------------------------------------------------------
 
 
-def test_pipelines_hand_groups_to_the_model():
-    X, ids = (
-        np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float),
-        pd.Series(np.arange(20) // 3, name="patient_id"),
-    )
-    pipeline = make_pipeline(TableEncoder([(0, 1)] * 4), BetaBernoulli(privacy=PLAN)).fit(X, betabernoulli__groups=ids)
-    assert pipeline[-1].privacy_.unit == "all rows of one patient_id"
-
-
-def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():
+def test_pipelines_and_cross_validation_hand_groups_to_fit_or_the_fit_refuses():
     """Without metadata routing, scikit-learn gives groups to the splitter only."""
+    pipeline = make_pipeline(TableEncoder([(0, 1)] * 4), BetaBernoulli(privacy=PLAN))
+    persons = pd.Series(np.arange(20) // 3, name="patient_id")
+    pipeline.fit(np.arange(80).reshape(20, 4) % 2.0, betabernoulli__groups=persons)
+    assert pipeline[-1].privacy_.unit == "all rows of one patient_id"
     rng = np.random.default_rng(0)
     X, y, ids = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), pd.Series(np.arange(60) // 4, name="patient_id")
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, max_rows_per_group=4)

@@ -64,9 +64,8 @@ def test_a_null_makes_its_record_defective(tmp_path):
     assert np.isnan(first.X[0, 1])
     assert first.X.dtype == first.y.dtype == np.float64
     keep = InMemoryData(np.where(np.arange(60)[:, None] > 0, X, np.nan), np.append(Y[:-1], np.nan), partition_size=15)
-    np.testing.assert_array_equal(
-        regression().fit(source).last_posterior_.mean, regression().fit(keep).last_posterior_.mean
-    )
+    means = [regression().fit(data).last_posterior_.mean for data in (source, keep)]
+    np.testing.assert_array_equal(*means)
     with pytest.raises(ValueError, match="A record is not valid"):
         regression(privacy=None).fit(source)
 
@@ -80,9 +79,6 @@ def test_columns_and_types_are_public_facts(features, target, message, tmp_path)
     write_table(tmp_path / "t.parquet")
     with pytest.raises(SourceError, match=message):
         ParquetTable(tmp_path / "t.parquet", features, target)
-
-
-def test_features_are_a_list():
     with pytest.raises(ValueError, match="list of column names"):
         ParquetTable("t.parquet", "a")
 
@@ -137,9 +133,7 @@ def test_what_is_no_word_makes_its_document_defective(kind, tmp_path):
     np.testing.assert_array_equal(matrix[good].toarray(), as_counts([strange[i] for i in good]))
     sliced = pa.array([[3], *strange], kind).slice(1)  # offsets that do not begin at 0
     np.testing.assert_array_equal(counts(sliced, 8).toarray(), matrix.toarray())
-    write_documents(
-        tmp_path / "d.parquet", [*DOCUMENTS[:45], None, [77], [None], *DOCUMENTS[48:]], pa.list_(pa.int32())
-    )
+    write_documents(tmp_path / "d.parquet", [*DOCUMENTS[:45], None, [77], [None], *DOCUMENTS[48:]])
     source = ParquetDocuments(tmp_path / "d.parquet", "words", 8)
     assert np.isfinite(topics().fit(source).components_).all()
     with pytest.raises(ValueError, match="A record is not valid"):
@@ -150,9 +144,7 @@ def test_numbers_beyond_the_largest_are_no_words():
     matrix = counts(pa.array([[2**63 + 3], [2**64 - 1], [5]], pa.list_(pa.uint64())), 8).toarray()
     assert np.isnan(matrix[:2]).any(axis=1).all()
     assert matrix[2, 5] == 1.0
-
-
-def test_a_null_may_hide_entries():
+    # a null may hide entries
     values, offsets = pa.array([1, 2, 3, 4]), pa.array([0, 1, 3, 4], pa.int32())
     hidden = pa.ListArray.from_arrays(offsets, values, mask=pa.array([False, True, False]))
     matrix = counts(hidden, 8).toarray()
@@ -181,7 +173,7 @@ def test_an_empty_file_is_ordinary(tmp_path):
 
 def test_pyarrow_is_optional():
     code = (
-        "import sys; sys.modules['pyarrow'] = None; sys.modules['dask'] = None; sys.modules['distributed'] = None\n"
+        "import sys; sys.modules |= dict.fromkeys(('pyarrow', 'dask', 'distributed'))\n"
         "import numpy as np, vips, vips.data\n"
         "vips.DirichletMultinomial().fit(np.eye(3))\n"
         "try: vips.data.ParquetTable(sys.executable, ['a'])\n"

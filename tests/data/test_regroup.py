@@ -159,10 +159,8 @@ def test_documents(tmp_path):
 
 
 def test_an_empty_source_is_ordinary(tmp_path):
-    pq.write_table(
-        pa.table({"a": pa.array([], pa.float64()), "b": pa.array([], pa.int8()), "pid": pa.array([], pa.int64())}),
-        tmp_path / "t.parquet",
-    )
+    empty = {name: pa.array([], kind) for name, kind in (("a", pa.float64()), ("b", pa.int8()), ("pid", pa.int64()))}
+    pq.write_table(pa.table(empty), tmp_path / "t.parquet")
     for i, (rows, by) in enumerate(
         [(ParquetTable(tmp_path / "t.parquet", ["a", "b"]), "pid"), (np.ones((0, 2)), []), (np.ones((3, 2)), [None, 1.5, [7]]),
          (sp.csr_array((3, 2)), [None] * 3)]
@@ -177,6 +175,9 @@ def test_rows_of_nobody_are_left_out(tmp_path):
     rows = np.arange(13.0)[:, None]
     source = regroup(rows, by=ids, to=tmp_path / "g", n_partitions=3)
     assert persons_of(source) == [[[0], [2], [5]], [[4], [7], [8]], [[10]], [[12]]]
+    ids = np.array(["a", "b", "a"])
+    ids.view(np.uint32)[1] = 0x7FFFFFFF  # which Python cannot read
+    assert persons_of(regroup(np.arange(3.0)[:, None], by=ids, to=tmp_path / "unread")) == [[[0], [2]]]
 
 
 def test_files_whose_ids_have_different_types_hold_the_same_persons(tmp_path):
@@ -200,12 +201,6 @@ def test_hostile_ids_are_those_in_memory(tmp_path):
     assert source.n_records == len(SAME)
 
 
-def test_an_id_that_python_cannot_read_is_left_out(tmp_path):
-    ids = np.array(["a", "b", "a"])
-    ids.view(np.uint32)[1] = 0x7FFFFFFF
-    assert persons_of(regroup(np.arange(3.0)[:, None], by=ids, to=tmp_path / "g")) == [[[0], [2]]]
-
-
 ID_TYPES = [
     pa.int64(), pa.int8(), pa.uint64(), pa.float64(), pa.string(), pa.large_string(), pa.string_view(), pa.binary(),
     pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.int64()), pa.binary(2),
@@ -217,9 +212,8 @@ def test_ids_in_parquet_are_those_in_memory(kind, tmp_path):
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     is_text = pa.types.is_string(value) or pa.types.is_large_string(value) or value == pa.string_view()
     is_bytes = pa.types.is_binary(value) or pa.types.is_fixed_size_binary(value)
-    ids = np.array(
-        [f"{code:02d}" if is_text else f"{code:02d}".encode() if is_bytes else int(code) for code in IDS], object
-    )
+    forms = (f"{code:02d}" if is_text else f"{code:02d}".encode() if is_bytes else int(code) for code in IDS)
+    ids = np.array([*forms], object)
     ids[::10] = None
     column = pa.array(ids.tolist(), value)
     column = column.dictionary_encode().cast(kind) if value != kind else column
@@ -360,9 +354,7 @@ def test_checks_notice_broken_copies(mutant, tmp_path, monkeypatch):
 def test_the_law_of_one_clip_notices_broken_copies(mutant, tmp_path, monkeypatch):
     case = next(case for case in KINDS if isinstance(case.make_model(), DirichletMultinomial))
 
-    def check():
-        test_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path)
-
+    check = lambda: test_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path)  # noqa: E731
     check_notices(check, mutant, monkeypatch, "more than one clip")
 
 
@@ -447,49 +439,67 @@ def test_an_existing_folder_is_never_overwritten(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["empty", "file", "link"]
 
 
+CASES = [
+    ("module._hashes", 5), ("module.write_grouped", 4), ("os.rename", 1), ("module._hashes", 1), ("module.write_grouped", 1),
+    ("module.Manifest.to_json", 1),
+]  # fmt: skip
 KILLED = """
-import os, signal, sys
+import json, os, signal, sys
 import numpy as np
 from vips.data import InMemoryData, regroup
 from vips.data import _regroup as module
-calls = [0]
-def killing(original):
+def killing(original, after):
+    calls = []
     def function(*arguments, **settings):
-        calls[0] += 1
-        if calls[0] == {after}:
+        calls.append(0)
+        if len(calls) == after:
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*arguments, **settings)
     return function
-{place} = killing({place})
-regroup(InMemoryData(np.ones((90, 2)), partition_size=10), by=np.arange(90) % 20, to=sys.argv[1], n_partitions=4)
+ends = []
+for number, (place, after) in enumerate(json.loads(sys.argv[2])):
+    process = os.fork()
+    if not process:
+        exec(f"{place} = killing({place}, {after})")
+        data = InMemoryData(np.ones((90, 2)), partition_size=10)
+        regroup(data, by=np.arange(90) % 20, to=f"{sys.argv[1]}/{number}/g", n_partitions=4)
+        os._exit(0)
+    ends.append(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+print(json.dumps(ends))
 """
 
 
-@pytest.mark.parametrize(
-    ("place", "after"),
-    [("module._hashes", 5), ("module.write_grouped", 4), ("os.rename", 1),
-     *(pytest.param(place, 1, marks=pytest.mark.thorough)
-       for place in ("module._hashes", "module.write_grouped", "module.Manifest.to_json"))],
-)  # fmt: skip
-def test_a_killed_process_leaves_nothing_to_be_taken_for_complete(place, after, tmp_path):
-    code = KILLED.format(place=place, after=after)
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "g")], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert not (tmp_path / "g").exists()
-    (left,) = tmp_path.iterdir()
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """Folders of ``CASES``, each with its process's end; the processes are forks of one that has imported the package."""
+    folder = tmp_path_factory.mktemp("killed")
+    for number in range(len(CASES)):
+        (folder / str(number)).mkdir()
+    command = [sys.executable, "-c", KILLED, str(folder), json.dumps(CASES)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [(folder / str(number), end) for number, end in enumerate(json.loads(done.stdout))]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize(("number", "place"), [(number, place) for number, (place, _) in enumerate(CASES)])
+def test_a_killed_process_leaves_nothing_to_be_taken_for_complete(number, place, killed):
+    folder, end = killed[number]
+    assert end == -signal.SIGKILL
+    assert not (folder / "g").exists()
+    (left,) = folder.iterdir()
     assert re.fullmatch(r"\.g\.[0-9a-f]+\.partial", left.name)
     if place != "os.rename":  # where only the name is missing
         with pytest.raises(SourceError, match="finished writing"):
             regrouped(left)
-    assert regroup(X, by=IDS, to=tmp_path / "g").n_records == N_PERSONS
+    assert regroup(X, by=IDS, to=folder / "g").n_records == N_PERSONS
 
 
 def test_an_error_removes_what_was_written(tmp_path):
     rows = da.from_array(np.ones((40, 2)), chunks=(10, 2)).map_blocks(fails_in_the_third)
     for by in (np.arange(40), da.from_array(np.arange(40), chunks=10)):
-        with pytest.raises(
-            SourceError, match="chunk 2 cannot be computed: RuntimeError in fails_in_the_third"
-        ) as failed:
+        says = "chunk 2 cannot be computed: RuntimeError in fails_in_the_third"
+        with pytest.raises(SourceError, match=says) as failed:
             regroup(rows, by=by, to=tmp_path / "g")
         assert "secret" not in str(failed.value)
         assert failed.value.__context__ is failed.value.__cause__ is None
@@ -564,12 +574,8 @@ def test_the_check_of_changes_notices_its_absence(tmp_path, monkeypatch):
     def unchecked(patch):
         patch.setattr(grouped_module.GroupedPartition, "_holds_whole_persons", lambda *arguments: True)
 
-    check_notices(
-        lambda: test_changed_folders_are_refused(tmp_path, a_person_in_two_partitions),
-        unchecked,
-        monkeypatch,
-        "not noticed",
-    )
+    check = lambda: test_changed_folders_are_refused(tmp_path, a_person_in_two_partitions)  # noqa: E731
+    check_notices(check, unchecked, monkeypatch, "not noticed")
 
 
 def test_folders_that_were_mixed_are_refused(tmp_path):
@@ -625,14 +631,10 @@ def test_a_fit_states_its_unit_everywhere(tmp_path):
     assert vips.load(tmp_path / "m.vips").privacy_.unit == "all rows of one patient_id"
 
 
-def test_fits_that_are_not_private_count_persons(tmp_path):
-    source = regroup(X, by=IDS, to=tmp_path / "g", n_partitions=2)
+def test_fits_that_are_not_private_count_persons_and_have_the_bound_of_all_rows(tmp_path):
+    source = regroup(X, Y, by=IDS, to=tmp_path / "g", n_partitions=2)
     mean = DirichletMultinomial(random_state=0).fit(source).last_posterior_.mean
     np.testing.assert_allclose(mean, DirichletMultinomial(random_state=0).fit(X, groups=IDS).last_posterior_.mean)
-
-
-def test_a_regression_that_is_not_private_has_the_bound_of_all_rows(tmp_path):
-    source = regroup(X, Y, by=IDS, to=tmp_path / "g", n_partitions=2)
     on_disk, in_memory = (vips.BayesianLogisticRegression(max_norm=4.0, random_state=0) for _ in range(2))
     fitted, expected = on_disk.fit(source), in_memory.fit(X, Y, groups=IDS)
     np.testing.assert_allclose(fitted.last_posterior_.mean, expected.last_posterior_.mean, rtol=1e-5)  # by other steps

@@ -39,6 +39,9 @@ def test_containers_give_the_same_sequences():
     lists = pa.chunked_array([[[0, 2, 1], []], [[4], [3, 3]]])
     assert as_lists(Sequences.from_arrow(lists)) == expected
     assert as_lists(pickle.loads(pickle.dumps(DATA))) == expected
+    nulls = Sequences.from_arrow(pa.array([[1, None], None, [3]]))  # which are missing steps
+    np.testing.assert_array_equal(nulls.values[:, 0], [1, np.nan, 3])
+    np.testing.assert_array_equal(nulls.offsets, [0, 2, 2, 3])
 
 
 def test_frames_have_ids_and_an_order():
@@ -67,12 +70,6 @@ def test_empty_arrays_have_a_width():
     assert Sequences.from_list([np.empty(0)] * 3 + [np.ones((1, 2))]).values.shape[1] == 2  # these have no columns
 
 
-def test_nulls_are_missing_steps():
-    sequences = Sequences.from_arrow(pa.array([[1, None], None, [3]]))
-    np.testing.assert_array_equal(sequences.values[:, 0], [1, np.nan, 3])
-    np.testing.assert_array_equal(sequences.offsets, [0, 2, 2, 3])
-
-
 @pytest.mark.parametrize(
     ("values", "offsets"),
     [([1, 2], [0, 1]), ([1, 2], [1, 2]), ([1, 2], [0, 3, 2]), (["a"], [0, 1]), ([1, 2], [0.0, 2.0]), ([1, 2], [])],
@@ -82,13 +79,10 @@ def test_what_does_not_fit_together_is_refused(values, offsets):
         Sequences(np.array(values), np.array(offsets))
 
 
-def test_chunks_are_bounded_by_steps():
+def test_chunks_are_bounded_by_steps_and_first_steps_are_taken():
     data = Sequences.from_list([np.zeros(n) for n in (5, 5, 50, 1, 1, 1, 9)])
     opened = InMemoryData(data).partition(0).open()
     assert [chunk.lengths.tolist() for chunk in opened.chunks(np.arange(7), 10)] == [[5, 5], [50], [1, 1, 1], [9]]
-
-
-def test_first_steps():
     assert as_lists(DATA.first(2)) == [[0, 2], [], [4], [3, 3]]
     assert repr(DATA) == "<Sequences of 1 columns, float64>"
 
@@ -147,7 +141,6 @@ def test_an_empty_list_is_an_empty_sequence():
 
 @pytest.mark.parametrize("kind", ["Int64", "boolean", "int64", "date32", "decimal"])
 def test_a_missing_value_of_the_order_changes_no_other_sequence(kind):
-    pa = pytest.importorskip("pyarrow")
     types = {"int64": pa.int64(), "date32": pa.date32(), "decimal": pa.decimal128(20, 1)}
     values = pd.Series([3, 2, 1, 0])
     if kind.lower() == "int64":
@@ -198,11 +191,8 @@ def test_masks_hide_steps_below_each_other():
 
 def test_no_cell_warns():
     """A warning would tell of a record."""
-    odd = [
-        list(np.ma.array([0, 1, 1], mask=[0, 1, 0])),
-        np.ma.array([np.longdouble("1e4000")], mask=[True]),
-        ["1e400", "nan"],
-    ]
+    huge = np.ma.array([np.longdouble("1e4000")], mask=[True])
+    odd = [list(np.ma.array([0, 1, 1], mask=[0, 1, 0])), huge, ["1e400", "nan"]]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sequences = Sequences.from_list([*odd, [2.0]], 1)

@@ -94,6 +94,9 @@ def test_arrays_in_a_source_are_checked_as_without_it(dtype):
 
 
 def test_other_containers_in_a_source():
+    data = check_data(COINS)
+    assert as_source(data) is data
+    assert as_source(COINS) is as_source([[1.0]]) is None
     expected = topics().fit(InMemoryData(sp.csr_array(COINS), partition_size=SIZE)).components_
     for X in (sp.csc_array(COINS), sp.coo_array(COINS)):
         np.testing.assert_array_equal(topics().fit(InMemoryData(X, partition_size=SIZE)).components_, expected)
@@ -103,11 +106,8 @@ def test_other_containers_in_a_source():
     bad[3, 1] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         coins(privacy=None).fit(InMemoryData(bad))
-
-
-def test_a_regression_needs_labels_in_the_source(tmp_path):
     with pytest.raises(ValueError, match="requires y"):
-        regression().fit(npy(tmp_path))
+        regression().fit(InMemoryData(COINS))
 
 
 @pytest.mark.parametrize("make", [npy, shards])
@@ -157,9 +157,7 @@ def test_handles_are_light_and_can_be_pickled(tmp_path):
             assert len(sent) < 1000
             assert not handle.holds_records
             np.testing.assert_array_equal(pickle.loads(sent).open().n_records, handle.open().n_records)
-
-
-def test_a_mapped_partition_is_not_copied(tmp_path):
+    # a mapped partition is not copied
     opened = npy(tmp_path).partition(1).open()
     assert not opened.X.flags.owndata
     assert not opened.X.flags.writeable
@@ -225,58 +223,46 @@ def test_empty_shards_and_files_are_ordinary(tmp_path):
     assert np.isfinite(topics().fit(nothing).components_).all()
 
 
-def spoil(folder, how):
-    """Break the third shard; returns the text of the error."""
-    path = folder / "part_040.npz"
-    if how == "width":
-        write_shard(path, np.ones((2, 5)))
-        return "has 5 columns, the data source has 4"
-    if how == "torn":
-        path.write_bytes(path.read_bytes()[:-40])
-        return "cannot be read as a CSR shard"
-    if how == "csc":
-        sp.save_npz(path, sp.csc_array(COINS))
-        return "that is not CSR"
-    if how == "arrays":
-        np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3))
-        return "must hold the arrays"
-    if how == "indptr":
-        np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3), indices=[0, 1, 2], indptr=[0, 3, 2])
-        return "not a CSR matrix"
-    if how == "indices":
-        np.savez(path, format=b"csr", shape=(1, 4), data=np.ones(2), indices=["0", "x"], indptr=[0, 2])
-        return "indices must hold integers"
-    if how == "compression":
-        content = bytearray(path.read_bytes())
-        entry = content.index(b"PK\x01\x02")
-        while entry >= 0:  # every entry of the archive's directory names its method
-            content[entry + 10] = 99
-            entry = content.find(b"PK\x01\x02", entry + 4)
-        path.write_bytes(bytes(content))
-        return "cannot be read as a CSR shard"
-    if how == "lengths":
-        np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3), indices=[0, 1], indptr=[0, 1, 3])
-        return "do not fit together"
-    if how == "dtype":
-        np.savez(path, format=b"csr", shape=(1, 4), data=np.ones(1, complex), indices=[0], indptr=[0, 1])
-        return "dtype complex128"
-    path.unlink()
-    return "cannot be read"
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-40])
 
 
-@pytest.mark.parametrize(
-    "how", ["width", "torn", "csc", "arrays", "indptr", "indices", "lengths", "dtype", "compression", "missing"]
-)
+def name_another_compression(path):
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\x01\x02")
+    while entry >= 0:  # every entry of the archive's directory names its method
+        content[entry + 10] = 99
+        entry = content.find(b"PK\x01\x02", entry + 4)
+    path.write_bytes(bytes(content))
+
+
+def of_arrays(data, indices, indptr):
+    """Writes a shard of these arrays."""
+    arrays = {"data": data, "indices": indices, "indptr": indptr}
+    return lambda path: np.savez(path, format=b"csr", shape=(len(indptr) - 1, 4), **arrays)
+
+
+BROKEN = {
+    "width": (lambda path: write_shard(path, np.ones((2, 5))), "has 5 columns, the data source has 4"),
+    "torn": (cut, "cannot be read as a CSR shard"),
+    "csc": (lambda path: sp.save_npz(path, sp.csc_array(COINS)), "that is not CSR"),
+    "arrays": (lambda path: np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3)), "must hold the arrays"),
+    "indptr": (of_arrays(np.ones(3), [0, 1, 2], [0, 3, 2]), "not a CSR matrix"),
+    "indices": (of_arrays(np.ones(2), ["0", "x"], [0, 2]), "indices must hold integers"),
+    "lengths": (of_arrays(np.ones(3), [0, 1], [0, 1, 3]), "do not fit together"),
+    "dtype": (of_arrays(np.ones(1, complex), [0], [0, 1]), "dtype complex128"),
+    "compression": (name_another_compression, "cannot be read as a CSR shard"),
+    "missing": (os.remove, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_shard_stops_the_fit_before_noise_is_drawn(how, tmp_path, monkeypatch):
-    folder = tmp_path / "shards"
-    folder.mkdir()
-    shards(folder)
-    if how == "missing":
-        source = CSRShards(folder)
-        message = spoil(folder, how)
-    else:
-        message = spoil(folder, how)
-        source = CSRShards(folder)
+    (tmp_path / "shards").mkdir()
+    source, (spoil, message) = shards(tmp_path / "shards"), BROKEN[how]
+    spoil(tmp_path / "shards" / "part_040.npz")
+    if how != "missing":
+        source = CSRShards(tmp_path / "shards")
     monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *_: pytest.fail("noise was drawn"))
     ledger = PrivacyLedger(tmp_path / "a.ledger", 50.0, 1e-5, "coins")
     plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=0.5, n_steps=3, clip_norm=1.0)
@@ -303,9 +289,8 @@ def test_a_shard_is_read_the_same_every_time(write, tmp_path):
     write(path, arrays) if write is stored_plainly else write(path, **arrays)
     for labels in ("y", "y", "y", "y.npy"):
         opened = CSRShards(path, labels=labels).partition(0).open()
-        for read, array in zip(
-            (opened.X.data, opened.X.indices, opened.X.indptr, opened.y), list(arrays.values())[2:], strict=True
-        ):
+        reads = opened.X.data, opened.X.indices, opened.X.indptr, opened.y
+        for read, array in zip(reads, list(arrays.values())[2:], strict=True):
             np.testing.assert_array_equal(read, array)
             assert read.dtype == array.dtype
             assert read.flags.writeable
@@ -346,13 +331,8 @@ def test_a_checksum_is_that_of_all_of_a_member(tmp_path):
     """NumPy stops reading at the end of the array, but the zip library compares checksums at the end of the member."""
     path, array = tmp_path / "shard.npz", tmp_path / "array.npy"
     with zipfile.ZipFile(path, "w") as archive:
-        for name, value in {
-            "format": b"csr",
-            "shape": (1, 4),
-            "data": np.arange(4.0),
-            "indices": range(4),
-            "indptr": [0, 4],
-        }.items():
+        arrays = {"data": np.arange(4.0), "indices": range(4), "indptr": [0, 4]}
+        for name, value in ({"format": b"csr", "shape": (1, 4)} | arrays).items():
             np.save(array, value)
             archive.writestr(f"{name}.npy", array.read_bytes() + bytes(10_000))
     CSRShards(path).partition(0).open()
@@ -381,13 +361,6 @@ def test_files_that_change_during_a_fit_stop_it(tmp_path):
     coins().fit(NpySource(tmp_path / "X.npy"))
 
 
-def test_what_is_a_source():
-    data = check_data(COINS)
-    assert as_source(data) is data
-    assert as_source(COINS) is None
-    assert as_source([[1.0]]) is None
-
-
 @pytest.mark.skipif(not (data_home() / "wiki_counts_00.npz").exists(), reason="needs the Wikipedia counts")
 def test_the_wikipedia_counts_are_shards():
     files = [data_home() / f"wiki_counts_0{i}.npz" for i in range(2)]
@@ -407,15 +380,14 @@ def test_the_wikipedia_counts_are_shards():
 
 def test_memory_is_bounded_by_a_chunk_or_a_shard(tmp_path):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1, clip_norm=1.0)
-    X = np.random.default_rng(0).integers(0, 2, (300_000, 8)).astype(float)  # 19 MB
+    X = np.random.default_rng(0).integers(0, 2, (150_000, 8)).astype(float)  # 10 MB
     np.save(tmp_path / "X.npy", X)
     mapped = peak_of(lambda: coins(privacy=plan).fit(NpySource(tmp_path / "X.npy")))
     assert mapped < X.nbytes / 8 + NOISE
-    assert (
-        peak_of(lambda: coins(privacy=plan).fit(np.load(tmp_path / "X.npy"))) > X.nbytes
-    )  # a copy in memory is noticed
+    copied = peak_of(lambda: coins(privacy=plan).fit(np.load(tmp_path / "X.npy")))
+    assert copied > X.nbytes  # a copy in memory is noticed
     for i in range(10):
-        write_shard(tmp_path / f"{i}.npz", X[i * 30_000 : (i + 1) * 30_000])
+        write_shard(tmp_path / f"{i}.npz", X[i * 15_000 : (i + 1) * 15_000])
     proportions = DirichletMultinomial(privacy=plan)
     source = CSRShards(tmp_path)
     shard = source.partition(0).open().X
@@ -453,6 +425,6 @@ def test_even_chunks_are_as_large_as_each_other_and_hold_all_rows(n_rows, n_chun
 
 
 def test_a_chunk_of_many_numbers_is_halved():
-    rows = np.zeros((1_000, 600))
-    assert [len(chunk) for chunk in OpenPartition(rows).chunks(np.arange(1_000), 1_000, are_even=True)] == [500, 500]
-    assert [len(chunk) for chunk in OpenPartition(rows).chunks(np.arange(1_000), 1_000)] == [1_000]
+    rows = OpenPartition(np.zeros((1_000, 600)))
+    assert [len(chunk) for chunk in rows.chunks(np.arange(1_000), 1_000, are_even=True)] == [500, 500]
+    assert [len(chunk) for chunk in rows.chunks(np.arange(1_000), 1_000)] == [1_000]

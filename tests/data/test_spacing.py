@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.known_bits import cached
 from vips import CategoricalHMM, GaussianHMM, PrivacyPlan
 from vips.data import Sequences
 
@@ -110,30 +111,41 @@ ODD_ROWS = {
 }  # fmt: skip
 
 
+FRAME = pd.DataFrame({
+    "who": pd.Series(["a", "a", "a", "a", "b", "b"], dtype=object),
+    "when": ["28.01.2020", "30.01.2020", "05.02.2020", "07.02.2020", "01.01.2020", "05.01.2020"],
+    "number": [1.0, 3.0, 9.0, 11.0, 1.0, 5.0],
+    "x": pd.Series([0, 1, 1, 0, 1, 0], dtype=object),
+    "y": pd.Series([1, 0, 1, 0, 1, 0], dtype=object),
+})  # fmt: skip
+OF_TIME = {"number": {"every": 0.5}, "when": {"every": "2D", "date_format": "%d.%m.%Y"}}
+
+
+def spaced_and_fitted(frame, order):
+    """The sequences and a private fit to them, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        named = {"by": "who", "order": order, "columns": ["x", "y"], "max_length": 9} | OF_TIME[order]
+        sequences = Sequences.from_frame(frame, **named)
+        warnings.filterwarnings("ignore", "There is no signal")  # of released totals
+        plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
+        return sequences, GaussianHMM(1, max_norm=3.0, privacy=plan).fit(sequences)
+
+
+@cached
+def unchanged(order):
+    return spaced_and_fitted(FRAME, order)
+
+
 @pytest.mark.parametrize("row", range(4))
 @pytest.mark.parametrize("odd", ODD_ROWS.values(), ids=ODD_ROWS)
 def test_one_cell_changes_nothing_for_others(odd, row):
     """Neither errors, warnings, shapes and dtypes, nor the sequences of other persons."""
-    frame = pd.DataFrame({
-        "who": pd.Series(["a", "a", "a", "a", "b", "b"], dtype=object),
-        "when": ["28.01.2020", "30.01.2020", "05.02.2020", "07.02.2020", "01.01.2020", "05.01.2020"],
-        "number": [1.0, 3.0, 9.0, 11.0, 1.0, 5.0],
-        "x": pd.Series([0, 1, 1, 0, 1, 0], dtype=object),
-        "y": pd.Series([1, 0, 1, 0, 1, 0], dtype=object),
-    })  # fmt: skip
-    changed = frame.astype({"when": object})
+    changed = FRAME.astype({"when": object})
     for name, cell in odd.items():
         changed.at[row, name] = cell
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
-    for order, settings_of_time in (("number", {"every": 0.5}), ("when", {"every": "2D", "date_format": "%d.%m.%Y"})):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            both = [
-                Sequences.from_frame(table, by="who", order=order, columns=["x", "y"], max_length=9, **settings_of_time)
-                for table in (frame, changed)
-            ]
-            warnings.filterwarnings("ignore", "There is no signal")  # of released totals
-            fits = [GaussianHMM(1, max_norm=3.0, privacy=plan).fit(sequences) for sequences in both]
+    for order in OF_TIME:
+        both, fits = zip(unchanged(order), spaced_and_fitted(changed, order), strict=True)
         others = [sequences[sequences.ids == "b"] for sequences in both]
         np.testing.assert_array_equal(others[0].values, others[1].values)
         assert others[0].index_of_steps.of_steps().equals(others[1].index_of_steps.of_steps())

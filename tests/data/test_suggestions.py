@@ -107,19 +107,17 @@ def test_of_an_arrow_table():
     table = pa.table({"day": pa.array([datetime.date(2020, 1, 1), None]), "b": [1.0, 2.0]})
     days = suggested(model().fit, table)
     model().fit(table.set_column(0, "day", pa.array(days)))
+    decimals = pa.table({"a": pa.array([Decimal("1.5"), None]), "b": [1.0, 2.0]})  # which are numbers
+    assert model().fit(decimals).n_features_in_ == 2
 
 
-def test_decimals_are_numbers():
-    table = pa.table({"a": pa.array([Decimal("1.5"), None]), "b": [1.0, 2.0]})
-    assert model().fit(table).n_features_in_ == 2
-
-
-def test_of_a_frame_that_is_not_computed():
+def test_of_a_frame_that_is_not_computed_and_of_a_list():
     class Lazy:
         def collect(self):
             return np.ones((3, 2))
 
-    model().fit(suggested(model().fit, Lazy()))
+    for X in (Lazy(), [[1, 2], [3, 4]]):
+        model().fit(suggested(model().fit, X))
 
 
 def logistic(**settings):
@@ -176,10 +174,6 @@ def test_of_weights_in_place_of_counts():
         model.fit(counts)
         model.fit(counts.astype(float).astype(int))
         model.fit(counts.astype(float).toarray())
-
-
-def test_of_a_list():
-    model().fit(suggested(model().fit, [[1, 2], [3, 4]]))
 
 
 ANSWERS = [["yes", 1], ["no", 2], [None, 3]]

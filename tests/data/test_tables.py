@@ -105,15 +105,10 @@ def test_tables_of_numbers_are_those_of_floats(name):
     np.testing.assert_array_equal(X, BITS)
 
 
-@pytest.mark.parametrize(
-    "y",
-    [
-        pd.Series(LABELS, dtype="Int64"),
-        pd.Series(LABELS == 1, dtype="boolean"),
-        pa.array(LABELS),
-        pa.array(LABELS == 1),
-    ],
-)
+IN_PANDAS = pd.Series(LABELS, dtype="Int64"), pd.Series(LABELS == 1, dtype="boolean")
+
+
+@pytest.mark.parametrize("y", [*IN_PANDAS, pa.array(LABELS), pa.array(LABELS == 1)])
 def test_labels_may_be_nullable(y):
     labels = check_data(BITS, y).arrays[1]
     assert labels.dtype == np.float64
@@ -159,15 +154,9 @@ def test_a_missing_value_makes_its_record_defective_and_nothing_else():
 
 
 def test_arrow_columns_keep_their_types():
-    table = pa.table(
-        {
-            "text": pa.array(["x", None]),
-            "view": pa.array(["x", None]).cast(pa.string_view()),
-            "bytes": pa.array([b"\xff", None], pa.binary_view()),
-            "category": pa.array(["x", None]).dictionary_encode(),
-            "whole": pa.array([1, None]),
-        }
-    )
+    text = pa.array(["x", None])
+    others = {"bytes": pa.array([b"\xff", None], pa.binary_view()), "category": text.dictionary_encode()}
+    table = pa.table({"text": text, "view": text.cast(pa.string_view())} | others | {"whole": pa.array([1, None])})
     converted = from_arrow(Exported(table))
     assert [str(dtype) for dtype in converted.dtypes] == [
         "string[pyarrow]", "large_string[pyarrow]", "large_binary[pyarrow]",
@@ -203,14 +192,12 @@ def test_declared_columns_are_read_from_nullable_and_arrow_tables(table):
 
 def test_private_encoders_take_arrow_tables():
     columns = {"age": (0, 100), "smoker": "category"}
-    encoded, expected = (
-        make_private_pipeline(TableEncoder(columns), MODELS["logistic"](None), privacy=PrivacyBudget(100.0, 1e-3))
-        .fit(table, pa.array(LABELS))
-        .steps_[0][1]
-        .transform(table)
-        for table in (Exported(pa.Table.from_pandas(PEOPLE)), AS_FLOATS)
-    )
-    np.testing.assert_array_equal(encoded, expected)
+    encoded = []
+    for table in (Exported(pa.Table.from_pandas(PEOPLE)), AS_FLOATS):
+        steps = TableEncoder(columns), MODELS["logistic"](None)
+        fitted = make_private_pipeline(*steps, privacy=PrivacyBudget(100.0, 1e-3)).fit(table, pa.array(LABELS))
+        encoded.append(fitted.steps_[0][1].transform(table))
+    np.testing.assert_array_equal(*encoded)
 
 
 def test_plain_pipelines_and_scores_take_arrow_tables():
@@ -249,12 +236,9 @@ def test_objects_of_polars_are_read_one_by_one_or_refused():
         from_arrow(ids)
 
 
-def test_lazy_frames_are_refused_in_words():
+def test_frames_of_polars_themselves():
     with pytest.raises(TypeError, match="collect"):
         from_arrow(polars.LazyFrame({"x": [1.0]}))
-
-
-def test_frames_of_polars_themselves():
     rng = np.random.default_rng(0)
     columns = {"age": rng.integers(18, 90, 300), "town": rng.choice(["A", "B"], 300), "x": rng.normal(size=300)}
     frame, y, ids = polars.DataFrame(columns), polars.Series("ill", rng.random(300) < 0.5), rng.integers(0, 99, 300)

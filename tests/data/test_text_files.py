@@ -18,11 +18,8 @@ def documents(source):
     return list(source.partition(0).open().X)
 
 
-def test_a_mark_says_the_encoding_of_its_file(folder):
+def test_a_mark_says_the_encoding_of_its_file_and_an_encoding_can_be_declared(folder):
     assert documents(TextFiles(folder)) == ["sails home", WORDS, WORDS, WORDS]
-
-
-def test_an_encoding_can_be_declared(folder):
     assert documents(TextFiles(folder, encoding="latin-1"))[0] == WORDS
 
 
