@@ -21,6 +21,7 @@ from vips._commands.compile import models_compiled
 from vips._commands.files import as_declared, declarations_of, read_table
 from vips._commands.fit import _sequences
 from vips._commands.reading import Reading
+from vips.datasets import make_pathways
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 pd = pytest.importorskip("pandas")
@@ -86,12 +87,8 @@ def test_a_target_of_numbers_needs_no_names(visits, folder, capsys, dtype, endin
     command = shlex.split(
         f"fit t.{ending} --model logistic --target again --unit patient --column age=0:110 --delta 1e-6 --epsilon 8"
     )
-    assert (
-        main(
-            [*command, "--column", "ward=drop", "--save", "m.vips"] + (["--classes", "0,1"] if ending == "csv" else [])
-        )
-        == 0
-    )
+    classes = ["--classes", "0,1"] if ending == "csv" else []
+    assert main([*command, "--column", "ward=drop", "--save", "m.vips", *classes]) == 0
     age = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("age"))
     assert float(age[1]) > 0.07
     assert main(["predict", "m.vips", f"t.{ending}", "--out", "new.csv"]) == 0
@@ -116,8 +113,6 @@ def test_a_model_is_saved_before_anything_is_printed(visits, folder, monkeypatch
 
 
 def test_pathways(folder, capsys):
-    from vips.datasets import make_pathways
-
     made = make_pathways(1_000, random_state=0)
     pd.DataFrame({"who": made.patient, "day": made.day, "what": made.event}).to_csv("events.csv", index=False)
     (folder / "catalogue.txt").write_text("\n".join(made.event_names))
@@ -131,20 +126,20 @@ def test_pathways(folder, capsys):
     states = pd.read_csv("states.csv")
     assert len(states) == len(made.day)
     assert (states.groupby("who")["day"].diff().dropna() >= 0).all()
-    stage = pd.DataFrame({"who": made.patient, "day": made.day, "stage": made.stage}).sort_values(
-        ["who", "day"], kind="stable"
-    )
-    both = states.sort_values(["who", "day"], kind="stable")
+    stage = pd.DataFrame({"who": made.patient, "day": made.day, "stage": made.stage})
+    stage, both = (table.sort_values(["who", "day"], kind="stable") for table in (stage, states))
     table = pd.crosstab(both["state"].to_numpy(), stage["stage"].to_numpy())
     assert table.max(axis=1).sum() / len(states) > 0.8
 
 
+WORDS = [["ship", "sea", "storm", "sails", "harbour"], ["rye", "barley", "field", "harvest", "plough"]]
+TEXTS = [" ".join(np.random.default_rng(i).choice(WORDS[i % 2], 20)) for i in range(300)]
+
+
 def test_texts(folder, capsys):
-    rng = np.random.default_rng(0)
-    words = [["ship", "sea", "storm", "sails", "harbour"], ["rye", "barley", "field", "harvest", "plough"]]
     (folder / "letters").mkdir()
-    for i in range(300):
-        (folder / "letters" / f"{i:04d}.txt").write_text(" ".join(rng.choice(words[i % 2], 20)))
+    for i, text in enumerate(TEXTS):
+        (folder / "letters" / f"{i:04d}.txt").write_text(text)
     outputs = ["--epsilon", "8", "--save", "t.vips", "--report", "page.html"]
     assert main(["fit", "letters/", "--model", "topics", *SPENDS, *outputs]) == 0
     assert "<dt>Data set</dt><dd><bdi>letters</bdi></dd>" in (folder / "page.html").read_text(encoding="utf-8")
@@ -170,14 +165,11 @@ def test_texts(folder, capsys):
 
 def test_texts_of_persons(folder, capsys):
     """In folders, and in a table: the same persons, who are protected with all their texts."""
-    rng = np.random.default_rng(0)
-    words = [["ship", "sea", "storm", "sails", "harbour"], ["rye", "barley", "field", "harvest", "plough"]]
-    texts = [" ".join(rng.choice(words[i % 2], 20)) for i in range(300)]
     writers = [f"w{i // 2:04d}" for i in range(300)]
-    for i, (writer, text) in enumerate(zip(writers, texts, strict=True)):
+    for i, (writer, text) in enumerate(zip(writers, TEXTS, strict=True)):
         (folder / "letters" / writer / str(i % 2)).mkdir(parents=True)
         (folder / "letters" / writer / str(i % 2) / "a.txt").write_text(text)
-    table = pd.DataFrame({"writer": writers, "letter": texts})
+    table = pd.DataFrame({"writer": writers, "letter": TEXTS})
     table.loc[0, "letter"] = None
     table.to_parquet("letters.parquet")
     for data, options, unit in (
@@ -257,10 +249,8 @@ def test_pathways_are_of_persons_whatever_their_column_is_called(folder, name):
 
 def test_one_column_is_not_two(folder, capsys):
     pd.DataFrame({"a": [1, 2], "b": [1, 2]}).to_csv("e.csv", index=False)
-    command = [
-        "fit", "e.csv", "--model", "pathways", "--unit", "a", "--event", "b", "--order", "a", "--catalogue", "1,2",
-    ]  # fmt: skip
-    assert main([*command, *SPENDS]) == 2
+    command = "fit e.csv --model pathways --unit a --event b --order a --catalogue 1,2"
+    assert main([*shlex.split(command), *SPENDS]) == 2
     assert "three different columns" in capsys.readouterr().err
 
 
@@ -356,18 +346,14 @@ def test_weights_of_a_survey_count_and_what_is_no_weight_counts_for_nothing(fold
     old = rng.random(n) < 0.5
     ill = rng.random(n) < np.where(old, 0.9, 0.1)
     weights = np.where(old, "0,1", np.where(rng.random(n) < 0.1, "n/a", "2,0"))
-    pd.DataFrame({"age": rng.integers(20, 80, n), "ill": ill.astype(int), "w": weights}).to_csv(
-        "s.csv", sep=";", index=False
-    )
+    table = pd.DataFrame({"age": rng.integers(20, 80, n), "ill": ill.astype(int), "w": weights})
+    table.to_csv("s.csv", sep=";", index=False)
     line = shlex.split(
         "fit s.csv --model logistic --target ill --classes 0,1 --column age=20:80 --epsilon 8 --delta 1e-6 --separator ;"
     )
     means = {}
-    for name, options in (
-        ("weighted", ["--weight", "w", "--max-weight", "2", "--decimal", ","]),
-        ("plain", ["--column", "w=drop"]),
-    ):
-        assert main([*line, *options, "--save", f"{name}.vips"]) == 0
+    for name, options in (("weighted", "--weight w --max-weight 2 --decimal ,"), ("plain", "--column w=drop")):
+        assert main([*line, *shlex.split(options), "--save", f"{name}.vips"]) == 0
         assert main(["predict", f"{name}.vips", "s.csv", "--out", f"{name}.csv", "--separator", ";"]) == 0
         means[name] = pd.read_csv(f"{name}.csv").iloc[:, -1].mean()
     assert means["weighted"] < 0.3 < means["plain"]

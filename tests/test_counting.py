@@ -4,8 +4,11 @@ import pickle
 import random
 from dataclasses import replace
 
+import dask.array as da
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from scipy.stats import binom, kstest, norm
@@ -110,18 +113,14 @@ def test_a_person_moves_the_count_by_one(tmp_path):
     more = np.vstack([rows, np.full((40, 3), np.nan)])
     moved = exact(more, groups=ids + ["new"] * 40) - exact(rows, groups=ids)
     assert moved == 1, f"a person moves the count by {moved}"
-    by_person = [
-        exact(regroup(X, by=names, to=tmp_path / str(len(names))))
-        for X, names in ((rows, ids), (more, ids + ["new"] * 40))
-    ]
+    tables = (rows, ids), (more, ids + ["new"] * 40)
+    by_person = [exact(regroup(X, by=names, to=tmp_path / str(len(names)))) for X, names in tables]
     assert by_person == [20, 21], "rows of persons are counted"
     assert exact(more, groups=[*ids, *[None] * 40]) == 20
     assert exact(more) == 100
 
 
 def test_every_container_and_source(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    da = pytest.importorskip("dask.array")
     X, texts = np.ones((30, 2)), ["a text"] * 30
     sp.save_npz(tmp_path / "a.npz", sp.csr_array(X))
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=7)
@@ -175,13 +174,10 @@ def test_a_count_is_charged_as_a_fit_with_its_plan(tmp_path):
     fitted = DirichletMultinomial(privacy=PLAN).fit(np.eye(3), ledger=ledgers[1])
     assert ledgers[0].spent() == ledgers[1].spent()
     assert count.privacy.epsilon() == fitted.privacy_.epsilon() == PLAN.epsilon(1e-6)
-
-
-def test_a_plan_that_was_sent_from_a_block_pays_there(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "budget", 1.0, 1e-6, "letters")
+    ledger = PrivacyLedger(tmp_path / "sent", 1.0, 1e-6, "letters")
     with ledger:
         sent = pickle.dumps(PLAN)
-    count_records([""], privacy=pickle.loads(sent))
+    count_records([""], privacy=pickle.loads(sent))  # a plan pays in the block from which it was sent
     assert len(ledger.runs()) == 1
 
 
@@ -190,11 +186,7 @@ def test_a_plan_that_was_sent_from_a_block_pays_there(tmp_path):
     [
         ([], {"privacy": 0.1}, r"a PrivacyBudget or a PrivacyPlan, got float: write PrivacyBudget\(epsilon, delta\)"),
         ([], {"privacy": replace(PLAN, n_steps=2)}, "one release of all records"),
-        (
-            [],
-            {"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1)},
-            "one release of all records",
-        ),
+        ([], {"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1)}, "one release of all records"),
         ([], {"privacy": replace(PLAN, clip_norm=2.0)}, "bounds by itself"),
         ([], {"privacy": replace(PLAN, max_rows_per_group=2)}, "counts 1"),
         ([], {"privacy": PrivacyPlan.non_private(n_steps=1)}, "no guarantee"),
@@ -209,7 +201,7 @@ def test_a_plan_that_was_sent_from_a_block_pays_there(tmp_path):
         ([""], {"groups": "a"}, "`groups` must hold"),
         (TextPartitions([]), {"groups": [1]}, r"vips\.data\.regroup"),
     ],
-)
+)  # fmt: skip
 def test_errors_come_from_public_facts(X, settings, says):
     with pytest.raises((TypeError, ValueError), match=says):
         count_records(X, **({"privacy": PLAN} | settings))

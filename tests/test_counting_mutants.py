@@ -27,22 +27,20 @@ def rows_on_disk_are_counted_where_persons_are_protected(patch):
 
 def noise_is_half_as_large(patch):
     original = LedgerRun.release_once
-    patch.setattr(
-        LedgerRun,
-        "release_once",
-        lambda charge, plan, totals: original(
-            charge, replace(plan, noise_multiplier=0.5 * plan.noise_multiplier), totals
-        ),
-    )
+
+    def release_once(charge, plan, totals):
+        return original(charge, replace(plan, noise_multiplier=0.5 * plan.noise_multiplier), totals)
+
+    patch.setattr(LedgerRun, "release_once", release_once)
 
 
 def noise_has_one_sign(patch):
     original = LedgerRun.release_once
-    patch.setattr(
-        LedgerRun,
-        "release_once",
-        lambda charge, plan, totals: {"count": np.maximum(totals["count"], original(charge, plan, totals)["count"])},
-    )
+
+    def release_once(charge, plan, totals):
+        return {"count": np.maximum(totals["count"], original(charge, plan, totals)["count"])}
+
+    patch.setattr(LedgerRun, "release_once", release_once)
 
 
 def noise_is_seeded(patch):
@@ -64,27 +62,30 @@ def the_length_of_a_rounded_record_is_forgotten(patch):
 
 def the_sum_is_rounded_in_place_of_each_record(patch):
     """A record then moves it by one unit more, or less, than another."""
-    patch.setattr(
-        counting,
-        "_with_noise",
-        lambda n, plan, run: (
-            run.release_once(
-                plan, {"count": plan.lattice(counting._BLOCKS).rounded(np.array(float(n)), counting._BLOCKS["count"])}
-            )["count"],
-            1.0,
-        ),
-    )
+
+    def with_noise(n_records, plan, run):
+        rounded = plan.lattice(counting._BLOCKS).rounded(np.array(float(n_records)), counting._BLOCKS["count"])
+        return run.release_once(plan, {"count": rounded})["count"], 1.0
+
+    patch.setattr(counting, "_with_noise", with_noise)
+
+
+PERSONS, CHARGE = (
+    tests.test_a_person_moves_the_count_by_one,
+    tests.test_a_count_is_charged_before_the_records_are_counted,
+)
 
 
 @pytest.mark.parametrize(
-    ("mutant", "says"),
+    ("mutant", "check", "says"),
     [
-        (rows_are_counted_where_persons_are_protected, "a person moves the count by 40"),
-        (rows_on_disk_are_counted_where_persons_are_protected, "rows of persons are counted"),
+        (rows_are_counted_where_persons_are_protected, PERSONS, "a person moves the count by 40"),
+        (rows_on_disk_are_counted_where_persons_are_protected, PERSONS, "rows of persons are counted"),
+        (fits_are_charged_at_the_end, CHARGE, "before the charge"),
     ],
 )
-def test_counts_of_rows_are_noticed(mutant, says, monkeypatch, tmp_path):
-    check_notices(lambda: tests.test_a_person_moves_the_count_by_one(tmp_path), mutant, monkeypatch, says)
+def test_counts_of_rows_and_late_charges_are_noticed(mutant, check, says, monkeypatch, tmp_path):
+    check_notices(lambda: check(tmp_path), mutant, monkeypatch, says)
 
 
 @pytest.mark.parametrize(
@@ -92,21 +93,10 @@ def test_counts_of_rows_are_noticed(mutant, says, monkeypatch, tmp_path):
     [
         (noise_is_half_as_large, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
         (noise_has_one_sign, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
-        (
-            the_length_of_a_rounded_record_is_forgotten,
-            lambda: tests.test_noise_is_as_stated("discrete", 300),
-            "another law",
-        ),
+        (the_length_of_a_rounded_record_is_forgotten, lambda: tests.test_noise_is_as_stated("discrete", 300), "another law"),
         (noise_is_seeded, tests.test_noise_is_fresh, "draws are shared"),
         (the_sum_is_rounded_in_place_of_each_record, tests.test_a_record_moves_the_lattice_by_its_units, "by one of"),
     ],
-)
+)  # fmt: skip
 def test_mutants_of_the_noise_are_noticed(mutant, check, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)
-
-
-def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
-    check_notices(
-        lambda: tests.test_a_count_is_charged_before_the_records_are_counted(tmp_path),
-        fits_are_charged_at_the_end, monkeypatch, "before the charge",
-    )  # fmt: skip

@@ -82,37 +82,28 @@ def of_array(cells):
     return table, cells
 
 
-def of_text(cells, dtype="str"):
-    cells = [cell if isinstance(cell, str) else None for cell in cells]
-    return pd.DataFrame({"x": pd.Series(cells, dtype=dtype)}), cells
+def of_texts(name, make):
+    """A container of the cells that are texts; others are missing."""
+
+    def of_text(cells):
+        cells = [cell if isinstance(cell, str) else None for cell in cells]
+        return make(cells), cells
+
+    of_text.__name__ = name
+    return of_text
 
 
-def of_strings(cells):
-    return of_text(cells, "string")
-
-
-def of_arrow(cells):
-    cells = [cell if isinstance(cell, str) else None for cell in cells]
-    return pa.table({"x": pa.array(cells, pa.string())}), cells
-
-
-def of_dictionary(cells):
-    cells = [cell if isinstance(cell, str) else None for cell in cells]
-    return pa.table({"x": pa.array(cells, pa.string()).dictionary_encode()}), cells
-
-
-def of_views(cells):
-    cells = [cell if isinstance(cell, str) else None for cell in cells]
-    return pa.table({"x": pa.array(cells, pa.string_view())}), cells
-
-
-def of_polars(cells, dtype=polars.String):
-    cells = [cell if isinstance(cell, str) else None for cell in cells]
-    return polars.DataFrame({"x": polars.Series(cells, dtype=dtype)}), cells
-
-
-def of_polars_categories(cells):
-    return of_polars(cells, polars.Categorical)
+of_text = of_texts("of_text", lambda cells: pd.DataFrame({"x": pd.Series(cells, dtype="str")}))
+of_strings = of_texts("of_strings", lambda cells: pd.DataFrame({"x": pd.Series(cells, dtype="string")}))
+of_arrow = of_texts("of_arrow", lambda cells: pa.table({"x": pa.array(cells, pa.string())}))
+of_dictionary = of_texts(
+    "of_dictionary", lambda cells: pa.table({"x": pa.array(cells, pa.string()).dictionary_encode()})
+)
+of_views = of_texts("of_views", lambda cells: pa.table({"x": pa.array(cells, pa.string_view())}))
+of_polars = of_texts("of_polars", lambda cells: polars.DataFrame({"x": polars.Series(cells, dtype=polars.String)}))
+of_polars_categories = of_texts(
+    "of_polars_categories", lambda cells: polars.DataFrame({"x": polars.Series(cells, dtype=polars.Categorical)})
+)
 
 
 def _floats(cells):
@@ -132,9 +123,7 @@ def of_nullable(cells):
 
 def of_mask(cells):
     numbers, cells = _floats(cells)
-    filled = [
-        3.0 if cell is None else number for cell, number in zip(cells, numbers, strict=True)
-    ]  # hidden by the mask
+    filled = np.where(np.isnan(numbers), 3.0, numbers)  # which the mask hides
     return np.ma.masked_array(np.array([filled]).T, [[cell is None] for cell in cells]), cells
 
 
@@ -144,9 +133,8 @@ def of_polars_floats(cells):
 
 
 def of_decimals(cells):
-    cells = [
-        Decimal(str(round(cell, 3))) if isinstance(cell, int | float) and abs(cell) < 1e6 else None for cell in cells
-    ]
+    is_small = (isinstance(cell, int | float) and abs(cell) < 1e6 for cell in cells)
+    cells = [Decimal(str(round(cell, 3))) if small else None for cell, small in zip(cells, is_small, strict=True)]
     return pa.table({"x": pa.array(cells, pa.decimal128(20, 3))}), cells
 
 
@@ -214,9 +202,8 @@ def test_doors_read_categories_alike(cells, container):
     plain = [plain_category(cell) for cell in held]
     features = TableEncoder(declared_for(table, CATEGORIES), unit_norm=False).fit(table).transform(table)
     assert [int(row.argmax()) if row.any() else None for row in features] == plain
-    codes = classes.codes_of(
-        as_table(table)[name_of(table)] if hasattr(table, "columns") else as_table(table)[:, 0], CATEGORIES
-    )
+    column = as_table(table)[name_of(table)] if hasattr(table, "columns") else as_table(table)[:, 0]
+    codes = classes.codes_of(column, CATEGORIES)
     assert [None if code < 0 else int(code) for code in codes] == plain
     (reading,) = vips.inspect(table, declared_for(table, CATEGORIES)).columns
     assert reading.n_read == sum(place is not None for place in plain)
@@ -302,9 +289,7 @@ DEFECTS = [*TEXTS, *NOTHING, *OBJECTS]
 
 
 def harmless(n=60):
-    return pd.DataFrame(
-        {"x": pd.Series([*range(n - 1), 3], dtype=object), "w": pd.Series(["A", "b"] * (n // 2), dtype=object)}
-    )
+    return pd.DataFrame({"x": [*range(n - 1), 3], "w": ["A", "b"] * (n // 2)}, dtype=object)
 
 
 def pipeline_of(columns, classes=None):
@@ -312,15 +297,14 @@ def pipeline_of(columns, classes=None):
     return make_private_pipeline(TableEncoder(columns), model, privacy=BUDGET, n_steps=2)
 
 
+DECLARED, LEARNT = {"x": (LOW, HIGH), "w": CATEGORIES}, {"x": "number", "w": ["A", "b"]}
 FITS = {
-    "declared": lambda table, y: pipeline_of({"x": (LOW, HIGH), "w": CATEGORIES}).fit(table, y),
-    "learnt": lambda table, y: pipeline_of({"x": "number", "w": ["A", "b"]}).fit(table, y),
-    "classifier": lambda table, y: PrivateClassifier({"x": "number", "w": ["A", "b"]}, privacy=BUDGET, n_steps=2).fit(
-        table, y
+    "declared": lambda table, y: pipeline_of(DECLARED).fit(table, y),
+    "learnt": lambda table, y: pipeline_of(LEARNT).fit(table, y),
+    "classifier": lambda table, y: PrivateClassifier(LEARNT, privacy=BUDGET, n_steps=2).fit(table, y),
+    "classes": lambda table, y: MixedLatentClassAnalysis(1, columns=DECLARED, privacy=BUDGET.plan(n_steps=3)).fit(
+        table
     ),
-    "classes": lambda table, y: MixedLatentClassAnalysis(
-        2, columns={"x": (LOW, HIGH), "w": CATEGORIES}, privacy=BUDGET.plan(n_steps=3)
-    ).fit(table),
 }
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -29,12 +30,9 @@ def test_full_batch_without_noise_is_the_exact_posterior():
     np.testing.assert_allclose(model.last_posterior_["b"], 1 + (1 - X).sum(axis=0))
 
 
-def test_one_private_step_counts_every_record():
+def test_private_posterior_is_near_the_exact_one_when_there_is_little_noise():
     plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=1)
     assert BetaBernoulli(privacy=plan).fit(np.ones((500, 1))).last_posterior_["a"] == pytest.approx(501.0, rel=1e-2)
-
-
-def test_private_posterior_is_near_the_exact_one_when_there_is_little_noise():
     X = np.random.default_rng(0).integers(0, 2, (4000, 4)).astype(float)
     plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=30)
     model = BetaBernoulli(privacy=plan).fit(X)
@@ -67,9 +65,8 @@ def test_labels_reach_the_model_and_defective_labels_count_for_nothing():
     X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
     model = LinearModel(privacy=PrivacyPlan.non_private(n_steps=1)).fit(X, y)
     np.testing.assert_allclose(model.last_posterior_["xy"], X.T @ y)
-    plan = PrivacyPlan(
-        noise_multiplier=1e-9, sampling_rate=1.0, n_steps=1, clip_norm=1e6, sampling="full", reproducible_noise=True
-    )
+    exact = {"noise_multiplier": 1e-9, "clip_norm": 1e6, "sampling": "full", "reproducible_noise": True}
+    plan = PrivacyPlan(n_steps=1, **exact)
     y[4] = np.nan
     private = LinearModel(privacy=plan, random_state=0)
     private.step_size = lambda t: 1.0
@@ -85,9 +82,8 @@ def test_labels_reach_the_model_and_defective_labels_count_for_nothing():
 def test_default_step_sizes():
     assert BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=2)).step_size(5) == 1.0
     assert BetaBernoulli(privacy=PrivacyPlan.non_private(sampling_rate=0.5)).step_size(1) == 2.0**-0.7
-    assert (
-        BetaBernoulli(privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=1)).step_size(3) == 4.0**-0.7
-    )
+    private = PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=1)
+    assert BetaBernoulli(privacy=private).step_size(3) == 4.0**-0.7
     assert RobbinsMonro(0.0, 0.5)(4) == 0.5
     with pytest.raises(ValueError, match="offset"):
         RobbinsMonro(-1.0)
@@ -108,8 +104,6 @@ def test_step_sizes_by_block():
 
 @pytest.mark.parametrize("bad", [1.5, -0.1, np.nan, {"heads": 0.5}])
 def test_impossible_step_sizes_stop_the_fit_before_data_are_read(bad, monkeypatch):
-    from vips import engine
-
     def read(*_):
         raise AssertionError("the data were read")
 
@@ -134,6 +128,8 @@ def test_statistics_that_do_not_match_their_declaration():
         statistics.norms({"b": Block((3,))})
     with pytest.raises(ValueError, match="declared"):
         statistics.norms({"a": Block((4,))})
+    with pytest.raises(TypeError, match="real numbers"):
+        DenseStatistics({"a": np.ones((2, 3), complex)})
 
 
 def test_chunks_cover_the_sample_in_order():
@@ -204,11 +200,6 @@ def test_lists_and_torn_matrices_are_refused_by_private_fits():
     BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=1)).fit([[0.0, 1.0], [1.0, 1.0]])
 
 
-def test_complex_statistics_are_refused():
-    with pytest.raises(TypeError, match="real numbers"):
-        DenseStatistics({"a": np.ones((2, 3), complex)})
-
-
 def test_every_record_of_every_partition_is_read_once():
     X = np.arange(21.0)[:, None]
     for rows in (X, sp.csr_array(X)):
@@ -222,8 +213,6 @@ def test_every_record_of_every_partition_is_read_once():
 
 def test_pandas_types_are_converted_by_their_type_and_categories_are_refused():
     """A conversion by pandas would depend on whether a value is missing."""
-    import pandas as pd
-
     for values, dtype in (([True, False], "boolean"), ([1, 2], "Int64")):
         for column in (pd.array(values, dtype=dtype), pd.array([values[0], None], dtype=dtype)):
             X, _ = check_data(pd.DataFrame({"a": column, "b": [1.0, 2.0]}), pd.Series(column)).arrays
@@ -306,9 +295,8 @@ def test_a_phase_releases_its_blocks_only():
     assert [set(noisy) for noisy in released] == [{"positive"}] * 2 + [{"negative"}] * 2
     part = np.maximum(rows, 0.0)
     share = (part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1.0)).sum(axis=0)
-    assert np.std(released[0]["positive"] - share) == pytest.approx(
-        2.0, rel=0.25
-    )  # clipped by the norm of this block alone
+    noise = released[0]["positive"] - share  # of a sum that is clipped by the norm of this block alone
+    assert np.std(noise) == pytest.approx(2.0, rel=0.25)
     assert model.noisy_totals_.noise_std == {"positive": 2.0, "negative": 2.0}
     np.testing.assert_array_equal(model.noisy_totals_.average["positive"], released[1]["positive"])
     assert model.privacy_.releases[0].released == ("sums above 0 (steps 1 to 2)", "sums below 0 (steps 3 to 4)")

@@ -8,7 +8,7 @@ import vips
 from vips import engine
 from vips._fitted import fitted_attributes
 from vips.classification.encoder import ClassTables
-from vips.preprocessing import PrivateCountVectorizer, PrivatePipeline, TableEncoder
+from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 
 BUDGET = vips.PrivacyBudget(1.0, 1e-6)
 RNG = np.random.default_rng(0)
@@ -29,9 +29,8 @@ ESTIMATORS = {
         lambda fitted: fitted.last_posterior_.moves.concentration,
     ),
     "pipeline": (
-        lambda: PrivatePipeline(
-            [("encoder", TableEncoder(COLUMNS)), ("model", vips.BayesianLogisticRegression(max_norm=2.0))],
-            privacy=BUDGET,
+        lambda: make_private_pipeline(
+            TableEncoder(COLUMNS), vips.BayesianLogisticRegression(max_norm=2.0), privacy=BUDGET
         ),
         (TABLE, LABELS),
         lambda fitted: fitted[-1].posterior_.mean,

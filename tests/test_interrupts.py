@@ -50,7 +50,7 @@ def with_signal_at(place, work):
     return steps >= place, has_raised
 
 
-def check_every_step():
+def test_an_interrupt_at_any_step():
     place = 1
     warnings.simplefilter("default")
     before = state_of_process()
@@ -77,10 +77,6 @@ def handlers():
     _no_warnings._n_silent = 0
 
 
-def test_an_interrupt_at_any_step():
-    check_every_step()
-
-
 def as_a_context(begin, work, end):
     begin()
     try:
@@ -94,7 +90,7 @@ def test_a_context_that_signals_can_break_is_noticed(monkeypatch):
         patch.setattr(_no_warnings, "surely_ended", as_a_context)
         patch.setattr(_no_warnings, "_silent", threading.RLock())  # left locked, it would make the next call wait
 
-    check_notices(check_every_step, mutant, monkeypatch, "has left the process changed")
+    check_notices(test_an_interrupt_at_any_step, mutant, monkeypatch, "has left the process changed")
 
 
 @pytest.mark.parametrize("error", [SystemExit(7), TimeoutError("late")])

@@ -42,21 +42,17 @@ def halts_at_the_last(above_threshold, values):
     return sum(above_threshold(values, 0.0, 2.0) == len(values) - 1 for _ in range(N))
 
 
-def test_sparse_vector_keeps_its_epsilon(page):
+def test_sparse_vector_keeps_its_epsilon(page, monkeypatch):
     """Neighbours whose values move against each other: the worst case for the first value above."""
-    above = page["above_threshold"]
-    lower, upper = [-1.0, -1.0, -1.0, 1.0], [0.0, 0.0, 0.0, 0.0]
-    bound = lower_bound_on_epsilon(halts_at_the_last(above, lower), halts_at_the_last(above, upper))
-    assert 0.2 < bound <= 2.0
 
+    def bound():
+        hits = (halts_at_the_last(page["above_threshold"], values) for values in ([-1.0, -1.0, -1.0, 1.0], [0.0] * 4))
+        return lower_bound_on_epsilon(*hits)
 
-def test_the_bound_notices_noise_that_is_too_small(page, monkeypatch):
-    """A threshold without noise, and noise of queries of half the scale."""
+    assert 0.2 < bound() <= 2.0
     noise = page["laplace"]
     monkeypatch.setitem(page, "laplace", lambda scale: noise(scale / 4))
-    lower, upper = [-1.0, -1.0, -1.0, 1.0], [0.0, 0.0, 0.0, 0.0]
-    above = page["above_threshold"]
-    assert lower_bound_on_epsilon(halts_at_the_last(above, lower), halts_at_the_last(above, upper)) > 2.0
+    assert bound() > 2.0, "noise that is too small is not noticed"
 
 
 def test_thresholdout_keeps_its_epsilon(page):

@@ -30,17 +30,14 @@ def test_it_is_short():
     assert len(code.splitlines()) <= 35
 
 
-def test_it_fits(fitted):
+def test_it_fits_and_is_saved(fitted, tmp_path):
     private, plain = fitted
     np.testing.assert_allclose(plain.last_posterior_.mean, rows().sum(axis=0) / 4001, rtol=1e-12)
     np.testing.assert_allclose(private.last_posterior_.mean, plain.last_posterior_.mean, atol=0.05)
     assert private.privacy_.epsilon(1e-6) == pytest.approx(2.0, rel=1e-3)
     assert 0.9 < private.signal()["count"] <= 1.0
     assert plain.signal() == {}
-
-
-def test_it_is_saved(fitted, tmp_path):
-    private, _ = fitted
+    assert "all constructor arguments" in private.privacy_.declared_public
     private.save(tmp_path / "mean.vips")
     loaded = vips.load(tmp_path / "mean.vips", model_class=GaussianMean)
     np.testing.assert_array_equal(loaded.last_posterior_.mean, private.last_posterior_.mean)
@@ -107,20 +104,14 @@ def test_a_dict_of_distributions_is_saved_and_goes_on(cls, tmp_path):
     for other in (vips.load(tmp_path / "mean.vips", model_class=cls), again):
         assert other.last_posterior_.keys() == model.last_posterior_.keys()
         np.testing.assert_array_equal(other.last_posterior_["mean"].var, model.last_posterior_["mean"].var)
-        np.testing.assert_array_equal(
-            other.last_posterior_["share"].concentration, model.last_posterior_["share"].concentration
-        )
+        shares = (fitted.last_posterior_["share"].concentration for fitted in (other, model))
+        np.testing.assert_array_equal(*shares)
 
 
 def test_a_dict_of_distributions_is_compared():
     comparison = vips.compare(MeanAndScale(privacy=PLAN).fit(rows()), MeanAndScale().fit(rows()))
-    assert {mover.name for mover in comparison.movers(6)} == {
-        f"{part}: x{i}" for part in ("mean", "share") for i in range(3)
-    }
-
-
-def test_its_statement_names_its_arguments(fitted):
-    assert "all constructor arguments" in fitted[0].privacy_.declared_public
+    names = {f"{part}: x{i}" for part in ("mean", "share") for i in range(3)}
+    assert {mover.name for mover in comparison.movers(6)} == names
 
 
 class MeanOfSeen(GaussianMean):
@@ -172,9 +163,6 @@ def test_each_record_has_one_row_of_statistics(chosen, privacy):
     with pytest.raises(ValueError, match="one row for each record"):
         OfSomeRows(OTHER_ROWS[chosen], privacy=privacy).fit(rows(400), groups=ids)
     OfSomeRows(np.copy, privacy=privacy).fit(rows(400), groups=ids)
-
-
-def test_statistics_that_are_not_finite_are_refused_without_privacy():
     with pytest.raises(ValueError, match="statistics of a record are not finite"):
         OfSomeRows(lambda X: np.where(X > 0, X, np.nan)).fit(rows(400))
 

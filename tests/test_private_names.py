@@ -21,6 +21,7 @@ def is_private(name: str) -> bool:
     return name.isidentifier() and name.startswith("_") and name.strip("_") != "" and not name.startswith("__")
 
 
+@cache
 def names_defined(tree: ast.Module) -> set[str]:
     """Functions, classes, variables, and attributes of ``self`` and ``cls``."""
     names = set()
@@ -33,6 +34,7 @@ def names_defined(tree: ast.Module) -> set[str]:
     return names
 
 
+@cache
 def names_used(tree: ast.Module) -> set[str]:
     """Attributes, names that are imported and are no modules, and strings that are such names."""
     names, in_texts = set(), set()
@@ -51,20 +53,11 @@ def names_used(tree: ast.Module) -> set[str]:
 
 def files_of_bases(module: str, tree: ast.Module) -> set[str]:
     """Modules of the same folder with a class from which one of this module inherits."""
-    origins = {
-        alias.asname or alias.name: node.module
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    bases = {
-        name.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for base in node.bases
-        for name in ast.walk(base)
-        if isinstance(name, ast.Name)
-    }
+    nodes = list(ast.walk(tree))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    origins = {alias.asname or alias.name: node.module for node in imports for alias in node.names}
+    stated = [base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases]
+    bases = {name.id for base in stated for name in ast.walk(base) if isinstance(name, ast.Name)}
     modules = {origins[base] for base in bases & origins.keys()} & sources().keys()
     return {base for base in modules if base.rpartition(".")[0] == module.rpartition(".")[0]}
 
@@ -72,9 +65,8 @@ def files_of_bases(module: str, tree: ast.Module) -> set[str]:
 @cache
 def names_of_file(module: str) -> frozenset[str]:
     """What a file defines or inherits within its folder."""
-    return frozenset(names_defined(sources()[module])).union(
-        *map(names_of_file, files_of_bases(module, sources()[module]))
-    )
+    of_bases = map(names_of_file, files_of_bases(module, sources()[module]))
+    return frozenset(names_defined(sources()[module])).union(*of_bases)
 
 
 def strangers(module: str, tree: ast.Module) -> set[str]:

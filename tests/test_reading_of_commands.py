@@ -163,6 +163,8 @@ def test_no_date_changes_another(zone):
 def test_a_line_that_cannot_be_parsed_is_a_record_without_cells(defective):
     table = Reading().table(b"patient,age,ward,again\n1,2,A,no\n" + defective + b"\r\n3,4,B,yes")
     assert table.to_numpy().tolist() == [["1", "2", "A", "no"], [None] * 4, ["3", "4", "B", "yes"]]
+    broken = Reading().table(b'id,x,y\n7,1,"hello\n8,x,1\nbye"\n')  # a row with line breaks is several records
+    assert broken.to_numpy().tolist() == [[None] * 3, ["8", "x", "1"], [None] * 3]
 
 
 HOSTILE = [b"", b'"0000000,30,A,yes', b"0000000,30,\xfc,yes", b"0000000,old,None,maybe", b"a,b,c,d,e,f", b"\x00" * 300]
@@ -208,9 +210,8 @@ def test_no_word_is_missing_but_the_declared_ones():
     words = ["None", "NA", "nan", "null", "007", " A", "?", ""]
     file = "\n".join(["ward,b", *(f"{word},1" for word in words)]).encode()
     assert Reading().table(file)["ward"].tolist() == [*words[:-1], None]
-    assert Reading(missing=("?", "NA")).table(file)["ward"].tolist() == [
-        "None", None, "nan", "null", "007", " A", None, None,
-    ]  # fmt: skip
+    declared = Reading(missing=("?", "NA")).table(file)["ward"].tolist()
+    assert declared == ["None", None, "nan", "null", "007", " A", None, None]
 
 
 def test_a_text_is_no_number_unless_it_is_a_label():
@@ -244,20 +245,16 @@ def test_all_options_are_saved_with_the_model(table, capsys, dates):
     plain.loc[plain.index % 50 == 0, "income"] = ""
     german.to_csv("g.csv", index=False, sep=";", encoding="cp1252")
     plain.to_csv("p.csv", index=False, encoding="utf-8-sig")
-    written_so = shlex.split(
-        "--separator ; --decimal , --thousands . --encoding cp1252 --date-format %d.%m.%Y --date-format %Y-%m-%dT%H:%M "
-        "--missing ?"
-    )
-    declared = shlex.split(
-        f"--classes no,yes --column age=0:110 --column ward=A,B,S\xfcd --column income=0:10000 --column day={dates}"
-    )
+    dates_and_signs = "--date-format %d.%m.%Y --date-format %Y-%m-%dT%H:%M --missing ?"
+    written_so = shlex.split(f"--separator ; --decimal , --thousands . --encoding cp1252 {dates_and_signs}")
+    columns = f"--column age=0:110 --column ward=A,B,S\xfcd --column income=0:10000 --column day={dates}"
+    declared = shlex.split(f"--classes no,yes {columns}")
     lines = fitted(capsys, *declared, *written_so, "--save", "m.vips", data="g.csv")
     check_coefficient(lines, "day", 1 / 100)
     check_coefficient(lines, "income", 1 / 2_000)
     assert main(["predict", "m.vips", "g.csv", "--out", "g_out.csv"]) == 0
-    plainly = shlex.split(
-        '--separator , --decimal . --thousands "\'" --encoding utf-8 --date-format %Y-%m-%d --missing ?'
-    )
+    signs = '--separator , --decimal . --thousands "\'" --encoding utf-8'
+    plainly = shlex.split(f"{signs} --date-format %Y-%m-%d --missing ?")
     assert main(["predict", "m.vips", "p.csv", "--out", "p_out.csv", *plainly]) == 0
     one, other = (pd.read_csv(name)["P(yes)"] for name in ("g_out.csv", "p_out.csv"))
     np.testing.assert_array_equal(one, other)
@@ -311,15 +308,12 @@ def test_categories_that_parquet_holds_as_numbers(table, capsys, declared, dtype
 def test_events_of_any_name_and_a_catalogue_with_a_mark(table, capsys):
     rng = np.random.default_rng(0)
     events = rng.choice(["None", "b", "c"], (200, 5))
-    written(
-        pd.DataFrame({"who": np.repeat(np.arange(200), 5), "what": events.ravel(), "day": np.tile(np.arange(5), 200)})
-    )
+    who, day = np.divmod(np.arange(1000), 5)
+    written(pd.DataFrame({"who": who, "what": events.ravel(), "day": day}))
     with open("names.txt", "w", encoding="utf-8-sig") as file:
         file.write("None\nb\nc")
-    command = shlex.split(
-        "fit t.csv --model pathways --unit who --event what --order day --column day=number --states 2 --catalogue names.txt"
-    )
-    assert main([*command, *SPENDS]) == 0
+    command = "fit t.csv --model pathways --unit who --event what --order day --column day=number --states 2"
+    assert main([*shlex.split(command), "--catalogue", "names.txt", *SPENDS]) == 0
     out = capsys.readouterr().out
     assert "\ufeff" not in out
     shares = list(map(int, re.findall(r"None \((\d+) %\)", out)))
@@ -399,25 +393,15 @@ def test_errors_name_the_option_that_helps(table, capsys, head, arguments, messa
     assert message in capsys.readouterr().err
 
 
-def test_a_table_in_utf_16_is_refused_in_words(table, capsys):
+def test_the_report_says_that_lines_are_records(table, capsys):
     written(table, encoding="utf-16")
     assert main(["fit", "t.csv", *FIT, "--classes", "no,yes"]) == 2
     assert "Save the table in UTF-8" in capsys.readouterr().err
-
-
-def test_the_report_says_that_lines_are_records(table, capsys):
     written(table)
-    arguments = [
-        "--classes", "no,yes", "--column", "age=0:110", "--column", "ward=A,B,C", "--save", "m.vips", "--report", "c.html",
-    ]  # fmt: skip
-    assert main(["fit", "t.csv", *FIT, *arguments]) == 0
+    arguments = "--classes no,yes --column age=0:110 --column ward=A,B,C --save m.vips --report c.html"
+    assert main(["fit", "t.csv", *FIT, *shlex.split(arguments)]) == 0
     assert "with line breaks in a cell" in capsys.readouterr().out
     assert main(["certificate", "check", "c.html", "--model", "m.vips"]) == 0
-
-
-def test_a_row_with_a_line_break_is_several_records():
-    table = Reading().table(b'id,x,y\n7,1,"hello\n8,x,1\nbye"\n')
-    assert table.to_numpy().tolist() == [[None] * 3, ["8", "x", "1"], [None] * 3]
 
 
 def test_gzip_and_plain_are_the_same(table):

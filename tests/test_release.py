@@ -48,16 +48,8 @@ def built(folder, out):
 
 def copied(folder, clock):
     """What belongs into a release, in another folder and of another time."""
-    for name in (
-        "vips",
-        "README.md",
-        "LICENSE",
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "SECURITY.md",
-        "pyproject.toml",
-        ".gitignore",
-    ):
+    texts = ("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "pyproject.toml", ".gitignore")
+    for name in ("vips", *texts):
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -123,19 +123,16 @@ def test_a_start_does_not_settle():
     """Steps that count pairs leave the posterior as it is."""
     model, steps = CategoricalHMM(2, n_symbols=2, random_state=0), []
     phases = model.phases
-    model.phases = lambda n_steps: [
-        replace(phases(n_steps)[0], n_steps=9),
-        replace(phases(n_steps)[1], n_steps=n_steps - 9),
-    ]
+    of_steps = lambda n: [replace(phase, n_steps=m) for phase, m in zip(phases(n), (9, n - 9), strict=True)]  # noqa: E731
+    model.phases = of_steps
     with watched(model, lambda *state: steps.append(state)):
         model.fit(SYMBOLS)
     assert len(steps) > 10
 
 
 def test_a_table_without_a_limit_warns():
-    with pytest.warns(
-        ConvergenceWarning, match=r"has not settled in 1,000 steps.*separate the labels.*stronger `prior`"
-    ):
+    says = r"has not settled in 1,000 steps.*separate the labels.*stronger `prior`"
+    with pytest.warns(ConvergenceWarning, match=says):
         Logistic().fit(ROWS[:100], ROWS[:100, 0] > 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -159,12 +156,9 @@ def test_a_stated_number_of_steps_is_kept(plan):
     assert len(steps) == 30 + 1  # and the start
 
 
-def test_other_posteriors_of_no_floats_settle_at_once():
+def test_posteriors_of_no_floats_settle_at_once_and_those_of_no_numbers_never():
     settling = Settling(1e-3)
     posterior = SimpleNamespace(to_arrays=lambda: {"step": np.array(3)})
     assert [settling.has_settled(posterior) for _ in range(3)][-1]
-
-
-def test_posteriors_of_no_numbers_never_settle():
     settling = Settling(1e-3)
     assert not any(settling.has_settled({"mean": np.full(3, np.nan)}) for _ in range(5))

@@ -197,9 +197,8 @@ PRIVATE_WEIGHTS = {
 }
 OF_TABLES = {"check_estimators_empty_data_messages": NO_ROWS, "check_transformer_data_not_an_array": NO_LISTS}
 
-CODES = dict.fromkeys(
-    ("check_positive_only_tag_during_fit", "check_sample_weight_equivalence_on_dense_data"), ONLY_CODES
-)
+WITH_CODES = "check_positive_only_tag_during_fit", "check_sample_weight_equivalence_on_dense_data"
+CODES = dict.fromkeys(WITH_CODES, ONLY_CODES)
 
 # Estimators, and the checks that they are expected to fail.
 WITHOUT_NOISE = [
@@ -284,9 +283,8 @@ def _checks():
                 case, reasons = with_largest(estimator), expected | PRIVATE_WEIGHTS
             mark = marks(name, estimator, check_name)
             reason = reasons.get(check_name)
-            yield pytest.param(
-                case, check, reason, id=f"{name}-{check_name}{' fails: ' + reason if reason else ''}", marks=mark
-            )
+            identity = f"{name}-{check_name}{' fails: ' + reason if reason else ''}"
+            yield pytest.param(case, check, reason, id=identity, marks=mark)
 
 
 def with_largest(estimator):

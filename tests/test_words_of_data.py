@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import vips
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyBudget, PrivacyPlan
 from vips.__main__ import main
+from vips._pages.engine import environment
 from vips._pages.tables import html_table
 from vips._printable import lines_of_table
 from vips.auditing.report import Finding
@@ -63,13 +65,10 @@ def test_what_the_shell_prints(tmp_path, monkeypatch, capsys, model):
 
 
 def test_what_notebooks_audits_and_pages_show(tmp_path):
-    from vips._pages.engine import environment
-
     assert is_clean(html_table(NAMES[0], NAMES, [NAMES], NAMES))
     for name in NAMES:
-        assert is_clean(
-            str(Finding(name="bound", checked=name, measured=name, allowed=name, passed=False, advice=name))
-        )
+        finding = Finding(name="bound", checked=name, measured=name, allowed=name, passed=False, advice=name)
+        assert is_clean(str(finding))
     template = environment().from_string("{% for name in names %}<p>{{ name }}</p>{% endfor %}")
     shown = template.render(names=[np.str_(name) for name in NAMES if "\n" not in name])
     assert is_clean(shown)
@@ -107,14 +106,12 @@ def test_names_of_features_differ(columns):
     assert len(set(names)) == len(names)
 
 
-def test_names_without_a_clash_stay():
-    encoder = TableEncoder({"job": ["nurse", "smith"], "age": (0, 110)})
-    assert encoder.get_feature_names_out().tolist() == ["job_nurse", "job_smith", "age"]
-
-
-def test_an_indicator_of_missing_values_has_a_name_of_its_own():
-    encoder = TableEncoder({"age": (0, 110, "(missing)"), "age_missing": (0, 1)})
-    assert encoder.get_feature_names_out().tolist() == ["age", "age is missing", "age_missing"]
+def test_names_without_a_clash_stay_and_an_indicator_of_missing_values_has_a_name_of_its_own():
+    for columns, names in (
+        ({"job": ["nurse", "smith"], "age": (0, 110)}, ["job_nurse", "job_smith", "age"]),
+        ({"age": (0, 110, "(missing)"), "age_missing": (0, 1)}, ["age", "age is missing", "age_missing"]),
+    ):
+        assert TableEncoder(columns).get_feature_names_out().tolist() == names
 
 
 def rewritten(path, change):
@@ -138,20 +135,14 @@ def test_a_file_cannot_say_what_a_model_s_statement_says(tmp_path):
     path.write_bytes(saved)
     rewritten(path, lambda header: header["report"].update(unit=FORGED))
     assert str(vips.load(path).privacy_) == str(model.privacy_)
-    for change in (
-        {"released": [FORGED]},
-        {"declared": [FORGED]},
-        {"released": []},
-        {"mechanism": FORGED},
-        {"what": FORGED},
-    ):
+    forged = {"released": [FORGED]}, {"declared": [FORGED]}, {"released": []}, {"mechanism": FORGED}, {"what": FORGED}
+    for change in forged:
         path.write_bytes(saved)
         rewritten(path, partial(_changed, where=("report", "releases", 0), change=change))
         assert str(vips.load(path).privacy_) == str(model.privacy_)
-    for change in ({"unit": f"all rows of one {'x' * 10_000}"},):
-        path.write_bytes(saved)
-        rewritten(path, lambda header, change=change: header["report"].update(change))
-        assert vips.load(path).privacy_.unit == model.privacy_.unit
+    path.write_bytes(saved)
+    rewritten(path, lambda header: header["report"].update(unit=f"all rows of one {'x' * 10_000}"))
+    assert vips.load(path).privacy_.unit == model.privacy_.unit
 
 
 def test_a_file_cannot_say_what_a_pipeline_s_statement_says(tmp_path):
@@ -177,8 +168,6 @@ def _changed(header, where, change):
 
 
 def test_what_the_user_states_is_kept_in_one_line(tmp_path):
-    from dataclasses import replace
-
     model = LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(np.eye(3))
     model.privacy_ = replace(model.privacy_, tuning=f"on public articles\x85{FORGED}")
     model.save(tmp_path / "m")
