@@ -13,7 +13,7 @@ TABLE = pd.DataFrame(np.random.default_rng(0).uniform(0.0, 9.0, (300, 2)), colum
 ENCODER = TableEncoder({"age": (0.0, 9.0), "length of stay": (0.0, 9.0)})
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4)
 MODELS = {
-    "mixture": lambda **settings: BayesianGaussianMixture(2, **settings),
+    "mixture": lambda **settings: BayesianGaussianMixture(1, **settings),
     "principal components": lambda **settings: ProbabilisticPCA(1, **settings),
 }
 

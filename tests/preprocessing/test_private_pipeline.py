@@ -42,9 +42,8 @@ from vips.privacy.ledger.run import LedgerRun
 
 def table(n=3000, seed=0):
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {"age": rng.integers(18, 90, n), "town": rng.choice(["A", "B"], n), "income": rng.lognormal(8.0, 1.0, n)}
-    )
+    age, town, income = rng.integers(18, 90, n), rng.choice(["A", "B"], n), rng.lognormal(8.0, 1.0, n)
+    X = pd.DataFrame({"age": age, "town": town, "income": income})
     return X, (X["age"] + 40 * (X["town"] == "A") + rng.normal(0, 20, n) > 70).to_numpy()
 
 
@@ -60,10 +59,8 @@ def test_encoder_and_fit_together_are_within_the_budget():
     for relation, sensitivity in (("add_or_remove", 1.0), ("replace_one", 2.0)):
         fitted = pipeline(relation=relation).fit(X, y)
         encoder, fit = fitted[0].privacy_, fitted[-1].privacy_
-        mu = sensitivity * math.sqrt(
-            (encoder.plan.clip_norm / encoder.plan.noise_std()) ** 2
-            + 5 * (fit.plan.clip_norm / fit.plan.noise_std()) ** 2
-        )
+        of_encoder, of_fit = (plan.clip_norm / plan.noise_std() for plan in (encoder.plan, fit.plan))
+        mu = sensitivity * math.sqrt(of_encoder**2 + 5 * of_fit**2)
         total = math.exp(gaussian_log_delta(mu, 4.0)) + encoder.releases[0].threshold_delta
         assert total <= 1e-6, f"δ is {total} at the stated ε"
         assert total == pytest.approx(1e-6, rel=1e-2)
@@ -109,11 +106,13 @@ def test_a_pipeline_predicts_and_says_what_it_did():
     assert fitted.privacy_.to_dict()["epsilon"] == pytest.approx(4.0, rel=1e-3)
     assert fitted.steps[0][1].privacy is None
     assert clone(fitted).get_params()["privacy"] == PrivacyBudget(4.0, 1e-6)
-    explicit = pipeline(model=BayesianLogisticRegression(max_norm=0.9)).fit(X, y)
-    assert explicit[-1].max_norm == 0.9
+    explicit = pipeline(model=BayesianLogisticRegression(max_norm=0.9))
+    of_persons = explicit.fit(X, y, groups=pd.Series(np.arange(8000) // 3, name="patient"))
+    assert of_persons[-1].max_norm == 0.9
+    assert of_persons.privacy_.unit == of_persons[0].privacy_.unit == "all rows of one patient"
 
 
-def test_the_report_of_the_model_counts_the_encoder_too(tmp_path):
+def test_the_report_of_the_model_counts_the_encoder_too_and_is_json_without_a_guarantee(tmp_path):
     X, y = table(500)
     fitted = pipeline().fit(X, y)
     fitted.save(tmp_path / "both.vips")
@@ -123,19 +122,9 @@ def test_the_report_of_the_model_counts_the_encoder_too(tmp_path):
         assert report == fitted.privacy_
         assert report.epsilon() == pytest.approx(4.0, rel=1e-3)
         assert [release.what for release in report.releases] == ["encoder", "fit"]
-
-
-def test_a_statement_without_a_guarantee_is_json():
-    X, y = table(500)
     report = pipeline(model=BayesianLogisticRegression(on_invalid="raise")).fit(X, y).privacy_
     assert "NO GUARANTEE" in str(report)
     assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["epsilon"] is None
-
-
-def test_persons_are_one_record_of_both():
-    X, y = table()
-    fitted = pipeline().fit(X, y, groups=pd.Series(np.arange(3000) // 3, name="patient"))
-    assert fitted.privacy_.unit == fitted[0].privacy_.unit == "all rows of one patient"
 
 
 def test_a_ledger_is_charged_for_both_or_for_neither(tmp_path):
@@ -240,14 +229,9 @@ def test_a_step_that_is_released_twice_is_charged_and_stated(tmp_path, monkeypat
         return add_noise(plan, total, *arguments)
 
     def fit():
-        step = make_private_pipeline(
-            TableEncoder(columns),
-            BayesianLogisticRegression(),
-            privacy=PrivacyBudget(4.0, 1e-6),
-            n_steps=4,
-            encoder_share=share,
-        )
-        return step.fit(X, y, ledger=ledger, checkpoint=tmp_path / "fit")
+        steps, settings = (TableEncoder(columns), BayesianLogisticRegression()), {"n_steps": 4, "encoder_share": share}
+        both = make_private_pipeline(*steps, privacy=PrivacyBudget(4.0, 1e-6), **settings)
+        return both.fit(X, y, ledger=ledger, checkpoint=tmp_path / "fit")
 
     monkeypatch.setattr(PrivacyPlan, "add_noise", logged)
     with monkeypatch.context() as patch:
@@ -438,28 +422,17 @@ def test_a_forged_encoder_is_refused_and_its_statement_is_that_of_its_settings(t
         ([StandardScaler(), BayesianLogisticRegression()], {}, r"two steps.*got \[StandardScaler, Bay"),
         ([TableEncoder(), StandardScaler()], {}, "two steps"),
         ([TableEncoder(threshold_delta=1e-8), BayesianLogisticRegression()], {}, "leave `privacy`"),
-        (
-            [
-                TableEncoder(),
-                BayesianLogisticRegression(privacy=PrivacyPlan(noise_multiplier=1.0, n_steps=1, sampling="full")),
-            ],
-            {},
-            "leave `privacy`",
-        ),
+        ([TableEncoder(), BayesianLogisticRegression(privacy=PrivacyPlan(n_steps=1, sampling="full", noise_multiplier=1.0))],
+         {}, "leave `privacy`"),
         ([TableEncoder(), BayesianLogisticRegression()], {"encoder_share": 1.0}, "between 0.001 and 0.999"),
         ([TableEncoder(), BayesianLogisticRegression()], {"privacy": None}, "PrivacyBudget, got NoneType"),
         ([TableEncoder(), BayesianLogisticRegression()], {"privacy": "1"}, r"write PrivacyBudget\(epsilon, delta\)"),
     ],
-)
+)  # fmt: skip
 def test_errors_come_before_anything_is_read(steps, settings, says):
     X, y = table(5)
     with pytest.raises((TypeError, ValueError), match=says):
         make_private_pipeline(*steps, **({"privacy": PrivacyBudget(1.0, 1e-6)} | settings)).fit(X, y)
-
-
-def test_steps_without_names_are_refused_in_words():
-    X, y = table(5)
-    steps = [TableEncoder(), BayesianLogisticRegression()]
     with pytest.raises(TypeError, match=r"pairs of a name and a step.*make_private_pipeline\(encoder, model"):
         PrivatePipeline(steps, privacy=PrivacyBudget(1.0, 1e-6)).fit(X, y)
 
@@ -467,10 +440,8 @@ def test_steps_without_names_are_refused_in_words():
 def test_the_certificate_counts_the_encoder_too(tmp_path):
     frame, y = table()
     for kinds in (None, dict.fromkeys(frame.select_dtypes("number"), "number")):
-        made = make_private_pipeline(
-            TableEncoder(kinds), BayesianLogisticRegression(), privacy=PrivacyBudget(1.5, 1e-6)
-        )
-        report = made.fit(frame, y).privacy_
+        steps = TableEncoder(kinds), BayesianLogisticRegression()
+        report = make_private_pipeline(*steps, privacy=PrivacyBudget(1.5, 1e-6)).fit(frame, y).privacy_
         report.to_html(tmp_path / "certificate.html", dataset="visits", purpose="care")
         page = (tmp_path / "certificate.html").read_text()
         assert "bounds of 2 columns" in page
@@ -486,10 +457,8 @@ def test_a_fit_that_goes_on_has_the_declarations_with_which_it_began(tmp_path):
     X, place = X[["income", "town"]], tmp_path / "fit.vips"
 
     def fit(high):
-        encoder = TableEncoder({"income": (0, high), "town": ["A", "B"]})
-        return make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(2.0, 1e-4)).fit(
-            X, y, checkpoint=place
-        )
+        steps = TableEncoder({"income": (0, high), "town": ["A", "B"]}), BayesianLogisticRegression()
+        return make_private_pipeline(*steps, privacy=PrivacyBudget(2.0, 1e-4)).fit(X, y, checkpoint=place)
 
     fit(10_000)
     fit(10_000)

@@ -25,9 +25,8 @@ def encoder(columns=KINDS, plan=PLAN, threshold_delta=1e-6, **settings):
 
 def table(n=300, seed=0):
     rng = np.random.default_rng(seed)
-    return pd.DataFrame(
-        {"amount": rng.normal(size=n), "word": rng.choice(list("abc"), n), "other": rng.choice([1, 2], n)}
-    )
+    amount, word, other = rng.normal(size=n), rng.choice(list("abc"), n), rng.choice([1, 2], n)
+    return pd.DataFrame({"amount": amount, "word": word, "other": other})
 
 
 def totals_of(X, groups=None, plan=PLAN):
@@ -230,29 +229,15 @@ def hostile():
         __eq__ = __float__ = __hash__
 
     odd = [
-        Evil(),
-        None,
-        10**400,
-        b"x",
-        (1,),
-        math.inf,
-        pd.NaT,
-        pd.NA,
-        "\ud800",
-        "(other)",
-        1.5,
-        True,
-        "a",
-        np.timedelta64(1),
-    ]
+        Evil(), None, 10**400, b"x", (1,), math.inf, pd.NaT, pd.NA, "\ud800", "(other)", 1.5, True, "a", np.timedelta64(1),
+    ]  # fmt: skip
     odd = pd.Series([*odd, "2020-01-01", pd.Timestamp("2020-01-01", tz="UTC")] * 40, dtype=object)
     n = len(odd)
     X = pd.DataFrame({"number": odd, "date": odd, "category": odd})
     nullable = pd.array([1, None] * (n // 2), dtype="Int64")
     zoned = pd.Series(pd.date_range("2020", periods=n, tz="Europe/Berlin"))
-    return X.assign(
-        integer=nullable, zoned=zoned, flag=[True, False] * (n // 2), word=pd.Categorical(["u", "v"] * (n // 2))
-    )
+    words = pd.Categorical(["u", "v"] * (n // 2))
+    return X.assign(integer=nullable, zoned=zoned, flag=[True, False] * (n // 2), word=words)
 
 
 def test_no_value_raises_or_becomes_nan_and_every_row_is_encoded_alone():
@@ -285,9 +270,8 @@ def test_other_and_missing_values_have_indicators():
 
 
 def test_learnt_columns_are_a_declaration(monkeypatch):
-    monkeypatch.setattr(
-        PrivacyPlan, "add_noise", lambda self, total, *_: dict(total)
-    )  # noise adds indicators now and then
+    # noise adds indicators now and then
+    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: dict(total))
     X = table(3000)
     fitted = encoder({"amount": "number", "word": ["a", "b"]}, threshold_delta=None).fit(X)
     np.testing.assert_array_equal(fitted.transform(X), TableEncoder(fitted.columns_).fit_transform(X))
@@ -309,11 +293,7 @@ def test_a_report_adds_the_threshold_to_delta():
     ("settings", "X", "says"),
     [
         ({"privacy": None}, None, "must be a PrivacyBudget"),
-        (
-            {"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1)},
-            None,
-            "one release of all records",
-        ),
+        ({"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1)}, None, "one release of all records"),
         ({"privacy": PrivacyPlan.non_private(n_steps=1)}, None, "no guarantee"),
         ({"threshold_delta": None}, None, "write `threshold_delta`"),
         ({"columns": {"nowhere": "number"}}, None, "0 columns of that name"),
@@ -323,7 +303,7 @@ def test_a_report_adds_the_threshold_to_delta():
         ({"columns": None}, pd.DataFrame({"a": [1j]}), "convert it to numbers"),
         ({"columns": {"a": "number"}}, pd.DataFrame({"a": [pd.Timestamp(0)]}), 'write "date"'),
     ],
-)
+)  # fmt: skip
 def test_errors_come_from_public_facts(settings, X, says):
     arguments = {"columns": KINDS, "privacy": PLAN, "threshold_delta": 1e-6} | settings
     with pytest.raises((TypeError, ValueError), match=says):

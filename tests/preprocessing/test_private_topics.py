@@ -58,12 +58,6 @@ def test_everything_is_within_the_budget(fitted, tmp_path):
     assert ledger.remaining().delta_0 == pytest.approx(1e-6 - 1e-7)  # a tenth of it, for the threshold
 
 
-def test_a_declared_number_of_documents_is_not_bought():
-    fitted = PrivateTopics(2, **BUDGET, n_documents=3000, n_steps=2).fit(letters())
-    assert fitted[0].n_records_ is None
-    assert "the number of records" not in str(fitted.privacy_)
-
-
 def test_the_number_of_topics_depends_on_released_numbers_only():
     """The same release of words and counts, of other documents: the same advice."""
     advice = []
@@ -109,11 +103,12 @@ def test_it_is_an_estimator(fitted, tmp_path):
     np.testing.assert_array_equal(again.transform(letters(4)), fitted.transform(letters(4)))
 
 
-def test_writers_are_protected():
+def test_writers_are_protected_and_a_declared_number_of_documents_is_not_bought():
     writers = pd.Series(np.arange(3000) // 3, name="writer")
-    assert (
-        PrivateTopics(2, **BUDGET, n_steps=2).fit(letters(), groups=writers).privacy_.unit == "all rows of one writer"
-    )
+    fitted = PrivateTopics(2, **BUDGET, n_documents=3000, n_steps=2).fit(letters(), groups=writers)
+    assert fitted.privacy_.unit == "all rows of one writer"
+    assert fitted[0].n_records_ is None
+    assert "the number of records" not in str(fitted.privacy_)
 
 
 @pytest.mark.parametrize(

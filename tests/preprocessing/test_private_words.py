@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from scipy.stats import binomtest, norm
@@ -41,9 +42,8 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
         names = list(index[0])
         released = np.array([name in known for name in names], bool)
         for words, starts in chunks:
-            for word, weight in zip(
-                *_set_union._shares(words, starts, released, most, np.random.default_rng(secret_bits(128))), strict=True
-            ):
+            shares = _set_union._shares(words, starts, released, most, np.random.default_rng(secret_bits(128)))
+            for word, weight in zip(*shares, strict=True):
                 totals[names[word]] = totals.get(names[word], 0.0) + weight
         return _set_union.Union((), None)
 
@@ -103,7 +103,7 @@ def test_the_second_round_leaves_known_words_out():
     np.testing.assert_allclose(totals[1], [1.0, 2**-0.5, 2**-0.5])
 
 
-def check_a_record_that_is_counted_still_has_norm_one():
+def test_a_record_that_is_counted_still_has_norm_one():
     chunks, totals = [(np.arange(7), np.array([0, 3, 3, 7]))], []
 
     def noisy(self, total, *_):
@@ -122,8 +122,7 @@ def check_a_record_that_is_counted_still_has_norm_one():
     assert second["records"][0] == 0.0, "a record is counted twice"
 
 
-def test_a_record_that_is_counted_still_has_norm_one():
-    check_a_record_that_is_counted_still_has_norm_one()
+def test_the_number_of_records_has_noise_of_the_stated_size():
     counted = [vectorizer(count_records=True).fit(COMMON[:30]).n_records_ for _ in range(200)]
     std = 2.0 / math.sqrt(0.2) / 0.2
     assert np.mean(counted) == pytest.approx(30.0, abs=4.0 * std / math.sqrt(200))
@@ -178,9 +177,11 @@ def test_noise_is_fresh_and_of_the_stated_size():
         assert np.std(drawn) == pytest.approx(2.0 / math.sqrt(share), rel=0.05), "the noise has another size"
 
 
-def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person=1, n_runs=20, n_words=1500):
+@pytest.mark.parametrize("documents_of_a_person", [1, 5])
+def test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person):
     """Each of many words is held by three documents and, with a fair coin, by one record more; noisy totals of both rounds are
     seen."""
+    n_runs, n_words = 20, 1500
     rng, ratios, worlds = np.random.default_rng(0), [], []
     original, add_noise = _set_union.plans_of_rounds, PrivacyPlan.add_noise
     words = [f"w{i}" for i in range(n_words)]
@@ -203,11 +204,6 @@ def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_
     bound = lower_bound(np.concatenate(ratios), np.concatenate(worlds), PLAN, 1.0 - 1e-6)
     assert not bound.exceeded, f"the claim is exceeded: {bound.bound} > {bound.claim}"
     assert bound.ratio > 0.6
-
-
-def test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it():
-    check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it()
-    check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person=5)
 
 
 def test_a_fit_is_charged_before_a_document_is_read(tmp_path):
@@ -246,9 +242,8 @@ def test_persons_are_one_record():
     assert "sea" not in totals_of(["the ship", "the sea"], ["a", "a"], plan=few)
     with pytest.raises(ValueError, match="pass the persons' ids"):
         vectorizer(few).fit(COMMON)
-    assert (
-        vectorizer().fit(COMMON, groups=pd.Series(range(300), name="writer")).privacy_.unit == "all rows of one writer"
-    )
+    of_writers = vectorizer().fit(COMMON, groups=pd.Series(range(300), name="writer"))
+    assert of_writers.privacy_.unit == "all rows of one writer"
 
 
 HOSTILE = [
@@ -309,7 +304,6 @@ def test_every_container_gives_the_same(container):
 
 
 def test_text_in_arrow_need_not_be_valid():
-    pa = pytest.importorskip("pyarrow")
     validity, offsets, _ = pa.array(["sea ship", "the sea"]).buffers()
     bad = pa.Array.from_buffers(pa.string(), 2, [validity, offsets, pa.py_buffer(b"sea \xff\xfe\xfe\xfethe sea")])
     assert "sea" in totals_of(bad)
@@ -317,17 +311,6 @@ def test_text_in_arrow_need_not_be_valid():
     assert vectorizer(EXACT, 1e-9).fit(dictionary).vocabulary_ == vectorizer(EXACT, 1e-9).fit(COMMON).vocabulary_
     with pytest.raises(TypeError, match="Arrow's type int64"):
         vectorizer().fit(pa.array([1, 2]))
-
-
-def test_the_largest_totals_are_kept():
-    fitted = vectorizer(EXACT, 1e-9, max_features=2).fit(["sea ship"] * 9 + ["sea"] * 9 + ["ship storm"] * 2)
-    assert list(fitted.vocabulary_) == ["sea", "ship"]
-
-
-def test_noise_alone_gives_an_empty_vocabulary_that_works():
-    fitted = vectorizer().fit(["a rare word"])
-    assert fitted.vocabulary_ == {}
-    assert fitted.transform(COMMON).shape == (300, 0)
 
 
 @pytest.mark.parametrize(
@@ -355,6 +338,9 @@ def test_errors_come_from_public_facts(settings, documents, says):
 
 
 def test_it_is_an_estimator():
+    empty = vectorizer().fit(["a rare word"])  # noise alone
+    assert empty.vocabulary_ == {}
+    assert empty.transform(COMMON).shape == (300, 0)
     fitted = vectorizer().fit(COMMON)
     assert clone(fitted).get_params()["threshold_delta"] == 1e-6
     with pytest.raises(NotFittedError):
@@ -418,7 +404,6 @@ def test_functions_that_warn_or_exit_tell_nothing():
 
 
 def test_arrow_is_read_after_the_charge_and_its_defects_are_no_text(tmp_path):
-    pa = pytest.importorskip("pyarrow")
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 9, None] * 50, pa.int32()), pa.array(["ship sea"]), safe=False)
     assert vectorizer(EXACT, 1e-9).fit(broken).transform(broken)[1].sum() == 0
     ledger, read = PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"), []
@@ -430,7 +415,7 @@ def test_arrow_is_read_after_the_charge_and_its_defects_are_no_text(tmp_path):
 
 
 def test_an_interrupt_after_the_noise_gives_nothing_back(tmp_path):
-    ledger, add_noise = (PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"), PrivacyPlan.add_noise)
+    ledger, add_noise = PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"), PrivacyPlan.add_noise
 
     def interrupted(self, *arguments):
         add_noise(self, *arguments)
@@ -443,7 +428,9 @@ def test_an_interrupt_after_the_noise_gives_nothing_back(tmp_path):
     assert ledger.spent() > 0.0
 
 
-def test_totals_are_of_the_words_that_are_kept():
+def test_the_largest_totals_are_kept_and_known_words_are_of_them():
+    fitted = vectorizer(EXACT, 1e-9, max_features=2).fit(["sea ship"] * 9 + ["sea"] * 9 + ["ship storm"] * 2)
+    assert list(fitted.vocabulary_) == ["sea", "ship"]
     documents = [" ".join(f"w{i}" for i in np.random.default_rng(j).choice(40, 10, replace=False)) for j in range(2000)]
     few = vectorizer(EXACT, 1e-9, max_features=4).fit(documents)
     assert 0.5 < few.known_words(2000, 10) < 2.0  # a quarter of ten words

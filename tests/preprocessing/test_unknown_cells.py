@@ -21,13 +21,8 @@ LEARNT = {"age": "number", "ward": "category", "sex": "category"}
 def visits(n=20_000, hole=0.0, seed=0):
     """Ward and age decide; E is nearly empty. A share of the wards is missing."""
     rng = np.random.default_rng(seed)
-    table = pd.DataFrame(
-        {
-            "age": rng.integers(18, 60, n).astype(float),
-            "ward": rng.choice(WARDS, n, p=[0.5, 0.3, 0.15, 0.049, 0.001]),
-            "sex": rng.choice(["F", "M"], n),
-        }
-    )
+    age, wards = rng.integers(18, 60, n).astype(float), rng.choice(WARDS, n, p=[0.5, 0.3, 0.15, 0.049, 0.001])
+    table = pd.DataFrame({"age": age, "ward": wards, "sex": rng.choice(["F", "M"], n)})
     effect = table["ward"].map({"A": 0.0, "B": 0.8, "C": -1.0, "D": 1.5, "E": 0.0})
     log_odds = 0.04 * (table["age"] - 45) + effect + 0.3 * (table["sex"] == "M") - 0.8
     ill = (rng.random(n) < 1.0 / (1.0 + np.exp(-log_odds))).to_numpy().astype(int)
@@ -73,9 +68,8 @@ def test_noise_in_the_cells_of_a_classifier_that_say_nothing_does_not_count():
     np.testing.assert_allclose(log_odds[0][2:], log_odds[1][2:], atol=0.02)
     assert log_odds[0][0] < log_odds[0][2] == log_odds[0][3] < log_odds[0][1]
     seen = ClassTable(cells, np.array([[800.0, 200.0, 50.0, 0.0], [200.0, 300.0, 400.0, 0.0]]))
-    assert (
-        log_odds_of_tables({"x": seen}, class_counts, std=8.0)["x"][0][2] > log_odds[0][2] + 0.5
-    )  # records, and not noise
+    of_records = log_odds_of_tables({"x": seen}, class_counts, std=8.0)["x"][0][2]
+    assert of_records > log_odds[0][2] + 0.5  # no noise
 
 
 def test_a_linear_regression_averages_too():
@@ -108,12 +102,8 @@ def test_a_file_and_a_comparison_keep_the_averages(tmp_path):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_averages_follow_from_what_was_released(sparse):
-    columns = {
-        "age": (0, 100),
-        "bmi": (0, 40, "(missing)"),
-        "ward": ["A", "B", "(other)", "(missing)"],
-        "sex": ["F", "M"],
-    }
+    wards = ["A", "B", "(other)", "(missing)"]
+    columns = {"age": (0, 100), "bmi": (0, 40, "(missing)"), "ward": wards, "sex": ["F", "M"]}
     encoder = TableEncoder(columns, sparse_output=sparse).fit(pd.DataFrame(columns=list(columns), dtype=object))
     #                   age  bmi        A     B    other  missing  F    M
     squares = np.array([9.0, 9.0, 2.0, 30.0, 10.0, 2.0, 50.0, 1.0, 2.0])

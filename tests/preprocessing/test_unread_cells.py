@@ -34,10 +34,7 @@ def test_the_share_of_unread_cells_is_released_and_reported(tmp_path):
     again = vips.load(tmp_path / "encoder.vips")
     assert again.unread_ == encoder.unread_
     assert str(again.privacy_) == str(encoder.privacy_)
-
-
-def test_an_unread_cell_is_a_missing_one_for_the_fit():
-    encoder = fitted(0.3)
+    # an unread cell is a missing one for the fit
     rows = pd.DataFrame({"crp": ["<5", None, "12"], "age": [50, 50, 50]})
     features = encoder.transform(rows)
     np.testing.assert_array_equal(features[0], features[1])
@@ -71,14 +68,11 @@ def test_a_pipeline_says_it():
     assert "could not be read (about 2" in str(pipeline.privacy_)
 
 
-@pytest.mark.parametrize("forged", [{"crp": 1.5}, {"crp": float("nan")}, {"other": 0.5}, {"crp": "x"}, 3])
-def test_forged_shares_are_refused(forged, tmp_path):
-    encoder = fitted(0.3)
-    encoder.save(tmp_path / "encoder.vips")
+def test_forged_shares_are_refused(tmp_path):
+    fitted(0.3).save(tmp_path / "encoder.vips")
     header, arrays = read_archive(tmp_path / "encoder.vips", "encoder")
-    unread = (
-        {"__vips__": "dict", "value": [list(item) for item in forged.items()]} if isinstance(forged, dict) else forged
-    )
-    write_archive(tmp_path / "forged.vips", "encoder", {"encoder": header["encoder"] | {"unread": unread}}, arrays)
-    with pytest.raises(ValueError, match=r"forged\.vips"):
-        vips.load(tmp_path / "forged.vips")
+    for forged in ([["crp", 1.5]], [["crp", float("nan")]], [["other", 0.5]], [["crp", "x"]], 3):
+        unread = {"__vips__": "dict", "value": forged} if isinstance(forged, list) else forged
+        write_archive(tmp_path / "forged.vips", "encoder", {"encoder": header["encoder"] | {"unread": unread}}, arrays)
+        with pytest.raises(ValueError, match=r"forged\.vips"):
+            pytest.fail(f"{forged}: {vips.load(tmp_path / 'forged.vips').unread_}")

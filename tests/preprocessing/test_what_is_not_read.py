@@ -195,8 +195,13 @@ ROWS = [
     ({"words": words_of_texts}, "numbers", (CODES,), REFUSED, "must be text"),
     ({"words": words_of_texts}, "Arrow's lists", (pa.array([["harbour"]] * N),), REFUSED, "list"),
 ]  # fmt: skip
+# Linear and diagonal regressions read cells as the logistic one does; their totals tell of what was not read, too.
+KINDS_FOR_ALL = {"floats", "other texts of numbers", "words", "other words", "a category that nobody has", "dates"}
 WALK = [
-    (of, given, what, word, f"{name}-{kind}") for models, kind, given, what, word in ROWS for name, of in models.items()
+    pytest.param(of, *row, id=f"{name}-{kind}", marks=pytest.mark.slow if is_repeated else ())
+    for models, kind, *row in ROWS
+    for name, of in models.items()
+    for is_repeated in [name in ("linear", "diagonal") and kind not in KINDS_FOR_ALL]
 ]
 
 
@@ -211,7 +216,7 @@ def told(fit, *given) -> tuple:
     return fitted, error, [str(w.message) for w in caught if re.match(TELLS_OF_NOISE, str(w.message))]
 
 
-@pytest.mark.parametrize(("fit", "given", "what", "word"), [row[:4] for row in WALK], ids=[row[4] for row in WALK])
+@pytest.mark.parametrize(("fit", "given", "what", "word"), WALK)
 def test_nothing_vanishes_without_a_word(fit, given, what, word, tmp_path):
     fitted, error, said = told(fit, *given)
     assert bool(error) == (what == REFUSED), error
@@ -289,10 +294,8 @@ def test_what_an_item_of_a_class_of_its_own_does_is_not_asked(place):
     model, words = BayesianLogisticRegression(), {"other": ["A", "B", "C"]}
     grouped = BayesianLogisticRegression(max_norm=1.0, privacy=BUDGET.plan(n_steps=1, max_rows_per_group=2))
     for kind in ("number", "date", "category", ["A"]):
-        encoder = TableEncoder({"x": kind} | words)
-        make_private_pipeline(encoder, model, privacy=BUDGET, n_steps=1).fit(
-            pd.DataFrame({"x": cells} | others), Y[:60]
-        )
+        pipeline = make_private_pipeline(TableEncoder({"x": kind} | words), model, privacy=BUDGET, n_steps=1)
+        pipeline.fit(pd.DataFrame({"x": cells} | others), Y[:60])
     grouped.fit(ones, Y[:60], groups=cells)
     BayesianLogisticRegression(classes=["A", "B"], max_norm=1.0, privacy=PLAN).fit(ones, cells)
     for steps in ([item, *LISTS[:9]], [[0, item], *LISTS[:9]]):
@@ -315,9 +318,8 @@ def words_raise(patch):
 
 
 def test_an_item_that_decides_an_error_is_noticed(monkeypatch):
-    check_notices(
-        test_an_item_of_any_type_decides_nothing, words_raise, monkeypatch, "an item of the sequences decides"
-    )
+    says = "an item of the sequences decides"
+    check_notices(test_an_item_of_any_type_decides_nothing, words_raise, monkeypatch, says)
 
 
 # -- names --------------------------------------------------------------------------------------------------------------------
@@ -334,9 +336,8 @@ def test_columns_that_are_not_declared_are_named_once():
     """But not labels, ids, weights and exposures, which are columns of the table, too."""
     table = pd.DataFrame({"x": WORDS[:60], "age": NUMBERS[:60], "ill": Y[:60], "who": CODES[:60], "weight": 1.0})
     given = {"x": ["A", "B", "C"]}
-    pipeline = make_private_pipeline(
-        TableEncoder(given), BayesianLogisticRegression(), privacy=BUDGET, n_steps=1, max_weight=1.0
-    )
+    steps = TableEncoder(given), BayesianLogisticRegression()
+    pipeline = make_private_pipeline(*steps, privacy=BUDGET, n_steps=1, max_weight=1.0)
     weighed = {"groups": table["who"], "sample_weight": table["weight"]}
     classifier = PrivateClassifier(given, privacy=BUDGET, n_steps=1)
     latent = LatentClassAnalysis(1, categories=given, privacy=BUDGET.plan(n_steps=2, max_weight=1.0))
@@ -369,9 +370,8 @@ def test_a_class_without_weights_says_so_before_anything_is_spent():
 
 def _fit_beside(share, n, model):
     """A fit to a column in which so many rows have "yes", and another column."""
-    table = pd.DataFrame(
-        {"rare": np.where(np.arange(n) < share * n, "yes", "no"), "other": np.linspace(-3.0, 3.0, n)[::-1]}
-    )
+    rare = np.where(np.arange(n) < share * n, "yes", "no")
+    table = pd.DataFrame({"rare": rare, "other": np.linspace(-3.0, 3.0, n)[::-1]})
     labels = (np.arange(n) % 3 == 0).astype(int)
     encoder = TableEncoder({"rare": ["no", "yes"], "other": (-4, 4)})
     return make_private_pipeline(encoder, model, privacy=PrivacyBudget(1.0, 1e-6)).fit(table, labels)
@@ -400,9 +400,8 @@ def test_a_fit_that_is_noise_names_the_usual_causes(tmp_path):
 
 def test_an_audit_does_not_warn_of_its_own_noise():
     table = Table.of(np.zeros((20, 1)), np.arange(20) % 2)
-    model = BayesianLogisticRegression(
-        max_norm=1.0, privacy=PrivacyPlan(noise_multiplier=1e3, sampling="full", n_steps=2)
-    )
+    plan = PrivacyPlan(noise_multiplier=1e3, sampling="full", n_steps=2)
+    model = BayesianLogisticRegression(max_norm=1.0, privacy=plan)
     with pytest.warns(vips.PrivacyWarning, match=TELLS_OF_NOISE):
         model.fit(table.X, table.y)
     with warnings.catch_warnings():

@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from scipy.stats import binomtest, norm
@@ -63,7 +66,6 @@ def given(documents):
 
 
 def parquet(folder, documents, size=50, **columns):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     pq.write_table(pa.table({"text": documents, **columns}), folder / "texts.parquet", row_group_size=size)
     return ParquetTexts(folder / "texts.parquet", "text", **dict.fromkeys(({"target"} if columns else ()), "y"))
 
@@ -261,7 +263,6 @@ def test_no_document_raises_or_warns(made, tmp_path):
 
 
 def test_text_in_parquet_may_be_missing_or_a_dictionary(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     texts = pa.array([*COMMON, None]).dictionary_encode()
     pq.write_table(pa.table({"text": texts, "n": np.arange(301)}), tmp_path / "a.parquet")
     source = ParquetTexts(tmp_path, "text")
@@ -275,7 +276,6 @@ def test_text_in_parquet_may_be_missing_or_a_dictionary(tmp_path):
 
 def test_a_dictionary_of_texts_is_not_written_out(tmp_path):
     """Arrow raises above 2 GB, and how long the repeated documents are is private."""
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     texts = pa.DictionaryArray.from_arrays(
         pa.array([0, 0, None, 1, 0], pa.int32()), pa.array(["again " * 1000, "once"])
     )
@@ -460,19 +460,12 @@ def test_topics_of_a_source_are_computed_a_partition_at_a_time():
     np.testing.assert_allclose(np.vstack(shares), topics.transform(COMMON * 4))
 
 
-def test_a_pipeline_goes_on_from_its_checkpoint(tmp_path):
-    source, checkpoint = InMemoryTexts(COMMON * 4, 500), tmp_path / "fit.vips"
-    fits = [
-        PrivateTopics(2, privacy=PrivacyBudget(8.0, 1e-6), n_steps=2).fit(source, checkpoint=checkpoint)
-        for _ in range(2)
-    ]
+def test_pipelines_of_persons_state_them_and_go_on_from_their_checkpoint(tmp_path):
+    source = InMemoryTexts(COMMON * 4, 500)
+    given = {"groups": np.arange(1200) % 400, "checkpoint": tmp_path / "fit.vips"}
+    fits = [PrivateTopics(2, privacy=PrivacyBudget(8.0, 1e-6), n_steps=2).fit(source, **given) for _ in range(2)]
     np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
-
-
-def test_grouped_pipelines_state_persons():
-    source = InMemoryTexts(COMMON * 4, 100)
-    topics = PrivateTopics(2, privacy=PrivacyBudget(8.0, 1e-6), n_steps=2).fit(source, groups=np.arange(1200) % 400)
-    assert topics.privacy_.unit == "all rows of one group"
+    assert fits[0].privacy_.unit == fits[1].privacy_.unit == "all rows of one group"
 
 
 def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
@@ -503,18 +496,18 @@ def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
     assert not ledger.runs()
 
 
-@pytest.mark.parametrize("container", [np.array, lambda texts: pd.Series(texts, index=range(9, 249)), tuple])
-def test_containers_of_texts(container):
-    fitted = vectorizer(EXACT, 1e-9).fit(container(TEXTS))
-    assert same_words(fitted, vectorizer(EXACT, 1e-9).fit(InMemoryTexts(container(TEXTS), 7)))
+def test_containers_of_texts():
+    fitted = vectorizer(EXACT, 1e-9).fit(TEXTS)
+    for container in (np.array, lambda texts: pd.Series(texts, index=range(9, 249)), tuple):
+        for texts in (container(TEXTS), InMemoryTexts(container(TEXTS), 7)):
+            assert same_words(fitted, vectorizer(EXACT, 1e-9).fit(texts)), type(texts)
 
 
 @pytest.mark.slow
 def test_a_list_with_an_executor_is_a_source():
-    for container in (np.array, pd.Series, tuple):
-        assert same_words(*(vectorizer(EXACT, 1e-9).fit(container(TEXTS), executor=how) for how in (None, "processes")))
-    one, other = (vectorizer(EXACT, 1e-9).fit(TEXTS, executor=executor) for executor in (None, "processes"))
-    assert same_words(one, other)
+    for container in (np.array, pd.Series, tuple, list):
+        one, other = (vectorizer(EXACT, 1e-9).fit(container(TEXTS), executor=how) for how in (None, "processes"))
+        assert same_words(one, other), container
     assert isinstance(other.transform(InMemoryTexts(TEXTS)), DataSource)
 
 
@@ -611,7 +604,7 @@ def test_kept_counts_are_for_their_owner_only(tmp_path):
     finally:
         os.umask(before)
     assert len(files) == source.n_partitions
-    assert {path.stat().st_mode & 0o777 for path in (kept, tmp_path / "by_writer")} == {0o700}, "a tmp_path is open"
+    assert {path.stat().st_mode & 0o777 for path in (kept, tmp_path / "by_writer")} == {0o700}, "a folder is open"
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}, "a file is open"
 
 
@@ -632,7 +625,6 @@ def no_space(*arguments, **settings):
 
 
 def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {"text": [*TEXTS, None], "y": np.arange(241.0), "writer": [i % 13 for i in range(241)]}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=50)
     source = regroup(ParquetTexts(tmp_path, "text", "y"), by="writer", to=tmp_path / "by_writer")
@@ -657,7 +649,6 @@ def test_changed_files_of_persons_are_refused(tmp_path):
 
 
 def test_texts_of_dask_go_through_files(tmp_path):
-    dd = pytest.importorskip("dask.dataframe")
     X = dd.from_pandas(pd.Series(TEXTS, name="words"), npartitions=3)
     with pytest.raises(TypeError, match=r"X\.to_frame") as caught:
         vectorizer().fit(X)

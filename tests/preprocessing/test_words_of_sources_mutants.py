@@ -147,21 +147,11 @@ def anybody_may_read(patch):
 @pytest.mark.parametrize(
     ("mutant", "check", "says"),
     [
-        (
-            counts_are_kept_for_every_model,
-            tests.test_counts_belong_to_one_vocabulary_and_one_tokeniser,
-            "of another model",
-        ),
+        (counts_are_kept_for_every_model, tests.test_counts_belong_to_one_vocabulary_and_one_tokeniser, "of another model"),
         (anybody_may_enter, tests.test_kept_counts_are_for_their_owner_only, "a folder is open"),
         (anybody_may_read, tests.test_kept_counts_are_for_their_owner_only, "a file is open"),
+        (fits_are_charged_at_the_end, tests.test_a_fit_is_charged_before_a_document_is_read, "before the charge"),
     ],
-)
-def test_mutants_of_kept_counts_are_noticed(mutant, check, says, monkeypatch, tmp_path):
+)  # fmt: skip
+def test_mutants_of_kept_counts_and_of_charges_are_noticed(mutant, check, says, monkeypatch, tmp_path):
     check_notices(lambda: check(tmp_path), mutant, monkeypatch, says)
-
-
-def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
-    check_notices(
-        lambda: tests.test_a_fit_is_charged_before_a_document_is_read(tmp_path),
-        fits_are_charged_at_the_end, monkeypatch, "before the charge",
-    )  # fmt: skip
