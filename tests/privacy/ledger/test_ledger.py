@@ -15,25 +15,22 @@ from scipy.stats import norm
 
 from tests.laws.cases import BetaBernoulli
 from tests.plans import REPLACED
+from tests.privacy.ledger.forgery import append, entries, sql
 from vips import LatentDirichletAllocation, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.__main__ import main
 from vips.privacy.accounting.gaussian import gaussian_epsilon
-from vips.privacy.ledger import LedgerError, chain_file
+from vips.privacy.ledger import LedgerError
 from vips.privacy.ledger.pricing import of_plan
 
 PLAN = PrivacyPlan(noise_multiplier=8.0, sampling="full", n_steps=5, clip_norm=1.5)
 SAMPLED = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=5, clip_norm=1.5)
 COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "letters.ledger"
+TERMS = {"epsilon": 3.0, "delta": 1e-5, "dataset": "letters"}
 
 
 @pytest.fixture
 def ledger(path):
-    return PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
+    return PrivacyLedger(path, **TERMS)
 
 
 def fit(ledger=None, plan=PLAN, **arguments):
@@ -49,7 +46,7 @@ def kinds(ledger):
 
 def test_the_same_terms_continue_a_ledger(path, ledger):
     fit(ledger)
-    again = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
+    again = PrivacyLedger(path, **TERMS)
     assert again.spent() == ledger.spent() > 0.0
     assert PrivacyLedger.open(path).head() == ledger.head()
 
@@ -57,22 +54,17 @@ def test_the_same_terms_continue_a_ledger(path, ledger):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epsilon": 4.0}, "epsilon 3.0, not 4.0"),
-        ({"delta": 1e-6}, "delta"),
-        ({"dataset": "diaries"}, "dataset 'letters', not 'diaries'"),
-        ({"unit": "one person"}, "unit"),
-        ({"relation": "replace_one"}, "relation"),
-        ({"pure": 0.5}, "pure 0.0, not 0.5"),
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"delta": 0.0}, "delta"),
-        ({"dataset": ""}, "dataset"),
-        ({"pure": 3.5}, "pure"),
+        ({"epsilon": 4.0}, "epsilon 3.0, not 4.0"), ({"epsilon": -1.0}, "epsilon"),
+        ({"dataset": "diaries"}, "dataset 'letters', not 'diaries'"), ({"dataset": ""}, "dataset"),
+        ({"delta": 1e-6}, "delta"), ({"delta": 0.0}, "delta"),
+        ({"unit": "one person"}, "unit"), ({"relation": "replace_one"}, "relation"),
+        ({"pure": 0.5}, "pure 0.0, not 0.5"), ({"pure": 3.5}, "pure"),
     ],
-)
+)  # fmt: skip
 def test_other_terms_are_refused_and_change_nothing(path, ledger, changes, message):
     before = path.read_bytes()
     with pytest.raises(ValueError, match=message):
-        PrivacyLedger(path, **({"epsilon": 3.0, "delta": 1e-5, "dataset": "letters"} | changes))
+        PrivacyLedger(path, **(TERMS | changes))
     assert path.read_bytes() == before
 
 
@@ -80,35 +72,31 @@ def test_foreign_and_damaged_files_are_refused_and_not_touched(tmp_path, path, l
     fit(ledger)
     whole = path.read_bytes()
     other = tmp_path / "other"
-    connection = sqlite3.connect(tmp_path / "songs.db")
-    connection.execute("CREATE TABLE songs (name TEXT)")
-    connection.close()
+    sql(tmp_path / "songs.db", "CREATE TABLE songs (name TEXT)")
     for content in (b"", b"hello", whole[:100], whole[: len(whole) // 2], (tmp_path / "songs.db").read_bytes()):
         other.write_bytes(content)
         with pytest.raises(LedgerError, match=r"ledger|damaged"):
-            PrivacyLedger(other, epsilon=3.0, delta=1e-5, dataset="letters")
+            PrivacyLedger(other, **TERMS)
         assert other.read_bytes() == content
         assert sorted(p.name for p in tmp_path.iterdir()) == ["letters.ledger", "other", "songs.db"]
     with pytest.raises(LedgerError, match="no file"):
         PrivacyLedger.open(tmp_path / "missing")
     with pytest.raises(LedgerError, match=r"is a folder: write the path of a file in it, such as .*my\.ledger"):
-        PrivacyLedger(tmp_path, epsilon=3.0, delta=1e-5, dataset="letters")
+        PrivacyLedger(tmp_path, **TERMS)
     with pytest.raises(LedgerError, match="no folder"):
-        PrivacyLedger(tmp_path / "missing" / "a.ledger", epsilon=3.0, delta=1e-5, dataset="letters")
+        PrivacyLedger(tmp_path / "missing" / "a.ledger", **TERMS)
+    sql(path, "PRAGMA user_version = 3")
+    with pytest.raises(LedgerError, match="format 3"):
+        PrivacyLedger.open(path)
 
 
 def test_a_file_in_another_journal_mode_is_refused_and_can_be_switched_back(path, ledger):
     """A browser for SQLite files may switch the mode. In WAL mode a copy of the file lacks the last entries."""
     fit(ledger)
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
-    connection.close()
+    assert sql(path, "PRAGMA journal_mode = WAL") == [("wal",)]
     with pytest.raises(LedgerError, match="journal mode 'wal'") as refused:
         fit(ledger)
-    statement = str(refused.value).split("'")[-2]
-    connection = sqlite3.connect(path)
-    connection.execute(statement)
-    connection.close()
+    sql(path, str(refused.value).split("'")[-2])
     fit(ledger)
     assert len(PrivacyLedger.open(path).runs()) == 2
 
@@ -130,9 +118,8 @@ def test_file_systems_without_hard_links(path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(os, "link", link)
-    ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
-    fit(ledger)
-    assert len(PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters").runs()) == 1
+    fit(PrivacyLedger(path, **TERMS))
+    assert len(PrivacyLedger(path, **TERMS).runs()) == 1
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
@@ -143,7 +130,7 @@ def test_a_ledger_without_hard_links_replaces_nobodys_file(path, monkeypatch):
 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(LedgerError, match="not a ledger"):
-        PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
+        PrivacyLedger(path, **TERMS)
     assert path.read_text() == "somebody else was faster"
 
 
@@ -153,20 +140,8 @@ def test_a_ledger_without_hard_links_replaces_nobodys_file(path, monkeypatch):
      '{"kind": "release", "run": "unknown", "step": 1}', '{"kind": "open"}', '{"kind": "scope", "token": 3}'],
 )  # fmt: skip
 def test_forged_entries_with_the_right_hash_are_one_kind_of_error(path, ledger, body):
-    connection = sqlite3.connect(path)
-    digest = chain_file._hash(1, ledger.head().split(":")[1], body)
-    connection.execute("INSERT INTO entries VALUES (1, ?, ?)", (body, digest))
-    connection.commit()
-    connection.close()
+    append(path, body)
     with pytest.raises(LedgerError, match="forged"):
-        PrivacyLedger.open(path)
-
-
-def test_a_newer_format_is_refused(path, ledger):
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 3")
-    connection.close()
-    with pytest.raises(LedgerError, match="format 3"):
         PrivacyLedger.open(path)
 
 
@@ -181,11 +156,10 @@ def test_a_newer_format_is_refused(path, ledger):
 )
 def test_edits_inside_the_file_are_noticed(path, ledger, edit):
     fit(ledger)
-    assert len(kinds(ledger)) == 7
-    connection = sqlite3.connect(path)
-    assert connection.execute(edit).rowcount > 0
-    connection.commit()
-    connection.close()
+    before = entries(path)
+    assert len(before) == 7
+    sql(path, edit)
+    assert entries(path) != before
     with pytest.raises(LedgerError, match="edited"):
         PrivacyLedger.open(path)
 
@@ -225,21 +199,20 @@ def test_fits_are_admitted_while_the_limits_have_room(path, ledger):
     assert ledger.spent() <= 3.0
 
 
-def test_ten_fits_of_full_batches_cost_what_one_gaussian_mechanism_does(ledger):
-    for _ in range(3):
-        ledger.charge(replace(PLAN, noise_multiplier=20.0))
-    assert ledger.spent() == pytest.approx(gaussian_epsilon(np.sqrt(15.0) / 20.0, 0.9e-5), rel=1e-9)
-    tight = replace(PLAN, n_steps=15, noise_multiplier=20.0).epsilon(1e-5)
-    assert tight <= ledger.spent() <= 1.01 * tight
-
-
-def test_a_sampled_fit_costs_little_more_than_by_privacy_loss_distributions(ledger):
+def test_fits_cost_little_more_than_a_tight_composition(path, ledger):
+    """Full batches: one Gaussian mechanism. Samples: privacy loss distributions."""
     ledger.charge(SAMPLED)
     assert SAMPLED.epsilon(1e-5) <= ledger.spent() <= 1.05 * SAMPLED.epsilon(1e-5)
     assert ledger.runs()[0].cost().delta_0 == pytest.approx(1e-6 / 20)
+    full = PrivacyLedger(path.with_name("full"), **TERMS)
+    for _ in range(3):
+        full.charge(replace(PLAN, noise_multiplier=20.0))
+    assert full.spent() == pytest.approx(gaussian_epsilon(np.sqrt(15.0) / 20.0, 0.9e-5), rel=1e-9)
+    tight = replace(PLAN, n_steps=15, noise_multiplier=20.0).epsilon(1e-5)
+    assert tight <= full.spent() <= 1.01 * tight
 
 
-def test_what_has_no_guarantee_is_refused_before_anything_is_charged(ledger):
+def test_refused_fits_charge_nothing(ledger):
     public = BetaBernoulli()
     for model, message in (
         (public, "adds no noise"),
@@ -253,6 +226,11 @@ def test_what_has_no_guarantee_is_refused_before_anything_is_charged(ledger):
     assert kinds(ledger) == ["open"]
     with pytest.raises(TypeError, match="PrivacyLedger"):
         fit("letters.ledger")
+    with pytest.raises(ValueError, match="columns"):
+        LatentDirichletAllocation(2, vocabulary=9, privacy=PLAN).fit(COINS, ledger=ledger)
+    with pytest.raises(TypeError, match="dtype"):
+        BetaBernoulli(privacy=PLAN).fit(COINS.astype(object), ledger=ledger)
+    assert kinds(ledger) == ["open"]
 
 
 class Free(PrivacyPlan):
@@ -306,14 +284,6 @@ def test_everything_is_charged_before_a_value_is_read(ledger):
     assert ledger.history()[1]["steps"] == 5
 
 
-def test_errors_in_public_facts_charge_nothing(ledger):
-    with pytest.raises(ValueError, match="columns"):
-        LatentDirichletAllocation(2, vocabulary=9, privacy=PLAN).fit(COINS, ledger=ledger)
-    with pytest.raises(TypeError, match="dtype"):
-        BetaBernoulli(privacy=PLAN).fit(COINS.astype(object), ledger=ledger)
-    assert kinds(ledger) == ["open"]
-
-
 def test_only_a_close_gives_unreleased_steps_back(ledger):
     class Fails(BetaBernoulli):
         def to_posterior(self, average, noise_std, previous):
@@ -345,14 +315,18 @@ def test_an_error_survives_a_ledger_that_cannot_be_reached(path, ledger):
     assert ledger.runs()[0].state == "open at 0"
 
 
-def test_a_killed_run_stays_charged_until_it_is_closed(ledger):
+def test_a_killed_run_stays_charged_until_it_is_closed_and_pays_again_when_it_is_resumed(ledger):
     run = ledger.charge(PLAN)
     run.record(1)
     assert ledger.spent() == pytest.approx(epsilon_of_steps(5))
     assert ledger.close(run.run) == 4
     assert ledger.spent() == pytest.approx(epsilon_of_steps(1))
+    assert ledger.run(run.run).charged == 1
     with pytest.raises(LedgerError, match="was closed"):
         run.record(2)
+    resumed = ledger.resume(run.run, 1, PLAN)
+    assert ledger.run(run.run).charged == 5
+    resumed.record(2)
 
 
 def test_steps_are_released_in_order_and_once(ledger):
@@ -423,41 +397,24 @@ def test_a_close_cannot_hit_a_run_that_is_resumed_at_that_moment(path, ledger):
     assert ledger.run(run.run).charged == 5
 
 
-def test_a_resume_after_a_close_pays_for_the_rest_again(ledger):
-    run = ledger.charge(PLAN)
-    run.record(1)
-    run.close()
-    assert ledger.run(run.run).charged == 1
-    resumed = ledger.resume(run.run, 1, PLAN)
-    assert ledger.run(run.run).charged == 5
-    resumed.record(2)
-
-
-def test_a_checkpoint_ahead_of_the_ledger_shows_a_replaced_ledger(path, ledger):
-    run = ledger.charge(PLAN)
-    old = path.read_bytes()
-    run.record(1)
-    path.write_bytes(old)
-    with pytest.raises(LedgerError, match="older than the checkpoint"):
-        PrivacyLedger.open(path).resume(run.run, 1, PLAN)
-
-
-def test_a_run_is_resumed_with_the_plan_that_it_was_charged_for(ledger):
+def test_resumes_that_do_not_fit_the_run_are_refused(path, ledger):
     run = ledger.charge(PLAN)
     with pytest.raises(LedgerError, match="charged for another plan"):
         ledger.resume(run.run, 0, replace(PLAN, noise_multiplier=0.1))
     with pytest.raises(LedgerError, match="no step"):
         ledger.resume(run.run, 0.5, PLAN)
-
-
-def test_resumes_beyond_the_budget_are_refused(path):
-    ledger = PrivacyLedger(path, 1.0, 1e-5, "letters")
-    plan = replace(PLAN, n_steps=ledger.affordable(PLAN))
-    run = ledger.charge(plan)
+    old = path.read_bytes()
     run.record(1)
-    ledger.resume(run.run, 1, plan)
+    path.write_bytes(old)
+    with pytest.raises(LedgerError, match="older than the checkpoint"):
+        PrivacyLedger.open(path).resume(run.run, 1, PLAN)
+    small = PrivacyLedger(path.with_name("small"), 1.0, 1e-5, "letters")
+    plan = replace(PLAN, n_steps=small.affordable(PLAN))
+    run = small.charge(plan)
+    run.record(1)
+    small.resume(run.run, 1, plan)
     with pytest.raises(PrivacyBudgetError, match="no room for 1 repeated steps"):
-        ledger.resume(run.run, 0, plan)
+        small.resume(run.run, 0, plan)
 
 
 def test_sampled_steps_are_given_back_all_or_none(ledger):
@@ -507,6 +464,11 @@ def delta_of_two_steps(epsilon, second_deltas):
     return float(np.sum(density * second_deltas(epsilon - loss)) * (z[1] - z[0]))
 
 
+def delta_of_worst_pick(epsilon, plans):
+    """δ(ε) if an analyst picks the second plan that is worst for the first one's outcome."""
+    return delta_of_two_steps(epsilon, lambda level: np.max([delta_of_one_step(level, plan) for plan in plans], axis=0))
+
+
 def is_admitted(ledger, plan):
     try:
         ledger._book.admit(of_plan(plan, "add_or_remove").price(ledger.remaining()), "", "")
@@ -534,10 +496,7 @@ def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
         tight.append(replace(kind, noise_multiplier=sigma))
     for plan in tight:
         assert beside_the_first(plan) == pytest.approx(delta, rel=1e-6)
-    cheating = delta_of_two_steps(
-        epsilon, lambda level: np.max([delta_of_one_step(level, plan) for plan in tight], axis=0)
-    )
-    assert cheating > 1.1 * delta, "not a counterexample"
+    assert delta_of_worst_pick(epsilon, tight) > 1.1 * delta, "not a counterexample"
 
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon, delta, "counterexample")
     ledger.charge(PrivacyPlan(noise_multiplier=FIRST_SIGMA, sampling="full", n_steps=1))
@@ -549,10 +508,7 @@ def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
             is_enough = is_admitted(ledger, replace(kind, noise_multiplier=np.exp(middle)))
             low, high = (low, middle) if is_enough else (middle, high)
         admitted.append(replace(kind, noise_multiplier=np.exp(high)))  # the worst of its kind, at every z
-    worst = delta_of_two_steps(
-        epsilon, lambda level: np.max([delta_of_one_step(level, plan) for plan in admitted], axis=0)
-    )
-    assert 0.0 < worst <= delta
+    assert 0.0 < delta_of_worst_pick(epsilon, admitted) <= delta
 
 
 def test_the_report_names_the_ledger(ledger):
@@ -580,7 +536,7 @@ def test_racing_threads_never_overspend(path, noise):
 
 
 def test_replace_one_ledgers_count_replacements(path):
-    ledger = PrivacyLedger(path, 3.0, 1e-5, "letters", relation="replace_one")
+    ledger = PrivacyLedger(path, **TERMS, relation="replace_one")
     fit(ledger, REPLACED)
     assert ledger.spent() >= REPLACED.epsilon(1e-5) * 0.99
     fit(ledger, replace(SAMPLED, relation="replace_one"))
@@ -622,15 +578,13 @@ def test_ledger_from_the_shell(path, ledger, capsys):
     assert main(["ledger", "show", str(path.with_name("missing"))]) == 2
 
 
-STRANGE = "letters\x1b[2J\x1b]0;title\x07\r\nspent: ε = 0\u202e\u2028\udc80"
-
-
 def test_names_in_a_ledger_cannot_speak_to_the_terminal(path, capsys):
     """Nor can they add lines to the output."""
-    ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset=STRANGE, unit=STRANGE)
-    ledger.charge(PLAN, STRANGE)
+    strange = "letters\x1b[2J\x1b]0;title\x07\r\nspent: ε = 0\u202e\u2028\udc80"
+    ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset=strange, unit=strange)
+    ledger.charge(PLAN, strange)
     assert main(["ledger", "show", str(path)]) == 0
-    assert main(["ledger", "close", str(path), STRANGE]) == 2
+    assert main(["ledger", "close", str(path), strange]) == 2
     shown = capsys.readouterr()
     assert "letters\\x1b[2J" in shown.out
     lines = shown.out.splitlines() + shown.err.splitlines()
@@ -638,11 +592,10 @@ def test_names_in_a_ledger_cannot_speak_to_the_terminal(path, capsys):
     assert all(line.isprintable() for line in lines)
 
 
-def shell(command):
-    return main(command.split())
-
-
 def test_plan_from_the_shell(capsys):
+    def shell(command):
+        return main(command.split())
+
     assert shell("plan --epsilon=1 --delta=1e-5 --sampling-rate=0.1 --n-steps=20") == 0
     expected = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.1, n_steps=20)
     assert f"noise_multiplier  {expected.noise_multiplier:.6g}" in capsys.readouterr().out
@@ -672,7 +625,7 @@ def test_history_is_plain_json_and_a_function_of_public_facts(tmp_path):
     """Fits to other records, and to other numbers of them, leave the same entries, except for random values."""
     histories = []
     for i, records in enumerate((COINS, 1.0 - COINS, COINS[:7], COINS[:0], np.full((500, 4), np.nan))):
-        ledger = PrivacyLedger(tmp_path / f"{i}.ledger", epsilon=3.0, delta=1e-5, dataset="letters")
+        ledger = PrivacyLedger(tmp_path / f"{i}.ledger", **TERMS)
         BetaBernoulli(privacy=PLAN).fit(records, ledger=ledger)
         text = json.dumps(ledger.history(), allow_nan=False)
         for drawn in (ledger.runs()[0].run, ledger.history()[0]["nonce"]):

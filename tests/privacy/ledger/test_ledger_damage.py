@@ -6,9 +6,12 @@ import json
 import random
 import sqlite3
 
+import numpy as np
 import pytest
 
-from vips import LedgerError, PrivacyLedger, PrivacyPlan
+from tests.persistence.damage import changed, flipped
+from tests.privacy.ledger.forgery import entries, rewrite, sql
+from vips import DirichletMultinomial, LedgerError, PrivacyLedger, PrivacyPlan
 from vips.privacy.ledger import chain_file
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=0.3, delta=1e-6, sampling="full", n_steps=2)
@@ -51,53 +54,26 @@ def refusals(path, changes):
     return refused
 
 
-def changed(body, rng):
-    """A body with one value of another type or kind, or without it."""
-    holder = body
-    while True:
-        key = rng.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
-        inner = holder[key]
-        if isinstance(inner, dict | list) and inner and rng.random() < 0.7:
-            holder = inner
-        elif rng.random() < 0.2:
-            del holder[key]
-            return body
-        else:
-            holder[key] = rng.choice(ODD)
-            return body
-
-
 def test_flipped_and_missing_bytes(ledger):
     whole, rng = ledger.path.read_bytes(), random.Random(0)
-
-    def change():
-        damaged = bytearray(whole)
-        for _ in range(rng.choice([1, 1, 3, 20])):
-            damaged[rng.randrange(len(whole))] = rng.randrange(256)
-        ledger.path.write_bytes(damaged[: rng.randrange(len(whole))] if rng.random() < 0.2 else damaged)
-
-    assert refusals(ledger.path, [change] * 100) > 50
+    assert refusals(ledger.path, [lambda: ledger.path.write_bytes(flipped(whole, rng))] * 100) > 50
 
 
 def test_forged_entries_whose_hashes_fit(ledger):
-    whole, rng = ledger.path.read_bytes(), random.Random(0)
-    with sqlite3.connect(ledger.path) as connection:
-        rows = connection.execute("SELECT number, body FROM entries ORDER BY number").fetchall()
-    connection.close()
+    whole, rng, n_entries = ledger.path.read_bytes(), random.Random(0), len(entries(ledger.path))
 
     def change():
+        chosen = rng.randrange(n_entries)
+
+        def forged(number, text):
+            if number != chosen:
+                return text
+            if rng.random() < 0.1:
+                return rng.choice(["[]", "null", '{"kind":[]}', "[[[["])
+            return json.dumps(changed(json.loads(text), rng, ODD))
+
         ledger.path.write_bytes(whole)
-        connection, previous, chosen = sqlite3.connect(ledger.path), chain_file.START, rng.randrange(len(rows))
-        connection.execute("DELETE FROM entries")
-        for number, text in rows:
-            text = json.dumps(changed(json.loads(text), rng)) if number == chosen else text
-            text = (
-                rng.choice(["[]", "null", '{"kind":[]}', "[[[["]) if number == chosen and rng.random() < 0.1 else text
-            )
-            previous = chain_file._hash(number, previous, text)
-            connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, previous))
-        connection.commit()
-        connection.close()
+        rewrite(ledger.path, forged)
 
     assert refusals(ledger.path, [change] * 100) > 50
 
@@ -107,9 +83,7 @@ def test_cells_of_other_types(ledger):
 
     def change(column, value):
         ledger.path.write_bytes(whole)
-        with sqlite3.connect(ledger.path) as connection:
-            connection.execute(f"UPDATE entries SET {column} = ? WHERE number = 2", (value,))
-        connection.close()
+        sql(ledger.path, f"UPDATE entries SET {column} = ? WHERE number = 2", value)
 
     values = [b"\xff\xfe", 5, 1.5, "", "\x00", b""]
     changes = [lambda c=c, v=v: change(c, v) for c in ("body", "hash") for v in values]
@@ -157,10 +131,6 @@ def test_an_error_at_the_end_of_a_transaction_says_what_is_in_the_file(tmp_path,
 
 
 def test_a_fit_whose_charge_was_not_confirmed_gives_it_back(tmp_path, monkeypatch):
-    import numpy as np
-
-    from vips import DirichletMultinomial
-
     ledger = PrivacyLedger(tmp_path / "l.ledger", 3.0, 1e-5, "letters")
     monkeypatch.setattr(chain_file.sqlite3, "connect", Disk(True).connect)
     with pytest.raises(OSError, match="entries are there"):

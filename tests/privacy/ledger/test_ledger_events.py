@@ -23,11 +23,6 @@ REPLACE_ONE = {"unit": "one letter", "relation": "replace_one"}
 GAUSSIAN = dp_accounting.GaussianDpEvent(3.0)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "letters.ledger"
-
-
 def make(path, relation="add_or_remove"):
     return PrivacyLedger(path, 6.0, 1e-5, "letters", relation=relation, pure=1.0)
 
@@ -59,6 +54,12 @@ def test_every_kind_of_statement_costs_what_it_says(ledger):
     assert cost(ledger, epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((0.0, 1e-7, 0.1))
     assert cost(ledger, event=dp_accounting.LaplaceDpEvent(4.0), **ADD_OR_REMOVE) == pytest.approx((0.0, 0.0, 0.25))
     assert cost(ledger, event=GAUSSIAN, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((1.0 / 9.0, 1e-7, 0.0))
+    # numbers of NumPy are stored as numbers
+    ledger.charge_event("a query", epsilon=np.float32(0.125), delta=np.float64(1e-7), **ADD_OR_REMOVE)
+    ledger.charge_event("a query", rho=np.int64(0), **ADD_OR_REMOVE)
+    statements = [entry["statement"] for entry in ledger.history() if entry["kind"] == "charge"]
+    assert {"epsilon": 0.125, "delta": 1e-7, "relation": "add_or_remove"} in statements
+    json.dumps(ledger.history(), allow_nan=False)
     left, runs = ledger.remaining(), [run.cost() for run in ledger.runs()]
     for name, limit in zip(("mu2", "delta_0", "pure"), ledger.history()[0]["limits"], strict=True):
         assert getattr(left, name) == pytest.approx(limit - sum(getattr(cost, name) for cost in runs))
@@ -85,32 +86,18 @@ def test_a_plan_costs_what_a_fit_with_it_does(ledger, path):
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ({}, "exactly one of"),
-        ({"epsilon": 0.1, "rho": 0.1}, "exactly one of"),
-        ({"epsilon": 0.1, "event": GAUSSIAN}, "exactly one of"),
-        ({"delta": 1e-7}, "exactly one of"),
-        ({"epsilon": -0.1}, "epsilon"),
-        ({"epsilon": np.nan}, "epsilon"),
-        ({"epsilon": np.inf}, "epsilon"),
-        ({"epsilon": True}, "epsilon"),
-        ({"epsilon": "0.1"}, "epsilon"),
-        ({"epsilon": 1e308}, "hardly anything"),
-        ({"rho": -0.1}, "rho"),
-        ({"rho": np.inf}, "rho"),
-        ({"rho": 1e308}, "hardly anything"),
-        ({"epsilon": 0.1, "delta": 1.0}, "delta"),
-        ({"epsilon": 0.1, "delta": -1e-9}, "delta"),
-        ({"epsilon": 0.1, "delta": np.nan}, "delta"),
-        ({"epsilon": 10**400}, "finite"),
-        ({"event": 0.1}, "DpEvent"),
-        ({"event": dp_accounting.NonPrivateDpEvent()}, "cannot add up"),
-        ({"event": GAUSSIAN, "relation": "add_one"}, "relation"),
-        ({"event": GAUSSIAN, "relation": None}, "relation"),
-        ({"event": GAUSSIAN, "unit": None}, "in words"),
-        ({"event": GAUSSIAN, "unit": ""}, "in words"),
+        *[(statement, "exactly one of") for statement in (
+            {}, {"epsilon": 0.1, "rho": 0.1}, {"epsilon": 0.1, "event": GAUSSIAN}, {"delta": 1e-7})],
+        *[({"epsilon": value}, "epsilon") for value in (-0.1, np.nan, np.inf, True, "0.1")],
+        *[({"rho": value}, "rho") for value in (-0.1, np.inf)],
+        *[({"epsilon": 0.1, "delta": value}, "delta") for value in (1.0, -1e-9, np.nan)],
+        ({"epsilon": 1e308}, "hardly anything"), ({"rho": 1e308}, "hardly anything"), ({"epsilon": 10**400}, "finite"),
+        ({"event": 0.1}, "DpEvent"), ({"event": dp_accounting.NonPrivateDpEvent()}, "cannot add up"),
+        *[({"event": GAUSSIAN, "relation": value}, "relation") for value in ("add_one", None)],
+        *[({"event": GAUSSIAN, "unit": value}, "in words") for value in (None, "")],
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_statements_that_say_nothing_are_refused_and_charge_nothing(ledger, statement, message):
     with pytest.raises((ValueError, TypeError), match=message):
         ledger.charge_event("a query", **(ADD_OR_REMOVE | statement))
@@ -140,18 +127,14 @@ def test_what_needs_the_tenth_of_delta_says_when_it_is_used_up(ledger):
     ledger.charge_event("a query", event=ledger.remaining().plan(), **ADD_OR_REMOVE)
 
 
-def test_numbers_of_numpy_are_stored_as_numbers(ledger):
-    ledger.charge_event("a query", epsilon=np.float32(0.25), delta=np.float64(1e-7), **ADD_OR_REMOVE)
-    ledger.charge_event("a query", rho=np.int64(0), **ADD_OR_REMOVE)
-    assert ledger.history()[1]["statement"] == {"epsilon": 0.25, "delta": 1e-7, "relation": "add_or_remove"}
-    json.dumps(ledger.history(), allow_nan=False)
-
-
 # -- unit and relation ------------------------------------------------------------------------------------------
 
 
-def test_the_unit_must_be_the_ledgers(path):
-    ledger = PrivacyLedger(path, 3.0, 1e-5, "letters", unit="one patient")
+def test_the_unit_must_be_the_ledgers(path, ledger):
+    ledger.charge_event("a query", epsilon=0.1, unit="all rows of one patient", relation="add_or_remove")
+    with pytest.raises(LedgerError, match="Together they would protect neither"):  # though the ledger is of any unit
+        fit(ledger)
+    ledger = PrivacyLedger(path.with_name("patients"), 3.0, 1e-5, "letters", unit="one patient")
     stated = {"epsilon": 0.1, "relation": "add_or_remove"}
     with pytest.raises(LedgerError, match="by 'one patient'; a query protects 'one letter'"):
         ledger.charge_event("a query", unit="one letter", **stated)
@@ -159,12 +142,6 @@ def test_the_unit_must_be_the_ledgers(path):
     ledger.charge_event("a query", unit="one patient", **stated)
     ledger.accept_unit("one letter")
     ledger.charge_event("a query", unit="one letter", **stated)
-
-
-def test_persons_and_rows_are_not_mixed_in_a_ledger_of_any_unit(ledger):
-    ledger.charge_event("a query", epsilon=0.1, unit="all rows of one patient", relation="add_or_remove")
-    with pytest.raises(LedgerError, match="Together they would protect neither"):
-        fit(ledger)
 
 
 @pytest.mark.parametrize("statement", [{"epsilon": 0.1}, {"rho": 0.01}, {"event": dp_accounting.ZCDpEvent(0.01)}])
@@ -193,11 +170,10 @@ def converted_delta(ledger, epsilon, delta):
     return stated(ledger, None, epsilon, None, delta, "add_or_remove").price(PrivacyBudget(8.0, 1e-6)).delta_0
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_a_delta_of_few_digits_is_not_rounded_down_when_it_is_converted(of_replace_one, dtype):
-    for delta in map(dtype, np.linspace(1e-7, 5e-7, 20)):
-        converted = converted_delta(of_replace_one, 0.001, delta)
-        assert converted >= (1.0 + np.exp(0.001)) * float(delta)
+def test_a_delta_of_few_digits_is_not_rounded_down_when_it_is_converted(of_replace_one):
+    for dtype in (np.float16, np.float32, np.float64):
+        for delta in map(dtype, np.linspace(1e-7, 5e-7, 20)):
+            assert converted_delta(of_replace_one, 0.001, delta) >= (1.0 + np.exp(0.001)) * float(delta), dtype
 
 
 def test_what_is_converted_bounds_every_path_over_a_removal_and_is_attained(of_replace_one):

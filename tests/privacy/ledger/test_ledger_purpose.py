@@ -2,11 +2,11 @@
 
 import pickle
 import shlex
-import sqlite3
 
 import numpy as np
 import pytest
 
+from tests.privacy.ledger.forgery import rewrite, sql
 from vips import DirichletMultinomial, LedgerError, PrivacyLedger, PrivacyPlan
 from vips.__main__ import main
 from vips.privacy.ledger import chain_file
@@ -14,11 +14,6 @@ from vips.privacy.ledger import chain_file
 AIM = "thesis of A., «heart & soul»"
 PLAN = PrivacyPlan(noise_multiplier=20.0, sampling="full", n_steps=1)
 HOSTILE = ["two\nlines", "\x1b[2J", "\u202eback", "a\u2028b", "\ud800", "x" * 201, "x" * 10**6, 7, None, b"thesis"]
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "votes.ledger"
 
 
 @pytest.fixture
@@ -47,15 +42,12 @@ def test_every_way_to_a_ledger_keeps_the_purpose(path, ledger):
     assert "purpose" not in str(fit(ledger=PrivacyLedger.open(path)).privacy_)
 
 
-def test_a_resumed_fit_keeps_its_purpose(path, ledger, tmp_path):
+def test_a_resumed_fit_and_a_block_keep_their_purpose(path, ledger, tmp_path):
+    other = PrivacyLedger.open(path, purpose="another")
     fit(ledger=ledger, checkpoint=tmp_path / "fit.vips")
     with pytest.warns(match="finished fit"):
-        again = fit(ledger=PrivacyLedger.open(path, purpose="another"), checkpoint=tmp_path / "fit.vips")
+        again = fit(ledger=other, checkpoint=tmp_path / "fit.vips")
     assert again.privacy_.ledger["purpose"] == AIM
-
-
-def test_a_block_has_one_purpose(path, ledger):
-    other = PrivacyLedger.open(path, purpose="another")
     with ledger, ledger:
         with pytest.raises(LedgerError, match="one purpose"), other:
             pass
@@ -80,14 +72,10 @@ def test_a_text_that_no_line_can_show_is_refused(path, ledger, text):
 @pytest.mark.parametrize("text", [*HOSTILE, ..., [], {}], ids=lambda text: repr(text)[:12])
 def test_forged_entries_are_told(path, ledger, text):
     fit(ledger=ledger)
-    number, body, _ = ledger._entries()[1]
-    body = {name: value for name, value in (body | {"purpose": text}).items() if value is not ...}
-    written = chain_file._canonical(body if not isinstance(text, bytes) else body | {"purpose": 1.5})
-    digest = chain_file._hash(number, ledger.history() and ledger.identity, written)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM entries WHERE number > 1")
-        connection.execute("UPDATE entries SET body = ?, hash = ? WHERE number = 1", (written, digest))
-    connection.close()
+    body = ledger.history()[1] | {"purpose": 1.5 if isinstance(text, bytes) else text}
+    written = chain_file._canonical({name: value for name, value in body.items() if value is not ...})
+    sql(path, "DELETE FROM entries WHERE number > 1")
+    rewrite(path, lambda number, before: written if number == 1 else before)
     with pytest.raises(LedgerError, match="Entry 1 of the ledger is not one that vips writes"):
         PrivacyLedger.open(path)
 
