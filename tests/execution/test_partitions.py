@@ -100,7 +100,7 @@ def walk(value, objects=None):
     return objects
 
 
-def check_task_holds_nothing_to_make_noise_from():
+def test_task_holds_nothing_to_make_noise_from():
     seed = 987_654_321_987_654_321
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5, reproducible_noise=True)
     for state in (seed, np.random.default_rng(seed)):
@@ -124,10 +124,6 @@ def check_task_holds_nothing_to_make_noise_from():
         assert not [value for value in held if type(value).__module__.startswith("randomgen")]
         assert not [value for value in held if isinstance(value, int) and value in secret]
         assert [coins.key for _, coins in shares] == [randomness.sampling_key] * 3  # only the key of the coins
-
-
-def test_task_holds_nothing_to_make_noise_from():
-    check_task_holds_nothing_to_make_noise_from()
 
 
 def model_sent_as_it_is(patch):
@@ -320,8 +316,8 @@ def test_partitions(check):
 @pytest.mark.parametrize(
     ("mutant", "check"),
     [
-        (model_sent_as_it_is, check_task_holds_nothing_to_make_noise_from),
-        (randomness_sent_with_the_coins, check_task_holds_nothing_to_make_noise_from),
+        (model_sent_as_it_is, test_task_holds_nothing_to_make_noise_from),
+        (randomness_sent_with_the_coins, test_task_holds_nothing_to_make_noise_from),
         (coins_independent_of_the_partition, check_partitions_flip_their_own_coins),
         (coins_flipped_anew, check_a_share_computed_twice_is_the_same),
         (noise_by_partition, check_noise_is_drawn_once_however_many_partitions),

@@ -44,7 +44,7 @@ def counts():
     return make_lda_corpus(3000, n_topics=3, n_words=40, document_length=30, random_state=0).counts
 
 
-def check_topics_of_tf_idf_say_that_nothing_was_learnt(folder):
+def test_topics_of_tf_idf_say_that_nothing_was_learnt(tmp_path, known_noise):
     counted = topics(counts())
     weighted = topics(TfidfTransformer().fit_transform(counts()))  # every document is defective
     assert counted.signal()["topic_word"] > 0.9
@@ -54,24 +54,20 @@ def check_topics_of_tf_idf_say_that_nothing_was_learnt(folder):
     assert f"Signal: {NO_SIGNAL}." in str(weighted.privacy_).splitlines()
     pages = {}
     for name, fit in (("weighted", weighted), ("counted", counted)):
-        fit.privacy_.to_html(folder / "certificate.html")
-        fit.to_html(folder / "topics.html")
+        fit.privacy_.to_html(tmp_path / "certificate.html")
+        fit.to_html(tmp_path / "topics.html")
         comparison = compare(fit, counted)
-        comparison.to_html(folder / "report.html")
+        comparison.to_html(tmp_path / "report.html")
         pages[name] = [
-            (folder / f"{page}.html").read_text(encoding="utf-8") for page in ("certificate", "topics", "report")
+            (tmp_path / f"{page}.html").read_text(encoding="utf-8") for page in ("certificate", "topics", "report")
         ]
         pages[name] += [str(comparison), comparison.to_json(), fit.privacy_._repr_html_(), fit.privacy_.to_json()]
-        fit.save(folder / "saved")
-        assert load(folder / "saved").privacy_.only_noise == fit.privacy_.only_noise
+        fit.save(tmp_path / "saved")
+        assert load(tmp_path / "saved").privacy_.only_noise == fit.privacy_.only_noise
         assert PrivacyReport.from_json(fit.privacy_.to_json()) == fit.privacy_
     assert all(NO_SIGNAL in page for page in pages["weighted"][:-1])
     assert json.loads(pages["weighted"][-1])["only_noise"] is True
     assert not any(NO_SIGNAL in page for page in pages["counted"])
-
-
-def test_topics_of_tf_idf_say_that_nothing_was_learnt(tmp_path, known_noise):
-    check_topics_of_tf_idf_say_that_nothing_was_learnt(tmp_path)
 
 
 @pytest.mark.parametrize("settings", [{"noise": "discrete"}, {"sampling": "poisson", "sampling_rate": 0.3}])
@@ -90,7 +86,7 @@ def test_other_models_and_noises_say_so_too(settings, known_noise):
     assert not model.fit(X, (X[:, 0] > 0).astype(int)).privacy_.only_noise
 
 
-def test_a_fit_has_signal_if_one_block_has():
+def test_a_fit_has_signal_if_one_block_has_or_without_noise():
     """The other may hold residuals at the fitted parameters, say."""
     blocks = {"a": Block((3,)), "b": Block((3,))}
     totals, std = {"a": np.ones(3), "b": np.full(3, 9.0)}, {"a": 1.0, "b": 1.0}
@@ -98,12 +94,9 @@ def test_a_fit_has_signal_if_one_block_has():
     assert not only_noise.is_only_noise(blocks, totals, std)
     assert only_noise.is_only_noise(blocks, totals, {"a": 1.0, "b": 9.0})
     assert not only_noise.is_only_noise(blocks, totals, {"a": 0.0, "b": 0.0})
-
-
-def test_a_fit_without_noise_has_signal():
-    fitted = DirichletMultinomial().fit(np.eye(3))
-    assert fitted.privacy_.only_noise is False
-    assert fitted.signal() == {}
+    without_noise = DirichletMultinomial().fit(np.eye(3))
+    assert without_noise.privacy_.only_noise is False
+    assert without_noise.signal() == {}
 
 
 def check_noise_is_taken_for_signal_as_seldom_as_stated(n=8_000):
@@ -149,14 +142,10 @@ def everything_is_signal(patch):
 
 def test_mutants_are_noticed(monkeypatch, tmp_path, known_noise):
     with monkeypatch.context() as patch:
-        check_notices(
-            check_noise_is_taken_for_signal_as_seldom_as_stated,
-            the_noise_is_taken_for_smaller,
-            patch,
-            "times of",
-        )
+        check = check_noise_is_taken_for_signal_as_seldom_as_stated
+        check_notices(check, the_noise_is_taken_for_smaller, patch, "times of")
     check_notices(
-        lambda: check_topics_of_tf_idf_say_that_nothing_was_learnt(tmp_path),
+        lambda: test_topics_of_tf_idf_say_that_nothing_was_learnt(tmp_path, None),
         everything_is_signal,
         monkeypatch,
         "no signal is",

@@ -98,9 +98,9 @@ def test_a_stop_gives_back_the_weights_of_unreleased_steps(ledger):
     assert run.spent()[0] >= Fraction(mu2_of(WEIGHTS[:3])) * (1 - Fraction(1, 10**14))
 
 
-def check_a_resumed_fit_pays_for_what_it_repeats(folder):
+def test_a_resumed_fit_pays_for_what_it_repeats(tmp_path):
     """Steps 1 to 3 are released; the checkpoint of step 1 survives, so that steps 2 and 3 are released again."""
-    ledger = PrivacyLedger(folder / "rows.ledger", epsilon=4.0, delta=1e-5, dataset="rows")
+    ledger = PrivacyLedger(tmp_path / "rows.ledger", epsilon=4.0, delta=1e-5, dataset="rows")
     plan = PLAN.with_phases(PHASES)
     first = ledger.charge(plan)
     for step in (1, 2, 3):
@@ -115,10 +115,6 @@ def check_a_resumed_fit_pays_for_what_it_repeats(folder):
     assert ledger.close(first.run) == 0
 
 
-def test_a_resumed_fit_pays_for_what_it_repeats(tmp_path):
-    check_a_resumed_fit_pays_for_what_it_repeats(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "mutant"),
     [("weight_of", lambda run, step: Fraction(1)), ("weight_after", lambda run, step: Fraction(run.steps - step))],
@@ -126,7 +122,7 @@ def test_a_resumed_fit_pays_for_what_it_repeats(tmp_path):
 def test_a_ledger_that_ignores_weights_is_noticed(tmp_path, monkeypatch, name, mutant):
     monkeypatch.setattr(Run, name, mutant)
     with pytest.raises((AssertionError, vips.exceptions.LedgerError)):
-        check_a_resumed_fit_pays_for_what_it_repeats(tmp_path)
+        test_a_resumed_fit_pays_for_what_it_repeats(tmp_path)
 
 
 def test_an_interrupted_step_counts_by_its_weight(tmp_path):
@@ -183,10 +179,7 @@ def test_phases_may_be_empty_or_one(n_steps):
     phases = plan.with_phases((Phase(first, 3.0), Phase(n_steps - first))).phases
     assert [phase.n_steps for phase in phases] == ([] if n_steps < 6 else [5, 1])
     assert plan.with_phases(Phase(n_steps)).phases == ()
-
-
-def test_hardly_any_noise_has_phases():
-    """As comparisons have it, which look at the clip alone."""
+    # also with hardly any noise, as comparisons have it, which look at the clip alone
     assert replace(PLAN, noise_multiplier=1e-12).with_phases(PHASES).of_step(1).noise_multiplier == 1e-12
 
 

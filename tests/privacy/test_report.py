@@ -70,9 +70,6 @@ def test_statements():
     assert "rounded to the lattice" in str(KINDS["discrete"])
     assert "rounded to the lattice" not in str(CALIBRATED)
     assert "the number of records" in KINDS["replaced"].to_dict()["declared_public"]
-
-
-def test_users_say_how_records_were_prepared_and_settings_chosen():
     stated = replace(CALIBRATED, tuning="on public articles", preprocessing="letters of one writer merged")
     assert "Tuning: on public articles." in str(stated)
     assert stated.to_dict()["preprocessing"] == "letters of one writer merged"
@@ -106,7 +103,7 @@ def of_plans(*plans, **of_first):
     return PrivacyReport((replace(releases[0], **of_first), *releases[1:]), unit="one letter")
 
 
-def check_joint_epsilon_is_that_of_all_releases():
+def test_joint_epsilon_is_that_of_all_releases():
     """By outside compositions: a single Gaussian for full batches, dp_accounting's loss distributions for samples."""
     from dp_accounting.pld import PLDAccountant
 
@@ -131,10 +128,6 @@ def check_joint_epsilon_is_that_of_all_releases():
     assert of_plans(FULL, replace(SAMPLED, reproducible_noise=True)).epsilon() == math.inf
 
 
-def test_joint_epsilon_is_that_of_all_releases():
-    check_joint_epsilon_is_that_of_all_releases()
-
-
 def thresholds_are_free(patch):
     patch.setattr(PrivacyReport, "_threshold_delta", 0.0)
 
@@ -149,12 +142,7 @@ def the_first_release_is_free(patch):
 
 @pytest.mark.parametrize("mutant", [thresholds_are_free, repeated_steps_are_free, the_first_release_is_free])
 def test_mutants_are_noticed(mutant, monkeypatch):
-    check_notices(check_joint_epsilon_is_that_of_all_releases, mutant, monkeypatch)
-
-
-def test_releases_are_of_one_relation():
-    with pytest.raises(ValueError, match="of one relation"):
-        of_plans(FULL, replace(FULL, relation="replace_one"))
+    check_notices(test_joint_epsilon_is_that_of_all_releases, mutant, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -163,3 +151,5 @@ def test_releases_are_of_one_relation():
 def test_a_release_is_checked(wrong):
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must"):
         report(FULL, **wrong)
+    with pytest.raises(ValueError, match="of one relation"):
+        of_plans(FULL, replace(FULL, relation="replace_one"))

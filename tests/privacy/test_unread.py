@@ -18,7 +18,7 @@ def seen(counts, values=(), total=N, std=1.0, total_std=1.0, **settings):
     return Seen("'x'", "category", np.atleast_1d(counts).astype(float), std, total, total_std, values, **settings)
 
 
-def check_false_alarms_are_rare_enough():
+def test_false_alarms_are_rare_enough():
     """Columns, or each of a hundred categories, are read in a share of p exactly, and noise is as large as such a count."""
     rng, alarms, n_values = np.random.default_rng(0), 0, 100
     rare = module._LEAST / n_values * N
@@ -34,22 +34,14 @@ def check_false_alarms_are_rare_enough():
     assert alarms <= most + 4.0 * math.sqrt(most), f"{alarms} of {2 * N_FITS} good fits are called unread"
 
 
-def test_false_alarms_are_rare_enough():
-    check_false_alarms_are_rare_enough()
-
-
-def check_what_is_rare_and_seen_is_not_named():
+def test_what_is_rare_and_seen_is_not_named():
     assert unread([seen([900.0, 6.0], "ab")]) == [], "a rare one that stands out is named"
     assert unread([seen([0.0, 900.0], "ab")]) == [
         "'x': of category 'a' nothing was read above the noise; is it written so?"
     ]
 
 
-def test_what_is_rare_and_seen_is_not_named():
-    check_what_is_rare_and_seen_is_not_named()
-
-
-def check_what_is_mostly_unread_is_said():
+def test_what_is_mostly_unread_is_said():
     half = "'x': in fewer than half of the cells a category was read; are the others missing, or written otherwise?"
     assert unread([seen([300.0, 100.0], "ab")]) == [half]
     assert unread([seen([300.0, 100.0], "ab", may_be_missing=True)]) == [], "what was declared is said"
@@ -59,10 +51,6 @@ def check_what_is_mostly_unread_is_said():
     ]
     assert unread([seen([400.0], unread=0.6)]) != [half], "it is said twice"
     assert unread([seen([900.0], unread=0.004)]) == []
-
-
-def test_what_is_mostly_unread_is_said():
-    check_what_is_mostly_unread_is_said()
 
 
 def test_columns_are_named_as_a_whole():
@@ -76,15 +64,12 @@ def test_columns_are_named_as_a_whole():
 
 def test_noise_that_may_depend_adds_up():
     z = -norm.ppf(LEVEL / 6)
-    std = (
-        0.9 * module._LEAST * N / (4.0 * z)
-    )  # of one count; of all of them, four times that if they are alike, else twice
-    of_all = [seen(np.full(4, 0.0), "abcd", std=std, total_std=0.0, are_independent=kind) for kind in (True, False)]
-    assert [of.is_unread(z) for of in of_all] == [True, True]
-    larger = [
-        seen(np.full(4, 0.0), "abcd", std=1.5 * std, total_std=0.0, are_independent=kind) for kind in (True, False)
-    ]
-    assert [of.is_unread(z) for of in larger] == [True, False]
+    for factor, is_unread_if_alike in ((0.9, True), (1.35, False)):
+        std = (
+            factor * module._LEAST * N / (4.0 * z)
+        )  # of one count; of all, four times that if they are alike, else twice
+        four = [seen(np.zeros(4), "abcd", std=std, total_std=0.0, are_independent=kind) for kind in (True, False)]
+        assert [of.is_unread(z) for of in four] == [True, is_unread_if_alike]
 
 
 def one_level_for_all(patch):
@@ -104,10 +89,10 @@ def declared_ones_are_said(patch):
 
 
 @pytest.mark.parametrize(("mutant", "check", "says"), [
-    (one_level_for_all, check_false_alarms_are_rare_enough, "good fits are called unread"),
-    (total_without_noise, check_false_alarms_are_rare_enough, "good fits are called unread"),
-    (rare_ones_are_named, check_what_is_rare_and_seen_is_not_named, "stands out is named"),
-    (declared_ones_are_said, check_what_is_mostly_unread_is_said, "what was declared is said"),
+    (one_level_for_all, test_false_alarms_are_rare_enough, "good fits are called unread"),
+    (total_without_noise, test_false_alarms_are_rare_enough, "good fits are called unread"),
+    (rare_ones_are_named, test_what_is_rare_and_seen_is_not_named, "stands out is named"),
+    (declared_ones_are_said, test_what_is_mostly_unread_is_said, "what was declared is said"),
 ])  # fmt: skip
 def test_mutants_are_noticed(mutant, check, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)

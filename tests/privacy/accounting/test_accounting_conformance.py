@@ -221,7 +221,9 @@ def test_losses_of_a_step_are_exact_on_the_grid_and_never_too_small_beside_it(si
 COMPOSED = [(0.5, 0.01, 50), (1.0, 0.3, 20), (2.0, 1e-3, 2_000), (20.0, 0.05, 500)]
 
 
-def check_composition_against_dp_accounting(row, relation):
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize("row", COMPOSED)
+def test_composition_against_dp_accounting(row, relation):
     """Neither accountant is below the truth, and on a fine grid both are near it."""
     sigma, rate, steps = row
     spacing = 0.02 * rate * math.sqrt(math.expm1(1.0 / sigma**2))
@@ -237,13 +239,8 @@ def check_composition_against_dp_accounting(row, relation):
         assert plan.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-3)
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
-@pytest.mark.parametrize("row", COMPOSED)
-def test_composition_against_dp_accounting(row, relation):
-    check_composition_against_dp_accounting(row, relation)
-
-
-def check_the_total_loss_is_never_below_a_direct_sum(outside):
+@pytest.mark.parametrize("outside", [1e-15, 1e-3])
+def test_the_total_loss_is_never_below_a_direct_sum(outside):
     """Also if much of the sum is outside of the window, which then counts as infinite, or wraps around."""
     spacing = 0.05
     for losses in one_step_losses(1.2, 0.4, "add_or_remove", spacing):
@@ -261,11 +258,6 @@ def check_the_total_loss_is_never_below_a_direct_sum(outside):
             assert exact - 1e-15 <= total.delta(epsilon) <= exact + 2.0 * outside + 1e-15
             within = exact + 2.0 * outside + 1e-12
             assert total.delta(total.epsilon(within)) <= within * (1.0 + 1e-9)
-
-
-@pytest.mark.parametrize("outside", [1e-15, 1e-3])
-def test_the_total_loss_is_never_below_a_direct_sum(outside):
-    check_the_total_loss_is_never_below_a_direct_sum(outside)
 
 
 def test_exact_gaussian_against_dp_accounting():
@@ -301,7 +293,10 @@ def test_discrete_noise_is_a_gaussian_with_room_for_rounding_records(plan, name)
 COMPOSED_ON_THE_LATTICE = [("poisson", 0.05), ("poisson", 0.3), ("full", None)]
 
 
-def check_discrete_noise_against_dp_accounting(row, relation):
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize("row", COMPOSED_ON_THE_LATTICE)
+@pytest.mark.repeated("row0-replace_one", "row1-replace_one", "row1-add_or_remove")
+def test_discrete_noise_against_dp_accounting(row, relation):
     """dp_accounting's loss distribution of a Gaussian of sensitivity 1 + 2⁻⁹, which doubles it for a replacement."""
     sampling, rate = row
     plan = PrivacyPlan(
@@ -317,13 +312,6 @@ def check_discrete_noise_against_dp_accounting(row, relation):
     )  # fmt: skip
     for delta in (1e-2, 1e-5, 1e-9):
         assert plan.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=3e-4)
-
-
-@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
-@pytest.mark.parametrize("row", COMPOSED_ON_THE_LATTICE)
-@pytest.mark.repeated("row0-replace_one", "row1-replace_one", "row1-add_or_remove")
-def test_discrete_noise_against_dp_accounting(row, relation):
-    check_discrete_noise_against_dp_accounting(row, relation)
 
 
 def test_plans_of_both_kinds_of_noise_compose():
@@ -556,12 +544,12 @@ def rate_squared_in_the_step(patch):
         ),
         pytest.param(
             rounding_of_records_forgotten,
-            lambda: check_discrete_noise_against_dp_accounting(("poisson", 0.3), "replace_one"),
+            lambda: test_discrete_noise_against_dp_accounting(("poisson", 0.3), "replace_one"),
             marks=pytest.mark.slow,
         ),
         (
             rounding_of_records_forgotten,
-            lambda: check_discrete_noise_against_dp_accounting(("full", None), "add_or_remove"),
+            lambda: test_discrete_noise_against_dp_accounting(("full", None), "add_or_remove"),
         ),
         (strong_composition_without_its_slack, lambda: test_one_step_against_integration("poisson", 0.4)),
         (noise_doubled_in_the_losses, lambda: test_one_step_against_integration("poisson", 0.4)),
@@ -573,8 +561,8 @@ def rate_squared_in_the_step(patch):
                 1.0, 0.5, "add_or_remove"
             ),
         ),
-        (losses_rounded_down, lambda: check_composition_against_dp_accounting(COMPOSED[1], "replace_one")),
-        (what_is_outside_is_forgotten, lambda: check_the_total_loss_is_never_below_a_direct_sum(1e-3)),
+        (losses_rounded_down, lambda: test_composition_against_dp_accounting(COMPOSED[1], "replace_one")),
+        (what_is_outside_is_forgotten, lambda: test_the_total_loss_is_never_below_a_direct_sum(1e-3)),
         (rate_squared_in_the_step, lambda: test_one_step_against_integration("poisson", 0.05)),
     ],
 )

@@ -41,16 +41,12 @@ def draws(plan: PrivacyPlan) -> np.ndarray:
     return np.concatenate(drawn)
 
 
-def check_no_draw_is_used_twice(plan):
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_no_draw_is_used_twice(plan):
     """A few of some 330 draws of a lattice of thousands of steps are equal, but no three in a row are."""
     values = np.rint(draws(plan) * 1e4)
     rows = np.lib.stride_tricks.sliding_window_view(values, 3)
     assert len(np.unique(rows, axis=0)) == len(rows), "coordinates share a draw"
-
-
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-def test_no_draw_is_used_twice(plan):
-    check_no_draw_is_used_twice(plan)
 
 
 def symmetric_blocks_repeat_the_bits_of_the_next_one(patch):
@@ -79,4 +75,4 @@ def symmetric_blocks_repeat_the_normals_of_the_next_one(patch):
     ],
 )
 def test_shared_draws_are_noticed(mutant, kind, monkeypatch):
-    check_notices(lambda: check_no_draw_is_used_twice(PLANS[kind]), mutant, monkeypatch, "share a draw")
+    check_notices(lambda: test_no_draw_is_used_twice(PLANS[kind]), mutant, monkeypatch, "share a draw")
