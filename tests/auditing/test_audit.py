@@ -23,12 +23,9 @@ AUDITED = {"beta-bernoulli", "logistic"}  # on every change, and one of topics b
 # Elsewhere some record reaches 0.99 of the clip norm. The bound of three classes is the largest over labels; that of persons
 # is a sum over their rows; the symmetrised array of second moments has a smaller norm than the array itself.
 LEAST_TIGHTNESS = {
-    "second moments": 0.0,
-    "logistic sparse, three classes": 0.98,
-    "logistic sparse, three classes, moved": 0.98,
-    "mixed effects": 0.7,
-    "mixed effects of counts": 0.7,
-}
+    "second moments": 0.0, "logistic sparse, three classes": 0.98, "logistic sparse, three classes, moved": 0.98,
+    "mixed effects": 0.7, "mixed effects of counts": 0.7,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -126,18 +126,14 @@ def kept_open(records, files=[]):  # noqa: B006
 
 
 FILES = {
-    "open": opened,
-    "os.open": with_os_open,
-    "numpy": lambda records: np.save("leak", records),
-    "pathlib": lambda records: Path("leak").write_bytes(records.tobytes()),
-    "appended": appended,
-    "renamed": renamed,
-    "a temporary file": temporary,
+    "open": opened, "os.open": with_os_open, "numpy": lambda records: np.save("leak", records),
+    "pathlib": lambda records: Path("leak").write_bytes(records.tobytes()), "appended": appended,
+    "renamed": renamed, "a temporary file": temporary,
     "a name": lambda records: Path(f"leak {summary_of(records)}").touch(),
     "a folder": lambda records: Path(f"folder {summary_of(records)}").mkdir(exist_ok=True),
     "a process": lambda records: subprocess.run(["true", summary_of(records)], check=False),
     "a file that stays open": kept_open,  # and is written when the last fit ends
-}
+}  # fmt: skip
 
 
 # -- output that tells nothing about the records --------------------------------------------------

@@ -422,18 +422,13 @@ SCENARIOS = {
         *[
             pytest.param({scenario: number}, marks=pytest.mark.slow)
             for scenario, number in [
-                ("kills", 200),
-                ("exact_kills", 2),
-                ("races", 100),
-                ("full_disk", 12),
-                ("interrupts", 60),
-                ("double_interrupts", 60),
-                ("forks", 20),
+                ("kills", 200), ("exact_kills", 2), ("races", 100), ("full_disk", 12), ("interrupts", 60),
+                ("double_interrupts", 60), ("forks", 20),
             ]
         ],
     ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_survives(numbers, tmp_path):
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -190,9 +190,7 @@ def coins_independent_of_the_partition(patch):
 def coins_flipped_anew(patch):
     original = sampling.poisson_sample
     patch.setattr(
-        sampling,
-        "poisson_sample",
-        lambda a, b, q, key, step, part: original(a, b, q, secret_bits(128), step, part),
+        sampling, "poisson_sample", lambda a, b, q, key, step, part: original(a, b, q, secret_bits(128), step, part)
     )
 
 
@@ -299,13 +297,10 @@ def sums_kept(patch):
 
 
 CHECKS = [
-    check_partitions_flip_their_own_coins,
-    check_a_share_computed_twice_is_the_same,
-    check_noise_is_drawn_once_however_many_partitions,
-    check_every_partition_counts,
-    check_arrays_of_a_model_are_not_added_to,
-    check_sums_declared_new_share_no_memory,
-]
+    check_partitions_flip_their_own_coins, check_a_share_computed_twice_is_the_same,
+    check_noise_is_drawn_once_however_many_partitions, check_every_partition_counts,
+    check_arrays_of_a_model_are_not_added_to, check_sums_declared_new_share_no_memory,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -157,16 +157,13 @@ def test_parameters_cannot_be_changed_and_are_copies():
 @pytest.mark.parametrize(
     ("mean", "precision", "message"),
     [
-        ([0.0, np.nan], np.eye(2), "finite"),
-        ([0.0, 0.0], [[1.0, 0.0], [0.0, np.inf]], "finite"),
+        ([0.0, np.nan], np.eye(2), "finite"), ([0.0, 0.0], [[1.0, 0.0], [0.0, np.inf]], "finite"),
         ([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], "positive definite"),
         ([0.0, 0.0], [[1.0, 0.5], [0.4, 1.0]], "symmetric"),
         ([[0.0, 0.0]] * 2, [1e9 * np.eye(2), [[1.0, 0.5], [0.4, 1.0]]], "symmetric"),
-        ([0.0, 0.0, 0.0], np.eye(2), "shape"),
-        ([0.0, 0.0], [1.0, 1.0], "shape"),
-        (0.0, 1.0, "shape"),
+        ([0.0, 0.0, 0.0], np.eye(2), "shape"), ([0.0, 0.0], [1.0, 1.0], "shape"), (0.0, 1.0, "shape"),
     ],
-)
+)  # fmt: skip
 def test_bad_parameters_are_refused(mean, precision, message):
     with pytest.raises(ValueError, match=message):
         Gaussian(mean, precision)
@@ -175,13 +172,10 @@ def test_bad_parameters_are_refused(mean, precision, message):
 @pytest.mark.parametrize(
     ("mean", "precision", "message"),
     [
-        ([0.0, np.inf], [1.0, 1.0], "finite"),
-        ([0.0, 0.0], [1.0, np.nan], "finite"),
-        ([0.0, 0.0], [1.0, 0.0], "positive"),
-        ([0.0, 0.0], [1.0], "shape"),
-        ([0.0, 0.0], np.eye(2), "shape"),
+        ([0.0, np.inf], [1.0, 1.0], "finite"), ([0.0, 0.0], [1.0, np.nan], "finite"),
+        ([0.0, 0.0], [1.0, 0.0], "positive"), ([0.0, 0.0], [1.0], "shape"), ([0.0, 0.0], np.eye(2), "shape"),
     ],
-)
+)  # fmt: skip
 def test_bad_parameters_of_the_diagonal_are_refused(mean, precision, message):
     with pytest.raises(ValueError, match=message):
         DiagonalGaussian(mean, precision)

@@ -21,18 +21,12 @@ from vips.models.topics.statistics import TopicPosterior
 
 LARGE = np.linspace(1.0, 2.0, 600).reshape(20, 30)
 FAMILIES = [
-    Dirichlet(LARGE),
-    TopicPosterior(LARGE),
-    ScaledDirichlet(LARGE, LARGE),
-    Draws(np.stack([LARGE, LARGE + 1.0])),
-    Gamma(LARGE, LARGE),
-    GeneralizedInverseGaussian(LARGE, LARGE),
-    PolyaGamma(LARGE, LARGE),
-    DiagonalGaussian(LARGE, LARGE),
-    DiagonalCoefficientPosterior(LARGE, LARGE, np.ones(20), np.ones(20)),
+    Dirichlet(LARGE), TopicPosterior(LARGE), ScaledDirichlet(LARGE, LARGE), Draws(np.stack([LARGE, LARGE + 1.0])),
+    Gamma(LARGE, LARGE), GeneralizedInverseGaussian(LARGE, LARGE), PolyaGamma(LARGE, LARGE),
+    DiagonalGaussian(LARGE, LARGE), DiagonalCoefficientPosterior(LARGE, LARGE, np.ones(20), np.ones(20)),
     Gaussian(LARGE, np.tile(np.eye(30), (20, 1, 1))),
     CoefficientPosterior(LARGE, np.tile(np.eye(30), (20, 1, 1)), np.ones(20), np.ones(20)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import os
 import random
-import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import vips
 from tests.memory import NOISE, peak_of
+from tests.persistence.damage import changed, edited, flipped, members_of, zipped
 from vips import (
     CheckpointError,
     DirichletMultinomial,
@@ -24,78 +24,34 @@ from vips import (
     StreamPlan,
 )
 from vips.exceptions import StreamError
-from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.archive import read_archive
 from vips.persistence.settings import encode
+from vips.preprocessing import TableEncoder, make_private_pipeline
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=0.5, n_steps=2)
 X = np.eye(3)[np.arange(60) % 3]
 ODD = [
-    None,
-    True,
-    0,
-    -1,
-    10**30,
-    1e308,
-    float("nan"),
-    float("inf"),
-    "",
-    "x",
-    "\ud800",
-    [],
-    {},
-    [None],
+    None, True, 0, -1, 10**30, 1e308, float("nan"), float("inf"), "", "x", "\ud800", [], {}, [None],
     {"__vips__": "array"},
-]
-
-
-def changed(values, rng):
-    """JSON with one value of another type or kind, or without it."""
-    values, holder = copy.deepcopy(values), None
-    holder = values
-    while True:
-        keys = list(holder) if isinstance(holder, dict) else range(len(holder))
-        key = rng.choice(keys)
-        inner = holder[key]
-        if isinstance(inner, dict | list) and inner and rng.random() < 0.7:
-            holder = inner
-            continue
-        if rng.random() < 0.2:
-            del holder[key]
-        else:
-            holder[key] = copy.deepcopy(rng.choice(ODD))
-        return values
-
-
-def archive(members):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as made:
-        for name, content in members.items():
-            made.writestr(name, content)
-    return file.getvalue()
+]  # fmt: skip
 
 
 def damaged(whole, rng):
     """The bytes of a file with damage of one of three kinds."""
-    with zipfile.ZipFile(io.BytesIO(whole)) as file:
-        members = {name: file.read(name) for name in file.namelist()}
+    members = members_of(whole)
     kind = rng.randrange(3 if len(members) > 1 else 2)
     if kind == 0:
-        result = bytearray(whole)
-        for _ in range(rng.choice([1, 1, 3, 20])):
-            result[rng.randrange(len(whole))] = rng.randrange(256)
-        return bytes(result[: rng.randrange(len(whole))]) if rng.random() < 0.2 else bytes(result)
+        return flipped(whole, rng)
     if kind == 1:
-        header = changed(json.loads(members["header.json"]), rng)
-        return archive(members | {"header.json": json.dumps(header)})
+        header = changed(json.loads(members["header.json"]), rng, ODD)
+        return zipped(members | {"header.json": json.dumps(header)})
     name = rng.choice([name for name in members if name != "header.json"])
     array = np.load(io.BytesIO(members[name]))
     with np.errstate(all="ignore"):
-        other = rng.choice(
-            [array.astype("U5"), array.reshape(-1)[:0], array.astype(complex), np.full(array.shape, np.nan)]
-        )
+        others = array.astype("U5"), array.reshape(-1)[:0], array.astype(complex), np.full(array.shape, np.nan)
     file = io.BytesIO()
-    np.lib.format.write_array(file, np.asarray(other, order="C"), version=(1, 0), allow_pickle=False)
-    return archive(members | {name: file.getvalue()})
+    np.lib.format.write_array(file, np.asarray(rng.choice(others), order="C"), version=(1, 0), allow_pickle=False)
+    return zipped(members | {name: file.getvalue()})
 
 
 def refusals(path, use, error, n=100):
@@ -111,22 +67,17 @@ def refusals(path, use, error, n=100):
     return refused
 
 
+PEOPLE, LABELS = pd.DataFrame({"age": np.linspace(20, 90, 200), "ward": ["A", "B"] * 100}), np.arange(200) % 2
+
+
 def make_classifier():
-    pd = pytest.importorskip("pandas")
-    table = pd.DataFrame({"age": np.linspace(20, 90, 200), "ward": ["A", "B"] * 100})
-    return vips.PrivateClassifier({"age": (20, 90), "ward": ["A", "B"]}, privacy=PrivacyBudget(8.0, 1e-5)).fit(
-        table, np.arange(200) % 2
-    )
+    columns = {"age": (20, 90), "ward": ["A", "B"]}
+    return vips.PrivateClassifier(columns, privacy=PrivacyBudget(8.0, 1e-5)).fit(PEOPLE, LABELS)
 
 
 def make_pipeline():
-    pd = pytest.importorskip("pandas")
-    from vips.preprocessing import TableEncoder, make_private_pipeline
-
-    table = pd.DataFrame({"age": np.linspace(20, 90, 200), "ward": ["A", "B"] * 100})
-    encoder = TableEncoder({"age": "number", "ward": "category"})
-    pipeline = make_private_pipeline(encoder, vips.BayesianLogisticRegression(), privacy=PrivacyBudget(8.0, 1e-5))
-    return pipeline.fit(table, np.arange(200) % 2)
+    steps = TableEncoder({"age": "number", "ward": "category"}), vips.BayesianLogisticRegression()
+    return make_private_pipeline(*steps, privacy=PrivacyBudget(8.0, 1e-5)).fit(PEOPLE, LABELS)
 
 
 def make_encoder():
@@ -134,9 +85,7 @@ def make_encoder():
 
 
 def make_declared():
-    pd = pytest.importorskip("pandas")
-    table = pd.DataFrame({"age": [20.0], "ward": ["A"]})
-    return vips.preprocessing.TableEncoder({"age": (20, 90), "ward": ["A", "B"]}).fit(table)
+    return TableEncoder({"age": (20, 90), "ward": ["A", "B"]}).fit(PEOPLE)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -176,13 +125,14 @@ def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
     """Each array overwritten, and some with alternate signs: refused, or what users read of it can be computed."""
     path, refused = tmp_path / "m", 0
     REGRESSIONS[kind].fit(TABLE, np.arange(300) % 2).save(path)
-    header, arrays = read_archive(path, "model")
-    forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
+    whole, arrays = path.read_bytes(), read_archive(path, "model")[1]
     for name, array in arrays.items():
         signs = np.where(np.arange(array.size).reshape(array.shape) % 2, 1.0, -1.0)
         for values in (0.0 * array, 1e300 + 0.0 * array, -1e99 + 0.0 * array, 1e99 * signs, 1e12 * array):
             with np.errstate(all="ignore"):
-                write_archive(path, "model", forged, arrays | {name: values.astype(array.dtype)})
+                other = {name: values.astype(array.dtype)}
+            path.write_bytes(whole)
+            edited(path, "model", lambda _, kept, other=other: kept.update(other))
             try:
                 model = vips.load(path)
             except ValueError as error:
@@ -196,10 +146,8 @@ def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
 def test_kept_posteriors_that_hold_no_numbers_are_refused(tmp_path, dtype):
     path = tmp_path / "m"
     vips.CategoricalHMM(2, n_symbols=3, privacy=STEPS).fit([np.arange(3)] * 9).save(path)
-    header, arrays = read_archive(path, "model")
-    forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
     name = "steps/1/posterior/moves"
-    write_archive(path, "model", forged, arrays | {name: arrays[name].astype(dtype)})
+    edited(path, "model", lambda _, arrays: arrays.update({name: arrays[name].astype(dtype)}))
     with pytest.raises(ValueError, match="its posterior holds no numbers"):
         vips.load(path)
 
@@ -242,7 +190,7 @@ def test_reports():
     values, rng, refused = json.loads(report.to_json()), random.Random(0), 0
     for _ in range(400):
         try:
-            read = PrivacyReport.from_json(json.dumps(changed(values, rng)))
+            read = PrivacyReport.from_json(json.dumps(changed(values, rng, ODD)))
             str(read), read.to_dict()
         except ValueError:
             refused += 1
@@ -254,12 +202,13 @@ def test_a_small_forged_classifier_takes_little_memory(tmp_path, kind):
     """Cells by the ten thousand, in a file of 300 kB."""
     path, n, place = tmp_path / "c", 10_000, ["numbers", "categories"].index(kind)
     make_classifier().save(path)
-    header, arrays = read_archive(path, "pipeline")
-    cells = header["encoder"]["tables"][place][1]["value"]
-    cells[1 + place]["value"] = [float(i) for i in range(n + 1)] if kind == "numbers" else list(range(n - 1))
-    forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
-    header["encoder"]["counts"][place] = encode(np.ones((2, n + 1)))
-    write_archive(path, "pipeline", forged, arrays)
+
+    def with_many_cells(header, _):
+        cells = header["encoder"]["tables"][place][1]["value"]
+        cells[1 + place]["value"] = [float(i) for i in range(n + 1)] if kind == "numbers" else list(range(n - 1))
+        header["encoder"]["counts"][place] = encode(np.ones((2, n + 1)))
+
+    edited(path, "pipeline", with_many_cells)
 
     def load():
         if kind == "numbers":

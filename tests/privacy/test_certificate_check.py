@@ -216,15 +216,12 @@ def test_without_a_ledger_the_total_is_not_called_right_and_line_ends_of_windows
 
 
 ALTERED = {
-    "epsilon": ("ε = 0.274<", "ε = 0.174<"),
-    "delta": ("at δ = 1e-06", "at δ = 1e-07"),
-    "total": ("of at most 8", "of at most 9"),
-    "fingerprint": ("SHA-256 ", "SHA-256 0"),
+    "epsilon": ("ε = 0.274<", "ε = 0.174<"), "delta": ("at δ = 1e-06", "at δ = 1e-07"),
+    "total": ("of at most 8", "of at most 9"), "fingerprint": ("SHA-256 ", "SHA-256 0"),
     "not covered": ("<li><bdi>ordinary fits", "<li><bdi>no ordinary fits"),
-    "person": ("an office", "another office"),
-    "style": ("</style>", ".promise { display: none }</style>"),
+    "person": ("an office", "another office"), "style": ("</style>", ".promise { display: none }</style>"),
     "behind the end": ("</html>", "</html><h1>no noise was needed</h1>"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("place", ALTERED)

@@ -44,14 +44,10 @@ def test_bad_numbers_are_refused(changes, message):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epsilon", 0.0),
-        ("epsilon", -1.0),
-        ("epsilon", math.inf),
-        ("delta", 0.0),
-        ("delta", 1.0),
+        ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", math.inf), ("delta", 0.0), ("delta", 1.0),
         ("accountant", "magic"),
     ],
-)
+)  # fmt: skip
 def test_bad_targets_are_refused(name, value):
     arguments = {"epsilon": 1.0, "delta": 1e-5, "sampling_rate": 0.5, "n_steps": 3}
     with pytest.raises(ValueError, match=name):

@@ -60,13 +60,8 @@ def test_names_are_exactly_those_of_the_fields(path):
 # What each field may hold among OTHERS, by its type; those with a range of their own.
 BY_TYPE = {"str": ["", REFRESH], "bool": [True], "dict": [{}], "list": [[], [REFRESH]]}
 OF_RELEASE = {
-    "plan": [],
-    "threshold_delta": [],
-    "on_invalid": [],
-    "repeated_steps": [3],
-    "ledger": [None],
-    "sha256": [""],
-}
+    "plan": [], "threshold_delta": [], "on_invalid": [], "repeated_steps": [3], "ledger": [None], "sha256": [""],
+}  # fmt: skip
 OF_PLAN = {
     "noise_multiplier": [3, 2.5], "sampling_rate": [], "n_steps": [3], "clip_norm": [None, 3, 2.5], "sampling": [],
     "relation": [], "noise": [], "report_delta": [None], "max_rows_per_group": [None, 3], "max_weight": [None, 3, 2.5],

@@ -18,13 +18,10 @@ from vips.privacy.accounting.events import neighbours
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 
 PLANS = [
-    (4.53, 0.3, 20, "add_or_remove", 1e-6),
-    (1.24, 0.3, 20, "add_or_remove", 1e-7),
-    (1.5, 0.05, 200, "add_or_remove", 1e-6),
-    (1.0, 0.01, 1, "add_or_remove", 1e-6),
-    (0.5, 0.001, 1, "add_or_remove", 1e-6),
-    (3.0, 0.2, 10, "replace_one", 1e-6),
-]
+    (4.53, 0.3, 20, "add_or_remove", 1e-6), (1.24, 0.3, 20, "add_or_remove", 1e-7),
+    (1.5, 0.05, 200, "add_or_remove", 1e-6), (1.0, 0.01, 1, "add_or_remove", 1e-6),
+    (0.5, 0.001, 1, "add_or_remove", 1e-6), (3.0, 0.2, 10, "replace_one", 1e-6),
+]  # fmt: skip
 
 
 def plan_of(noise_multiplier, rate, n_steps, relation):

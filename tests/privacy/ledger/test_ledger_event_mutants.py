@@ -100,13 +100,9 @@ ROWS = [
     (samples_are_charged_as_full_batches, OTHERS.test_what_is_charged_is_no_less_than_the_privacy_losses),
 ]
 GIVEN = {
-    "field": 0,
-    "value": "NaN",
-    "seed": 0,
-    "factor": [1.1, 1.0, 1.0],
-    "pure": 0.0,
+    "field": 0, "value": "NaN", "seed": 0, "factor": [1.1, 1.0, 1.0], "pure": 0.0,
     "event": dp_accounting.SelfComposedDpEvent(test_other_events.SAMPLED, 40),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("mutant", "test"), ROWS, ids=[mutant.__name__ for mutant, _ in ROWS])

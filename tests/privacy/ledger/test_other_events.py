@@ -30,15 +30,12 @@ def cost_of(event, pure=1.0):
 @pytest.mark.parametrize(
     "event",
     [
-        GAUSSIAN,
-        dp_accounting.SelfComposedDpEvent(GAUSSIAN, 7),
-        dp_accounting.SelfComposedDpEvent(SAMPLED, 40),
-        dp_accounting.ComposedDpEvent([GAUSSIAN, dp_accounting.SelfComposedDpEvent(SAMPLED, 5), SAMPLED]),
-        LAPLACE,
+        GAUSSIAN, dp_accounting.SelfComposedDpEvent(GAUSSIAN, 7), dp_accounting.SelfComposedDpEvent(SAMPLED, 40),
+        dp_accounting.ComposedDpEvent([GAUSSIAN, dp_accounting.SelfComposedDpEvent(SAMPLED, 5), SAMPLED]), LAPLACE,
         dp_accounting.ComposedDpEvent([GAUSSIAN, LAPLACE, LAPLACE]),
     ],
     ids=str,
-)
+)  # fmt: skip
 @pytest.mark.parametrize("pure", [0.0, 1.0])
 def test_what_is_charged_is_no_less_than_the_privacy_losses(event, pure):
     """δ(ε) ≤ δ₀ + δ_μ(ε - ε₀) at every ε ≥ ε₀."""
@@ -109,9 +106,7 @@ def test_what_is_no_event_of_dp_accounting_is_refused():
 
 
 @pytest.mark.parametrize(
-    "event",
-    [dp_event.DiscreteLaplaceDpEvent(1.0, 1), dp_accounting.PoissonSampledDpEvent(0.5, LAPLACE)],
-    ids=str,
+    "event", [dp_event.DiscreteLaplaceDpEvent(1.0, 1), dp_accounting.PoissonSampledDpEvent(0.5, LAPLACE)], ids=str
 )
 def test_the_suggestion_for_unknown_events_works(event):
     with pytest.raises(ValueError, match="cannot add up") as refused:

@@ -12,12 +12,9 @@ from vips import Block, PrivacyPlan
 from vips.privacy.mechanism import noise
 
 BLOCKS = {
-    "first": Block((7, 7), symmetric=True, scale=2.0),
-    "vector": Block((60,)),
-    "several": Block((2, 5, 5), symmetric=True),
-    "number": Block((), scale=0.5),
-    "last": Block((40,)),
-}
+    "first": Block((7, 7), symmetric=True, scale=2.0), "vector": Block((60,)),
+    "several": Block((2, 5, 5), symmetric=True), "number": Block((), scale=0.5), "last": Block((40,)),
+}  # fmt: skip
 PLANS = {
     kind: PrivacyPlan(noise_multiplier=3.0, sampling="full", n_steps=2, clip_norm=1.0, noise=kind)
     for kind in ("gaussian", "discrete")
