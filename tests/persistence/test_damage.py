@@ -54,7 +54,7 @@ def damaged(whole, rng):
     return zipped(members | {name: file.getvalue()})
 
 
-def refusals(path, use, error, n=100):
+def refusals(path, use, error, n=60):
     """How many damaged files are refused by that error; any other one passes through."""
     whole, rng, refused = path.read_bytes(), random.Random(0), 0
     for _ in range(n):
@@ -103,7 +103,7 @@ def test_models_and_encoders_of_tables(tmp_path, make):
         if hasattr(loaded, "in_column_units"):
             loaded.get_feature_names_out(), loaded.in_column_units()
 
-    assert refusals(path, use, ValueError) > 50
+    assert refusals(path, use, ValueError) > 30
 
 
 TABLE = np.random.default_rng(0).uniform(-0.5, 0.5, (300, 2))
@@ -120,15 +120,17 @@ REGRESSIONS = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", REGRESSIONS)
-@pytest.mark.repeated("trials", "counts")  # posteriors of the class of "two classes"
-def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
+@pytest.mark.parametrize("n_values", [2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.repeated("2-trials", "2-counts")  # posteriors of the class of "two classes"
+def test_regressions_of_numbers_that_no_fit_makes(tmp_path, n_values, kind):
     """Each array overwritten, and some with alternate signs: refused, or what users read of it can be computed."""
     path, refused = tmp_path / "m", 0
     REGRESSIONS[kind].fit(TABLE, np.arange(300) % 2).save(path)
     whole, arrays = path.read_bytes(), read_archive(path, "model")[1]
-    for name, array in arrays.items():
+    for number, (name, array) in enumerate(arrays.items()):
         signs = np.where(np.arange(array.size).reshape(array.shape) % 2, 1.0, -1.0)
-        for values in (0.0 * array, 1e300 + 0.0 * array, -1e99 + 0.0 * array, 1e99 * signs, 1e12 * array):
+        forged = [0.0 * array, 1e300 + 0.0 * array, -1e99 + 0.0 * array, 1e99 * signs, 1e12 * array]
+        for values in [*forged, *forged][number % 5 :][:n_values]:
             with np.errstate(all="ignore"):
                 other = {name: values.astype(array.dtype)}
             path.write_bytes(whole)
@@ -139,7 +141,7 @@ def test_regressions_of_numbers_that_no_fit_makes(tmp_path, kind):
                 refused += "is not a file of vips that can be read here" in str(error) or pytest.fail(str(error))
                 continue
             model.summary(), model.predict(TABLE), model.posterior_
-    assert refused > len(arrays) / 2
+    assert refused > n_values * len(arrays) / 10
 
 
 @pytest.mark.parametrize("dtype", [complex, "U8"])
@@ -160,7 +162,7 @@ def test_checkpoints(tmp_path):
         LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(X, checkpoint=path)
 
     use()
-    assert refusals(path, use, CheckpointError) > 50
+    assert refusals(path, use, CheckpointError) > 30
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -182,25 +184,25 @@ def test_streams(tmp_path, name):
         os.chmod(tmp_path / "s.secret", 0o600)
         batch()
 
-    assert refusals(path, use, (StreamError, CheckpointError)) > 50
+    assert refusals(path, use, (StreamError, CheckpointError)) > 30
 
 
 def test_reports():
     report = LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(X).privacy_
     values, rng, refused = json.loads(report.to_json()), random.Random(0), 0
-    for _ in range(400):
+    for _ in range(150):
         try:
             read = PrivacyReport.from_json(json.dumps(changed(values, rng, ODD)))
             str(read), read.to_dict()
         except ValueError:
             refused += 1
-    assert refused > 200
+    assert refused > 75
 
 
 @pytest.mark.parametrize("kind", ["numbers", "categories"])
 def test_a_small_forged_classifier_takes_little_memory(tmp_path, kind):
-    """Cells by the ten thousand, in a file of 300 kB."""
-    path, n, place = tmp_path / "c", 10_000, ["numbers", "categories"].index(kind)
+    """Cells by the thousand, in a file of 150 kB."""
+    path, n, place = tmp_path / "c", 5_000, ["numbers", "categories"].index(kind)
     make_classifier().save(path)
 
     def with_many_cells(header, _):

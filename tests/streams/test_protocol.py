@@ -4,22 +4,22 @@ each batch is on record, and what was charged is what was released."""
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
-import subprocess
-import sys
+import signal
 import time
 from contextlib import suppress
+from inspect import signature
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests import ROOT
 from tests.mutants import check_notices
+from tests.persistence.damage import edited
 from vips import DirichletMultinomial, LedgerError, PrivacyLedger, StreamError, StreamPlan
 from vips import _files as files_module
-from vips.persistence.archive import read_archive
+from vips.privacy.ledger.run import LedgerRun
 from vips.streams import secret as secret_module
 from vips.streams import stream as stream_module
 
@@ -45,93 +45,78 @@ def stream(ledger, path, n=1, model=None):
 
 # -- kills ----------------------------------------------------------------------------------------------------------------
 
-# Each child is killed before or after one call of its batch; the parent goes on with what the child left.
-KILLS = """
-import json, os, signal, sys
-import numpy as np
-from vips import DirichletMultinomial, PrivacyLedger, StreamError, StreamPlan
-from vips.privacy.ledger.run import LedgerRun
-from vips.streams import stream
-folder, counts = sys.argv[1], np.eye(3)[[0, 1, 1]]
-plan = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=8)
-points = {
-    "charge": (LedgerRun, "charge"), "secret": (stream.SecretFile, "write"), "entry": (PrivacyLedger, "release_batch"),
-    "checkpoint": (stream, "write_archive"),
-}
-def killing(owner, name, when):
+
+POINTS = {
+    "charge": (LedgerRun, "charge"), "secret": (stream_module.SecretFile, "write"),
+    "entry": (PrivacyLedger, "release_batch"), "checkpoint": (stream_module, "write_archive"),
+}  # fmt: skip
+PLACES = [
+    (n_before, point, when)
+    for n_before in (0, 1, 2) for point in POINTS for when in ("before", "after") if not n_before or point != "charge"
+]  # fmt: skip
+
+
+def killed_at(point, when, n_before, ledger, path):
+    """A child is killed before or after one call of its batch."""
+    owner, name = POINTS[point]
     original = getattr(owner, name)
+
     def killed(*arguments, **named):
-        if name == "release_batch" and arguments[2] == n_before:  # of the batch before
-            return original(*arguments, **named)
-        if when == "before":
+        is_of_batch_before = name == "release_batch" and arguments[2] == n_before
+        if when == "after" or is_of_batch_before:
+            original(*arguments, **named)
+        if not is_of_batch_before:
             os.kill(os.getpid(), signal.SIGKILL)
-        original(*arguments, **named)
-        os.kill(os.getpid(), signal.SIGKILL)
-    setattr(owner, name, killed)
-for n_before in (0, 1, 2):
-    for point, (owner, name) in points.items():
-        if n_before and point == "charge":
-            continue
-        for when in ("before", "after"):
-            place = f"{folder}/{n_before}-{point}-{when}"
-            files = {"checkpoint": place + ".vips"}
-            path = place + ".ledger"
-            ledger = PrivacyLedger(path, epsilon=4.0, delta=1e-5, dataset="letters")
-            for _ in range(n_before):
-                DirichletMultinomial(privacy=plan).partial_fit(counts, ledger=ledger, **files)
-            child = os.fork()
-            if child == 0:
-                killing(owner, name, when)
-                DirichletMultinomial(privacy=plan).partial_fit(counts, ledger=PrivacyLedger.open(path), **files)
-                os._exit(0)
-            assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), place
-            ledger, model = PrivacyLedger.open(path), DirichletMultinomial(privacy=plan)
-            left = [run.batches for run in ledger.runs()]
-            try:
-                model.partial_fit(counts, ledger=ledger, **files)
-                said = "taken"
-            except StreamError as error:
-                said = "counts"
-            model.partial_fit(counts, ledger=ledger, **files)
-            print(json.dumps([n_before, point, when, left, said, model.n_batches_seen_, [r.batches for r in ledger.runs()]]))
-"""
+
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            setattr(owner, name, killed)
+            stream(PrivacyLedger.open(ledger.path), path)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def test_kills_between_any_two_writes(tmp_path):
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLS, str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == 8 + 6 + 6
-    for n_before, point, when, left, said, seen, recorded in lines:
-        where = f"{n_before} batches before a kill {when} the {point}"
-        is_durable = point in ("entry", "checkpoint") or (point, when) == ("secret", "after")
-        is_complete = (point, when) == ("checkpoint", "after")  # which no later process can tell from a call that ended
-        assert said == ("counts" if is_durable and not is_complete else "taken"), where
-        assert seen == n_before + 2 - (said == "counts") + is_durable, where
-        has_entry = point == "checkpoint" or (point, when) == ("entry", "after")
-        lost = n_before == 0 and (point, when) in (
-            ("charge", "after"),
-            ("secret", "before"),
-        )  # charged without a stream
-        assert len(left) == (n_before > 0 or (point, when) != ("charge", "before")), where
-        assert [len(batches) for batches in left] == [n_before + has_entry] * len(left), where
-        assert [len(batches) for batches in recorded] == [0] * lost + [seen], where
-        for before, after in zip(left, recorded, strict=False):
-            assert after[: len(before)] == before, f"{where}: an entry was replaced"
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("n_before", "point", "when"), PLACES)
+def test_kills_between_any_two_writes(n_before, point, when, ledger, tmp_path):
+    """The parent goes on with what the child left."""
+    path = tmp_path / "s.vips"
+    for _ in range(n_before):
+        stream(ledger, path)
+    killed_at(point, when, n_before, ledger, path)
+    left, model, said = [run.batches for run in ledger.runs()], DirichletMultinomial(privacy=PLAN), "taken"
+    try:
+        stream(ledger, path, model=model)
+    except StreamError:
+        said = "counts"
+    stream(ledger, path, model=model)
+    recorded = [run.batches for run in ledger.runs()]
+    is_durable = point in ("entry", "checkpoint") or (point, when) == ("secret", "after")
+    is_complete = (point, when) == ("checkpoint", "after")  # which no later process can tell from a call that ended
+    assert said == ("counts" if is_durable and not is_complete else "taken")
+    seen = n_before + 2 - (said == "counts") + is_durable
+    assert model.n_batches_seen_ == seen
+    has_entry = point == "checkpoint" or (point, when) == ("entry", "after")
+    lost = n_before == 0 and (point, when) in (("charge", "after"), ("secret", "before"))  # charged without a stream
+    assert len(left) == (n_before > 0 or (point, when) != ("charge", "before"))
+    assert [len(batches) for batches in left] == [n_before + has_entry] * len(left)
+    assert [len(batches) for batches in recorded] == [0] * lost + [seen]
+    for before, after in zip(left, recorded, strict=False):
+        assert after[: len(before)] == before, "an entry was replaced"
 
 
 # -- disks ----------------------------------------------------------------------------------------------------------------
 
 
-def check_a_full_disk_costs_nothing(ledger, path, patch):
+def test_a_full_disk_costs_nothing(ledger, tmp_path, monkeypatch):
+    path = tmp_path / "s.vips"
+
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for _ in range(6):
-        with patch.context() as disk:
+        with monkeypatch.context() as disk:
             disk.setattr(secret_module, "write_archive", full)
             with pytest.raises(OSError, match="No space left"):
                 stream(ledger, path)
@@ -141,14 +126,10 @@ def check_a_full_disk_costs_nothing(ledger, path, patch):
     assert [run.batches != () for run in ledger.runs()] == [False] * 6 + [True]
 
 
-def test_a_full_disk_costs_nothing(ledger, tmp_path, monkeypatch):
-    check_a_full_disk_costs_nothing(ledger, tmp_path / "s.vips", monkeypatch)
-
-
-def check_a_secret_that_may_be_durable_stays_charged(ledger, path, patch):
+def test_a_secret_that_may_be_durable_stays_charged(ledger, tmp_path, monkeypatch):
     """The disk fails when the folder is synced: the secret is in place, so that its release is the one that counts."""
-
-    with patch.context() as disk:
+    path = tmp_path / "s.vips"
+    with monkeypatch.context() as disk:
         disk.setattr(files_module, "sync_folder", fails)
         with pytest.raises(OSError, match="a broken disk"):
             stream(ledger, path)
@@ -159,10 +140,6 @@ def check_a_secret_that_may_be_durable_stays_charged(ledger, path, patch):
         model.partial_fit(COUNTS, ledger=ledger, checkpoint=path)
     assert model.n_batches_seen_ == 1
     assert ledger.spent() == charged
-
-
-def test_a_secret_that_may_be_durable_stays_charged(ledger, tmp_path, monkeypatch):
-    check_a_secret_that_may_be_durable_stays_charged(ledger, tmp_path / "s.vips", monkeypatch)
 
 
 @pytest.mark.parametrize(("number", "is_raised"), [(errno.EIO, True), (errno.EINVAL, False), (errno.ENOTSUP, False)])
@@ -209,7 +186,8 @@ def copied(path, to):
     return to
 
 
-def check_two_copies_do_not_go_on_under_one_charge(ledger, path, copy):
+def test_two_copies_do_not_go_on_under_one_charge(ledger, tmp_path):
+    path, copy = tmp_path / "s.vips", tmp_path / "t.vips"
     stream(ledger, path)
     copied(path, copy)
     first = stream(ledger, path)
@@ -218,10 +196,6 @@ def check_two_copies_do_not_go_on_under_one_charge(ledger, path, copy):
         stream(ledger, copy, model=second)
     assert not hasattr(second, "last_posterior_"), "two copies went on under one charge"
     assert stream(ledger, path, model=first).n_batches_seen_ == 3
-
-
-def test_two_copies_do_not_go_on_under_one_charge(ledger, tmp_path):
-    check_two_copies_do_not_go_on_under_one_charge(ledger, tmp_path / "s.vips", tmp_path / "t.vips")
 
 
 def test_a_copy_that_has_drawn_is_refused_in_every_later_call(ledger, tmp_path, monkeypatch):
@@ -264,44 +238,41 @@ def test_nothing_is_released_under_a_charge_that_was_given_back(ledger, tmp_path
     assert not hasattr(model, "noisy_totals_")
 
 
-def forged(path, noise_multiplier):
-    """The secret with less noise, all numbers of which fit together."""
-    header, arrays = read_archive(f"{path}.secret", "stream secret")
-    header = {part: header[part] for part in ("stream", "t", "public")}
-    searched = header["public"]["searched"]
-    share = noise_multiplier / searched["noise_multiplier"]
-    searched["noise_multiplier"] *= share
-    searched["of_draws"] *= share
-    if searched["lattice"]:
-        searched["lattice"][0] *= share
-    secret_module.write_archive(f"{path}.secret", "stream secret", header, dict(arrays), mode=0o600)
+def forged(path, change):
+    """Write the secret with another search for noise, which ``change`` changes."""
+
+    def edit(header, _):
+        change(header["public"]["searched"])
+
+    edited(f"{path}.secret", "stream secret", edit, mode=0o600)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("noise_multiplier", [1e-4, 1.0])
 @pytest.mark.parametrize("has_ledger", [True, False])
 def test_a_forged_secret_with_less_noise_is_not_believed(noise, noise_multiplier, has_ledger, ledger, tmp_path):
+    """All its numbers fit together."""
     path, ledger = tmp_path / "s.vips", ledger if has_ledger else None
     plan = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=8, noise=noise)
     DirichletMultinomial(privacy=plan).partial_fit(COUNTS, ledger=ledger, checkpoint=path)
-    forged(path, noise_multiplier)
-    model = DirichletMultinomial(privacy=plan)
-    with pytest.raises(StreamError, match="noise"):
-        model.partial_fit(COUNTS, ledger=ledger, checkpoint=path)
-    assert not hasattr(model, "last_posterior_")
+    whole, model = Path(f"{path}.secret").read_bytes(), DirichletMultinomial(privacy=plan)
 
+    def less_noise(searched):
+        share = noise_multiplier / searched["noise_multiplier"]
+        searched |= {name: searched[name] * share for name in ("noise_multiplier", "of_draws")}
+        if searched["lattice"]:
+            searched["lattice"][0] *= share
 
-def test_a_forged_lattice_that_is_coarse_is_not_believed(tmp_path):
-    path = tmp_path / "s.vips"
-    plan = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=8, noise="discrete")
-    DirichletMultinomial(privacy=plan).partial_fit(COUNTS, checkpoint=path)
-    header, arrays = read_archive(f"{path}.secret", "stream secret")
-    header = {part: header[part] for part in ("stream", "t", "public")}
-    unit, steps = header["public"]["searched"]["lattice"]
-    header["public"]["searched"]["lattice"] = [unit * steps / 2, 2]
-    secret_module.write_archive(f"{path}.secret", "stream secret", header, dict(arrays), mode=0o600)
-    with pytest.raises(StreamError, match="too coarse"):
-        DirichletMultinomial(privacy=plan).partial_fit(COUNTS, checkpoint=path)
+    def coarse(searched):
+        unit, steps = searched["lattice"]
+        searched["lattice"] = [unit * steps / 2, 2]
+
+    for change, says in ((less_noise, "noise"), *[(coarse, "too coarse")] * (noise == "discrete")):
+        Path(f"{path}.secret").write_bytes(whole)
+        forged(path, change)
+        with pytest.raises(StreamError, match=says):
+            model.partial_fit(COUNTS, ledger=ledger, checkpoint=path)
+        assert not hasattr(model, "last_posterior_")
 
 
 # -- locks ------------------------------------------------------------------------------------------------------------------
@@ -353,22 +324,14 @@ def a_charge_is_given_back_after_any_error(patch):
     patch.setattr(secret_module.SecretFile, "outlives_errors", lambda self: False)
 
 
-def test_copies_without_records_are_noticed(ledger, tmp_path, monkeypatch):
-    def check():
-        check_two_copies_do_not_go_on_under_one_charge(ledger, tmp_path / "s.vips", tmp_path / "t.vips")
-
-    check_notices(check, batches_are_not_recorded, monkeypatch, "two copies went on")
-
-
-def test_a_charge_that_counts_too_early_is_noticed(ledger, tmp_path, monkeypatch):
-    def check():
-        check_a_full_disk_costs_nothing(ledger, tmp_path / "s.vips", monkeypatch)
-
-    check_notices(check, a_charge_counts_as_released_before_its_secret, monkeypatch, "without a release spent")
-
-
-def test_a_charge_that_is_given_back_too_often_is_noticed(ledger, tmp_path, monkeypatch):
-    def check():
-        check_a_secret_that_may_be_durable_stays_charged(ledger, tmp_path / "s.vips", monkeypatch)
-
-    check_notices(check, a_charge_is_given_back_after_any_error, monkeypatch, "was given back")
+@pytest.mark.parametrize(
+    ("mutant", "test", "says"),
+    [
+        (batches_are_not_recorded, test_two_copies_do_not_go_on_under_one_charge, "two copies went on"),
+        (a_charge_counts_as_released_before_its_secret, test_a_full_disk_costs_nothing, "without a release spent"),
+        (a_charge_is_given_back_after_any_error, test_a_secret_that_may_be_durable_stays_charged, "was given back"),
+    ],
+)
+def test_mutant_is_noticed(mutant, test, says, ledger, tmp_path, monkeypatch):
+    more = [monkeypatch] * ("monkeypatch" in signature(test).parameters)
+    check_notices(lambda: test(ledger, tmp_path, *more), mutant, monkeypatch, says)
