@@ -1,6 +1,5 @@
 """The certificate of one fit: complete for every model, honest about ledgers, empty fields seen, every text escaped."""
 
-import math
 import re
 import sys
 from dataclasses import replace
@@ -14,7 +13,6 @@ from tests.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
 from tests.plans import entry_of, with_release
 from tests.privacy.test_report import CALIBRATED, KINDS
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
-from vips.privacy.accounting import composed_epsilon
 from vips.privacy.meaning import success
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
@@ -141,20 +139,6 @@ def test_the_total_is_what_the_ledger_says(tmp_path):
     assert "This fit was charged to the ledger of votes 2024" in page
     assert "which was not read for this page" in page
     assert "Data set votes 2024" in page
-
-
-def test_joint_epsilons_are_those_of_dp_accounting():
-    from dp_accounting.pld import PLDAccountant
-
-    kinds = ((4.0, 0.1, "gaussian"), (4.0, 0.1, "gaussian"), (6.0, 0.2, "gaussian"), (8.0, 0.1, "discrete"))
-    plans = [PrivacyPlan(noise_multiplier=s, sampling_rate=q, n_steps=5, noise=noise) for s, q, noise in kinds]
-    theirs = PLDAccountant()
-    for plan in plans:
-        theirs.compose(plan.event())
-    assert composed_epsilon(plans, 1e-6) == pytest.approx(theirs.get_epsilon(1e-6), rel=0.01)
-    assert composed_epsilon([*plans, PrivacyPlan.non_private()], 1e-6) == math.inf
-    with pytest.raises(ValueError, match="different relations"):
-        composed_epsilon([PLAN, replace(PLAN, relation="replace_one")], 1e-6)
 
 
 # -- models, and the file --------------------------------------------------------------------------------------------
