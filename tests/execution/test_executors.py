@@ -25,6 +25,7 @@ from distributed import Client, LocalCluster
 from tests.execution.dying import Dies
 from tests.laws.cases import CASES, BetaBernoulli, arguments
 from tests.plans import REPLACED
+from tests.processors import with_processors
 from vips import (
     BayesianLogisticRegression,
     CategoricalHMM,
@@ -58,6 +59,7 @@ from vips.models.topics import statistics as lda_statistics
 from vips.preprocessing import PrivateCountVectorizer
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=3, clip_norm=1.5, reproducible_noise=True)
+CHARGED = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
 COINS = np.random.default_rng(0).integers(0, 2, (60, 3)).astype(float)
 
 
@@ -66,6 +68,11 @@ def client(forkserver):
     cluster = LocalCluster(processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0")
     with cluster, Client(cluster) as client:
         yield client
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
 
 
 @pytest.fixture(params=["threads", "processes", "dask"])
@@ -88,7 +95,20 @@ def coins(**settings) -> BetaBernoulli:
     return BetaBernoulli(**({"privacy": PLAN, "random_state": 0} | settings))
 
 
+def heads(executor=None, records=COINS, **settings) -> np.ndarray:
+    """Numbers of the posterior of a fit."""
+    data = records if isinstance(records, InMemoryData) else in_parts(records)
+    return coins(**settings).fit(data, executor=executor).last_posterior_["a"]
+
+
 # -- the same result ------------------------------------------------------------------------------------------------------
+
+
+def check_equal(name_of_case, first, *others):
+    """To the last bit."""
+    for other in others:
+        for name, value in first.items():
+            np.testing.assert_array_equal(other[name], value, err_msg=f"{name_of_case}: {name}")
 
 
 FEW_AND_ALL = [
@@ -109,10 +129,7 @@ def test_every_executor_gives_every_model_the_same_posterior(cases, noise, clien
             case.make_model(privacy=plan, random_state=5).fit(data, executor=executor)
             for executor in (None, "processes", client)
         ]
-        first, *others = map(arrays_of, fits)
-        for other in others:
-            for name, value in first.items():
-                np.testing.assert_array_equal(other[name], value, err_msg=f"{case.name}: {name}")
+        check_equal(case.name, *map(arrays_of, fits))
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
@@ -139,9 +156,7 @@ def test_the_number_of_threads_changes_no_bit(cases, noise, monkeypatch):
                 model = case.make_model(privacy=plan, random_state=5)
                 model.chunk_size = 3
                 fits.append(arrays_of(model.fit(in_parts(*records, size=25), groups=groups)))
-            for other in fits[1:]:
-                for name, value in fits[0].items():
-                    np.testing.assert_array_equal(other[name], value, err_msg=f"{case.name}: {name}")
+            check_equal(case.name, *fits)
     assert len(seen) > 2
 
 
@@ -221,31 +236,12 @@ def test_more_partitions_than_a_node_of_the_tree_holds(client):
         BayesianLogisticRegression(privacy=PLAN, max_norm=9.0, random_state=0).fit(data, executor=executor)
         for executor in (None, client)
     ]
-    for other in fits[1:]:
-        np.testing.assert_array_equal(other.last_posterior_.mean, fits[0].last_posterior_.mean)
+    np.testing.assert_array_equal(fits[1].last_posterior_.mean, fits[0].last_posterior_.mean)
 
 
 @pytest.mark.parametrize("records", [COINS[:0], np.full((20, 3), np.nan)], ids=["none", "all defective"])
 def test_no_usable_record_is_ordinary(records, executor):
-    expected = coins().fit(in_parts(records))
-    fitted = coins().fit(in_parts(records), executor=executor)
-    np.testing.assert_array_equal(fitted.last_posterior_["a"], expected.last_posterior_["a"])
-
-
-def test_full_batches_and_non_private_fits(executor):
-    full = replace(REPLACED, reproducible_noise=True)
-    for plan in (full, PrivacyPlan.non_private(sampling_rate=0.5, n_steps=3), None):
-        expected = coins(privacy=plan).fit(in_parts(COINS)).last_posterior_["a"]
-        posterior = coins(privacy=plan).fit(in_parts(COINS), executor=executor).last_posterior_["a"]
-        np.testing.assert_array_equal(posterior, expected)
-
-
-def test_every_backend_of_joblib_gives_the_same_posterior(client):
-    expected = coins().fit(in_parts(COINS)).last_posterior_["a"]
-    for settings in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 1}, {"backend": "dask", "client": client}):
-        with joblib.parallel_config(**settings):
-            fitted = coins().fit(in_parts(COINS), executor="joblib")
-        np.testing.assert_array_equal(fitted.last_posterior_["a"], expected)
+    np.testing.assert_array_equal(heads(executor, records), heads(None, records))
 
 
 class Strict(BetaBernoulli):
@@ -254,8 +250,21 @@ class Strict(BetaBernoulli):
         return super().expected_statistics(records, posterior)
 
 
-def test_floating_point_warnings_are_off_in_workers(executor):
-    Strict(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor=executor)
+def test_full_batches_and_non_private_fits(executor):
+    full = replace(REPLACED, reproducible_noise=True)
+    for plan in (full, PrivacyPlan.non_private(sampling_rate=0.5, n_steps=3), None):
+        np.testing.assert_array_equal(heads(executor, privacy=plan), heads(privacy=plan))
+    Strict(privacy=PLAN, random_state=0).fit(
+        in_parts(COINS), executor=executor
+    )  # where floating-point warnings are off
+
+
+def test_every_backend_of_joblib_gives_the_same_posterior(client):
+    for settings in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 1}, {"backend": "dask", "client": client}):
+        with joblib.parallel_config(**settings):
+            np.testing.assert_array_equal(heads("joblib"), heads(), err_msg=str(settings))
+    names = [type(resolve(name)).__name__ for name in (None, "joblib", "processes")]
+    assert names == ["Threads", "Joblib", "Joblib"]
 
 
 # -- losses ---------------------------------------------------------------------------------------------------------------
@@ -267,7 +276,6 @@ def test_floating_point_warnings_are_off_in_workers(executor):
     indirect=["executor"],
 )
 def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path, monkeypatch):
-    expected = coins().fit(in_parts(COINS)).last_posterior_["a"]
     noised, original = [], PrivacyPlan.add_noise
 
     def add_noise(self, total, blocks, randomness, step):
@@ -286,7 +294,7 @@ def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path,
     fitted = model.fit(in_parts(COINS), executor=executor)
     assert not list(tmp_path.glob("die*"))
     assert noised == [1, 2, 3]  # once in each step, however often its shares were computed
-    np.testing.assert_array_equal(fitted.last_posterior_["a"], expected)
+    np.testing.assert_array_equal(fitted.last_posterior_["a"], heads())
 
 
 def coordinator(address, checkpoint):
@@ -310,20 +318,24 @@ def test_a_killed_coordinator_goes_on_from_its_checkpoint(client, forkserver, tm
     assert process.exitcode == -signal.SIGKILL
     assert checkpoint.exists()
     fitted = coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
-    np.testing.assert_array_equal(fitted.last_posterior_["a"], coins().fit(in_parts(COINS)).last_posterior_["a"])
+    np.testing.assert_array_equal(fitted.last_posterior_["a"], heads())
 
 
-def test_a_cluster_without_workers_is_refused_before_anything_is_charged(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
-    plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
+def test_a_cluster_without_workers_and_unknown_executors_are_refused_before_anything_is_charged(ledger):
+    def fit(executor):
+        coins(privacy=CHARGED).fit(in_parts(COINS), ledger=ledger, executor=executor)
+
     with (
         LocalCluster(processes=False, n_workers=0, dashboard_address=":0") as cluster,
         Client(cluster) as without_workers,
         pytest.raises(ValueError, match="has no workers"),
     ):
-        coins(privacy=plan).fit(in_parts(COINS), ledger=ledger, executor=without_workers)
+        fit(without_workers)
     with pytest.raises(ValueError, match="client is closed"):
-        coins(privacy=plan).fit(in_parts(COINS), ledger=ledger, executor=without_workers)
+        fit(without_workers)
+    for wrong, error in (("serial", ValueError), (3, TypeError), (object(), TypeError)):
+        with pytest.raises(error, match="`executor` must be None"):
+            fit(wrong)
     assert ledger.runs() == []
 
 
@@ -333,9 +345,7 @@ class Slow(BetaBernoulli):
         return super().expected_statistics(records, posterior)
 
 
-def test_a_step_is_given_up_when_all_workers_have_left(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
-    plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
+def test_a_step_is_given_up_when_all_workers_have_left(ledger):
     with (
         dask.config.set({"distributed.scheduler.no-workers-timeout": "300ms"}),
         LocalCluster(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
@@ -344,7 +354,7 @@ def test_a_step_is_given_up_when_all_workers_have_left(tmp_path):
         leave = threading.Timer(0.5, lambda: cluster.scale(0))
         leave.start()
         with pytest.raises(PartitionError, match=r"no workers|were lost"):
-            Slow(privacy=plan).fit(in_parts(COINS, size=2), ledger=ledger, executor=leaving)
+            Slow(privacy=CHARGED).fit(in_parts(COINS, size=2), ledger=ledger, executor=leaving)
         leave.join()
     (run,) = ledger.runs()
     assert (run.released, run.charged) == (0, 0)
@@ -370,15 +380,6 @@ def test_a_broken_shard_is_named_by_every_executor(executor, tmp_path):
         LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(CSRShards(tmp_path), executor=executor)
 
 
-def test_unknown_executors_are_refused_before_anything_is_charged(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
-    plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
-    for wrong, error in (("serial", ValueError), (3, TypeError), (object(), TypeError)):
-        with pytest.raises(error, match="`executor` must be None"):
-            coins(privacy=plan).fit(COINS, ledger=ledger, executor=wrong)
-    assert ledger.runs() == []
-
-
 # -- threads --------------------------------------------------------------------------------------------------------------
 
 
@@ -393,9 +394,7 @@ class Counts(BetaBernoulli):
 
 @pytest.mark.parametrize("plan", [PLAN, PrivacyPlan.non_private(n_steps=3)], ids=["private", "not private"])
 def test_threads_share_the_processors(plan, monkeypatch):
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
-    monkeypatch.setattr(threads, "_processors", 4)
-    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    with_processors(monkeypatch, 4, is_pool_new=True)
     Counts.seen.clear()
     with threadpoolctl.threadpool_limits(4, user_api="blas"):
         Counts(privacy=plan, random_state=0).fit(in_parts(COINS))
@@ -406,8 +405,7 @@ def test_threads_share_the_processors(plan, monkeypatch):
 
 
 def test_workers_of_joblib_have_an_equal_part_each(monkeypatch):
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
-    monkeypatch.setattr(threads, "_processors", 4)
+    with_processors(monkeypatch, 4)
     monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
     Counts.seen.clear()
     with joblib.parallel_config(backend="threading", n_jobs=2):
@@ -440,12 +438,10 @@ class Shared(BetaBernoulli):
 
 
 def test_a_thread_without_a_partition_helps_with_those_of_others(monkeypatch):
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
-    monkeypatch.setattr(threads, "_processors", 2)
-    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    with_processors(monkeypatch, 2, is_pool_new=True)
     model = Shared(privacy=replace(PLAN, sampling_rate=1.0), random_state=0).fit(in_parts(COINS, size=20))
     np.testing.assert_array_equal(
-        model.last_posterior_["a"], coins(privacy=model.privacy).fit(in_parts(COINS, size=20)).last_posterior_["a"]
+        model.last_posterior_["a"], heads(None, in_parts(COINS, size=20), privacy=model.privacy)
     )
     assert (Shared.most, Shared.helped, Shared.prepared) == (2, True, PLAN.n_steps)
 
@@ -458,8 +454,7 @@ def test_a_thread_without_a_partition_helps_with_those_of_others(monkeypatch):
     ],
 )
 def test_what_all_threads_need_of_a_posterior_is_computed_once(owner, name, model, monkeypatch):
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
-    monkeypatch.setattr(threads, "_processors", 2)
+    with_processors(monkeypatch, 2)
     monkeypatch.setattr(joblib, "cpu_count", lambda: 2)
     original, calls = getattr(owner, name), []
 
@@ -476,11 +471,6 @@ def test_what_all_threads_need_of_a_posterior_is_computed_once(owner, name, mode
     assert len(calls) == 6
 
 
-def test_executors_by_name():
-    names = [type(resolve(name)).__name__ for name in (None, "joblib", "processes")]
-    assert names == ["Threads", "Joblib", "Joblib"]
-
-
 @pytest.mark.parametrize(
     "executor", ["threads", "dask", pytest.param("processes", marks=pytest.mark.slow)], indirect=True
 )
@@ -490,8 +480,7 @@ def test_changes_in_a_copy_on_write_map_are_fitted(executor, tmp_path):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
     mapped[:30] = 1.0 - mapped[:30]
     data = InMemoryData(mapped, partition_size=15)
-    expected = coins().fit(in_parts(np.array(mapped))).last_posterior_["a"]
-    np.testing.assert_array_equal(coins().fit(data, executor=executor).last_posterior_["a"], expected)
+    np.testing.assert_array_equal(heads(executor, data), heads(None, np.array(mapped)))
     assert data.partition(0).__getstate__()["X"].base is None
 
 

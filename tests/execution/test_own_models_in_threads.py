@@ -6,14 +6,13 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pytest
 
 from tests.laws.cases import BetaBernoulli
 from tests.plans import REPLACED
+from tests.processors import with_processors
 from vips import DenseStatistics
-from vips._compute import threads
 from vips.data import InMemoryData
 from vips.sums import BySquaredWeights, Joint, Quadratic
 
@@ -51,8 +50,7 @@ class KeepingSideBySide(Keeping):
 
 @pytest.mark.parametrize("kind", [Keeping, KeepingSideBySide])
 def test_a_record_counts_once_where_a_model_keeps_its_sums(kind, monkeypatch):
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
-    monkeypatch.setattr(threads, "_processors", 2)
+    with_processors(monkeypatch, 2)
     model = kind(privacy=replace(REPLACED, n_steps=1, noise_multiplier=1e-9, reproducible_noise=True))
     model.chunk_size, model.barrier = 256, threading.Barrier(2)
     model.kept = {"heads": np.empty(2), "count": np.empty(())}
@@ -81,7 +79,7 @@ class Outer(BetaBernoulli):
 
 
 def fits_in_a_thread():
-    numba.config.NUMBA_NUM_THREADS = threads._processors = 2
+    with_processors(pytest.MonkeyPatch(), 2)
     fit(Outer(privacy=REPLACED))
 
 

@@ -14,8 +14,8 @@ import pytest
 from tests.laws.cases import CASES, BetaBernoulli, SecondMoments
 from tests.laws.checks import as_data
 from tests.mutants import check_notices
+from tests.processors import with_processors
 from vips import Block, DenseStatistics, PrivacyPlan, engine
-from vips._compute import threads
 from vips._compute.threads import at_most, n_threads
 from vips._secret_bits import secret_bits
 from vips.data import InMemoryData
@@ -71,13 +71,10 @@ def test_the_tree_is_not_a_line():
     """The test above would show nothing if every order gave the same digits."""
     totals = [{"a": np.array(value)} for value in np.random.default_rng(0).normal(size=1000)]
     tree = TreeSum()
+    assert tree.result() is None
     for total in totals:
         tree.push({"a": total["a"].copy()})
     assert tree.result()["a"] != add(totals)["a"]
-
-
-def test_nothing_adds_up_to_nothing():
-    assert TreeSum().result() is None
 
 
 # -- what a worker gets ---------------------------------------------------------------------------------------------------
@@ -112,13 +109,8 @@ def test_task_holds_nothing_to_make_noise_from():
         for number in secret:
             for order in ("little", "big"):
                 assert number.to_bytes(16, order).strip(b"\0") not in sent
-        makers = (
-            Randomness,
-            np.random.Generator,
-            np.random.BitGenerator,
-            np.random.SeedSequence,
-            np.random.RandomState,
-        )
+        of_numpy = np.random.Generator, np.random.BitGenerator, np.random.SeedSequence, np.random.RandomState
+        makers = (Randomness, *of_numpy)
         held = walk(pickle.loads(sent)).values()
         assert not [value for value in held if isinstance(value, makers)]
         assert not [value for value in held if type(value).__module__.startswith("randomgen")]
@@ -380,10 +372,7 @@ class Unchecked(DenseStatistics):
 
 
 def test_kernels_of_a_worker_keep_to_their_threads(monkeypatch):
-    import numba
-
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 8)
-    monkeypatch.setattr(threads, "_processors", 8)
+    with_processors(monkeypatch, 8)
     seen = []
     with at_most(3):
         other = threading.Thread(target=lambda: seen.append(n_threads()))

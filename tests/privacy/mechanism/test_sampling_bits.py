@@ -43,18 +43,14 @@ def test_words_are_aes_128_of_the_counter(key, plain, cipher, hardware):
     assert bits.random_raw(2).astype("<u8").tobytes().hex() == cipher
 
 
-def test_counter_counts_to_128_bits():
+def test_the_counter_counts_to_128_bits_however_words_are_asked_for():
     for counter in (0, 7, 2**64 - 2, 2**64 - 1, 5 << 64, 2**127 - 3):
         words = AESCounter(key=KEY, counter=counter).random_raw(8)
         single = [AESCounter(key=KEY, counter=counter + i).random_raw(2) for i in range(4)]
         np.testing.assert_array_equal(words, np.concatenate(single))
-
-
-def test_words_do_not_depend_on_how_they_are_asked_for():
-    whole, parts = AESCounter(key=KEY), AESCounter(key=KEY)
-    pieces = [parts.random_raw(size) for size in (3, None, 0, 60, None)]
-    expected = whole.random_raw(65)
-    np.testing.assert_array_equal(expected, np.concatenate([np.atleast_1d(np.array(p, np.uint64)) for p in pieces]))
+    parts = AESCounter(key=KEY)
+    pieces = [np.array(parts.random_raw(size), np.uint64) for size in (3, None, 0, 60, None)]
+    np.testing.assert_array_equal(AESCounter(key=KEY).random_raw(65), np.hstack(pieces))
 
 
 # Poisson samples ---------------------------------------------------------------------------------------------------------
@@ -107,13 +103,6 @@ def test_what_does_not_fit_its_field_is_refused(row, partition, step):
         poisson_sample(row, row + 1, 0.5, KEY, step, partition)
 
 
-def test_partitions_have_coins_of_their_own():
-    n, rate = 100_000, 0.3
-    samples = [poisson_sample(0, n, rate, KEY, 1, partition) for partition in (0, 1, 2**20)]
-    for one, other in itertools.combinations(samples, 2):
-        assert abs(len(np.intersect1d(one, other)) - n * rate**2) < 4.5 * math.sqrt(n * rate**2)
-
-
 @pytest.mark.parametrize("rate", [0.3, 1.0])
 def test_ranges_agree_with_the_whole(rate):
     whole = poisson_sample(0, 1000, rate, KEY, 3, 0)
@@ -141,12 +130,13 @@ def test_neighbouring_rows_are_independent():
         assert scipy.stats.chisquare(pairs).pvalue > 1e-3
 
 
-def test_steps_and_keys_have_coins_of_their_own():
+def test_steps_keys_and_partitions_have_coins_of_their_own():
     n, rate = 100_000, 0.3
-    samples = [poisson_sample(0, n, rate, key, step, 0) for key in (KEY, KEY + 1) for step in (1, 2, 3)]
+    streams = [(key, step, 0) for key in (KEY, KEY + 1) for step in (1, 2, 3)] + [(KEY, 1, 1), (KEY, 1, 2**20)]
+    samples = {stream: poisson_sample(0, n, rate, *stream) for stream in streams}
     for one, other in itertools.combinations(samples, 2):
-        both = len(np.intersect1d(one, other))
-        assert abs(both - n * rate**2) < 4.5 * math.sqrt(n * rate**2)
+        both = len(np.intersect1d(samples[one], samples[other]))
+        assert abs(both - n * rate**2) < 4.5 * math.sqrt(n * rate**2), (one, other)
     words = np.concatenate([sampling._coins(0, n, KEY, step, 0) for step in range(4)])
     assert len(np.unique(words)) == len(words)  # no counter twice
 
@@ -224,18 +214,6 @@ def test_sums_of_outer_products_are_those_of_matrices_rounded_one_by_one(size):
     np.testing.assert_array_equal(lattice.rounded_outer_sum(alone, alone, block), matrices.sum(axis=0))
 
 
-@pytest.mark.parametrize("sigma", SIGMAS)
-@pytest.mark.parametrize("size", SIZES)
-def test_rounded_record_stays_within_the_sensitivity(size, sigma):
-    clip_norm, block = 3.0, Block((size,))
-    lattice = Lattice.for_blocks({"a": block}, sigma, clip_norm)
-    rng = np.random.default_rng(0)
-    records = [np.ones(size), np.eye(1, size)[0], *rng.normal(size=(3, size)), *rng.standard_t(1.0, size=(3, size))]
-    for record in records:
-        record = record * (clip_norm / np.linalg.norm(record))
-        assert norm(lattice, lattice.rounded(record, block)) <= SENSITIVITY_FACTOR * clip_norm
-
-
 def test_rounding_can_move_a_record_by_all_that_is_allowed():
     # σ √d = 2^15: the lattice is exactly as coarse as it may be
     size, sigma, block = 2**16, 2.0**7, Block((2**16,))
@@ -254,21 +232,29 @@ def test_rounding_can_move_a_record_by_all_that_is_allowed():
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
-@pytest.mark.parametrize("size", SIZES[1:])
-def test_halves_everywhere_stay_within_the_sensitivity(size, sigma):
-    block = Block((size,))
-    lattice = Lattice.for_blocks({"a": block}, sigma, 1.0)
-    entry = math.floor(1.0 / math.sqrt(size) / lattice.unit - 0.5) + 0.5
+@pytest.mark.parametrize("size", SIZES)
+def test_rounded_records_and_halves_everywhere_stay_within_the_sensitivity(size, sigma):
+    clip_norm, block = 3.0, Block((size,))
+    lattice = Lattice.for_blocks({"a": block}, sigma, clip_norm)
+    rng = np.random.default_rng(0)
+    records = [np.ones(size), np.eye(1, size)[0], *rng.normal(size=(3, size)), *rng.standard_t(1.0, size=(3, size))]
+    records = [record * (clip_norm / np.linalg.norm(record)) for record in records]
+    entry = math.floor(clip_norm / math.sqrt(size) / lattice.unit - 0.5) + 0.5
     assert entry > 500.0
-    record = np.full(size, np.nextafter(entry, np.inf) * lattice.unit * (1.0 + 1e-12))
-    assert np.linalg.norm(record) <= 1.0 + 1e-9
-    assert norm(lattice, lattice.rounded(record, block)) <= SENSITIVITY_FACTOR
+    records.append(np.full(size, np.nextafter(entry, np.inf) * lattice.unit * (1.0 + 1e-12)))
+    assert np.linalg.norm(records[-1]) <= clip_norm * (1.0 + 1e-9)
+    for record in records:
+        assert norm(lattice, lattice.rounded(record, block)) <= SENSITIVITY_FACTOR * clip_norm
 
 
 def test_blocks_share_one_lattice():
     blocks = {"a": Block((3, 4)), "b": Block((5, 6, 6), symmetric=True, scale=10.0), "c": Block(())}
     n_coordinates = 12 + 5 * 21 + 1
     assert Lattice.for_blocks(blocks, 4.0, 2.0) == Lattice.for_blocks({"all": Block((n_coordinates,))}, 4.0, 2.0)
+    # what the sampler cannot hold is refused
+    assert Lattice.for_blocks({"a": Block((2**20,))}, 2.0**10, 1.0).noise_steps == 2**29
+    with pytest.raises(ValueError, match="steps per standard deviation"):
+        Lattice.for_blocks({"a": Block((2**20 + 1,))}, 2.0**10, 1.0)
 
 
 @pytest.mark.parametrize("scale", [1.0, 7.0])
@@ -288,9 +274,3 @@ def test_symmetric_blocks_are_rounded_in_isometric_coordinates(scale):
         rounded = norm(lattice, units[i][:, *upper])
         assert abs(rounded - np.linalg.norm(symmetric[i]) / scale) <= 0.5 * math.sqrt(42) * lattice.unit * (1.0 + 1e-9)
         assert rounded <= SENSITIVITY_FACTOR  # symmetrising makes no norm larger
-
-
-def test_lattice_refuses_what_the_sampler_cannot_hold():
-    assert Lattice.for_blocks({"a": Block((2**20,))}, 2.0**10, 1.0).noise_steps == 2**29
-    with pytest.raises(ValueError, match="steps per standard deviation"):
-        Lattice.for_blocks({"a": Block((2**20 + 1,))}, 2.0**10, 1.0)
