@@ -9,11 +9,13 @@ FAMILY = Gamma([[0.3, 1.0, 7.0]], [[0.5], [20.0]])
 ORACLE = stats.gamma(FAMILY.shape, scale=1.0 / FAMILY.rate)
 
 
-def test_moments_and_entropy_against_scipy():
+def test_moments_entropy_and_density_against_scipy():
     assert FAMILY.mean.shape == (2, 3)
     np.testing.assert_allclose(FAMILY.mean, ORACLE.mean())
     np.testing.assert_allclose(FAMILY.var, ORACLE.var())
     np.testing.assert_allclose(FAMILY.entropy, ORACLE.entropy())
+    x, (logarithmic, linear) = 0.7, FAMILY.natural
+    np.testing.assert_allclose(logarithmic * np.log(x) + linear * x - FAMILY.log_normalizer, ORACLE.logpdf(x))
 
 
 @pytest.mark.parametrize(("shape", "rate"), [(0.3, 0.5), (1.0, 20.0), (7.0, 2.0)])
@@ -23,15 +25,12 @@ def test_mean_parameters_are_the_gradient_of_the_log_normalizer(shape, rate):
     np.testing.assert_allclose([family.expected_log, family.mean], gradient, rtol=1e-5)
 
 
-def test_density_of_the_family_has_this_normalizer():
-    x, (logarithmic, linear) = 0.7, FAMILY.natural
-    np.testing.assert_allclose(logarithmic * np.log(x) + linear * x - FAMILY.log_normalizer, ORACLE.logpdf(x))
-
-
-def test_round_trips():
+def test_round_trips_and_parameters_cannot_be_changed():
     for other in (Gamma.from_natural(*FAMILY.natural), Gamma.from_arrays(FAMILY.to_arrays())):
         np.testing.assert_allclose(other.shape, FAMILY.shape, rtol=1e-15)
         np.testing.assert_array_equal(other.rate, FAMILY.rate)
+    with pytest.raises(ValueError, match="read-only"):
+        FAMILY.rate[0, 0] = 2.0
 
 
 def test_kl_is_nonnegative_zero_on_itself_and_right():
@@ -66,8 +65,3 @@ def test_bad_parameters_are_refused(bad):
         Gamma(bad, 1.0)
     with pytest.raises(ValueError, match="`rate`"):
         Gamma([1.0, 2.0], [bad, 1.0])
-
-
-def test_parameters_cannot_be_changed():
-    with pytest.raises(ValueError, match="read-only"):
-        FAMILY.rate[0, 0] = 2.0

@@ -30,28 +30,21 @@ FAMILIES = [
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-def test_a_pickle_does_not_tell_which_moments_were_computed(family):
+def test_headline_numbers_are_shown_and_a_pickle_does_not_tell_which_moments_were_computed(family):
     sent = pickle.dumps(family)
     copy = pickle.loads(sent)
     caches = [name for name in dir(type(copy)) if type(getattr(type(copy), name, None)).__name__ == "cached_property"]
     for name in (*caches, "mean"):
         getattr(copy, name)
     assert pickle.dumps(copy) == pickle.dumps(pickle.loads(sent))
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-def test_shape_and_headline_numbers_and_no_arrays(family):
     shown = repr(family)
     assert shown.startswith(f"<{type(family).__name__} of shape (20, 30): mean ")
     assert len(shown) < 120
     assert "array" not in shown
 
 
-def test_equal_numbers_are_shown_once():
+def test_equal_numbers_are_shown_once_and_networks_show_their_units():
     assert repr(Gamma(np.full(3, 4.0), 2.0)) == "<Gamma of shape (3,): mean 2; std 1>"
-
-
-def test_networks_show_their_units():
     network = SigmoidBeliefNetwork(2, random_state=0).fit(np.eye(4)[np.arange(40) % 4])
     shown = repr(network.posterior_)
     assert shown.startswith("<NetworkPosterior of 4 visible and 2 hidden units after ")

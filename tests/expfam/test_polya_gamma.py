@@ -1,5 +1,6 @@
 import warnings
 from importlib.metadata import version
+from itertools import product
 
 import numpy as np
 import pytest
@@ -26,20 +27,18 @@ def standard_errors_away(draws, family, transform_at=2.0):
     )
 
 
-@pytest.mark.parametrize("tilt", [0.0, 1.0, 5.0])
-@pytest.mark.parametrize("shape", [0.3, 1.0, 1.5, 2.5, 4.0, 7.3, 10.0, 30.0])
-def test_samples_are_unbiased(shape, tilt):
-    family = PolyaGamma(shape, tilt)
-    assert standard_errors_away(family.sample(N_DRAWS, np.random.default_rng(0)), family).max() < 4.0
+WHERE_THE_METHOD_CHANGES = [
+    (1.0, 5.5), (1.0, 49.9), (1.0, 50.1), (0.7, 49.9), (1.0, 300.0), (4.0, 1e3), (0.7, 1e6), (40.0, 1.0), (0.05, 0.0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("shape", "tilt"),
-    [(1.0, 5.5), (1.0, 49.9), (1.0, 50.1), (0.7, 49.9), (1.0, 300.0), (4.0, 1e3), (0.7, 1e6), (40.0, 1.0), (0.05, 0.0)],
+    [*product([0.3, 1.0, 1.5, 2.5, 4.0, 7.3, 10.0, 30.0], [0.0, 1.0, 5.0]), *WHERE_THE_METHOD_CHANGES],
 )
-def test_samples_are_unbiased_where_the_method_changes(shape, tilt):
+def test_samples_are_unbiased(shape, tilt):
     family = PolyaGamma(shape, -tilt)
-    assert standard_errors_away(family.sample(N_DRAWS, np.random.default_rng(1)), family).max() < 4.0
+    assert standard_errors_away(family.sample(N_DRAWS, np.random.default_rng(0)), family).max() < 4.0
 
 
 def test_the_series_and_the_exact_method_have_one_law():
