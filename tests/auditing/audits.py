@@ -17,14 +17,18 @@ SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
 HARDENED = replace(FULL, noise="discrete")
 CONFIDENCE = 1.0 - 1e-6
+
+
+def of_canaries(noise_multiplier, n_steps, rate=None, **settings):
+    """A plan of full batches, or of samples at this rate."""
+    sampling = {"sampling": "full"} if rate is None else {"sampling_rate": rate}
+    return PrivacyPlan(noise_multiplier=noise_multiplier, n_steps=n_steps, clip_norm=2.0, **sampling, **settings)
+
+
 CANARIES = [
-    PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, clip_norm=2.0),
-    PrivacyPlan(noise_multiplier=3.0, sampling="full", n_steps=8, clip_norm=2.0),
-    PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1, clip_norm=2.0),
-    PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.2, n_steps=10, clip_norm=2.0),
-    PrivacyPlan(noise_multiplier=2.0, sampling="full", relation="replace_one", n_steps=1, clip_norm=2.0),
-    PrivacyPlan(noise_multiplier=6.0, sampling="full", relation="replace_one", n_steps=8, clip_norm=2.0),
-]
+    of_canaries(1.0, 1), of_canaries(3.0, 8), of_canaries(1.0, 1, 0.5), of_canaries(1.0, 10, 0.2),
+    of_canaries(2.0, 1, relation="replace_one"), of_canaries(6.0, 8, relation="replace_one"),
+]  # fmt: skip
 
 _MODULE = import_module("vips.auditing.audit")  # `vips.auditing.audit` may be the function
 _Audit = _MODULE._Audit

@@ -6,45 +6,48 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from tests.auditing.audits import CANARIES, CONFIDENCE
+from tests.auditing.audits import CANARIES, CONFIDENCE, of_canaries
 from vips import PrivacyPlan
 from vips.auditing.bound import log_likelihood_ratio, lower_bound
 from vips.auditing.canaries import canary_bound, canary_totals
+from vips.auditing.records import ROWS_OF_PERSON
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.parametrize(
-    "plan", CANARIES, ids=lambda plan: f"{plan.relation}, q = {plan.sampling_rate:g}, T = {plan.n_steps}"
-)
-def test_canaries_reach_most_of_the_claim_and_never_exceed_it(plan):
-    bound = canary_bound(plan, 100_000, np.random.default_rng(0), CONFIDENCE)
-    assert not bound.exceeded
-    assert bound.ratio >= 0.7, f"{bound.bound:.3f} of {bound.claim:.3f}"
-
-
+OF_PERSONS = [of_canaries(1.0, 1, noise=noise, max_rows_per_group=30) for noise in ("gaussian", "discrete")]
+OF_WEIGHTS = of_canaries(1.0, 1, max_weight=4.0)
 DISCRETE = [
-    PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, clip_norm=2.0, noise="discrete"),
-    PrivacyPlan(noise_multiplier=3.0, sampling="full", n_steps=8, clip_norm=2.0, noise="discrete"),
-    PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.8, n_steps=1, clip_norm=2.0, noise="discrete"),
-    PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=10, clip_norm=2.0, noise="discrete"),
-    PrivacyPlan(
-        noise_multiplier=2.0, sampling_rate=0.5, n_steps=10, clip_norm=2.0, noise="discrete", relation="replace_one"
-    ),
-]
+    of_canaries(1.0, 1, noise="discrete"), of_canaries(3.0, 8, noise="discrete"), of_canaries(1.0, 1, 0.8, noise="discrete"),
+    of_canaries(2.0, 10, 0.5, noise="discrete"), of_canaries(2.0, 10, 0.5, noise="discrete", relation="replace_one"),
+]  # fmt: skip
 
 
-@pytest.mark.slow
+def name_of(plan):
+    name = f"{plan.noise}, {plan.relation}, q = {plan.sampling_rate:g}, T = {plan.n_steps}"
+    return name + ", persons" * bool(plan.max_rows_per_group) + ", weights" * bool(plan.max_weight)
+
+
 @pytest.mark.parametrize(
-    "plan",
-    CANARIES + DISCRETE,
-    ids=lambda plan: f"{plan.noise}, {plan.relation}, q = {plan.sampling_rate:g}, T = {plan.n_steps}",
+    ("plan", "n_canaries", "least"),
+    [(plan, 100_000, 0.7) for plan in (*CANARIES, *OF_PERSONS, OF_WEIGHTS)]
+    + [pytest.param(plan, 1_000_000, 0.85, marks=pytest.mark.slow) for plan in CANARIES + DISCRETE],
+    ids=lambda value: name_of(value) if isinstance(value, PrivacyPlan) else str(value),
 )
-def test_a_million_canaries_come_near_the_claim(plan):
-    bound = canary_bound(plan, 1_000_000, np.random.default_rng(0), CONFIDENCE)
+def test_canaries_reach_most_of_the_claim_and_never_exceed_it(plan, n_canaries, least):
+    """Those of persons have as many rows as a plan's persons may have, and those of weights weigh more than is declared."""
+    n_rows = {"n_rows": ROWS_OF_PERSON} if plan.max_rows_per_group else {}
+    assert plan.max_rows_per_group in (None, ROWS_OF_PERSON)
+    bound = canary_bound(plan, n_canaries, np.random.default_rng(0), CONFIDENCE, **n_rows)
     assert not bound.exceeded
-    assert bound.ratio >= 0.85, f"{bound.bound:.3f} of {bound.claim:.3f}"
+    assert bound.ratio >= least, f"{bound.bound:.3f} of {bound.claim:.3f}"
+
+
+def test_canaries_exceed_the_claim_where_the_largest_weight_is_no_bound(monkeypatch):
+    monkeypatch.setattr(PrivacyPlan, "shares_of", lambda plan, weights: weights / plan.max_weight)
+    assert canary_bound(OF_WEIGHTS, 100_000, np.random.default_rng(0), CONFIDENCE).exceeded
 
 
 @pytest.mark.slow
@@ -58,8 +61,6 @@ def test_one_canary_in_a_run_gives_the_same_bound_as_many():
 
 def test_scores_are_likelihood_ratios():
     """Scores are the log ratio of the densities of an outcome in the two worlds."""
-    from scipy import stats
-
     plan = PrivacyPlan(noise_multiplier=1.3, sampling_rate=0.3, n_steps=1, clip_norm=1.0)
     z = np.linspace(-6, 7, 11)[:, None]
     with_record = 0.7 * stats.norm.pdf(z, 0.0, 1.3) + 0.3 * stats.norm.pdf(z, 1.0, 1.3)

@@ -9,9 +9,9 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +30,8 @@ OWN_HANDLER.addHandler(logging.StreamHandler(sys.__stderr__))
 
 
 def in_a_thread(records):
-    thread = threading.Thread(target=print, args=(summary_of(records),))
-    thread.start()
-    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(print, summary_of(records)).result()
 
 
 SAYS = {

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.auditing.audits import BY_NAME, CONFIDENCE, SAMPLED, look_only_for
+from tests.auditing.audits import BY_NAME, SAMPLED, look_only_for
 from tests.laws.cases import arguments
 from tests.models.test_sample_weights import weights_as_they_are
 from vips import PrivacyPlan, audit
-from vips.auditing.canaries import canary_bound
 from vips.execution import partitions
 
 pytestmark = pytest.mark.usefixtures("one_thread", "forked")
@@ -76,12 +75,3 @@ def test_mutant_is_rejected(mutant, finding, monkeypatch):
     mutant(monkeypatch)
     report = audited("proportions", n_runs=0)
     assert finding in {failure.name for failure in report.failed}, str(report)
-
-
-def test_canaries_above_the_largest_weight_do_not_exceed_the_claim_unless_it_is_no_bound(monkeypatch):
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, clip_norm=2.0, max_weight=LARGEST)
-    bound = canary_bound(plan, 100_000, np.random.default_rng(0), CONFIDENCE)
-    assert not bound.exceeded
-    assert bound.ratio >= 0.7, f"{bound.bound:.3f} of {bound.claim:.3f}"
-    monkeypatch.setattr(PrivacyPlan, "shares_of", lambda plan, weights: weights / plan.max_weight)
-    assert canary_bound(plan, 100_000, np.random.default_rng(0), CONFIDENCE).exceeded
