@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import product
 
 import dp_accounting
 import pytest
@@ -27,16 +28,16 @@ def cost_of(event, pure=1.0):
     return stated(Ledger, event, None, None, 0.0, "add_or_remove").price(left)
 
 
+WITHOUT_EPSILON = [
+    GAUSSIAN, dp_accounting.SelfComposedDpEvent(GAUSSIAN, 7), dp_accounting.SelfComposedDpEvent(SAMPLED, 40),
+    dp_accounting.ComposedDpEvent([GAUSSIAN, dp_accounting.SelfComposedDpEvent(SAMPLED, 5), SAMPLED]),
+]  # fmt: skip
+WITH_EPSILON = [LAPLACE, dp_accounting.ComposedDpEvent([GAUSSIAN, LAPLACE, LAPLACE])]
+
+
 @pytest.mark.parametrize(
-    "event",
-    [
-        GAUSSIAN, dp_accounting.SelfComposedDpEvent(GAUSSIAN, 7), dp_accounting.SelfComposedDpEvent(SAMPLED, 40),
-        dp_accounting.ComposedDpEvent([GAUSSIAN, dp_accounting.SelfComposedDpEvent(SAMPLED, 5), SAMPLED]), LAPLACE,
-        dp_accounting.ComposedDpEvent([GAUSSIAN, LAPLACE, LAPLACE]),
-    ],
-    ids=str,
-)  # fmt: skip
-@pytest.mark.parametrize("pure", [0.0, 1.0])
+    ("event", "pure"), [(event, 1.0) for event in WITHOUT_EPSILON] + [*product(WITH_EPSILON, (0.0, 1.0))], ids=str
+)
 def test_what_is_charged_is_no_less_than_the_privacy_losses(event, pure):
     """δ(ε) ≤ δ₀ + δ_μ(ε - ε₀) at every ε ≥ ε₀."""
     cost, losses = cost_of(event, pure), pld.PLDAccountant(ADD_OR_REMOVE).compose(event)

@@ -190,8 +190,11 @@ def by_batches(case: Case, run: Run) -> float:
     ("rule", "case", "at_least"),
     [
         (by_steps, FULL[4], 3.0), (by_steps, SAMPLED[1], 1.5), (of_the_other_steps, SAMPLED[0], 1.5),
-        (of_the_other_steps, SAMPLED[2], 1.5), (of_the_other_steps, SAMPLED[3], 1.5),
-        (by_batches, STREAMS[0], 10.0), (by_batches, STREAMS[1], 10.0), (by_batches, STREAMS[2], 1.5),
+        (by_batches, STREAMS[0], 10.0),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in (
+            (of_the_other_steps, SAMPLED[2], 1.5), (of_the_other_steps, SAMPLED[3], 1.5), (by_batches, STREAMS[1], 10.0),
+            (by_batches, STREAMS[2], 1.5),
+        )),
     ],
 )  # fmt: skip
 def test_other_rules_of_giving_back_exceed_delta(tmp_path, monkeypatch, rule, case, at_least):
