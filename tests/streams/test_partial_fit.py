@@ -27,6 +27,7 @@ from vips import (
     StreamPlan,
 )
 from vips.datasets import make_lda_corpus
+from vips.streams import stream as stream_module
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.multinomial(1, [0.2, 0.3, 0.5], 600)
@@ -57,6 +58,10 @@ def test_batches_without_noise_are_one_fit():
     np.testing.assert_allclose(regression.coef_, whole.coef_, rtol=1e-9)
     np.testing.assert_allclose(regression.last_posterior_.cov, whole.last_posterior_.cov, rtol=1e-8)
     assert proportions.n_batches_seen_ == 5
+    # bounds hold without noise too: a stream to compare with
+    ids, stream = pd.Series(np.arange(10) // 5, name="person"), without_noise(2, max_rows_per_group=2, clip_norm=1.0)
+    total = DirichletMultinomial(privacy=stream).partial_fit(np.eye(3)[np.zeros(10, int)], groups=ids).noisy_totals_
+    np.testing.assert_allclose(total.average["counts"], [2.0, 0.0, 0.0])
 
 
 def test_topics_without_noise_are_streaming_variational_bayes():
@@ -167,9 +172,8 @@ def test_canaries_come_near_the_claim_and_do_not_exceed_it(mechanism, participat
         lambda mu: norm.cdf(mu / 2 - 8.0 / mu) - np.exp(8.0) * norm.cdf(-mu / 2 - 8.0 / mu) - 1e-6, 0.1, 10.0
     )
     is_above = scores > direction @ direction * model.default_clip() / 2
-    limits = []
-    for hits in (is_above[is_in], ~is_above[~is_in]):
-        limits.append(norm.ppf(beta.ppf(1e-4, hits.sum(), len(hits) - hits.sum() + 1)))
+    right = is_above[is_in], ~is_above[~is_in]
+    limits = [norm.ppf(beta.ppf(1e-4, hits.sum(), len(hits) - hits.sum() + 1)) for hits in right]
     assert (0.65 if noise == "gaussian" else 0.5) * claim < sum(limits) <= claim
 
 
@@ -186,10 +190,7 @@ def test_a_person_is_in_so_many_batches_and_no_more():
         np.testing.assert_allclose(np.diff(totals, prepend=0.0), expected, atol=0.5)
         assert model.privacy_.unit == "all rows of one person"
         assert "register" in str(model.privacy_)
-
-
-def test_one_id_of_text_makes_no_other_persons():
-    """On the second day it turns the column of ids into one of text: 300 persons who were there the day before stay out."""
+    # on the second day an id of text turns the column into text: 300 persons who were there the day before stay out
     model = DirichletMultinomial(privacy=plan(2, 1e4, participation=1), max_total=1.0)
     for ids in (pd.Series(np.arange(300), name="person"), pd.Series([*map(str, range(300)), "X7"], name="person")):
         model.partial_fit(np.eye(3)[np.zeros(len(ids), int)], groups=ids)
@@ -226,12 +227,10 @@ def test_a_stream_is_charged_once_and_refused_beyond_the_budget(tmp_path):
 
 
 def test_an_error_before_the_release_leaves_everything_as_it_was(tmp_path, monkeypatch):
-    from vips.streams import stream
-
     ledger = PrivacyLedger(tmp_path / "x.ledger", epsilon=2.0, delta=1e-5, dataset="letters")
     model, path = DirichletMultinomial(privacy=plan(3)), tmp_path / "s.vips"
     with monkeypatch.context() as broken:
-        broken.setattr(stream.engine, "clipped_sum", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        broken.setattr(stream_module.engine, "clipped_sum", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(COUNTS[:10], ledger=ledger, checkpoint=path)
     assert not hasattr(model, "stream_")
@@ -285,15 +284,6 @@ def test_what_cannot_go_on_is_refused(tmp_path):
             plan(**arguments)
 
 
-def test_a_model_that_another_one_overtook_is_told(tmp_path):
-    first, second = (DirichletMultinomial(privacy=plan()) for _ in range(2))
-    first.partial_fit(COUNTS[:5], checkpoint=tmp_path / "s.vips")
-    second.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "s.vips")
-    with pytest.raises(StreamError, match="2 batches count"):
-        first.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "s.vips")
-    assert first.n_batches_seen_ == 2
-
-
 @pytest.mark.parametrize(("n_batches", "decay", "participation"), [(24, 0.98, 10), (500, 1.0, 365), (730, 0.999, 730)])
 def test_plans_whose_fit_ends_at_its_limits_have_noise(n_batches, decay, participation):
     """Rounding once took the sum of ω above 1 in these plans."""
@@ -325,9 +315,9 @@ def test_a_model_of_a_stream_can_be_saved_and_goes_on(make, tmp_path):
     assert loaded.n_batches_seen_ == 3
 
 
-def test_a_model_does_not_change_streams(tmp_path):
+def test_a_model_does_not_change_streams_and_is_told_that_another_one_overtook_it(tmp_path):
     """The checkpoint of another stream with the same settings is refused, and not touched."""
-    one, other = (DirichletMultinomial(privacy=plan()) for _ in range(2))
+    one, other, later = (DirichletMultinomial(privacy=plan()) for _ in range(3))
     one.partial_fit(COUNTS[:5], checkpoint=tmp_path / "a.vips")
     other.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "b.vips")
     before = {file.name: file.read_bytes() for file in tmp_path.glob("b.vips*")}
@@ -335,11 +325,7 @@ def test_a_model_does_not_change_streams(tmp_path):
         one.partial_fit(COUNTS[9:], checkpoint=tmp_path / "b.vips")
     assert {file.name: file.read_bytes() for file in tmp_path.glob("b.vips*")} == before
     assert one.partial_fit(COUNTS[9:], checkpoint=tmp_path / "a.vips").n_batches_seen_ == 2
-
-
-def test_bounds_hold_without_noise_too():
-    """A stream to compare with: the same estimator, but for its noise."""
-    ids = pd.Series(np.arange(10) // 5, name="person")
-    stream = without_noise(2, max_rows_per_group=2, clip_norm=1.0)
-    total = DirichletMultinomial(privacy=stream).partial_fit(np.eye(3)[np.zeros(10, int)], groups=ids).noisy_totals_
-    np.testing.assert_allclose(total.average["counts"], [2.0, 0.0, 0.0])
+    later.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "b.vips")
+    with pytest.raises(StreamError, match="2 batches count"):
+        other.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "b.vips")
+    assert other.n_batches_seen_ == 2

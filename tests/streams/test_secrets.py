@@ -96,29 +96,37 @@ def test_a_model_is_told_that_an_interrupted_batch_counts(tmp_path, monkeypatch,
         assert model.partial_fit(COUNTS[9:], checkpoint=path).n_batches_seen_ == n_before + 2
 
 
+def array(name, change):
+    """A change of one array."""
+    return lambda header, arrays: arrays.update({name: change(arrays[name].copy())})
+
+
+def searched(**fields):
+    """Other results of the search for noise."""
+    return lambda header, _: header["public"]["searched"].update(fields)
+
+
 FORGERIES = {
-    "no noise any more": lambda a, h: a.update({"buffers/counts": a["buffers/counts"] * np.nan}),
-    "buffers in single precision": lambda a, h: a.update({"buffers/counts": a["buffers/counts"].astype(np.float32)}),
-    "buffers of another model": lambda a, h: a.update({"buffers/counts": a["buffers/counts"][:, :2]}),
-    "a buffer too few": lambda a, h: a.update({"buffers/counts": a["buffers/counts"][1:]}),
-    "totals of another type": lambda a, h: a.update({"released/counts": a["released/counts"].astype(np.complex128)}),
-    "totals that are not numbers": lambda a, h: a.update({"released/counts": a["released/counts"] + np.nan}),
-    "one total for all": lambda a, h: a.update({"released/counts": a["released/counts"][:1]}),
-    "an array too many": lambda a, h: a.update({"other/counts": np.zeros(3)}),
-    "a key of no length": lambda a, h: a.update({"register/key": np.zeros(0, np.uint8)}),
-    "a person in no batch": lambda a, h: a.update(
+    "no noise any more": array("buffers/counts", lambda values: values * np.nan),
+    "buffers in single precision": array("buffers/counts", lambda values: values.astype(np.float32)),
+    "buffers of another model": array("buffers/counts", lambda values: values[:, :2]),
+    "a buffer too few": array("buffers/counts", lambda values: values[1:]),
+    "totals of another type": array("released/counts", lambda values: values.astype(np.complex128)),
+    "totals that are not numbers": array("released/counts", lambda values: values + np.nan),
+    "one total for all": array("released/counts", lambda values: values[:1]),
+    "an array too many": lambda _, arrays: arrays.update({"other/counts": np.zeros(3)}),
+    "a key of no length": array("register/key", lambda _: np.zeros(0, np.uint8)),
+    "a person in no batch": lambda _, arrays: arrays.update(
         {"register/counts": np.zeros(1, np.int64), "register/digests": np.zeros((1, 16), np.uint8)}
     ),
-    "a negative batch": lambda a, h: h.update(t=-1),
-    "a batch that is no number": lambda a, h: h.update(t="2"),
-    "a header without a plan": lambda a, h: h["public"].pop("plan"),
-    "a header without noise": lambda a, h: h["public"].pop("searched"),
-    "other draws": lambda a, h: h["public"]["searched"].update(of_draws=1.0),
-    "less noise": lambda a, h: h["public"]["searched"].update(noise_multiplier=0.5),
-    "another factorisation": lambda a, h: h["public"]["searched"].update(
-        strategy={"theta": [0.5] * 4, "omega": [1e-300] * 4}
-    ),
-    "another lattice": lambda a, h: h["public"]["searched"].update(lattice=[1e-3, 1024]),
+    "a negative batch": lambda header, _: header.update(t=-1),
+    "a batch that is no number": lambda header, _: header.update(t="2"),
+    "a header without a plan": lambda header, _: header["public"].pop("plan"),
+    "a header without noise": lambda header, _: header["public"].pop("searched"),
+    "other draws": searched(of_draws=1.0),
+    "less noise": searched(noise_multiplier=0.5),
+    "another factorisation": searched(strategy={"theta": [0.5] * 4, "omega": [1e-300] * 4}),
+    "another lattice": searched(lattice=[1e-3, 1024]),
 }
 
 
@@ -128,7 +136,7 @@ def test_forged_secrets_release_nothing(name, noise, tmp_path):
     path = tmp_path / "s.vips"
     stream = plan(noise=noise)
     DirichletMultinomial(privacy=stream).partial_fit(COUNTS[:10], checkpoint=path)
-    edited(f"{path}.secret", "stream secret", lambda header, arrays: FORGERIES[name](arrays, header), mode=0o600)
+    edited(f"{path}.secret", "stream secret", FORGERIES[name], mode=0o600)
     before, model = (tmp_path / "s.vips.secret").read_bytes(), DirichletMultinomial(privacy=stream)
     with pytest.raises(StreamError):
         model.partial_fit(COUNTS[10:], checkpoint=path)
