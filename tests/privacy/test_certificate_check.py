@@ -297,7 +297,7 @@ def test_facts_that_do_not_belong_to_the_text_are_told(fitted, folder, capsys):
     refused(capsys, "text: the page says", "guarantee: ")
 
 
-def test_more_may_be_not_covered_and_not_less(folder, capsys):
+def test_more_may_be_not_covered_and_not_less_and_a_page_that_no_ledger_counts_is_told(folder, capsys):
     model, told = counts(), ("rows with a line break in a cell", "telegrams")
     model.privacy_ = replace(model.privacy_, also_not_covered=told)
     model.save("model.vips")
@@ -305,6 +305,8 @@ def test_more_may_be_not_covered_and_not_less(folder, capsys):
         replace(model.privacy_, also_not_covered=items).to_html("page.html")
         assert check(capsys, ledger=None)[0] == status
     refused(capsys, f"not covered: the page lacks {told[0]}", ledger=None)
+    PrivacyLedger("a.ledger", 8.0, 1e-5, "votes")
+    refused(capsys, "entry: the page names none")
 
 
 def test_a_ledger_without_the_entry_or_an_older_copy_is_told(fitted, capsys):
@@ -313,15 +315,6 @@ def test_a_ledger_without_the_entry_or_an_older_copy_is_told(fitted, capsys):
     for name in ("older.ledger", "new.ledger"):
         said = f"entry {run}: The ledger of 'votes' knows of no run"
         refused(capsys, "does not contain the head", said, ledger=name)
-
-
-def test_a_page_that_no_ledger_counts_is_told(folder, capsys):
-    model = counts()
-    model.save("model.vips")
-    model.privacy_.to_html("page.html")
-    PrivacyLedger("a.ledger", 8.0, 1e-5, "votes")
-    assert check(capsys, ledger=None)[0] == 0
-    refused(capsys, "entry: the page names none")
 
 
 def test_an_edited_ledger_is_told(fitted, capsys):

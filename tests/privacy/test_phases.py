@@ -150,6 +150,18 @@ def test_phases_stay_with_the_report_and_the_file(tmp_path, monkeypatch):
     assert vips.load(tmp_path / "shares.vips").privacy_.to_dict() == model.privacy_.to_dict()
 
 
+@pytest.mark.parametrize(
+    ("phases", "error", "message"),
+    [
+        ((Phase(2), Phase(5)), ValueError, "have 7 steps"), ((Phase(7),), ValueError, "have 7 steps"),
+        ((2, 4), TypeError, "must be phases"), ([Phase(1, 1e-6), Phase(5, 1e6)], ValueError, "factor of 1e6"),
+    ],
+)  # fmt: skip
+def test_phases_of_another_plan_are_refused(phases, error, message):
+    with pytest.raises(error, match=message):
+        replace(PLAN, phases=phases)
+
+
 def test_samples_have_one_weight():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.1, n_steps=6)
     assert plan.with_phases(PHASES) == plan == plan.with_phases(Phase(6))
@@ -157,20 +169,6 @@ def test_samples_have_one_weight():
     assert plan.with_phases(PHASES).with_repeated(3).epsilon(1e-5) == repeated.epsilon(1e-5) > plan.epsilon(1e-5)
     with pytest.raises(ValueError, match="equal weights"):
         replace(plan, phases=PHASES)
-
-
-@pytest.mark.parametrize(
-    ("phases", "error", "message"),
-    [
-        ((Phase(2), Phase(5)), ValueError, "have 7 steps"),
-        ((Phase(7),), ValueError, "have 7 steps"),
-        ((2, 4), TypeError, "must be phases"),
-        ([Phase(1, 1e-6), Phase(5, 1e6)], ValueError, "factor of 1e6"),
-    ],
-)
-def test_phases_of_another_plan_are_refused(phases, error, message):
-    with pytest.raises(error, match=message):
-        replace(PLAN, phases=phases)
 
 
 @pytest.mark.parametrize("n_steps", [1, 5, 6])

@@ -18,7 +18,6 @@ from tests.mutants import check_notices
 from tests.privacy.ledger.forgery import append, rewrite
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting.gaussian import gaussian_epsilon
-from vips.privacy.budget import PrivacyBudget
 from vips.privacy.ledger import LedgerError, pricing
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.book import Book
@@ -134,16 +133,6 @@ def test_sampled_fits_take_a_twentieth_of_what_is_left_so_that_any_number_fits(l
         ledger.charge(plan)
     deltas = [run.cost().delta_0 for run in ledger.runs()]
     np.testing.assert_allclose(deltas, 0.05 * 0.1 * DELTA * 0.95 ** np.arange(6), rtol=1e-9)
-
-
-def test_a_budget_fits_a_ledger_of_the_same_numbers_in_parts(path):
-    ledger = PrivacyLedger(path, 2.0, 1e-6, "letters")
-    parts = PrivacyBudget(2.0, 1e-6).split(3)
-    for part in parts:
-        ledger.charge(part.plan())
-    with pytest.raises(PrivacyBudgetError):
-        ledger.charge(parts[0].plan())
-    assert ledger.spent() == pytest.approx(2.0, rel=1e-6)
 
 
 def check_forged_numbers_are_refused(path, numbers, forged):
