@@ -1,4 +1,5 @@
-"""Laws ask what a posterior depends on, not what it tells: few iterations of EM are enough."""
+"""Laws ask what a posterior depends on, not what it tells: few iterations of EM, in one thread, are enough. Tests of threads
+(``test_bits.py``) set their number themselves."""
 
 import pytest
 
@@ -19,7 +20,7 @@ FEW = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_iterations(few_generated_documents):
+def few_iterations(few_generated_documents, one_thread):
     with pytest.MonkeyPatch.context() as patch:
         for module, numbers in FEW.items():
             for name, number in numbers.items():

@@ -12,8 +12,6 @@ from vips.persistence.fitted import released_arrays
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-pytestmark = pytest.mark.usefixtures("one_thread")  # test_bits says that their number changes no bit
-
 # Laws that need many fits, or concern the engine alone: on one model of each family always, on every model before a release.
 STATISTICAL = {
     checks.noise_has_the_stated_size,

@@ -13,7 +13,7 @@ def answers(n, seed=0, missing=0.1, levels=LEVELS, n_classes=3):
     rng = np.random.default_rng(seed)
     tables = [rng.dirichlet(np.full(size, 0.5), n_classes) for size in levels]
     classes = rng.choice(n_classes, n)
-    codes = np.array([[rng.choice(len(t[k]), p=t[k]) for t in tables] for k in classes])
+    codes = np.column_stack([(rng.random(n)[:, None] > t.cumsum(axis=1)[classes, :-1]).sum(axis=1) for t in tables])
     return np.where(rng.random(codes.shape) < missing, -1, codes)
 
 

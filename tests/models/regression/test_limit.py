@@ -19,9 +19,9 @@ from vips.expfam import Gaussian
 from vips.models.regression import limit
 
 RNG = np.random.default_rng(0)
-X = RNG.normal(size=(9000, 3)) * [1.0, 10.0, 0.1] + [5.0, 0.0, -1.0]
+X = RNG.normal(size=(3000, 3)) * [1.0, 10.0, 0.1] + [5.0, 0.0, -1.0]
 PSI = X @ [0.8, -0.05, 4.0] + 0.5
-YES = (RNG.random(9000) < expit(PSI)).astype(int)
+YES = (RNG.random(3000) < expit(PSI)).astype(int)
 COUNTS = RNG.poisson(np.exp(0.3 * PSI))
 Logistic = BayesianLogisticRegression
 KINDS = {
@@ -30,9 +30,9 @@ KINDS = {
     "sparse": (Logistic, sp.csr_array(X * (RNG.random(X.shape) < 0.3)), YES),
     "no intercept": (partial(Logistic, fit_intercept=False), X, YES),
     "scaled rows": (partial(Logistic, max_norm=2.0), X, YES),
-    "three classes": (Logistic, X[:2000], (YES + (RNG.random(9000) < 0.3))[:2000]),
+    "three classes": (Logistic, X[:1000], (YES + (RNG.random(3000) < 0.3))[:1000]),
     "given prior": (partial(Logistic, prior=Gaussian(np.full(4, 0.1), np.eye(4))), X[:500], YES[:500]),
-    "rare": (Logistic, X, (RNG.random(9000) < 0.01 * expit(X[:, 1])).astype(int)),
+    "rare": (Logistic, X, (RNG.random(3000) < 0.02 * expit(X[:, 1])).astype(int)),
     "binomial": (partial(BayesianBinomialRegression, n_trials=6), X, RNG.binomial(6, expit(PSI))),
     "counts": (partial(BayesianNegativeBinomialRegression, dispersion=2.0), X, COUNTS),
 }
