@@ -155,8 +155,9 @@ def test_a_record_moves_one_cell():
             assert np.abs(moved).sum() == counts, f"a record of {value} moves the histogram by {np.abs(moved).sum():g}"
 
 
-def test_a_person_moves_the_sum_by_one():
-    (X, y), n_rows = drawn(300), 10**4
+@pytest.mark.parametrize("n_rows", [10**4, pytest.param(10**5, marks=pytest.mark.slow)])
+def test_a_person_moves_the_sum_by_one(n_rows):
+    X, y = drawn(300)
     ids, rng = np.arange(300) // 3, np.random.default_rng(1)
     before = sums_of(Given(), X, y, groups=ids)
     new = rng.normal(0.0, 4.0, (n_rows, 1))
