@@ -102,6 +102,22 @@ def forkserver():
 FEW = {"_FIRST": 2, "_LAST": 1, "_MORE": 1, "_OF_TRIAL": 2, "_N_STARTS": 2, "_FEWEST_SIMULATED": 500}
 MANY = {name: getattr(match, name) for name in FEW}
 
+# The same, and iterations of EM, in tests that ask what a posterior depends on, not what it tells.
+FEW_ITERATIONS = {
+    "markov.pairs": {"_RESTARTS": 3, "_ITERATIONS": 20, "_FURTHER": 40, "_FEWER": 10, "_MORE": 20},
+    "dynamics.start": {"_ITERATIONS": 20, "_AGAIN": 10, "_OPENING": 20},
+    "dynamics.contract": {"_STEPS_OF_EM": 20},
+    "components.matching.match": {
+        "_FIRST": 1, "_LAST": 1, "_MORE": 0, "_OF_TRIAL": 1, "_N_STARTS": 1, "_FEWEST_SIMULATED": 100,
+    },
+    "markov.matching": {"ChainSimulator.sizes": (200, 200, 200)},
+    "dynamics.matching": {"SystemSimulator.sizes": (200, 200, 200)},
+    "mixtures.matching": {"ClassSimulator.sizes": (200, 200, 200)},
+    "gaussian_mixtures.matching": {"MixtureSimulator.sizes": (200, 200, 200)},
+    "belief_networks.matching": {"_FEW": 100, "_MANY": 100},
+    "second_moments.factors": {"_N_DRAWS": 20},
+}  # fmt: skip
+
 # Of latent classes and of Gaussian mixtures.
 SIMULATORS = "mixtures.matching.ClassSimulator", "gaussian_mixtures.matching.MixtureSimulator"
 
@@ -126,6 +142,16 @@ def few_generated_documents():
         patch.setattr("vips.models.dynamics.matching.SystemSimulator.sizes", (1_000, 2_000, 1_000))
         patch.setattr("vips.models.second_moments.factors._N_DRAWS", 60)
         moves_of_matches(patch, FEW)
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_iterations(few_generated_documents):
+    """So few that a posterior tells little."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, numbers in FEW_ITERATIONS.items():
+            for name, number in numbers.items():
+                patch.setattr(f"vips.models.{module}.{name}", number)
         yield
 
 

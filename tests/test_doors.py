@@ -30,6 +30,8 @@ from vips.models.mixtures import table as classes
 from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.privacy.unread import TELLS_OF_NOISE
 
+pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
+
 LOW, HIGH = -50.0, 150.0
 CATEGORIES = ["A", "b", "1", 2, 2.5, True, "NA", "", "(x)"]
 

@@ -18,6 +18,8 @@ from vips.__main__ import main
 from vips._commands.reading import Reading
 from vips.persistence.archive import read_archive, write_archive
 
+pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
+
 pd = pytest.importorskip("pandas")
 FIT = shlex.split(
     "fit visits.csv --model logistic --target again --column age=0:110 --epsilon 8 --delta 1e-6 --classes"

@@ -38,6 +38,8 @@ from vips.models.components.numbers import Numbers
 from vips.models.mixtures.table import Column
 from vips.preprocessing import TableEncoder
 
+pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
+
 
 class AnyVocabulary(LatentDirichletAllocation):
     """The vocabulary is the number of columns, although the fit is private."""

@@ -26,6 +26,8 @@ from vips.persistence import checkpoint
 from vips.persistence.archive import read_archive
 from vips.persistence.fitted import released_arrays
 
+pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
+
 PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
 SEARCHED = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6)
 COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)

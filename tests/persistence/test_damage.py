@@ -28,6 +28,8 @@ from vips.persistence.archive import read_archive
 from vips.persistence.settings import encode
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
+pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
+
 PLAN = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=0.5, n_steps=2)
 X = np.eye(3)[np.arange(60) % 3]
 ODD = [

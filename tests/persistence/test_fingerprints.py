@@ -11,6 +11,8 @@ from tests.persistence.damage import edited
 from tests.privacy.test_certificate_check import classifier, encoder, pipeline, stream
 from vips import PrivacyPlan
 
+pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
+
 
 def fingerprints(fitted):
     return [release.sha256 for release in fitted.privacy_.releases]

@@ -18,6 +18,8 @@ from vips import BayesianLogisticRegression, DirichletMultinomial, PrivacyPlan
 from vips.preprocessing import TableEncoder
 from vips.privacy.only_noise import NO_SIGNAL
 
+pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
+
 MARKS = ("name@example.org", "31415926")
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=1)
 NAMES = ["a", "b", "c"]
