@@ -178,8 +178,11 @@ def records_do_not_see_each_other(case):
 
 
 def norms_are_joint_and_never_too_small(case):
-    model, _, records, posterior = prepared(case, 20)
-    norms_of_records_hold(case, model, with_extremes(case, records), posterior)
+    model, plan, records, posterior = prepared(case, 20)
+    records = with_extremes(case, records)
+    norms_of_records_hold(case, model, records, posterior)
+    if not model.reads_persons:
+        norms_of_runs_hold(case, model, plan, records[18:], posterior)
 
 
 def with_extremes(case, records):
@@ -199,6 +202,20 @@ def norms_of_records_hold(case, model, records, posterior, phase=None):
         factor = 1.0 if case.norm_factor is None else case.norm_factor(records[i])
         assert norms[i] <= stated * factor * (1.0 + 1e-5) + 1e-150, "a norm is far too large"
         squares_are_of_the_score(model, phase, records[[i]], posterior)
+
+
+def norms_of_runs_hold(case, model, plan, records, posterior):
+    """Of persons with three rows alike, whatever their label: the whole is scaled by the clip weight, which a small C makes
+    smaller than 1."""
+    phase, plan = last_phase(model), replace(plan, clip_norm=1e-3 * case.clip_norm)
+    for i in range(records.shape[0]):
+        for rows in _with_labels(records[[i, i, i]], case.labels):
+            statistics = phase.statistics_of(model, rows, posterior)
+            norms = statistics.norms(phase.blocks)
+            norm = statistics.run_norms(norms, phase.blocks, np.array([0, 3]))
+            total = statistics.weighted_sum(np.repeat(plan.clip_weights(norm), 3) * (norms > 0.0))
+            shares = [np.linalg.norm(total[name]) / block.scale for name, block in phase.blocks.items()]
+            assert np.linalg.norm(shares) <= plan.clip_norm * (1.0 + 1e-6), "a norm of several rows is too small"
 
 
 def true_norms(model, phase, record, posterior) -> tuple[float, float]:
@@ -232,10 +249,10 @@ def squares_are_of_the_score(model, phase, record, posterior) -> None:
 
 
 def _with_labels(record, labels):
-    """The record, and the same row with every label, and its exposure if there is one."""
+    """The records, and the same rows with every label, and their exposures if there are any."""
     others = [record.y.copy() for _ in labels]
     for y, label in zip(others, labels, strict=True):
-        y.flat[0] = label
+        y.reshape(len(y), -1)[:, 0] = label
     return [record, *(replace(record, y=y) for y in others)]
 
 

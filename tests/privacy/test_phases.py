@@ -27,6 +27,13 @@ class Weighted(GaussianMean):
         return (vips.FitPhase("first", 2, weight=3.0), vips.FitPhase("others", n_steps - 2))
 
 
+class Late(GaussianMean):
+    """Its sixth step and those after it matter five times as much."""
+
+    def phases(self, n_steps):
+        return (vips.FitPhase("first", 5), vips.FitPhase("others", n_steps - 5, weight=5.0))
+
+
 class Stops(Weighted):
     """The fit stops when its third total was released."""
 
@@ -82,11 +89,13 @@ def test_a_fit_releases_its_steps_with_the_noise_of_their_phases(noise, tmp_path
     assert stated == pytest.approx(clip * sigma * math.sqrt(sum(1.0 / weight for weight in WEIGHTS)) / 6, rel=1e-12)
     measured = np.std(of_total - ROWS.sum(axis=0))
     assert abs(measured / stated - 1.0) < 6.0 / math.sqrt(2 * of_total.size)
-    quiet = replace(plan, noise_multiplier=2e-3, n_steps=4)
-    model = Weighted(radius=1.0, privacy=quiet, random_state=0)
-    model.step_size = lambda t: 1.0
-    model.fit(ROWS)
-    np.testing.assert_allclose(model.noisy_totals_.average["total"], ROWS.sum(axis=0), atol=0.05)
+    many = np.repeat(ROWS, 50, axis=0)  # their sums show a lattice of another step
+    for late_or_early, n_steps in ((Weighted, 4), (Late, 8)):
+        quiet = replace(plan, noise_multiplier=2e-3, n_steps=n_steps)
+        model = late_or_early(radius=1.0, privacy=quiet, random_state=0)
+        model.step_size = lambda t: 1.0
+        model.fit(many)
+        np.testing.assert_allclose(model.noisy_totals_.average["total"], many.sum(axis=0), atol=0.05)
 
 
 def test_a_stop_gives_back_the_weights_of_unreleased_steps(ledger):
