@@ -205,8 +205,7 @@ def norms_of_records_hold(case, model, records, posterior, phase=None):
 
 
 def norms_of_runs_hold(case, model, plan, records, posterior):
-    """Of persons with three rows alike, whatever their label: the whole is scaled by the clip weight, which a small C makes
-    smaller than 1."""
+    """A person with three rows alike, whatever their label, adds at most C: a small one, so that the clip weight is below 1."""
     phase, plan = last_phase(model), replace(plan, clip_norm=1e-3 * case.clip_norm)
     for i in range(records.shape[0]):
         for rows in _with_labels(records[[i, i, i]], case.labels):

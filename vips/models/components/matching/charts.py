@@ -305,7 +305,7 @@ class Gaussians(Chart):
 
 
 def _exponential(matrices: np.ndarray) -> np.ndarray:
-    """The exponential of symmetric matrices. SciPy's squares as often as the largest needs, for half a minute with wide draws."""
+    """The exponential of symmetric matrices. SciPy's squares as often as the largest needs: half a minute for wide draws."""
     values, vectors = np.linalg.eigh(matrices)
     return (vectors * np.exp(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
