@@ -182,7 +182,7 @@ def norms_are_joint_and_never_too_small(case):
     records = with_extremes(case, records)
     norms_of_records_hold(case, model, records, posterior)
     if not model.reads_persons:
-        norms_of_runs_hold(case, model, plan, records[18:], posterior)
+        norms_of_runs_hold(case, model, plan, records[18:], posterior)  # two ordinary ones, and the extremes
 
 
 def with_extremes(case, records):

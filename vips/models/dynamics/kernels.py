@@ -17,6 +17,7 @@ from vips._compute.compiled import compiled
 
 __all__ = [
     "add_scaled",
+    "copy",
     "fill",
     "filter_forward",
     "known_gains",
@@ -75,7 +76,8 @@ def add_scaled(X, factor, out):
 
 
 @_jit
-def _copy(X, out):
+def copy(X, out):
+    """``out`` = X."""
     for i in range(X.shape[0]):
         for k in range(X.shape[1]):
             out[i, k] = X[i, k]
@@ -162,7 +164,7 @@ def filter_forward(
             if t == a:
                 for i in range(K):
                     ahead[t, i] = m0[i]
-                _copy(P0, ahead_cov[t])
+                copy(P0, ahead_cov[t])
             else:
                 for i in range(K):
                     value = 0.0
@@ -173,7 +175,7 @@ def filter_forward(
             m, V = mean[t], cov[t]
             for k in range(K):
                 m[k] = ahead[t, k]
-            _copy(ahead_cov[t], V)
+            copy(ahead_cov[t], V)
             for i in range(p):
                 y = values[t, i]
                 if not np.isfinite(y):
@@ -213,9 +215,9 @@ def smooth_backward(offsets, chosen, first, last, A, ahead, ahead_cov, mean, cov
                     value += backward[i, k] * (mean[t + 1, k] - ahead[t + 1, k])
                 mean[t, i] = value
             multiply_back(cov[t + 1], backward, lagged[t + 1])
-            _copy(cov[t + 1], now)
+            copy(cov[t + 1], now)
             _step_back(backward, ahead_cov[t + 1], cov[t], product, now)
-            _copy(now, cov[t])
+            copy(now, cov[t])
 
 
 @_jit
@@ -226,11 +228,11 @@ def known_gains(n_steps, A, Q, C, R, P0, gains, variances, ahead_cov, cov):
     product = np.empty((K, K))
     for t in range(n_steps):
         if t == 0:
-            _copy(P0, ahead_cov[t])
+            copy(P0, ahead_cov[t])
         else:
             _move_covariance(A, Q, cov[t - 1], product, ahead_cov[t])
         V = cov[t]
-        _copy(ahead_cov[t], V)
+        copy(ahead_cov[t], V)
         for i in range(p):
             gain, variance = gains[t, i], R[i]
             for k in range(K):
@@ -252,7 +254,7 @@ def known_smoother(A, ahead_cov, cov, backs, last, total, lagged):
     n_steps, K = len(cov), len(A)
     now, product, factor = np.empty((K, K)), np.empty((K, K)), np.empty((K, K))
     for out in (now, last[1], total):
-        _copy(cov[n_steps - 1], out)
+        copy(cov[n_steps - 1], out)
     fill(lagged, 0.0)
     for t in range(n_steps - 2, -1, -1):
         multiply_back(cov[t], A, product)
@@ -261,7 +263,7 @@ def known_smoother(A, ahead_cov, cov, backs, last, total, lagged):
         add_scaled(product, 1.0, lagged)
         _step_back(backs[t], ahead_cov[t + 1], cov[t], product, now)
         add_scaled(now, 1.0, total)
-    _copy(now, last[0])
+    copy(now, last[0])
 
 
 @_jit

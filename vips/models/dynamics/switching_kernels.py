@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from vips._compute.compiled import compiled
-from vips.models.dynamics.kernels import add_scaled, fill, multiply, multiply_back
+from vips.models.dynamics.kernels import add_scaled, copy, fill, multiply, multiply_back
 
 __all__ = ["infer"]
 
@@ -123,8 +123,7 @@ def _states(
     for t in range(b - 1, a - 1, -1):
         V = inverse[t - a]
         fill(lagged[t], 0.0)
-        fill(cov[t], 0.0)
-        add_scaled(V, 1.0, cov[t])
+        copy(V, cov[t])
         for k in range(K):
             mean[t, k] = 0.0
         if t == b - 1:

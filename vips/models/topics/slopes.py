@@ -137,9 +137,8 @@ def slopes_of(
     topic, word = np.divmod(rng.permutation(np.repeat(np.arange(further.size), further.ravel())), n_words)
     unset = np.full(n_documents, -1)
     squared = np.where(is_rare, (1.0 + sight.sampled) * weights + weights**2, 1.0)
-    cumulative, squared = (
-        np.ascontiguousarray(a) for a in (np.cumsum(topics, axis=1), squared)
-    )  # one type for the kernels
+    squared = np.ascontiguousarray(squared)  # kernels are compiled for one layout
+    cumulative = np.ascontiguousarray(np.cumsum(topics, axis=1))
     for turn, (of_words, of_topics, told) in enumerate([*_chunks(unset, unset, n_told), *_chunks(word, topic, 1)]):
         indptr, indices, counts, tokens, thetas = draw_documents(
             rng.integers(2**31), law.concentration * shares, cumulative, round(law.length), told, of_words, of_topics
