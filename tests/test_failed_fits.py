@@ -6,7 +6,7 @@ import pytest
 
 import vips
 from vips import engine
-from vips._fitted import fitted_attributes
+from vips._support.fitted import fitted_attributes
 from vips.classification.encoder import ClassTables
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 

@@ -9,9 +9,9 @@ import warnings
 import pytest
 
 from tests.mutants import check_notices
-from vips import _no_warnings
-from vips._compute import signals
-from vips._no_warnings import without_warnings
+from vips._support import signals
+from vips._support import no_warnings as _no_warnings
+from vips._support.no_warnings import without_warnings
 
 pytestmark = pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals")
 _LOOKS = {"RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}

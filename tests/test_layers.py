@@ -17,14 +17,9 @@ import vips
 PACKAGE = Path(vips.__file__).parent
 # From the lowest to the highest row. A part may import parts of lower rows, but no other part of its own row.
 LAYERS = [
-    {"_secret_bits"},
-    {
-        "_alignment", "_compute", "_extras", "_fitted", "_pipelines", "_printable", "_random_state", "_validation",
-        "exceptions", "step_size",
-    },
-    {"_files", "_no_warnings"},
-    {"_file_locks"},
-    {"_pages"},
+    {"exceptions", "step_size"},
+    {"_secret_bits", "_support"},
+    {"_compute", "_pages"},
     {"data", "datasets", "expfam", "privacy"},
     {"parts", "sums", "reference"},
     {"phases"},

@@ -24,7 +24,7 @@ from vips import (
     PrivacyPlan,
 )
 from vips.__main__ import main
-from vips._files import check_writable
+from vips._support.files import check_writable
 from vips.exceptions import CheckpointError
 from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.privacy.ledger.reader import append_entries

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vips._printable import printable
+from vips._support.printable import printable
 
 
 @pytest.mark.parametrize(

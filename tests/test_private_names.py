@@ -98,7 +98,7 @@ def test_exceptions_are_names_of_other_libraries():
         ("vips.classification.tables", "from vips.classification.encoder import _Closed", "_Closed"),
         ("vips.classification.classifier", "self._copied({})", "_copied"),  # of a base in another folder
         ("vips.privacy.ledger.ledger", "self._entries()", None),  # of a base in the same folder
-        ("vips.classification.tables", "from vips import _files", None),
+        ("vips.classification.tables", "from vips.data import _parquet", None),
         ("vips.classification.tables", "f'{name}_missing'", None),
         ("vips.classification.tables", "model.__dict__", None),
     ],

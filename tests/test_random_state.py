@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vips._random_state import as_generator
+from vips._support.random_state import as_generator
 from vips.expfam import Dirichlet, Gamma, Gaussian
 
 DRAWS = {

@@ -14,7 +14,7 @@ from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyB
 from vips.__main__ import main
 from vips._pages.engine import environment
 from vips._pages.tables import html_table
-from vips._printable import lines_of_table
+from vips._support.printable import lines_of_table
 from vips.auditing.report import Finding
 from vips.persistence.archive import read_archive, write_archive
 from vips.preprocessing import TableEncoder, make_private_pipeline

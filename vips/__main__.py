@@ -13,7 +13,7 @@ from vips._commands.compile import add_compile
 from vips._commands.fit import add_commands
 from vips._commands.inspect import add_inspect
 from vips._commands.plan import add_plan
-from vips._printable import printable
+from vips._support.printable import printable
 from vips.exceptions import PrivacyBudgetError
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger

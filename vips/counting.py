@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from vips._validation import check_level
+from vips._support.validation import check_level
 from vips.data import DataSource, as_source
 from vips.data._groups import check_groups_of_source, check_ids, group_numbers, name_of
 from vips.data._tables import from_arrow

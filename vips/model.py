@@ -16,8 +16,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vips import door, engine
-from vips._fitted import all_or_nothing, forget_fit
-from vips._validation import levels_to_user
+from vips._support.fitted import all_or_nothing, forget_fit
+from vips._support.validation import levels_to_user
 from vips.contract import Contract
 from vips.data import Records
 from vips.data._columns import names_of, warn_of_undeclared

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from vips._validation import check_integer
+from vips._support.validation import check_integer
 from vips.privacy import PrivacyPlan
 from vips.privacy.phases import Phase
 from vips.sums import Block, RecordStatistics

@@ -9,7 +9,7 @@ import pytest
 
 import vips
 from vips import LatentDirichletAllocation, PrivacyLedger
-from vips._files import whole_file
+from vips._support.files import whole_file
 from vips.persistence.archive import read_archive, write_archive
 
 COUNTS = np.random.default_rng(0).integers(0, 3, (20, 4))

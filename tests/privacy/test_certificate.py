@@ -147,7 +147,7 @@ def test_the_total_is_what_the_ledger_says(tmp_path):
 def test_an_older_file_is_replaced_by_a_whole_one_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "certificate.html"
     path.write_text("before")
-    monkeypatch.setattr("vips._files.os.fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("vips._support.files.os.fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         CALIBRATED.to_html(path)
     assert path.read_text() == "before"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from vips._extras import imported
-from vips._printable import printable
+from vips._support.extras import imported
+from vips._support.printable import printable
 
 __all__ = ["add_certificate"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from vips._commands.reading import Reading
-from vips._extras import imported
-from vips._files import refuse_endless
+from vips._support.extras import imported
+from vips._support.files import refuse_endless
 from vips.data._cell_values import as_numbers, each_cell, is_missing, kind_of
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object, sortable

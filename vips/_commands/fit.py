@@ -26,8 +26,8 @@ from vips._commands.files import (
 from vips._commands.needs import checked_needs
 from vips._commands.outputs import check_outputs, write_table
 from vips._commands.reading import Reading, add_options, stated
-from vips._extras import imported
-from vips._printable import lines_of_table, printable
+from vips._support.extras import imported
+from vips._support.printable import lines_of_table, printable
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object
 from vips.privacy import PrivacyBudget

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vips._commands.files import as_declared, is_of_dates, meaning_of, read_table, stated_of
 from vips._commands.reading import Reading, add_options, stated
-from vips._extras import imported
+from vips._support.extras import imported
 from vips.data._cell_values import each_cell, is_missing
 from vips.data._order import is_text_or_object
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from vips._files import check_writable, whole_file
+from vips._support.files import check_writable, whole_file
 
 __all__ = ["check_outputs", "write_table"]
 

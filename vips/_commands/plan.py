@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from vips._commands.files import meaning_of
-from vips._printable import lines_of_table, printable
+from vips._support.printable import lines_of_table, printable
 from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["add_plan"]

@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from vips._extras import imported
+from vips._support.extras import imported
 from vips.data._cell_values import date_of, each_cell
 from vips.data._texts import check_encoding
 

@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vips._pages.text import at_most, number
-from vips._printable import printable
+from vips._support.printable import printable
 
 __all__ = ["environment", "own_markup"]
 

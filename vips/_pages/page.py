@@ -11,8 +11,8 @@ from importlib import metadata, resources
 
 from jinja2 import Environment
 
-from vips._files import whole_file
 from vips._pages.engine import own_markup
+from vips._support.files import whole_file
 
 __all__ = ["rendered", "today", "write_page"]
 

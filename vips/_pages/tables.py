@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vips._printable import printable
+from vips._support.printable import printable
 
 __all__ = ["html_table"]
 

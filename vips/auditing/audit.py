@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 
-from vips._random_state import as_generator
+from vips._support.random_state import as_generator
 from vips.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
 from vips.auditing.canaries import canary_bound
 from vips.auditing.child import Process, pickled, two_processes

@@ -6,7 +6,7 @@ import math
 import textwrap
 from dataclasses import asdict, dataclass, field
 
-from vips._printable import printable
+from vips._support.printable import printable
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report_fields import as_plain
 

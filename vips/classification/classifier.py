@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from vips._fitted import without_weights
+from vips._support.fitted import without_weights
 from vips.classification.encoder import ClassTables
 from vips.classification.tables import ClassTable
 from vips.models import BayesianLogisticRegression

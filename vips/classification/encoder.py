@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips._fitted import all_or_nothing, forget_fit
-from vips._printable import listed
+from vips._support.fitted import all_or_nothing, forget_fit
+from vips._support.printable import listed
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import log_odds_of_tables, scale_of_rows
 from vips.classification.tables import ClassTable, class_counts, release_table

@@ -1,6 +1,6 @@
 """Compares a private posterior with another one: how far apart they are, why, and what this costs in predictions."""
 
-from vips._alignment import Alignment, align
+from vips._support.alignment import Alignment, align
 from vips.comparison.compare import compare
 from vips.comparison.comparison import Comparison, Divergences, Mover, Row
 from vips.expfam.divergences import kl, marginals, total_variation_bound, wasserstein

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._validation import check_integer, check_level
+from vips._support.validation import check_integer, check_level
 from vips.model import ConjugateExponentialModel
 from vips.privacy.ledger.ledger import current_ledger
 

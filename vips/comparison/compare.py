@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 
-from vips._pipelines import model_of
-from vips._random_state import as_generator
+from vips._support.pipelines import model_of
+from vips._support.random_state import as_generator
 from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences

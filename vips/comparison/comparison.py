@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
-from vips._alignment import Alignment
-from vips._extras import imported
-from vips._files import text_or_file
 from vips._pages.tables import html_table
-from vips._printable import PLAIN_TEXT, printable
+from vips._support.alignment import Alignment
+from vips._support.extras import imported
+from vips._support.files import text_or_file
+from vips._support.printable import PLAIN_TEXT, printable
 from vips.comparison.as_json import plain_values
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement, Mover, largest

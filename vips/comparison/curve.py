@@ -10,9 +10,9 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from vips._extras import imported
 from vips._pages.tables import html_table
-from vips._printable import PLAIN_TEXT, printable
+from vips._support.extras import imported
+from vips._support.printable import PLAIN_TEXT, printable
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.ledger import current_ledger

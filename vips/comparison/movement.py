@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from vips._alignment import Alignment, align
-from vips._printable import printable
-from vips._validation import check_integer
+from vips._support.alignment import Alignment, align
+from vips._support.printable import printable
+from vips._support.validation import check_integer
 from vips.expfam import Dirichlet
 from vips.expfam.divergences import FAMILIES, Family, alike, family_of, kl, marginals, wasserstein
 from vips.parts import Part

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vips._printable import printable
+from vips._support.printable import printable
 from vips.comparison.movement import largest
 
 if TYPE_CHECKING:

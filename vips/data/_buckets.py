@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from vips._files import private_file, synced_file
+from vips._support.files import private_file, synced_file
 from vips.data._ragged import Ragged, gathered, offsets_of
 from vips.exceptions import SourceError
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from vips._printable import listed
-from vips._validation import levels_to_user
+from vips._support.printable import listed
+from vips._support.validation import levels_to_user
 from vips.data._tables import from_arrow, without_mask
 from vips.exceptions import PrivacyWarning
 

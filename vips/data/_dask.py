@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from vips._no_warnings import without_warnings
-from vips._printable import class_and_place
+from vips._support.no_warnings import without_warnings
+from vips._support.printable import class_and_place
 from vips.data._cell_values import as_numbers
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition

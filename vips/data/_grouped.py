@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from vips._files import refuse_endless
+from vips._support.files import refuse_endless
 from vips.data._checks import open_checked
 from vips.data._npy import mapped
 from vips.data._ragged import divides

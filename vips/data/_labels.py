@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
-from vips._validation import levels_to_user
+from vips._support.validation import levels_to_user
 from vips.data._cell_values import each_cell, is_missing, kind_of
 from vips.data._checks import check_container
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
-from vips._validation import check_integer
+from vips._support.validation import check_integer
 from vips.data._arrow_lists import floats_of
 from vips.data._checks import open_checked
 from vips.data._ragged import offsets_of

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from vips._files import sync_folder, synced_file, whole_folder
-from vips._printable import class_and_place
 from vips._secret_bits import secret_bytes
-from vips._validation import check_integer
+from vips._support.files import sync_folder, synced_file, whole_folder
+from vips._support.printable import class_and_place
+from vips._support.validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
 from vips.data._checks import check_data
 from vips.data._dask import DaskSource, as_source, column_as_declared, is_dask

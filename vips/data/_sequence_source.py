@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
-from vips._files import sync_folder, synced_file, whole_folder
-from vips._validation import check_integer
+from vips._support.files import sync_folder, synced_file, whole_folder
+from vips._support.validation import check_integer
 from vips.data._arrays import PARTITION_SIZE
 from vips.data._arrow_lists import steps_and_offsets, width_of
 from vips.data._checks import check_dtype

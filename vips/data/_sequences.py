@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vips._validation import check_integer
+from vips._support.validation import check_integer
 from vips.data._arrow_lists import steps_and_offsets
 from vips.data._cell_values import are_unread, as_numbers
 from vips.data._columns import is_frame, names_like

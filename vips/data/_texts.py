@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._validation import check_integer
+from vips._support.validation import check_integer
 from vips.data._arrays import PARTITION_SIZE, RangesOfRecords
 from vips.data._groups import runs_of_rows
 from vips.data._ragged import Ragged

@@ -8,8 +8,8 @@ from datetime import date
 import numpy as np
 from sklearn.utils import Bunch
 
-from vips._extras import imported
-from vips._random_state import RandomStateLike, as_generator
+from vips._support.extras import imported
+from vips._support.random_state import RandomStateLike, as_generator
 
 __all__ = ["make_table"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._pipelines import model_of
+from vips._support.pipelines import model_of
 from vips.evaluation.estimates import EDGES, N_BINS
 from vips.evaluation.evaluation import Evaluation
 from vips.evaluation.predictions import check_predictions, probabilities, table_in_memory

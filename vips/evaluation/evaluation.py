@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit
 
-from vips._extras import imported
-from vips._printable import PLAIN_TEXT, printable
-from vips._validation import check_level
+from vips._support.extras import imported
+from vips._support.printable import PLAIN_TEXT, printable
+from vips._support.validation import check_level
 from vips.evaluation.estimates import (
     EDGES,
     Estimate,

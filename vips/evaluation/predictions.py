@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from vips._compute.blas_threads import one_blas_thread
 from vips._compute.rowwise import PIECE
-from vips._no_warnings import without_warnings
+from vips._support.no_warnings import without_warnings
 from vips.data import as_source, rows_without
 from vips.data._checks import checked_csr
 from vips.data._tables import from_arrow, without_mask

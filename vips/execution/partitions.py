@@ -30,7 +30,7 @@ import numpy as np
 from vips._compute.blas_threads import one_blas_thread
 from vips._compute.rowwise import PIECE
 from vips._compute.threads import at_most, n_threads, side_by_side
-from vips._printable import class_and_place
+from vips._support.printable import class_and_place
 from vips.data import Partition, Runs
 from vips.data._records import OpenPartition, ranges_of_size, step_counts, weights_apart
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError

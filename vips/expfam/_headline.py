@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vips._validation import check_level, levels_to_user
+from vips._support.validation import check_level, levels_to_user
 from vips.exceptions import PrivacyWarning
 
 __all__ = ["Headline", "extent"]

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from vips._random_state import RandomStateLike
+from vips._support.random_state import RandomStateLike
 from vips.data import DataSource, Sequences
 from vips.data._records import with_their_weights
 from vips.expfam import Gaussian

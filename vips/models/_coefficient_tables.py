@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import chi2
 
-from vips._extras import imported
-from vips._printable import PLAIN_TEXT, listed, printable, strings_for_pandas
-from vips._validation import check_level
+from vips._support.extras import imported
+from vips._support.printable import PLAIN_TEXT, listed, printable, strings_for_pandas
+from vips._support.validation import check_level
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
 from vips.privacy.words import whose

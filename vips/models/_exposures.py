@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from sklearn.metrics import r2_score
 
-from vips._validation import check_integer, check_number
+from vips._support.validation import check_integer, check_number
 from vips.data import DataSource, InMemoryData
 from vips.door import numbers_of_rows
 from vips.privacy import StreamPlan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vips._extras import imported
+from vips._support.extras import imported
 
 __all__ = ["colour", "plot_sequences"]
 

@@ -8,8 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from vips._fitted import without_weights
-from vips._validation import check_integer
+from vips._support.fitted import without_weights
+from vips._support.validation import check_integer
 from vips.data import DataSource, InMemoryData, Sequences, SequenceSource, TextSource
 from vips.data._cell_values import kind_of
 from vips.data._checks import check_container

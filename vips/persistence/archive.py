@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vips._files import refuse_endless, whole_file
+from vips._support.files import refuse_endless, whole_file
 from vips.data._npy import tried_again
 
 __all__ = ["one_error", "read_archive", "restored_from", "write_archive"]

@@ -8,7 +8,7 @@ A kill before the ledger's entry leaves nothing. A kill between the entry and th
 resumed fit repeats the step with fresh noise and is charged for both. A checkpoint holds released values only, never a
 generator's state or key: noise generators run backwards, and a noisy total minus its noise is the exact total.
 
-From the charge to the last step no other fit works with the checkpoint (``vips/_file_locks.py``).
+From the charge to the last step no other fit works with the checkpoint (``vips/_support/file_locks.py``).
 
 A kill while the checkpoint is written leaves ``.NAME.partial`` beside it, with the noisy total of a step that will be repeated:
 whoever can read the folder can see both totals. There is only one such name. The next start removes the file. Unless a ledger
@@ -26,8 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._file_locks import one_writer
-from vips._files import check_writable, name_in_partial, sync_folder
+from vips._support.file_locks import one_writer
+from vips._support.files import check_writable, name_in_partial, sync_folder
 from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists

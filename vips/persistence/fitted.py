@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips._fitted import fitted_attributes
+from vips._support.fitted import fitted_attributes
 from vips.persistence.archive import write_archive
 from vips.persistence.deviations import as_lists, from_lists
 from vips.persistence.posteriors import posterior_arrays, restore_posterior, under

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips._validation import check_number
+from vips._support.validation import check_number
 from vips.datasets import make_table
 from vips.models._typical import persons
 from vips.planning.trial import Like

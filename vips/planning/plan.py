@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from vips._extras import imported
-from vips._validation import check_integer, check_number
+from vips._support.extras import imported
+from vips._support.validation import check_integer, check_number
 from vips.counting import NoisyCount
 from vips.model import ConjugateExponentialModel
 from vips.planning.generated import assumptions, generated

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from vips._pipelines import model_of
-from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_integer
+from vips._support.pipelines import model_of
+from vips._support.random_state import RandomStateLike, as_generator
+from vips._support.validation import check_integer
 from vips.model import ConjugateExponentialModel
 from vips.planning.generated import generated
 from vips.planning.trial import Like

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 import numpy as np
 import scipy.sparse as sp
 
-from vips._files import whole_file
+from vips._support.files import whole_file
 from vips.data import DataSource, OpenPartition, Partition, TextSource
 from vips.data._checks import checked_csr
 from vips.data._npy import tried_again

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
-from vips._no_warnings import without_warnings
+from vips._support.no_warnings import without_warnings
 from vips.data import DataSource, TextSource
 from vips.data._dask import is_dask
 from vips.data._groups import arrow_values, runs_of_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vips._printable import listed
+from vips._support.printable import listed
 from vips.preprocessing._encoder_file import SavableEncoder
 from vips.privacy import PrivacyPlan, PrivacyReport, Release
 from vips.privacy.fingerprint import as_bytes, fingerprint_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vips._printable import shortened
-from vips._validation import check_number
+from vips._support.printable import shortened
+from vips._support.validation import check_number
 from vips.data import TextSource
 from vips.data._cell_values import kind_of
 from vips.data._columns import column, columns_of, is_frame

@@ -11,7 +11,7 @@ from numbers import Integral
 
 import numpy as np
 
-from vips._printable import listed, printable
+from vips._support.printable import listed, printable
 from vips.data._cell_values import are_unread, as_categories, as_numbers, category_of, each_cell, is_missing, kind_of
 from vips.data._columns import as_table, column, columns_of
 from vips.data._sequences import Sequences

@@ -16,8 +16,8 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from vips._fitted import all_or_nothing, forget_fit
-from vips._validation import check_integer, check_number
+from vips._support.fitted import all_or_nothing, forget_fit
+from vips._support.validation import check_integer, check_number
 from vips.data import TextSource
 from vips.data._columns import as_table, columns_of, names_of
 from vips.data._tables import from_arrow

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from vips._fitted import without_weights
-from vips._validation import check_choice, check_integer
+from vips._support.fitted import without_weights
+from vips._support.validation import check_choice, check_integer
 from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
 from vips.preprocessing._budget import Budget

@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._fitted import all_or_nothing, forget_fit
-from vips._no_warnings import without_warnings
-from vips._validation import check_integer, check_number
+from vips._support.fitted import all_or_nothing, forget_fit
+from vips._support.no_warnings import without_warnings
+from vips._support.validation import check_integer, check_number
 from vips.data import InMemoryTexts, TextSource
 from vips.execution import resolve as executors
 from vips.persistence.settings import decode, encode

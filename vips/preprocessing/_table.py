@@ -21,9 +21,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips._fitted import all_or_nothing, forget_fit
-from vips._printable import listed
-from vips._validation import check_number
+from vips._support.fitted import all_or_nothing, forget_fit
+from vips._support.printable import listed
+from vips._support.validation import check_number
 from vips.data import as_source
 from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.parts import FeatureTotals

@@ -19,8 +19,8 @@ from itertools import count
 
 import numpy as np
 
-from vips._no_warnings import without_warnings
 from vips._secret_bits import secret_bits
+from vips._support.no_warnings import without_warnings
 from vips.data import Partition, TextSource
 from vips.execution.base import Executor
 from vips.execution.partitions import PartitionTask

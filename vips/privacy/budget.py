@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips._support.validation import check_choice, check_delta, check_integer, check_number
 from vips.exceptions import PrivacyBudgetError
 from vips.privacy.accounting.calibration import noise_for_mu
 from vips.privacy.accounting.domination import gaussian_mu

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from vips._validation import check_integer, check_number
+from vips._support.validation import check_integer, check_number
 from vips.privacy.rounding import rounded_down
 
 __all__ = ["Phase", "scaled", "weight_after", "weight_of_step"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vips._pages.tables import html_table
-from vips._validation import check_delta, check_integer, check_number
+from vips._support.validation import check_delta, check_integer, check_number
 from vips.privacy import accounting
 from vips.privacy.ledger import open_ledger
 from vips.privacy.mechanism import noise

@@ -18,10 +18,10 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
-from vips._extras import imported
-from vips._files import text_or_file
 from vips._pages.tables import html_table
-from vips._validation import check_choice, check_delta, check_number
+from vips._support.extras import imported
+from vips._support.files import text_or_file
+from vips._support.validation import check_choice, check_delta, check_number
 from vips.privacy import words
 from vips.privacy.accounting import composed_epsilon
 from vips.privacy.accounting.events import library

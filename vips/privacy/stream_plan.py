@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips._support.validation import check_choice, check_delta, check_integer, check_number
 from vips.privacy.correlated import BinaryTree, BufferedToeplitz, Independent, Strategy, fitted_toeplitz
 from vips.privacy.ledger import open_ledger
 from vips.privacy.mechanism.lattice import Lattice

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from vips._printable import listed
-from vips._validation import levels_to_user
+from vips._support.printable import listed
+from vips._support.validation import levels_to_user
 from vips.exceptions import PrivacyWarning
 from vips.privacy.only_noise import LEVEL, NO_SIGNAL
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from vips._pipelines import model_of
-from vips._printable import printable
+from vips._support.pipelines import model_of
+from vips._support.printable import printable
 from vips.privacy.only_noise import NO_SIGNAL
 from vips.privacy.units import is_group, noun_of
 

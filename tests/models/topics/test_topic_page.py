@@ -15,8 +15,8 @@ from tests.comparison import report_cases as cases
 from tests.models.topics.topic_pages import WORDS, fitted
 from tests.plans import with_release
 from vips import LatentDirichletAllocation, PrivacyBudget
-from vips._alignment import align
-from vips._printable import printable
+from vips._support.alignment import align
+from vips._support.printable import printable
 from vips.models.topics.page.values import RADII
 from vips.models.topics.page.write import Fit, write_topics
 from vips.models.topics.words import TopicWords

@@ -8,8 +8,8 @@ import pytest
 
 from tests.browsing import OUT_OF_SIGHT, Visit, contrast
 from tests.models.topics.topic_pages import WORDS, fitted
-from vips._alignment import align
-from vips._printable import printable
+from vips._support.alignment import align
+from vips._support.printable import printable
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
 

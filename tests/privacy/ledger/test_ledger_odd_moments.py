@@ -15,7 +15,7 @@ import pytest
 from tests import ROOT
 from tests.privacy.ledger.test_ledger_blocks import PLAN, fit
 from vips import PrivacyLedger
-from vips._files import partial_of
+from vips._support.files import partial_of
 from vips.privacy.ledger import LedgerError, clerk, current_ledger, open_ledger
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

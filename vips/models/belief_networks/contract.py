@@ -8,7 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._compute.rowwise import PIECE
-from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
+from vips._support.validation import (
+    check_choice,
+    check_dtype_of_computation,
+    check_integer,
+    check_number,
+    check_schedule,
+)
 from vips.data import rows_without
 from vips.model import ConjugateExponentialModel
 from vips.models.belief_networks.inference import dense_rows, infer

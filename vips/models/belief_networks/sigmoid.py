@@ -26,10 +26,10 @@ from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from vips._extras import imported
-from vips._printable import printable, strings_for_pandas
-from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_integer
+from vips._support.extras import imported
+from vips._support.printable import printable, strings_for_pandas
+from vips._support.random_state import RandomStateLike, as_generator
+from vips._support.validation import check_integer
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer

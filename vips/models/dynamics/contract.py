@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.data import Sequences
 from vips.models._sequences import SequenceModel
 from vips.models.dynamics import moments

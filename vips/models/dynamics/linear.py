@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import polygamma
 from sklearn.utils.validation import check_is_fitted
 
-from vips._extras import imported
-from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_integer, check_level
+from vips._support.extras import imported
+from vips._support.random_state import RandomStateLike, as_generator
+from vips._support.validation import check_integer, check_level
 from vips.data import Sequences
 from vips.data._step_index import forecast_frame, step_frame
 from vips.expfam import DiagonalGaussian, Draws

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_integer
+from vips._support.random_state import RandomStateLike, as_generator
+from vips._support.validation import check_integer
 from vips.data import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import DiagonalGaussian

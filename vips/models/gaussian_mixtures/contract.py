@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._compute.rowwise import scaled_rows
-from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.data import DataSource
 from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place

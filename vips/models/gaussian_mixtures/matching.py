@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from scipy.special import softmax
 
-from vips._alignment import align
+from vips._support.alignment import align
 from vips.expfam import Draws
 from vips.models._gaussians.matching import at_chart, chart_of
 from vips.models._gaussians.posterior import MixturePosterior

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._extras import imported
-from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_integer
+from vips._support.extras import imported
+from vips._support.random_state import RandomStateLike, as_generator
+from vips._support.validation import check_integer
 from vips.expfam import Dirichlet
 from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from vips._validation import check_integer, check_number
+from vips._support.validation import check_integer, check_number
 from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vips._compute.rowwise import scaled_rows
-from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.data import Sequences
 from vips.data._ragged import offsets_of
 from vips.expfam import Dirichlet

@@ -9,7 +9,7 @@ from functools import cache, partial
 import numpy as np
 
 from vips._compute.rowwise import scaled_rows
-from vips._validation import check_choice, check_max_norm, check_number
+from vips._support.validation import check_choice, check_max_norm, check_number
 from vips.data import DataSource, Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical

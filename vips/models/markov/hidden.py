@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._extras import imported
-from vips._printable import printable
-from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
+from vips._support.extras import imported
+from vips._support.printable import printable
+from vips._support.random_state import RandomStateLike, as_generator
+from vips._support.validation import (
+    check_choice,
+    check_dtype_of_computation,
+    check_integer,
+    check_number,
+    check_schedule,
+)
 from vips.data import Sequences
 from vips.data._ragged import offsets_of
 from vips.data._step_index import step_frame

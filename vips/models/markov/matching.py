@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from vips._alignment import align
+from vips._support.alignment import align
 from vips.data import Sequences
 from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models._chains import inferred

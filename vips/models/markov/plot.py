@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vips._extras import imported
-from vips._printable import PLAIN_TEXT, printable
+from vips._support.extras import imported
+from vips._support.printable import PLAIN_TEXT, printable
 from vips.models._sequence_plot import colour
 
 __all__ = ["plot_emissions", "plot_transitions"]

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from vips._compute.rowwise import rowwise_product
-from vips._validation import check_integer, check_number
+from vips._support.validation import check_integer, check_number
 from vips.data import Sequences
 from vips.expfam import Dirichlet, Gamma
 from vips.models import _typical as typical

@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips._extras import imported
-from vips._printable import printable, strings_for_pandas
-from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_choice, check_integer, check_number, check_schedule
+from vips._support.extras import imported
+from vips._support.printable import printable, strings_for_pandas
+from vips._support.random_state import RandomStateLike, as_generator
+from vips._support.validation import check_choice, check_integer, check_number, check_schedule
 from vips.data import DataSource, InMemoryData
 from vips.data._checks import check_dtype
 from vips.data._columns import as_table, columns_of, is_frame

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import softmax
 
-from vips._alignment import align
+from vips._support.alignment import align
 from vips.expfam import Draws
 from vips.models.components.columns import Columns
 from vips.models.components.matching.charts import Chart, Simplexes

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vips._extras import imported
+from vips._support.extras import imported
 from vips.data._cell_values import as_categories, as_numbers, codes_of_categories, refuse_unread
 from vips.data._columns import column, columns_of
 from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers, refuse_bounds_in_list

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vips._validation import check_number
+from vips._support.validation import check_number
 from vips.data import rows_without
 from vips.expfam import Dirichlet, Draws
 from vips.model import ConjugateExponentialModel

@@ -32,7 +32,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from vips._compute.blas import cholesky
 from vips._compute.rowwise import rowwise_product
-from vips._validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
+from vips._support.validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
 from vips.data import DataSource, InMemoryData, Records, rows_without
 from vips.data._records import with_their_weights
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
-from vips._validation import check_integer
+from vips._support.validation import check_integer
 from vips.data import DataSource
 from vips.data._records import with_their_weights
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian

@@ -11,9 +11,9 @@ from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._extras import imported
-from vips._fitted import all_or_nothing
-from vips._validation import check_level
+from vips._support.extras import imported
+from vips._support.fitted import all_or_nothing
+from vips._support.validation import check_level
 from vips.data import DataSource, InMemoryData
 from vips.data._records import with_their_weights
 from vips.expfam import Gaussian

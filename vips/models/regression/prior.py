@@ -15,7 +15,7 @@ from numbers import Real
 
 import numpy as np
 
-from vips._validation import check_number
+from vips._support.validation import check_number
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.models._centred import around
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior

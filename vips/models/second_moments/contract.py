@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._compute.rowwise import row_norms
-from vips._validation import check_max_norm
+from vips._support.validation import check_max_norm
 from vips.data import DataSource, Records
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_choice, check_integer, check_number
+from vips._support.validation import check_choice, check_integer, check_number
 from vips.models.second_moments.estimates import (
     Estimate,
     NoisyCovariance,

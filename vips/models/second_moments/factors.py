@@ -14,9 +14,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._compute.blas import cholesky, eigh, inverse_from_factor
-from vips._extras import imported
-from vips._printable import PLAIN_TEXT, printable
-from vips._validation import check_integer
+from vips._support.extras import imported
+from vips._support.printable import PLAIN_TEXT, printable
+from vips._support.validation import check_integer
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models import _typical as typical
 from vips.models._definite import positive_definite

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._compute.rowwise import row_norms
-from vips._validation import check_choice, check_integer, check_number, levels_to_user
+from vips._support.validation import check_choice, check_integer, check_number, levels_to_user
 from vips.data import Records
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian

@@ -15,8 +15,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._compute.blas import threads_for
-from vips._extras import imported
-from vips._validation import levels_to_user
+from vips._support.extras import imported
+from vips._support.validation import levels_to_user
 from vips.data import DataSource, Records, as_source
 from vips.data._columns import as_table
 from vips.data._tables import from_arrow

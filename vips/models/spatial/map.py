@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import Voronoi
 
-from vips._extras import imported
+from vips._support.extras import imported
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -30,8 +30,8 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
-from vips._random_state import as_generator
-from vips._validation import (
+from vips._support.random_state import as_generator
+from vips._support.validation import (
     check_choice,
     check_dtype_of_computation,
     check_integer,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips._validation import check_choice
+from vips._support.validation import check_choice
 from vips.privacy import PrivacyPlan
 from vips.sums import Block
 

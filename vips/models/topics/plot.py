@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vips._printable import PLAIN_TEXT, printable
+from vips._support.printable import PLAIN_TEXT, printable
 from vips.models.topics.words import TopicWords
 
 __all__ = ["plot_topics"]

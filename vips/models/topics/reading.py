@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._extras import imported
-from vips._pipelines import model_of
-from vips._printable import strings_for_pandas
-from vips._validation import check_integer
+from vips._support.extras import imported
+from vips._support.pipelines import model_of
+from vips._support.printable import strings_for_pandas
+from vips._support.validation import check_integer
 from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
 from vips.privacy.words import whose

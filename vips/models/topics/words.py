@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vips._validation import check_integer, check_number
+from vips._support.validation import check_integer, check_number
 
 __all__ = ["TopicWords", "check_relevance"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from vips._files import no_fork
+from vips._support.files import no_fork
 
 __all__ = ["fit_event", "library", "neighbours"]
 

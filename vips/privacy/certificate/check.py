@@ -17,7 +17,7 @@ from importlib import metadata
 from itertools import zip_longest
 from pathlib import Path
 
-from vips._files import refuse_endless
+from vips._support.files import refuse_endless
 from vips.exceptions import LedgerError
 from vips.privacy import words
 from vips.privacy.budget import Cost, PrivacyBudget

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vips._files import whole_file
 from vips._pages.engine import environment
 from vips._pages.page import rendered, today
+from vips._support.files import whole_file
 from vips.privacy import words
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.reader import book_as_of

@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vips._files import check_file_locks, no_fork, partial_of, partials_of, sync_folder
+from vips._support.files import check_file_locks, no_fork, partial_of, partials_of, sync_folder
 from vips.exceptions import LedgerError
 from vips.privacy.ledger.clerk import ask
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from vips._validation import check_integer, check_number
+from vips._support.validation import check_integer, check_number
 from vips.privacy.accounting.domination import mu_of_zcdp
 from vips.privacy.accounting.events import library, neighbours
 from vips.privacy.plan import PrivacyPlan

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 
-from vips._validation import check_choice, check_number
+from vips._support.validation import check_choice, check_number
 from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy.accounting.domination import dominating_mu, mu_of_pure, mu_of_zcdp
 from vips.privacy.budget import Cost, PrivacyBudget

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import reprlib
 
-from vips._printable import printable
-from vips._validation import check_choice, check_delta, check_number
+from vips._support.printable import printable
+from vips._support.validation import check_choice, check_delta, check_number
 from vips.exceptions import LedgerError
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.budget import GAUSSIAN_SHARE, limits

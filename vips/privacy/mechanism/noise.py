@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from randomgen import AESCounter
 
-from vips._random_state import entropy_of
 from vips._secret_bits import secret_bits
+from vips._support.random_state import entropy_of
 from vips.privacy.mechanism.lattice import Lattice
 from vips.privacy.mechanism.rounded_gaussian import rounded_gaussian
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._extras import imported
+from vips._support.extras import imported
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.match import ACCEPTED, ChartMatch, match_near
 from vips.models.components.matching.simulator import Simulator

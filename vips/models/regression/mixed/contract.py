@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._compute.threads import run_ranges
-from vips._validation import check_max_norm, check_number
+from vips._support.validation import check_max_norm, check_number
 from vips.data import DataSource, InMemoryData, Records, Runs
 from vips.data._grouped import with_numbers_of_persons
 from vips.data._groups import ids_and_numbers

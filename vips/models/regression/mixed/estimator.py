@@ -13,9 +13,9 @@ from scipy.special import logit
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._extras import imported
-from vips._fitted import without_weights
-from vips._validation import check_level, levels_to_user
+from vips._support.extras import imported
+from vips._support.fitted import without_weights
+from vips._support.validation import check_level, levels_to_user
 from vips.data import DataSource
 from vips.data._columns import column
 from vips.exceptions import PrivacyWarning

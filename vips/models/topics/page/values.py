@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vips._printable import printable
+from vips._support.printable import printable
 from vips.models.topics.words import TopicWords
 
 __all__ = ["RADII", "values_as_json"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vips._alignment import align
 from vips._pages.engine import environment
 from vips._pages.page import write_page
+from vips._support.alignment import align
 from vips.models.topics.evidence import counts_of
 from vips.models.topics.page.layout import distances, place
 from vips.models.topics.page.values import values_as_json

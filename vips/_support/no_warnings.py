@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
-from vips._compute.signals import surely_ended
+from vips._support.signals import surely_ended
 
 __all__ = ["without_warnings"]
 

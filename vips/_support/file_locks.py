@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from vips._files import check_file_locks, name_in_partial, private_file
+from vips._support.files import check_file_locks, name_in_partial, private_file
 
 __all__ = ["one_writer"]
 

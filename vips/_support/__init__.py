@@ -1,0 +1,1 @@
+"""What every room uses, and what knows none of them: files, checks of arguments, text for screens."""
