@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 # What the inner loop needs: the contract, and one model of each family.
-FAST := tests/laws/test_laws.py tests/privacy/test_plan.py tests/privacy/mechanism/test_release.py tests/test_engine.py \
+FAST := tests/laws/test_laws.py tests/core/test_plan.py tests/core/mechanism/test_release.py tests/core/test_engine.py \
 	tests/test_layers.py tests/test_own_model.py tests/data/test_sources.py tests/expfam
 
 # Processes that tests start read compiled files of the package, also where the environment would keep them from being written.

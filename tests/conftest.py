@@ -22,7 +22,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # Workers of Dask fork from a server that has imported the package, which takes seconds. It starts with the first of them.
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
-PRELOADED = ["distributed", "tests.laws.cases", "vips.engine", "vips.saving"]
+PRELOADED = ["distributed", "tests.laws.cases", "vips.core.engine", "vips.saving"]
 
 
 PAGES = {"README.md", "start.md", "own_model.md"}  # of which every change runs the examples
@@ -159,7 +159,7 @@ def few_iterations(few_generated_documents):
 def one_day():
     """Reports that a test compares may be made before and after midnight."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vips.privacy.report.today", lambda: "2026-03-14")
+        patch.setattr("vips.report.report.today", lambda: "2026-03-14")
         yield
 
 
@@ -216,7 +216,7 @@ def two_threads_of_blas():
 def one_thread():
     """One thread only: for ten records a pool of threads takes longer than the fits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vips._compute.threads.n_threads", lambda: 1)
+        patch.setattr("vips.core.exact.threads.n_threads", lambda: 1)
         yield
 
 

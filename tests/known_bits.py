@@ -1,6 +1,6 @@
 """A plugin of pytest: every test draws bits that its own name decides, so that no test fails by chance.
 
-It replaces :func:`vips._secret_bits.secret_bytes` in this process, and in Python processes that a test starts
+It replaces :func:`vips.core.mechanism.secret_bits.secret_bytes` in this process, and in Python processes that a test starts
 (``tests/children/sitecustomize.py``). Fixtures that several tests share, and functions that are :func:`cached`, draw bits of
 their own names. Bits are those of the operating system in tests that are marked ``fresh_bits``, and in all tests if the
 environment of pytest has ``VIPS_TESTS_DRAW=afresh`` (``make test-all``).
@@ -20,7 +20,7 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.children.sitecustomize import NAME, KnownBits
-from vips import _secret_bits
+from vips.core.mechanism import secret_bits as _secret_bits
 
 __all__ = ["bits_of", "cached"]
 

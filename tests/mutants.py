@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.privacy.accounting.caches import forget
+from tests.core.accounting.caches import forget
 
 
 def check_notices(check: Callable[[], None], mutant: Callable, monkeypatch, says: str | None = None) -> None:

@@ -2,7 +2,7 @@
 
 import numba
 
-from vips._compute import threads
+from vips.core.exact import threads
 
 
 def with_processors(patch, number, is_pool_new=False):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vips.phases import completed, phases_of
+from vips.core.phases import completed, phases_of
 
 
 class Stop(Exception):

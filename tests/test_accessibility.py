@@ -13,7 +13,7 @@ from tests.comparison import report_cases as cases
 from tests.models.topics.topic_pages import fitted as topics
 from tests.preprocessing import test_private_pipeline as pipelines
 from tests.preprocessing.test_private_topics import BUDGET, letters
-from tests.privacy.test_report import KINDS
+from tests.report.test_report import KINDS
 from vips import LatentDirichletAllocation, PrivateTopics
 from vips.preprocessing import PrivateCountVectorizer, make_private_pipeline
 
@@ -94,7 +94,7 @@ def written(tmp_path_factory):
         "PrivatePipeline.to_html": words.to_html,
     }
     shown = {
-        "PrivacyPlan": cases.PLAN, "PrivacyReport": KINDS["calibrated"],
+        "PrivacyReport": KINDS["calibrated"],
         "PrivacyReport, no guarantee": KINDS["non-private"], "PrivacyReport, encoder": table[0].privacy_,
         "PrivacyReport, pipeline": table.privacy_, "Comparison": cases.regression(), "UtilityCurve": cases.PRIVATE_CURVE,
     }  # fmt: skip

@@ -21,8 +21,8 @@ from vips._commands.compile import models_compiled
 from vips._commands.files import as_declared, declarations_of, read_table
 from vips._commands.fit import _sequences
 from vips._commands.reading import Reading
+from vips.core.ledger.ledger import PrivacyLedger
 from vips.datasets import make_pathways
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 pd = pytest.importorskip("pandas")
 SPENDS = ["--epsilon", "1", "--delta", "1e-6"]

@@ -27,11 +27,11 @@ from vips import (
     count_records,
     plan_for,
 )
+from vips.core.ledger.run import LedgerRun
+from vips.core.mechanism.lattice import SENSITIVITY_FACTOR
+from vips.core.sums import Block
 from vips.data import CSRShards, InMemoryData, InMemoryTexts, ParquetTexts, TextFiles, TextPartitions, regroup
 from vips.privacy import Release
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR
-from vips.sums import Block
 
 SETTINGS = {"n_steps": 1, "sampling": "full"}
 PLAN = PrivacyPlan.from_epsilon(epsilon=0.1, delta=1e-6, **SETTINGS)

@@ -11,9 +11,9 @@ from tests import test_counting as tests
 from tests.mutants import check_notices
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from vips import PrivacyPlan, counting
+from vips.core.ledger.run import LedgerRun
+from vips.core.records.source import PartitionedSource
 from vips.data._grouped import mapped
-from vips.data._source import PartitionedSource
-from vips.privacy.ledger.run import LedgerRun
 
 
 def rows_are_counted_where_persons_are_protected(patch):

@@ -28,7 +28,7 @@ from vips.data import Sequences
 from vips.data._columns import as_table
 from vips.models.mixtures import table as classes
 from vips.preprocessing import TableEncoder, make_private_pipeline
-from vips.privacy.unread import TELLS_OF_NOISE
+from vips.report.unread import TELLS_OF_NOISE
 
 pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
 

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import vips
-from vips import engine
 from vips._support.fitted import fitted_attributes
 from vips.classification.encoder import ClassTables
+from vips.core import engine
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 
 BUDGET = vips.PrivacyBudget(1.0, 1e-6)

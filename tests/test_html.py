@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.plans import entry_of, with_release
-from tests.privacy.test_report import KINDS
+from tests.report.test_report import KINDS
 from vips import BayesianLogisticRegression, PrivacyPlan, compare
 from vips._pages.tables import html_table
 from vips.comparison.curve import PRIVATE, UtilityCurve
@@ -41,14 +41,6 @@ def test_privacy_reports(name):
     harmless, attacked = ([(element.tag, element.attrib) for element in page.iter()] for page in pages)
     assert attacked == harmless
     assert hostile in "".join(pages[1].itertext()) or name == "non-private"
-
-
-def test_plans():
-    plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.5, n_steps=4)
-    assert "Worth ε = 1 at δ = 1e-05." in texts(plan._repr_html_())
-    assert "clip_norm" not in texts(plan._repr_html_())  # not chosen yet
-    assert "clip_norm" in texts(replace(plan, clip_norm=1.0)._repr_html_())
-    assert "Worth" not in texts(PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=4)._repr_html_())
 
 
 def test_curves_say_whether_they_are_private():

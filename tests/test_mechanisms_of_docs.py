@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import beta
 
 from tests import ROOT
-from vips._secret_bits import secret_bits
+from vips.core.mechanism.secret_bits import secret_bits
 
 pytest.importorskip("opendp")
 N = 20_000

@@ -25,9 +25,9 @@ from vips import (
 )
 from vips.__main__ import main
 from vips._support.files import check_writable
+from vips.core.ledger.reader import append_entries
 from vips.exceptions import CheckpointError
 from vips.preprocessing import TableEncoder, make_private_pipeline
-from vips.privacy.ledger.reader import append_entries
 
 pd = pytest.importorskip("pandas")
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes and devices")

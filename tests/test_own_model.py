@@ -9,8 +9,8 @@ import pytest
 import vips
 from tests import own_model
 from tests.own_model import GaussianMean
+from vips.core.sums import Joint, Quadratic
 from vips.expfam import Dirichlet
-from vips.sums import Joint, Quadratic
 
 PLAN = vips.PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
 

@@ -90,14 +90,14 @@ def test_exceptions_are_names_of_other_libraries():
 @pytest.mark.parametrize(
     ("module", "line", "name"),
     [
-        ("vips.privacy.certificate.page", "ledger._entries()", "_entries"),
-        ("vips.privacy.certificate.page", "ledger._keys = []", "_keys"),
-        ("vips.privacy.ledger.run", "self.ledger._entries()", "_entries"),  # the same folder, and no base
+        ("vips.report.certificate.page", "ledger._entries()", "_entries"),
+        ("vips.report.certificate.page", "ledger._keys = []", "_keys"),
+        ("vips.core.ledger.run", "self.ledger._entries()", "_entries"),  # the same folder, and no base
         ("vips.classification.tables", "getattr(model, '_word_weights')", "_word_weights"),
         ("vips.classification.tables", "'_evidence' in vars(model)", "_evidence"),
         ("vips.classification.tables", "from vips.classification.encoder import _Closed", "_Closed"),
         ("vips.classification.classifier", "self._copied({})", "_copied"),  # of a base in another folder
-        ("vips.privacy.ledger.ledger", "self._entries()", None),  # of a base in the same folder
+        ("vips.core.ledger.ledger", "self._entries()", None),  # of a base in the same folder
         ("vips.classification.tables", "from vips.data import _parquet", None),
         ("vips.classification.tables", "f'{name}_missing'", None),
         ("vips.classification.tables", "model.__dict__", None),

@@ -80,7 +80,7 @@ import importlib, pkgutil
 import vips
 assert vips.__version__ == "9.8.7"
 assert "site-packages" in vips.__file__
-places = ["", ".data", ".datasets", ".expfam", ".models", ".preprocessing", ".privacy", ".privacy.ledger", ".reference"]
+places = ["", ".data", ".datasets", ".expfam", ".models", ".preprocessing", ".privacy", ".core.ledger", ".reference"]
 for place in places:
     module = importlib.import_module("vips" + place)
     for name in module.__all__:

@@ -21,7 +21,7 @@ from vips import (
     PrivacyPlan,
 )
 from vips.auditing.frozen import watched
-from vips.persistence.posteriors import posterior_arrays
+from vips.core.posteriors import posterior_arrays
 from vips.settling import Settling, distance
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.steps import Stop, stopped_after
 from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan
-from vips.privacy.mechanism.release import IndependentNoise, Mechanism
+from vips.core.mechanism.release import IndependentNoise, Mechanism
 
 STEP_SIZES = (1.0, 0.5, 0.7, 0.4)
 

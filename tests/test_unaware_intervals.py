@@ -8,10 +8,10 @@ from scipy.special import expit
 
 from tests.own_model import GaussianMean
 from vips import BayesianLogisticRegression, PrivacyPlan, PrivacyWarning, load
+from vips.core.sums import NoisyTotals, ReleasedStep
 from vips.expfam import DiagonalGaussian, Dirichlet, Draws, Gamma, Gaussian, GeneralizedInverseGaussian
 from vips.expfam.scaled_dirichlet import ScaledDirichlet
 from vips.settling import drift
-from vips.sums import NoisyTotals, ReleasedStep
 
 ROWS = np.random.default_rng(0).normal(0.5, 1.0, (2000, 2)).clip(-2.0, 2.0)
 PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=16)

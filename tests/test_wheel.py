@@ -20,4 +20,4 @@ def test_the_wheel_ships_templates_script_and_style(tmp_path):
     assert shipped == files
     assert {"vips/comparison/report/templates/page.html", "vips/_pages/templates/shell.html"} <= shipped
     assert {f"vips/comparison/report/report.{kind}" for kind in ("css", "js")} <= shipped
-    assert {f"vips/privacy/certificate/certificate.{kind}" for kind in ("css", "js")} <= shipped
+    assert {f"vips/report/certificate/certificate.{kind}" for kind in ("css", "js")} <= shipped

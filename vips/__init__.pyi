@@ -1,11 +1,15 @@
 from . import data, datasets, expfam, models, preprocessing, privacy, reference
-from ._compute.rowwise import rowwise_product
 from .auditing.audit import audit
 from .auditing.report import AuditReport
 from .classification.classifier import PrivateClassifier
 from .comparison.compare import compare
 from .comparison.comparison import Comparison
 from .comparison.curve import UtilityCurve, privacy_utility_curve
+from .core.exact.rowwise import rowwise_product
+from .core.ledger import PrivacyLedger
+from .core.phases import FitPhase
+from .core.step_size import PolynomialAveraging, RobbinsMonro
+from .core.sums import Block, DenseStatistics, RecordStatistics
 from .counting import NoisyCount, count_records
 from .data import Records
 from .evaluation.evaluate import evaluate
@@ -46,14 +50,10 @@ from .models import (
 )
 from .models.components.matching.how_many import HowMany, how_many
 from .parts import Part, Score
-from .phases import FitPhase
 from .planning import Recommendation, Rehearsal, Study, plan_for, plan_study, rehearse
 from .preprocessing import PrivateTopics, inspect
 from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
-from .privacy.ledger import PrivacyLedger
 from .saving import load
-from .step_size import PolynomialAveraging, RobbinsMonro
-from .sums import Block, DenseStatistics, RecordStatistics
 
 __version__: str
 

@@ -10,16 +10,19 @@ import numpy as np
 from scipy.special import ndtri
 
 from vips._support.validation import check_level
-from vips.data import DataSource, as_source
-from vips.data._groups import check_groups_of_source, check_ids, group_numbers, name_of
-from vips.data._tables import from_arrow
-from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, words
-from vips.privacy.budget import plan_of_one_release
-from vips.privacy.ledger.charge import charged, ledger_to_charge
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.units import unit_of_group
-from vips.sums import Block
+from vips.core.budget import PrivacyBudget, plan_of_one_release
+from vips.core.ledger.charge import charged, ledger_to_charge
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.run import LedgerRun
+from vips.core.plan import PrivacyPlan
+from vips.core.records.groups import check_groups_of_source, check_ids, group_numbers, name_of
+from vips.core.records.source import DataSource
+from vips.core.records.tables import from_arrow
+from vips.core.sums import Block
+from vips.core.units import unit_of_group
+from vips.data._dask import as_source
+from vips.report import words
+from vips.report.report import PrivacyReport, Release
 
 __all__ = ["NoisyCount", "count_records"]
 

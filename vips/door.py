@@ -11,12 +11,15 @@ from sklearn.base import is_regressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from vips.contract import Contract
-from vips.data import DataSource, InMemoryData, SequenceSource, as_source, check_data, whole_csr
-from vips.data._checks import refuse_dates
-from vips.data._groups import check_groups_of_source, group_numbers, name_of
+from vips.core.contract import Contract
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.checks import check_data, refuse_dates, whole_csr
+from vips.core.records.groups import check_groups_of_source, group_numbers, name_of
+from vips.core.records.source import DataSource
+from vips.core.records.tables import from_arrow, without_mask
+from vips.data._dask import as_source
 from vips.data._labels import one_for_each_row, refuse_blanks
-from vips.data._tables import from_arrow, without_mask
+from vips.data._sequence_source import SequenceSource
 from vips.data._texts import TextSource
 
 __all__ = ["check_persons", "numbers_of_rows", "persons_of", "rows_of", "table_of", "validated", "with_weights"]

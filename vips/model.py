@@ -15,27 +15,30 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vips import door, engine
+from vips import door
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.validation import levels_to_user
-from vips.contract import Contract
-from vips.data import Records
+from vips.core import engine
+from vips.core.contract import Contract
+from vips.core.ledger.charge import ledger_to_charge
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.origin import RemembersItsLedger
+from vips.core.ledger.run import LedgerRun
+from vips.core.plan import PrivacyPlan
+from vips.core.records.partition import Records
+from vips.core.stream_plan import StreamPlan
+from vips.core.units import unit_of_group
 from vips.data._columns import names_of, warn_of_undeclared
 from vips.exceptions import LedgerError, PrivacyWarning
-from vips.execution import resolve as executors
+from vips.executors import resolve as executors
 from vips.expfam._headline import Headline
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model
-from vips.privacy import PrivacyPlan, PrivacyReport, Release, StreamPlan
-from vips.privacy.fingerprint import fingerprint_of
-from vips.privacy.ledger.charge import ledger_to_charge
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.origin import RemembersItsLedger
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.only_noise import is_only_noise
-from vips.privacy.units import unit_of_group
-from vips.privacy.unread import warn_of_unread
+from vips.report.fingerprint import fingerprint_of
+from vips.report.only_noise import is_only_noise
+from vips.report.report import PrivacyReport, Release
+from vips.report.unread import warn_of_unread
 from vips.settling import Settling, drift
 
 if TYPE_CHECKING:
@@ -87,7 +90,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     Notes
     -----
-    *Privacy.* See :class:`~vips.PrivacyPlan`, and :class:`vips.contract.Contract` for what a subclass promises.
+    *Privacy.* See :class:`~vips.PrivacyPlan`, and :class:`vips.core.contract.Contract` for what a subclass promises.
     """
 
     last_posterior_: Any  # each family has its own

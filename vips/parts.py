@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from vips.core.units import is_group
 from vips.expfam import Draws, ScaledDirichlet
 from vips.expfam.divergences import BY_MOMENTS, FAMILIES, Family
-from vips.privacy.only_noise import blocks_of_noise
-from vips.privacy.units import is_group
-from vips.privacy.unread import Seen
+from vips.report.only_noise import blocks_of_noise
+from vips.report.unread import Seen
 
 __all__ = [
     "STANDS_OUT",
@@ -219,7 +219,7 @@ class SelfDescription:
     def signal(self) -> dict[str, float]:
         """Share of signal in each block that a private fit released: 1 - (mean square of the noise) / (that of the block).
 
-        0 where nothing stands out from the noise (``vips/privacy/only_noise.py``), 1 without noise. Computed from released
+        0 where nothing stands out from the noise (``vips/report/only_noise.py``), 1 without noise. Computed from released
         values only.
         """
         if not hasattr(self, "noisy_totals_"):

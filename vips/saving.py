@@ -15,7 +15,7 @@ from vips.persistence.fitted import restored, save_model
 from vips.preprocessing import PrivatePipeline, PrivateTopics
 from vips.preprocessing._private_pipeline import restored_pipeline
 from vips.preprocessing._saved import restored_encoder, save_pipeline
-from vips.privacy.unread import warn_of_unread
+from vips.report.unread import warn_of_unread
 
 __all__ = ["load"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm, t
 
-from vips.persistence.posteriors import posterior_arrays
-from vips.sums import NoisyTotals
+from vips.core.posteriors import posterior_arrays
+from vips.core.sums import NoisyTotals
 
 __all__ = ["Settling", "distance", "drift"]
 

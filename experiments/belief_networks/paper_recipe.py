@@ -29,13 +29,13 @@ import numpy as np
 from scipy.optimize import brentq
 
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips._compute.blas import product
+from vips.core.exact.blas import product
+from vips.core.sums.networks import packed_pairs, unpacked
 from vips.expfam import DiagonalGaussian, polya_gamma_mean
 from vips.models.belief_networks.inference import infer
 from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import BIAS_PRECISION
 from vips.models.belief_networks.update import first_posterior
-from vips.sums.networks import packed_pairs, unpacked
 
 __all__ = ["claimed_epsilon", "fit", "sensitivities", "sigma_by_strong_composition"]
 

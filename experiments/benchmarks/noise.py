@@ -29,12 +29,12 @@ from vips import (
     LatentDirichletAllocation,
     PrivacyPlan,
 )
-from vips._compute.threads import at_most
+from vips.core.engine import clipped_sum
+from vips.core.exact.threads import at_most
+from vips.core.mechanism.rounded_gaussian import rounded_gaussian
+from vips.core.phases import phases_of
 from vips.data import InMemoryData
 from vips.datasets import make_lda_corpus
-from vips.engine import clipped_sum
-from vips.phases import phases_of
-from vips.privacy.mechanism.rounded_gaussian import rounded_gaussian
 
 NOISE_STEPS = 2**20
 LARGEST_RATIO = 40.0

@@ -21,10 +21,10 @@ from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import wikipedia
 from vips import LatentDirichletAllocation, PrivacyPlan
-from vips._compute.threads import at_most
+from vips.core.engine import clipped_sum
+from vips.core.exact.threads import at_most
+from vips.core.phases import phases_of
 from vips.data import InMemoryData
-from vips.engine import clipped_sum
-from vips.phases import phases_of
 
 NOISE = (0.5, 0.7, 1.0, 2.0, 5.0, 20.0)
 RATES_AND_STEPS = (
@@ -34,7 +34,7 @@ PARTS = ("sum", "noise", "average", "view")
 
 
 class Steps:
-    """Steps of one fit, as ``vips.engine.run`` takes them."""
+    """Steps of one fit, as ``vips.core.engine.run`` takes them."""
 
     def __init__(self, counts, n_topics: int, plan: PrivacyPlan) -> None:
         model = LatentDirichletAllocation(n_topics, vocabulary=counts.shape[1], privacy=plan, random_state=0)

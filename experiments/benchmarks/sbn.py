@@ -124,8 +124,8 @@ def clocked(covariance: str, dtype: str, n_hidden: int, private: bool, size: Siz
 @contextmanager
 def recorded(calls: Counter, recording: dict):
     """Count every product of the model by shapes, dtype and memory orders, while ``recording["on"]``."""
-    from vips._compute.blas import product
-    from vips._compute.rowwise import rowwise_product
+    from vips.core.exact.blas import product
+    from vips.core.exact.rowwise import rowwise_product
 
     modules = [module for name, module in sys.modules.items() if name.startswith("vips.models.belief_networks.")]
 
@@ -153,7 +153,7 @@ def order(array: np.ndarray) -> str:
 
 def replay(calls: Counter):
     """A function that computes the same products from random numbers."""
-    from vips._compute.blas import product
+    from vips.core.exact.blas import product
 
     rng = np.random.default_rng(0)
 
@@ -175,7 +175,7 @@ def replay(calls: Counter):
 
 def peak_gflops(dtype: str, n: int) -> float:
     """Speed of the fastest of several large square products."""
-    from vips._compute.blas import product
+    from vips.core.exact.blas import product
 
     a = np.ones((n, n), dtype)
     product(a, a)

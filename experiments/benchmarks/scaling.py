@@ -298,8 +298,8 @@ def coordinator(size: Size) -> dict:
     """Milliseconds of one thread for 10⁶ numbers of a private step of topics: drawing noise, and denoising counts."""
     from randomgen import AESCounter
 
+    from vips.core.mechanism.noise import gaussian_noise
     from vips.models._denoising import denoise_counts
-    from vips.privacy.mechanism.noise import gaussian_noise
 
     shape, std = size.counts, 30.0
     rng = np.random.Generator(AESCounter())

@@ -36,7 +36,7 @@ from experiments.benchmarks.logistic import environment
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import BayesianLogisticRegression, LatentClassAnalysis, LatentDirichletAllocation, PrivacyBudget, PrivacyPlan
-from vips._compute.threads import at_most
+from vips.core.exact.threads import at_most
 from vips.datasets import make_lda_corpus
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder
 

@@ -14,8 +14,8 @@ from dp_accounting.pld import privacy_loss_distribution as losses_of
 from experiments.options import folder_of, parser_of
 from experiments.results import write_text
 from vips import PrivacyPlan
-from vips.privacy.accounting import dominating_mu
-from vips.privacy.accounting.gaussian import gaussian_epsilon
+from vips.core.accounting import dominating_mu
+from vips.core.accounting.gaussian import gaussian_epsilon
 
 RATES, STEPS, NOISES = (0.001, 0.01, 0.1, 1.0), (1, 20, 500, 10_000), (0.5, 1.0, 2.0, 5.0, 50.0)
 DELTAS = (1e-3, 1e-5, 1e-8, 1e-12)

@@ -19,9 +19,9 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from vips import PrivacyPlan
-from vips._secret_bits import secret_bits
-from vips.privacy.mechanism.noise import gaussian_noise
-from vips.privacy.mechanism.release import Mechanism
+from vips.core.mechanism.noise import gaussian_noise
+from vips.core.mechanism.release import Mechanism
+from vips.core.mechanism.secret_bits import secret_bits
 
 __all__ = ["OrderedPlan", "best_strategy", "matrix_of_average", "sensitivity"]
 

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
+from vips.core.mechanism.clipping import clip_weights
+from vips.core.sums import Block
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical
-from vips.privacy.mechanism.clipping import clip_weights
-from vips.sums import Block
 
 N_STEPS, SAMPLING_RATE = 20, 0.05  # S = 20,000 of 400,000 documents, one epoch
 DOCUMENT_LENGTH, CLIP_SHARE = 500, 0.1

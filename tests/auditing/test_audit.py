@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from tests.auditing.audits import BY_NAME, FULL, SAMPLED, audited, look_only_for
+from tests.core.test_engine import LinearModel
 from tests.laws.cases import CASES, BetaBernoulli
-from tests.test_engine import LinearModel
 from vips import Block, DenseStatistics, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, audit
 from vips.auditing.records import Table, hostile_records
 from vips.auditing.report import Finding

@@ -14,7 +14,7 @@ from vips.auditing.chunks import MOST_RECORDS, compare_large_chunk, large_chunk
 from vips.auditing.records import Table
 from vips.auditing.search import Search
 from vips.auditing.sums import ClippedSum
-from vips.phases import phases_of
+from vips.core.phases import phases_of
 
 pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 

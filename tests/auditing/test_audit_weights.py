@@ -11,7 +11,7 @@ from tests.auditing.audits import BY_NAME, SAMPLED, look_only_for
 from tests.laws.cases import arguments
 from tests.models.test_sample_weights import weights_as_they_are
 from vips import PrivacyPlan, audit
-from vips.execution import partitions
+from vips.core.execution import partitions
 
 pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 

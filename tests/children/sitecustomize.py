@@ -41,7 +41,7 @@ class Finder:
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        spec = PathFinder.find_spec(name, path, target) if name == "vips._secret_bits" else None
+        spec = PathFinder.find_spec(name, path, target) if name == "vips.core.mechanism.secret_bits" else None
         if spec is not None:
             load = spec.loader.exec_module
 

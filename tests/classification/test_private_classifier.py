@@ -28,10 +28,10 @@ from vips import (
 from vips.auditing.bound import lower_bound
 from vips.classification import encoder as module
 from vips.classification import log_odds
+from vips.core.accounting.gaussian import gaussian_log_delta
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.settings import encode
 from vips.preprocessing._histograms import MOST_CATEGORIES
-from vips.privacy.accounting.gaussian import gaussian_log_delta
 
 COLUMNS = {"age": (0, 100), "income": "number", "town": ["A", "B"], "word": "category"}
 HELD = {"class_counts_", "feature_names_in_", "log_odds_", "n_features_in_", "privacy_", "tables_"}

@@ -15,8 +15,8 @@ from tests.preprocessing.test_private_table_mutants import rows_of_a_person_are_
 from vips import PrivacyPlan
 from vips.classification import encoder, tables
 from vips.classification.encoder import ClassTables
+from vips.core.ledger.run import LedgerRun
 from vips.preprocessing import _budget
-from vips.privacy.ledger.run import LedgerRun
 
 
 def the_norm_forgets_how_many_columns_there_are(patch):

@@ -23,8 +23,8 @@ from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement
 from vips.comparison.report import charts
 from vips.comparison.report import page as report_page
+from vips.core.plan_phases import Phase
 from vips.privacy import Release
-from vips.privacy.phases import Phase
 
 PACKAGE = Path(vips.__file__).parent
 HARMLESS = "=harmless="

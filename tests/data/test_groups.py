@@ -25,24 +25,18 @@ from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoment
 from tests.laws.checks import last_phase
 from tests.mutants import check_notices
 from tests.steps import Stop, stopped_after
-from vips import (
-    BayesianLogisticRegression,
-    DirichletMultinomial,
-    LatentDirichletAllocation,
-    PrivacyLedger,
-    PrivacyPlan,
-    engine,
-)
+from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+from vips.core import engine
+from vips.core.execution import partitions
+from vips.core.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
+from vips.core.records.groups import canonical_id, group_numbers, ids_and_numbers
+from vips.core.sums import Block, DenseStatistics, RecordStatistics
 from vips.data import InMemoryData, NpySource
-from vips.data._groups import canonical_id, group_numbers, ids_and_numbers
 from vips.door import persons_of
 from vips.exceptions import LedgerError
-from vips.execution import partitions
 from vips.models.regression.mixed.contract import MixedRegression
 from vips.models.regression.mixed.posterior import MixedPosterior
 from vips.preprocessing import TableEncoder
-from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
-from vips.sums import Block, DenseStatistics, RecordStatistics
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.0)
 KINDS = [case for case in CASES if case.name in REPRESENTATIVES]
@@ -121,7 +115,7 @@ def test_ids_are_equal_as_stated():
 
 def test_ids_are_equal_in_another_process():
     values = 1, "a", b"a", 2.0, -7
-    code = f"from vips.data._groups import canonical_id; print([canonical_id(value) for value in {values}])"
+    code = f"from vips.core.records.groups import canonical_id; print([canonical_id(value) for value in {values}])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env={"PYTHONHASHSEED": "5"})
     assert done.stdout.decode().strip() == str([canonical_id(value) for value in values])
 

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from vips.data import Sequences, _ragged
-from vips.data._ragged import Ragged, divides, places
+from vips.core.records import ragged as _ragged
+from vips.core.records.ragged import Ragged, divides, places
+from vips.data import Sequences
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.int16, np.int64, np.float32, np.float64, np.longdouble])
 @pytest.mark.parametrize("pointers", [np.int32, np.int64])
 def test_rows_are_those_of_scipy(dtype, pointers, monkeypatch):
     monkeypatch.setattr(_ragged, "_LEAST_VALUES", 0)
-    monkeypatch.setattr("vips._compute.threads.n_threads", lambda: 3)
+    monkeypatch.setattr("vips.core.exact.threads.n_threads", lambda: 3)
     rng = np.random.default_rng(0)
     X = sp.csr_array(rng.poisson(0.5, (200, 30)).astype(dtype))
     X.indptr, X.indices = X.indptr.astype(pointers), X.indices.astype(pointers)
@@ -44,7 +45,7 @@ CHOSEN = [slice(1, 4), slice(None), slice(None, None, -2), [3, 0, 3], np.arange(
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_selected_rows_are_those_of_a_list(table, n_threads, monkeypatch):
     monkeypatch.setattr(_ragged, "_LEAST_VALUES", 0)
-    monkeypatch.setattr("vips._compute.threads.n_threads", lambda: n_threads)
+    monkeypatch.setattr("vips.core.exact.threads.n_threads", lambda: n_threads)
     rows = np.empty(7, object)
     rows[:] = np.split(table, np.cumsum(LENGTHS)[:-1])
     for chosen in CHOSEN:

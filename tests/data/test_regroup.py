@@ -29,6 +29,7 @@ from tests.memory import peak_of
 from tests.mutants import check_notices
 from tests.steps import Stop, stopped_after
 from vips import DirichletMultinomial, LatentDirichletAllocation, LedgerError, PrivacyLedger
+from vips.core.records.groups import canonical_id
 from vips.data import (
     CSRShards,
     DaskSource,
@@ -47,7 +48,6 @@ from vips.data import (
 from vips.data import _buckets as buckets_module
 from vips.data import _grouped as grouped_module
 from vips.data import _regroup as regroup_module
-from vips.data._groups import canonical_id
 
 RNG = np.random.default_rng(0)
 N = 90

@@ -15,8 +15,8 @@ from experiments.datasets.home import data_home
 from tests.laws.cases import BetaBernoulli
 from tests.memory import NOISE, peak_of
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+from vips.core.records.partition import OpenPartition
 from vips.data import CSRShards, InMemoryData, NpySource, SourceError, as_source, check_data
-from vips.data._records import OpenPartition
 
 SIZE = 20  # rows of a partition
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=3, reproducible_noise=True)

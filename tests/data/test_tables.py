@@ -21,9 +21,9 @@ from vips import (
     PrivacyPlan,
     SigmoidBeliefNetwork,
 )
+from vips.core.records.groups import group_numbers
+from vips.core.records.tables import from_arrow, with_numpy_numbers
 from vips.data import check_data
-from vips.data._groups import group_numbers
-from vips.data._tables import from_arrow, with_numpy_numbers
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, reproducible_noise=True)

@@ -22,13 +22,13 @@ from vips import (
     PrivateClassifier,
     evaluate,
 )
+from vips.core.ledger.run import LedgerRun
+from vips.core.mechanism.lattice import SENSITIVITY_FACTOR
 from vips.data import InMemoryData
 from vips.evaluation.estimates import EDGES
 from vips.evaluation.evaluate import BLOCKS
 from vips.evaluation.predictions import probabilities
 from vips.preprocessing import TableEncoder, make_private_pipeline
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
 ALMOST_NONE = PrivacyPlan(noise_multiplier=1e-6, n_steps=1, sampling="full")

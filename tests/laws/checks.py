@@ -14,12 +14,13 @@ from sklearn.base import clone
 
 from tests.laws.cases import arguments, exposures
 from tests.steps import with_updates
-from vips import ConjugateExponentialModel, PrivacyPlan, engine
-from vips._compute.rowwise import PIECE
+from vips import ConjugateExponentialModel, PrivacyPlan
+from vips.core import engine
+from vips.core.exact.rowwise import PIECE
+from vips.core.phases import FitPhase, completed, phases_of
 from vips.data import InMemoryData, Sequences, check_data
 from vips.models._coordinates import CONSTANT
 from vips.persistence.deviations import as_lists
-from vips.phases import FitPhase, completed, phases_of
 
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9  # of hardened sums, as docs/guarantee.md states it
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling="full")
@@ -218,7 +219,7 @@ def norms_of_runs_hold(case, model, plan, records, posterior):
 
 
 def true_norms(model, phase, record, posterior) -> tuple[float, float]:
-    """Norm of one record's statistics, and with the bound of squared scores that ``vips/sums/regressions.py`` states."""
+    """Norm of one record's statistics, and with the bound of squared scores that ``vips/core/sums/regressions.py`` states."""
     statistics, blocks = phase.statistics_of(model, record, posterior), phase.blocks
     statistics.norms(blocks)  # before sums, as the engine asks
     total = {name: np.asarray(value, float) for name, value in statistics.weighted_sum(np.ones(1)).items()}

@@ -20,9 +20,9 @@ from tests.laws.checks import (
     stack,
     with_extremes,
 )
-from vips import engine
+from vips.core import engine
+from vips.core.phases import FitPhase, phases_of, step_of
 from vips.door import persons_of
-from vips.phases import FitPhase, phases_of, step_of
 
 __all__ = ["ALL", "phases"]
 

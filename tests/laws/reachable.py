@@ -20,9 +20,9 @@ from tests.laws import checks
 from tests.laws.cases import arguments, exposures
 from tests.laws.walk import vips_globals, walk
 from vips import PrivacyPlan
+from vips.core.phases import phases_of, step_of
+from vips.core.posteriors import posterior_arrays
 from vips.persistence.archive import read_archive
-from vips.persistence.posteriors import posterior_arrays
-from vips.phases import phases_of, step_of
 
 # Attributes that a private fit adds to those of the constructor.
 # Attributes of a fit that is running, and what is computed from released values when it is asked for.

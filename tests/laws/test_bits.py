@@ -16,10 +16,11 @@ from tests.laws import checks
 from tests.laws.amplifying import LARGEST, MAKERS, PLAN, STRONG, NearestCentre, votes
 from tests.laws.cases import CASES
 from tests.mutants import check_notices
-from vips import DenseStatistics, SigmoidBeliefNetwork, engine
-from vips._compute import blas, rowwise, threads
+from vips import DenseStatistics, SigmoidBeliefNetwork
+from vips.core import engine
+from vips.core.exact import blas, rowwise, threads
+from vips.core.execution import partitions
 from vips.data import InMemoryData, Records, Sequences
-from vips.execution import partitions
 from vips.models.belief_networks import inference as sbn_inference
 
 pytestmark = pytest.mark.usefixtures("two_threads_of_blas")
@@ -214,7 +215,7 @@ def squares_by_blas(patch):
 
 
 def images_by_blas(patch):
-    from vips.sums import gaussian_kernels as kernels
+    from vips.core.sums import gaussian_kernels as kernels
 
     shares, images = kernels.fill_responsibilities, kernels.fill_images
     patch.setattr(kernels, "fill_responsibilities", lambda X, *others: shares(in_last_bits(X), *others))

@@ -13,14 +13,14 @@ from tests.laws.cases import CASES
 from tests.models.markov import test_categorical
 from tests.mutants import check_notices, of_laws
 from vips import CategoricalHMM, GaussianHMM
+from vips.core.execution import partitions
+from vips.core.sums import Joint
+from vips.core.sums.classes import ClassStatistics
+from vips.core.sums.gaussian_runs import GaussianSums
 from vips.data import OpenPartition, Sequences
-from vips.execution import partitions
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
 from vips.models.markov import gaussian, poisson, statistics
-from vips.sums import Joint
-from vips.sums.classes import ClassStatistics
-from vips.sums.gaussian_runs import GaussianSums
 
 BY_NAME = {case.name: case for case in CASES}
 

@@ -25,15 +25,15 @@ from vips import (
     PrivateClassifier,
     StreamPlan,
 )
+from vips.core.ledger.run import LedgerRun
+from vips.core.mechanism import noise
+from vips.core.mechanism.release import with_fresh_noise
 from vips.preprocessing import (
     PrivateCountVectorizer,
     PrivateTopics,
     TableEncoder,
     make_private_pipeline,
 )
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.mechanism import noise
-from vips.privacy.mechanism.release import with_fresh_noise
 from vips.streams.release import CorrelatedNoise
 
 BUDGET = PrivacyBudget(4.0, 1e-5)

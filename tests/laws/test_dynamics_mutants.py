@@ -16,13 +16,13 @@ from tests.models.dynamics import brute_force, test_linear, test_moments, test_s
 from tests.models.markov import test_factorial
 from tests.mutants import check_notices
 from vips import SwitchingLinearDynamicalSystem
+from vips.core.sums import DenseStatistics, Joint
 from vips.data import Sequences
 from vips.models.dynamics import contract, moments, sums, switching, switching_posterior, windows
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.switching_posterior import SwitchingPosterior
 from vips.models.markov import factorial_contract, factorial_inference, kernels
 from vips.models.markov.factorial_contract import FactorialChainModel
-from vips.sums import DenseStatistics, Joint
 
 # class, and the method that gives the statistics of private fits
 MODELS = {

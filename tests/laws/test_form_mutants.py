@@ -8,14 +8,14 @@ import pytest
 from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices, sum_then_rounded
-from vips.sums import BySquaredWeights, DenseStatistics, Joint, Quadratic, RecordStatistics
-from vips.sums.classes import ClassStatistics
-from vips.sums.gaussian_runs import GaussianSums
-from vips.sums.gaussians import MixtureStatistics
-from vips.sums.networks import NetworkStatistics
-from vips.sums.regressions import RegressionSums
-from vips.sums.runs import ComponentSums, SumsOfSymbols
-from vips.sums.words import WordShares
+from vips.core.sums import BySquaredWeights, DenseStatistics, Joint, Quadratic, RecordStatistics
+from vips.core.sums.classes import ClassStatistics
+from vips.core.sums.gaussian_runs import GaussianSums
+from vips.core.sums.gaussians import MixtureStatistics
+from vips.core.sums.networks import NetworkStatistics
+from vips.core.sums.regressions import RegressionSums
+from vips.core.sums.runs import ComponentSums, SumsOfSymbols
+from vips.core.sums.words import WordShares
 
 BY_NAME = {case.name: case for case in CASES}
 SUMMED_BY = {
@@ -83,7 +83,9 @@ def test_every_form_has_mutants():
         return {kind}.union(*map(forms, kind.__subclasses__()))
 
     stated = {
-        form for form in forms(RecordStatistics) if form.__module__.startswith("vips.sums.") and "norms" in vars(form)
+        form
+        for form in forms(RecordStatistics)
+        if form.__module__.startswith("vips.core.sums.") and "norms" in vars(form)
     }
     # one states none, the other asks the form that it holds: tests/models/test_sample_weights.py
     assert stated - set(SUMMED_BY) == {RecordStatistics, BySquaredWeights}

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.laws import checks
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS
-from vips._compute.rowwise import PIECE
+from vips.core.exact.rowwise import PIECE
 from vips.data import Sequences
 
 HURTFUL = [

@@ -13,11 +13,12 @@ from numba.core.dispatcher import Dispatcher
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES, arguments, exposures
 from tests.laws.checks import FULL, stack
 from tests.mutants import check_notices
-from vips import PrivacyPlan, engine
+from vips import PrivacyPlan
+from vips.core import engine
+from vips.core.execution import partitions
+from vips.core.phases import phases_of
+from vips.core.records.arrays import RangesOfRecords
 from vips.data import Records
-from vips.data._arrays import RangesOfRecords
-from vips.execution import partitions
-from vips.phases import phases_of
 
 MOST_STEPS = 24  # which reach every phase of every model
 

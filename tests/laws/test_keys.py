@@ -19,10 +19,10 @@ from randomgen import AESCounter
 from tests.laws.cases import BetaBernoulli
 from tests.mutants import check_notices
 from vips import Block, PrivacyPlan
-from vips._secret_bits import secret_bits
-from vips.privacy.mechanism import noise, sampling
-from vips.privacy.mechanism.noise import Randomness
-from vips.privacy.mechanism.sampling import PoissonCoins
+from vips.core.mechanism import noise, sampling
+from vips.core.mechanism.noise import Randomness
+from vips.core.mechanism.sampling import PoissonCoins
+from vips.core.mechanism.secret_bits import secret_bits
 
 pytestmark = pytest.mark.fresh_bits
 KEY_BITS = 128
@@ -61,7 +61,7 @@ def keys_of(run, script: Script) -> dict[str, int]:
         return make
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vips._secret_bits.secret_bytes", script.secret_bytes)
+        patch.setattr("vips.core.mechanism.secret_bits.secret_bytes", script.secret_bytes)
         patch.setattr(sampling, "AESCounter", stream("coins"))
         patch.setattr(noise, "AESCounter", stream("noise"))
         run()

@@ -6,11 +6,11 @@ import scipy.sparse as sp
 
 from tests.laws import checks, reach, reachable, totals, transport
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES, WIDE_CASES, arguments
+from vips.core.ledger.ledger import PrivacyLedger
 from vips.data import Sequences
 from vips.model import ConjugateExponentialModel
 from vips.persistence.fitted import released_arrays
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 # Laws that need many fits, or concern the engine alone: on one model of each family always, on every model before a release.
 STATISTICAL = {

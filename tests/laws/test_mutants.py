@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import add, check_notices, of_laws, sum_then_rounded
-from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
-from vips.execution import partitions
+from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan
+from vips.core import accounting, engine
+from vips.core import plan as plan_module
+from vips.core.execution import partitions
+from vips.core.mechanism import lattice, noise, sampling
 from vips.models.topics import lda
 from vips.models.topics import statistics as lda_statistics
-from vips.privacy import accounting
-from vips.privacy import plan as plan_module
-from vips.privacy.mechanism import lattice, noise, sampling
 
 BY_NAME = {case.name: case for case in CASES}
 

@@ -10,10 +10,10 @@ from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips._compute.rowwise import row_norms, strict_product
+from vips.core.exact.rowwise import row_norms, strict_product
+from vips.core.sums import networks
+from vips.core.sums.networks import NetworkStatistics
 from vips.models.belief_networks import contract as sbn_contract
-from vips.sums import networks
-from vips.sums.networks import NetworkStatistics
 
 BY_NAME = {case.name: case for case in CASES}
 MANY_SIZES = 1.0, 1.0 + 1e-6

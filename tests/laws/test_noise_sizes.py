@@ -12,8 +12,9 @@ from tests.laws import checks
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, SecondMoments
 from tests.laws.checks import _coordinates as coordinates
 from tests.mutants import check_notices
-from vips import FitPhase, PrivacyLedger, PrivacyPlan, StreamPlan, audit, phases
-from vips.phases import phases_of
+from vips import FitPhase, PrivacyLedger, PrivacyPlan, StreamPlan, audit
+from vips.core import phases
+from vips.core.phases import phases_of
 from vips.streams import release
 from vips.streams.release import CorrelatedNoise
 

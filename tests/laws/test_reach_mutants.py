@@ -9,10 +9,10 @@ import numpy as np
 from tests.laws import reach
 from tests.laws.cases import CASES, WIDE_CASES
 from tests.mutants import check_notices, of_laws
+from vips.core.sums import kernels
+from vips.core.sums.regressions import RegressionSums
 from vips.models.markov import categorical
 from vips.models.topics.statistics import DocumentStatistics
-from vips.sums import kernels
-from vips.sums.regressions import RegressionSums
 
 BY_NAME = {case.name: case for case in CASES + WIDE_CASES}
 

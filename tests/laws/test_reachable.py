@@ -14,7 +14,8 @@ from tests.laws import reachable
 from tests.laws.cases import CASES, BetaBernoulli
 from tests.laws.walk import vips_globals, walk
 from tests.mutants import add, check_notices
-from vips import LatentDirichletAllocation, engine
+from vips import LatentDirichletAllocation
+from vips.core import engine
 from vips.models.regression.counts import BayesianBinomialRegression
 from vips.models.topics import statistics as lda_statistics
 from vips.models.topics.statistics import TopicPosterior

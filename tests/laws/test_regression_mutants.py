@@ -19,16 +19,16 @@ from vips import (
     PrivacyPlan,
     Records,
 )
-from vips._compute.rowwise import row_norms
+from vips.core.exact.rowwise import row_norms
+from vips.core.sums import Joint, Quadratic
+from vips.core.sums import kernels as regression_kernels
+from vips.core.sums import regressions as regression_norms
+from vips.core.sums.regressions import RegressionSums
 from vips.models._coordinates import Coordinates, Zooms
 from vips.models.regression import contract as regression
 from vips.models.regression import statistics as regression_statistics
 from vips.models.regression.likelihoods import Classes
 from vips.models.regression.mixed.contract import MixedRegression
-from vips.sums import Joint, Quadratic
-from vips.sums import kernels as regression_kernels
-from vips.sums import regressions as regression_norms
-from vips.sums.regressions import RegressionSums
 
 BY_NAME = {case.name: case for case in CASES}
 THREE, SEARCHED = "logistic sparse, three classes", "logistic, searched"

@@ -28,12 +28,12 @@ from vips import (
     MixedLogisticRegression,
     PrivacyPlan,
     door,
-    engine,
 )
+from vips.core import engine
+from vips.core.phases import FitPhase
 from vips.models._coordinates import Zooms
 from vips.models.regression import contract
 from vips.persistence.checkpoint import Journal
-from vips.phases import FitPhase
 
 N_STEPS, N_ZOOMS = 12, 4
 N_VALUES = 800  # of noise: their deviation is within 0.13 of 1 but once in 10⁷ times

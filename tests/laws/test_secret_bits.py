@@ -15,15 +15,15 @@ import pytest
 import vips
 from tests import ROOT
 from tests.test_layers import sources
-from vips._secret_bits import secret_bits, secret_bytes
+from vips.core.mechanism.secret_bits import secret_bits, secret_bytes
 
 PACKAGE = Path(vips.__file__).parent
-SOURCE = "vips._secret_bits"
+SOURCE = "vips.core.mechanism.secret_bits"
 # Functions of Python and NumPy that draw from the operating system, or from a generator that all share.
 DRAWING = {"urandom", "getrandom", "token_bytes", "token_hex", "randbits", "randbelow", "getrandbits", "SystemRandom"}
 UNSEEDED = {"default_rng", "SeedSequence", "PCG64", "AESCounter", "RandomState"}
 # They compare, save or restore the state of Python's shared generator, or wait for a random time.
-NO_DRAWS = {"auditing.contents", "auditing.child", "auditing.noise", "privacy.ledger.chain_file"}
+NO_DRAWS = {"auditing.contents", "auditing.child", "auditing.noise", "core.ledger.chain_file"}
 
 
 def other_draws(tree: ast.Module) -> list[str]:
@@ -61,7 +61,7 @@ def test_another_draw_is_noticed(line):
 
 
 def test_the_source_reads_nothing_that_could_fix_it():
-    tree = ast.parse((PACKAGE / "_secret_bits.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / "core/mechanism/secret_bits.py").read_text(encoding="utf-8"))
     (function,) = [node for node in tree.body if getattr(node, "name", "") == "secret_bytes"]
     assert [ast.unparse(line) for line in function.body[1:]] == ["return os.urandom(n_bytes)"]
     assert ast.unparse(function.args) == "n_bytes: int"
@@ -81,8 +81,8 @@ import os, joblib, numba, numpy, randomgen, scipy.linalg, scipy.sparse, scipy.st
 for _ in range(2):
     if os.fork() == 0:
         import vips
-        from vips._secret_bits import secret_bits
-        from vips.privacy.mechanism.noise import Randomness
+        from vips.core.mechanism.secret_bits import secret_bits
+        from vips.core.mechanism.noise import Randomness
         print(vips.__file__, Randomness.for_fit(0, False).sampling_key, secret_bits(128), flush=True)
         os._exit(0)
     os.wait()
@@ -132,7 +132,7 @@ def test_tests_share_no_bits_either():
 def test_numbers_are_below_their_limit_and_reach_it(monkeypatch):
     assert len(secret_bytes(7)) == 7
     for n_bits in (1, 5, 8, 9, 64):
-        monkeypatch.setattr("vips._secret_bits.secret_bytes", lambda n: b"\xff" * n)
+        monkeypatch.setattr("vips.core.mechanism.secret_bits.secret_bytes", lambda n: b"\xff" * n)
         assert secret_bits(n_bits) == 2**n_bits - 1
-        monkeypatch.setattr("vips._secret_bits.secret_bytes", bytes)
+        monkeypatch.setattr("vips.core.mechanism.secret_bits.secret_bytes", bytes)
         assert secret_bits(n_bits) == 0

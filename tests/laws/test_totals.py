@@ -13,13 +13,14 @@ from distributed import Client, LocalCluster
 from tests.laws import totals
 from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
-from vips import PrivacyPlan, engine
+from vips import PrivacyPlan
+from vips.core import engine
+from vips.core import plan as plan_module
+from vips.core.execution.partitions import Task, added
+from vips.core.mechanism import lattice as _lattice
+from vips.core.mechanism import noise, sampling
 from vips.data import CSRShards, DaskSource, NpySource
-from vips.execution.partitions import Task, added
 from vips.models.topics.statistics import DocumentStatistics
-from vips.privacy import plan as plan_module
-from vips.privacy.mechanism import lattice as _lattice
-from vips.privacy.mechanism import noise, sampling
 
 BY_NAME = {case.name: case for case in CASES}
 SIZE = totals.SIZE
@@ -44,7 +45,7 @@ def settled(name, sampling=0):
 @pytest.mark.parametrize("name", ["beta-bernoulli", "lda"])
 @pytest.mark.parametrize("sampling", [0, 2], ids=["poisson", "full"])
 def test_every_executor_sums_over_the_public_rate(name, sampling, client):
-    """Processes start slowly, so ``tests/execution/test_executors.py`` compares their sums with these, bit by bit."""
+    """Processes start slowly, so ``tests/core/execution/test_executors.py`` compares their sums with these, bit by bit."""
     case, records, plan = settled(name, sampling)
     data, model = totals.in_partitions(records), case.make_model(privacy=plan, random_state=totals.SEED)
     totals.check_steps(totals.steps_of(model, data, executor=client), model, records, plan, data.sizes)

@@ -15,9 +15,10 @@ from randomgen import AESCounter
 
 from tests.laws import checks
 from tests.laws.cases import arguments, exposures
-from vips import PrivacyPlan, engine
+from vips import PrivacyPlan
+from vips.core import engine
+from vips.core.phases import phases_of, step_of
 from vips.data import InMemoryData
-from vips.phases import phases_of, step_of
 
 SEED = 4
 SIZE = 7  # rows of a partition; the last partition of 40 records has fewer

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.laws.checks import FULL, as_vector, fit
-from vips.privacy.mechanism.noise import gaussian_noise
+from vips.core.mechanism.noise import gaussian_noise
 
 N_DRAWS = 200
 

@@ -27,13 +27,13 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
 )
+from vips.core.engine import clipped_sum
+from vips.core.execution.local import Threads
+from vips.core.execution.partitions import Task
+from vips.core.phases import phases_of
 from vips.data import InMemoryData, Records
-from vips.engine import clipped_sum
-from vips.execution.local import Threads
-from vips.execution.partitions import Task
 from vips.expfam import Dirichlet
 from vips.models.components.matching import steps
-from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 LARGEST = 4.0

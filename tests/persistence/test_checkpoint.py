@@ -19,8 +19,8 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
     PrivacyWarning,
-    engine,
 )
+from vips.core import engine
 from vips.exceptions import CheckpointError
 from vips.persistence import checkpoint
 from vips.persistence.archive import read_archive

@@ -8,7 +8,7 @@ import pytest
 import vips
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, arguments
 from tests.persistence.damage import edited
-from tests.privacy.test_certificate_check import classifier, encoder, pipeline, stream
+from tests.report.test_certificate_check import classifier, encoder, pipeline, stream
 from vips import PrivacyPlan
 
 pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from vips import BayesianLogisticRegression, DirichletMultinomial, PrivacyPlan
 from vips.preprocessing import TableEncoder
-from vips.privacy.only_noise import NO_SIGNAL
+from vips.report.only_noise import NO_SIGNAL
 
 pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
 

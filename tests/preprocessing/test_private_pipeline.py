@@ -24,6 +24,8 @@ from vips import (
     PrivateClassifier,
     count_records,
 )
+from vips.core.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
+from vips.core.ledger.run import LedgerRun
 from vips.persistence import checkpoint
 from vips.persistence.archive import read_archive, write_archive
 from vips.preprocessing import (
@@ -35,9 +37,7 @@ from vips.preprocessing import (
     make_private_pipeline,
 )
 from vips.preprocessing._budget import split_budget
-from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
-from vips.privacy.certificate.check import findings
-from vips.privacy.ledger.run import LedgerRun
+from vips.report.certificate.check import findings
 
 
 def table(n=3000, seed=0):

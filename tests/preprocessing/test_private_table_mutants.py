@@ -7,10 +7,10 @@ import pytest
 
 from tests.mutants import check_notices
 from tests.preprocessing import test_private_table as tests
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.run import LedgerRun
 from vips.preprocessing import _histograms, _learnt_columns, _table
 from vips.preprocessing._histograms import Persons
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.run import LedgerRun
 
 
 def rows_of_a_person_are_counted_one_by_one(patch):

@@ -16,8 +16,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
-from vips._secret_bits import secret_bits
 from vips.auditing.bound import lower_bound
+from vips.core.mechanism.secret_bits import secret_bits
 from vips.preprocessing import PrivateCountVectorizer, _documents, _private_words, _set_union
 from vips.preprocessing._set_union import noisy_union, plans_of_rounds, thresholds
 

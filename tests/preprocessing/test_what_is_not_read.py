@@ -32,7 +32,7 @@ from vips.data import Sequences
 from vips.data._texts import PackedTexts
 from vips.models import _sequences
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
-from vips.privacy.unread import TELLS_OF_NOISE
+from vips.report.unread import TELLS_OF_NOISE
 
 N = 3_000
 BUDGET = PrivacyBudget(8.0, 1e-6)

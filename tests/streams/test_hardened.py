@@ -13,7 +13,7 @@ import vips.streams.stream as stream_module
 from tests.streams.test_partial_fit import COUNTS, OF_FIVE, ROWS, TARGETS, plan
 from tests.streams.test_strategies import matrices
 from vips import BayesianLinearRegression, DirichletMultinomial, StreamPlan
-from vips.privacy import accounting
+from vips.core import accounting
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.9])

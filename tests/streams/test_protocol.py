@@ -19,7 +19,7 @@ from tests.mutants import check_notices
 from tests.persistence.damage import edited
 from vips import DirichletMultinomial, LedgerError, PrivacyLedger, StreamError, StreamPlan
 from vips._support import files as files_module
-from vips.privacy.ledger.run import LedgerRun
+from vips.core.ledger.run import LedgerRun
 from vips.streams import secret as secret_module
 from vips.streams import stream as stream_module
 

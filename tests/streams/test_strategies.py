@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from vips.privacy.correlated import BinaryTree, BufferedToeplitz, Independent, SquareRoot, fitted_toeplitz
-from vips.privacy.correlated.strategy import sensitivity_of_toeplitz
+from vips.core.correlated import BinaryTree, BufferedToeplitz, Independent, SquareRoot, fitted_toeplitz
+from vips.core.correlated.strategy import sensitivity_of_toeplitz
 
 SIZES = [1, 2, 5, 8, 11]
 

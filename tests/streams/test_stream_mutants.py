@@ -8,7 +8,7 @@ import pytest
 from tests.streams import test_hardened, test_strategies
 from tests.streams import test_partial_fit as tests
 from vips import PrivacyPlan
-from vips.privacy.correlated import BinaryTree, BufferedToeplitz
+from vips.core.correlated import BinaryTree, BufferedToeplitz
 from vips.streams import release
 from vips.streams.secret import Register
 

@@ -31,7 +31,7 @@ def _check(options: argparse.Namespace) -> int:
     from vips.saving import load_for_shell
 
     imported("jinja2", by="certificate check")
-    from vips.privacy.certificate.check import findings
+    from vips.report.certificate.check import findings
 
     if options.model is None and options.ledger is None:
         raise ValueError("Name a file to compare the page with: --model, --ledger, or both.")

@@ -32,7 +32,7 @@ def add_compile(commands) -> None:
 
 
 def _compile(names: list[str]) -> None:
-    from vips.privacy import PrivacyPlan
+    from vips.core.plan import PrivacyPlan
 
     kinds = defaultdict(list)
     for name, kind in models_compiled():

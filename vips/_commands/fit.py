@@ -28,10 +28,10 @@ from vips._commands.outputs import check_outputs, write_table
 from vips._commands.reading import Reading, add_options, stated
 from vips._support.extras import imported
 from vips._support.printable import lines_of_table, printable
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.ledger import PrivacyLedger
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object
-from vips.privacy import PrivacyBudget
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["add_commands"]
 
@@ -246,7 +246,7 @@ def _sequences(table, needs: dict, reading: Reading) -> tuple:
     """Pathways, and the rows of the table in their order."""
     import pandas as pd
 
-    from vips.data import Sequences
+    from vips.data._sequences import Sequences
 
     names = ("unit", "event", "order")
     unit, event, order = (column_of(table, needs[name], f"--{name}") for name in names)

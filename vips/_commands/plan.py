@@ -6,7 +6,8 @@ import argparse
 
 from vips._commands.files import meaning_of
 from vips._support.printable import lines_of_table, printable
-from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.core.budget import PrivacyBudget
+from vips.core.plan import PrivacyPlan
 
 __all__ = ["add_plan"]
 

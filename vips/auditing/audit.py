@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 
-from vips._support.random_state import as_generator
 from vips.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
 from vips.auditing.canaries import canary_bound
 from vips.auditing.child import Process, pickled, two_processes
@@ -28,10 +27,11 @@ from vips.auditing.report import AuditReport, Finding
 from vips.auditing.samples import event_finding, sample_finding
 from vips.auditing.search import Search, lattice_findings, sum_findings
 from vips.auditing.sums import ClippedSum
-from vips.phases import phases_of, step_of
-from vips.privacy.budget import PrivacyBudget
-from vips.privacy.ledger.ledger import current_ledger
-from vips.privacy.plan import PrivacyPlan
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.ledger import current_ledger
+from vips.core.mechanism.random_state import as_generator
+from vips.core.phases import phases_of, step_of
+from vips.core.plan import PrivacyPlan
 
 __all__ = ["AuditReport", "Finding", "audit"]
 

@@ -27,8 +27,8 @@ from scipy import stats
 from scipy.special import expit
 
 from vips.auditing.report import Finding
-from vips.privacy.accounting.gaussian import gaussian_epsilon
-from vips.privacy.plan import PrivacyPlan
+from vips.core.accounting.gaussian import gaussian_epsilon
+from vips.core.plan import PrivacyPlan
 
 __all__ = ["CanaryBound", "canary_finding", "log_likelihood_ratio", "lower_bound"]
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips.auditing.bound import CanaryBound, log_likelihood_ratio, lower_bound
-from vips.contract import Contract
-from vips.phases import FitPhase
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.plan import PrivacyPlan
-from vips.sums import RecordStatistics
+from vips.core.contract import Contract
+from vips.core.ledger.run import LedgerRun
+from vips.core.phases import FitPhase
+from vips.core.plan import PrivacyPlan
+from vips.core.sums import RecordStatistics
 
 __all__ = ["CanaryModel", "canary_bound", "canary_totals", "run_engine"]
 
@@ -67,7 +67,7 @@ class CanaryModel(Contract):
     random_state = 0  # fixed, so that sampling and noise that depend on it are noticed
 
     def __init__(self, n_canaries: int, clip_norm: float) -> None:
-        from vips.sums import Block
+        from vips.core.sums import Block
 
         self._clip_norm = clip_norm
         self._blocks = {"canary": Block((n_canaries,), scale=2.0), "other": Block((2,), scale=0.5)}
@@ -112,8 +112,8 @@ class _Recorder:
 def run_engine(model, rows: np.ndarray, plan: PrivacyPlan, n_rows: int = 1) -> list[Mapping[str, np.ndarray]]:
     """The noisy totals of every step of one run. Each of ``rows`` is a record; or ``n_rows`` times, all as one record. With
     weights, twice the declared largest one, which counts as this."""
-    from vips import engine
-    from vips.data import InMemoryData
+    from vips.core import engine
+    from vips.core.records.arrays import InMemoryData
 
     recorder = _Recorder()
     data = InMemoryData(np.repeat(rows, n_rows, axis=0))

@@ -28,7 +28,7 @@ from vips.auditing.contents import Contents, is_importable
 from vips.auditing.frozen import FrozenPlan, fit, unfitted
 from vips.auditing.records import Table
 from vips.auditing.writing import Written
-from vips.privacy import report
+from vips.report import report
 
 __all__ = ["Fit", "Process", "Shown", "pickled", "shown_by", "two_processes"]
 

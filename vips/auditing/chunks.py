@@ -27,7 +27,7 @@ def large_chunk(model, table: Table, rng: np.random.Generator) -> Table | None:
     They are the given records, repeated, and mixtures of two: each entry comes from one of the two, so that columns keep their
     values. None if no record is valid.
     """
-    from vips.execution.partitions import has_exact_rows, whole_size
+    from vips.core.execution.partitions import has_exact_rows, whole_size
 
     valid = table.valid(model)
     if len(valid) == 0:

@@ -10,9 +10,9 @@ import numpy as np
 
 from vips.auditing.records import Table
 from vips.auditing.sums import as_numbers
-from vips.phases import completed
-from vips.privacy.mechanism.sampling import PoissonCoins
-from vips.privacy.plan import PrivacyPlan
+from vips.core.mechanism.sampling import PoissonCoins
+from vips.core.phases import completed
+from vips.core.plan import PrivacyPlan
 
 __all__ = ["KINDS", "FrozenPlan", "fit", "frozen", "unfitted", "watched"]
 

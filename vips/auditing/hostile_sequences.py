@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips.data import Sequences
+from vips.data._sequences import Sequences
 
 __all__ = ["hostile_sequences", "mixed_sequences"]
 

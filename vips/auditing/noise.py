@@ -15,8 +15,8 @@ from vips.auditing.frozen import unfitted
 from vips.auditing.records import Table
 from vips.auditing.report import Finding
 from vips.auditing.sums import WorstPair, as_numbers, coordinates
-from vips.phases import phases_of, weights_of
-from vips.privacy.plan import PrivacyPlan
+from vips.core.phases import phases_of, weights_of
+from vips.core.plan import PrivacyPlan
 
 __all__ = ["Draws", "Sharing", "draw_noise", "fresh_finding", "fresh_noise", "noise_findings", "noise_of_phases"]
 

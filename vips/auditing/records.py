@@ -10,10 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.auditing.hostile_sequences import hostile_sequences
-from vips.data import InMemoryData, Sequences
-from vips.data._groups import group_numbers
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.groups import group_numbers
+from vips.data._sequences import Sequences
 from vips.parts import SelfDescription
-from vips.privacy.unread import TELLS_OF_NOISE
+from vips.report.unread import TELLS_OF_NOISE
 
 __all__ = ["Table", "hostile_records", "mutated"]
 
@@ -133,7 +134,7 @@ class Table:
 
     def as_chunk(self):
         """What a model receives."""
-        from vips.data import Records
+        from vips.core.records.partition import Records
 
         return self.X if self.y is None else Records(self.X, self.y)
 

@@ -7,8 +7,8 @@ import textwrap
 from dataclasses import asdict, dataclass, field
 
 from vips._support.printable import printable
-from vips.privacy.plan import PrivacyPlan
-from vips.privacy.report_fields import as_plain
+from vips.core.plan import PrivacyPlan
+from vips.report.report_fields import as_plain
 
 __all__ = ["AuditReport", "Finding"]
 

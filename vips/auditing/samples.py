@@ -7,7 +7,7 @@ from scipy import stats
 
 from vips.auditing.canaries import CanaryModel, run_engine
 from vips.auditing.report import Finding
-from vips.privacy.plan import PrivacyPlan
+from vips.core.plan import PrivacyPlan
 
 __all__ = ["event_finding", "sample_finding"]
 

@@ -19,7 +19,7 @@ from scipy.spatial.distance import pdist
 from vips.auditing.records import Table, hostile_records, mutated
 from vips.auditing.report import Finding
 from vips.auditing.sums import ClippedSum, WorstPair
-from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR
+from vips.core.mechanism.lattice import SENSITIVITY_FACTOR
 
 __all__ = ["Search", "each_statistics", "lattice_findings", "sum_findings"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vips.auditing.records import Table
-from vips.phases import FitPhase
-from vips.privacy.plan import PrivacyPlan
+from vips.core.phases import FitPhase
+from vips.core.plan import PrivacyPlan
 
 __all__ = ["ClippedSum", "WorstPair", "as_numbers", "coordinates"]
 
@@ -67,7 +67,7 @@ class ClippedSum:
 
     def arrays(self, table: Table, chunk_size: int | None = None) -> dict[str, np.ndarray]:
         """S(D) by block, as the engine computes it."""
-        from vips import engine
+        from vips.core import engine
 
         data = table.data()
         usual = self.model.chunk_size

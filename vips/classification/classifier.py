@@ -12,11 +12,11 @@ from sklearn.base import ClassifierMixin
 from vips._support.fitted import without_weights
 from vips.classification.encoder import ClassTables
 from vips.classification.tables import ClassTable
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.ledger import PrivacyLedger
 from vips.models import BayesianLogisticRegression
 from vips.preprocessing._private_pipeline import MadePipeline
-from vips.privacy import PrivacyBudget
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.unread import Seen
+from vips.report.unread import Seen
 
 __all__ = ["PrivateClassifier"]
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips.data import as_source
 from vips.data._cell_values import as_categories, as_numbers, codes_of_categories
 from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.data._dask import as_source
 from vips.preprocessing._column_kinds import MISSING, OTHER, Number, kind_of_column
 from vips.preprocessing._encoder_settings import column_kind
 from vips.preprocessing._grids import cells_of

@@ -16,6 +16,10 @@ from vips._support.printable import listed
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import log_odds_of_tables, scale_of_rows
 from vips.classification.tables import ClassTable, class_counts, release_table
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.charge import charged, ledger_to_charge
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.plan import PrivacyPlan
 from vips.data._cell_values import as_numbers, refuse_unread
 from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.models import BayesianLogisticRegression
@@ -25,9 +29,7 @@ from vips.preprocessing._encoder_report import counted_cells, report_of_encoder,
 from vips.preprocessing._encoder_settings import checked_delta, checked_plan, persons_of
 from vips.preprocessing._grids import DAYS, NUMBERS
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
-from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.charge import charged, ledger_to_charge
-from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.report.report import PrivacyReport
 
 __all__ = ["ClassTables"]
 

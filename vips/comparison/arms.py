@@ -19,8 +19,8 @@ import numpy as np
 from sklearn.base import clone
 
 from vips.comparison.movement import match, parts_of
+from vips.core.plan import PrivacyPlan
 from vips.expfam import Dirichlet
-from vips.privacy import PrivacyPlan
 
 __all__ = ["Arms", "Shares", "fit_arms", "plans_of_arms", "shares_of_parameters", "shares_of_predictions"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from vips._support.validation import check_integer, check_level
+from vips.core.ledger.ledger import current_ledger
 from vips.model import ConjugateExponentialModel
-from vips.privacy.ledger.ledger import current_ledger
 
 __all__ = ["check_models", "check_private_data", "check_scores"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 
 from vips._support.pipelines import model_of
-from vips._support.random_state import as_generator
 from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences
@@ -21,10 +20,11 @@ from vips.comparison.rows import (
     score_rows,
     signal_rows,
 )
+from vips.core.mechanism.random_state import as_generator
 from vips.expfam.divergences import kl, wasserstein
 from vips.parts import Part
-from vips.privacy.only_noise import NO_SIGNAL
-from vips.privacy.words import loss, who_counts
+from vips.report.only_noise import NO_SIGNAL
+from vips.report.words import loss, who_counts
 
 __all__ = ["compare"]
 

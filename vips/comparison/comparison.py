@@ -19,9 +19,9 @@ from vips.comparison.as_json import plain_values
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement, Mover, largest
 from vips.comparison.text import HEADS, notes, paragraph, table, table_cells
+from vips.core.ledger.ledger import PrivacyLedger
 from vips.expfam.divergences import bound_from_kl
-from vips.privacy import PrivacyReport
-from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.report.report import PrivacyReport
 
 if TYPE_CHECKING:
     import pandas as pd

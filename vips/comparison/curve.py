@@ -13,9 +13,10 @@ from sklearn.base import clone
 from vips._pages.tables import html_table
 from vips._support.extras import imported
 from vips._support.printable import PLAIN_TEXT, printable
+from vips.core.ledger.ledger import current_ledger
+from vips.core.plan import PrivacyPlan
 from vips.model import ConjugateExponentialModel
-from vips.privacy import PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.ledger import current_ledger
+from vips.report.report import PrivacyReport
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,18 +19,18 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 ==========================  ==================================================================================
 """
 
-from vips.data._arrays import PARTITION_SIZE, InMemoryData
-from vips.data._checks import check_data, whole_csr
+from vips.core.records.arrays import PARTITION_SIZE, InMemoryData
+from vips.core.records.checks import check_data, whole_csr
+from vips.core.records.partition import OpenPartition, Records, Runs, rows_without
+from vips.core.records.source import DataSource, Partition
 from vips.data._dask import DaskSource, as_source
 from vips.data._grouped import regrouped
 from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable, ParquetTexts
-from vips.data._records import OpenPartition, Records, Runs, rows_without
 from vips.data._regroup import regroup
 from vips.data._sequence_source import SequenceSource, write_sequences
 from vips.data._sequences import Sequences
 from vips.data._shards import CSRShards
-from vips.data._source import DataSource, Partition
 from vips.data._texts import InMemoryTexts, TextFiles, TextPartitions, TextSource
 from vips.exceptions import SourceError
 

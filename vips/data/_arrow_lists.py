@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vips.data._ragged import offsets_of
+from vips.core.records.ragged import offsets_of
 
 __all__ = ["floats_of", "steps_and_offsets", "width_of"]
 

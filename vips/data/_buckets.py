@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._support.files import private_file, synced_file
-from vips.data._ragged import Ragged, gathered, offsets_of
+from vips.core.records.ragged import Ragged, gathered, offsets_of
 from vips.exceptions import SourceError
 
 __all__ = ["Buckets", "write_grouped"]

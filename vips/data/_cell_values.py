@@ -26,7 +26,7 @@ from reprlib import repr as repr_of  # of a cell of any length
 
 import numpy as np
 
-from vips.data._tables import is_nullable_number
+from vips.core.records.tables import is_nullable_number
 
 __all__ = [
     "are_unread",

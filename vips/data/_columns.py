@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from vips._support.printable import listed
 from vips._support.validation import levels_to_user
-from vips.data._tables import from_arrow, without_mask
+from vips.core.records.tables import from_arrow, without_mask
 from vips.exceptions import PrivacyWarning
 
 __all__ = ["as_table", "column", "columns_of", "is_frame", "names_like", "names_of", "warn_of_undeclared"]

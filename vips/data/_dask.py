@@ -9,10 +9,10 @@ import numpy as np
 
 from vips._support.no_warnings import without_warnings
 from vips._support.printable import class_and_place
+from vips.core.records.checks import open_checked
+from vips.core.records.partition import OpenPartition
+from vips.core.records.source import DataSource, Partition
 from vips.data._cell_values import as_numbers
-from vips.data._checks import open_checked
-from vips.data._records import OpenPartition
-from vips.data._source import DataSource, Partition
 from vips.exceptions import SourceError
 
 __all__ = ["BlockPartition", "ComputedBlock", "DaskSource", "as_source", "is_dask"]

@@ -22,8 +22,8 @@ from numbers import Real
 
 import numpy as np
 
+from vips.core.records.tables import is_nullable_number, suggestion_for
 from vips.data._cell_values import is_text, kind_of
-from vips.data._tables import is_nullable_number, suggestion_for
 
 __all__ = ["check_holds_categories", "check_holds_numbers", "refuse_bounds_in_list"]
 

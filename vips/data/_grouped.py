@@ -28,13 +28,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._support.files import refuse_endless
-from vips.data._checks import open_checked
+from vips.core.records.checks import open_checked
+from vips.core.records.partition import OpenPartition
+from vips.core.records.ragged import divides
+from vips.core.records.source import DataSource, FileStamp, Partition, PartitionedSource
 from vips.data._npy import mapped
-from vips.data._ragged import divides
-from vips.data._records import OpenPartition
 from vips.data._sequence_source import SequenceSource
 from vips.data._sequences import Sequences
-from vips.data._source import DataSource, FileStamp, Partition, PartitionedSource
 from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 
@@ -200,7 +200,7 @@ class GroupedPartition(Partition):
         return open_checked(self.name, X, arrays.get("y"), self.n_features)
 
     def _ragged(self, arrays: dict[str, np.ndarray], values: np.ndarray, dtype) -> tuple:
-        """What :class:`vips.data._ragged.Ragged` takes."""
+        """What :class:`vips.core.records.ragged.Ragged` takes."""
         offsets = np.array(arrays["indptr"])
         if values.dtype != dtype or offsets.dtype != np.int64 or not divides(offsets, len(values)):
             raise TypeError

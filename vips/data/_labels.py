@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
 from vips._support.validation import levels_to_user
+from vips.core.records.checks import check_container
 from vips.data._cell_values import each_cell, is_missing, kind_of
-from vips.data._checks import check_container
 
 __all__ = ["label_codes", "one_for_each_row", "refuse_blanks"]
 

@@ -10,10 +10,10 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from vips.data._arrays import PARTITION_SIZE
-from vips.data._checks import check_dtype, open_checked
-from vips.data._records import OpenPartition
-from vips.data._source import DataSource, FileStamp, Partition
+from vips.core.records.arrays import PARTITION_SIZE
+from vips.core.records.checks import check_dtype, open_checked
+from vips.core.records.partition import OpenPartition
+from vips.core.records.source import DataSource, FileStamp, Partition
 from vips.exceptions import SourceError
 
 __all__ = ["NpySource", "mapped", "tried_again"]

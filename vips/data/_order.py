@@ -12,9 +12,9 @@ from decimal import Decimal
 
 import numpy as np
 
+from vips.core.records.groups import arrow_values
+from vips.core.records.tables import is_nullable_number
 from vips.data._cell_values import date_of, each_cell
-from vips.data._groups import arrow_values
-from vips.data._tables import is_nullable_number
 
 __all__ = ["dates_of", "is_text_or_object", "sortable", "units_of", "values_of"]
 

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._support.validation import check_integer
+from vips.core.records.checks import open_checked
+from vips.core.records.partition import OpenPartition
+from vips.core.records.ragged import offsets_of
+from vips.core.records.source import FileStamp, Partition, PartitionedSource, found_files
 from vips.data._arrow_lists import floats_of
-from vips.data._checks import open_checked
-from vips.data._ragged import offsets_of
-from vips.data._records import OpenPartition
-from vips.data._source import FileStamp, Partition, PartitionedSource, found_files
 from vips.data._texts import TextSource, bytes_of_arrow, is_text_type
 from vips.exceptions import SourceError
 

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from vips._secret_bits import secret_bytes
 from vips._support.files import sync_folder, synced_file, whole_folder
 from vips._support.printable import class_and_place
 from vips._support.validation import check_integer
+from vips.core.mechanism.secret_bits import secret_bytes
+from vips.core.records.checks import check_data
+from vips.core.records.groups import check_ids, ids_and_numbers, name_of
+from vips.core.records.partition import OpenPartition
+from vips.core.records.source import DataSource, Partition
+from vips.core.records.tables import from_arrow
 from vips.data._buckets import Buckets, write_grouped
-from vips.data._checks import check_data
 from vips.data._dask import DaskSource, as_source, column_as_declared, is_dask
 from vips.data._grouped import MANIFEST, Manifest, regrouped
-from vips.data._groups import check_ids, ids_and_numbers, name_of
 from vips.data._order import sortable
-from vips.data._records import OpenPartition
 from vips.data._sequence_source import SequenceSource
 from vips.data._sequences import Sequences
-from vips.data._source import DataSource, Partition
-from vips.data._tables import from_arrow
 from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 

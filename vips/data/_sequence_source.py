@@ -19,16 +19,16 @@ import scipy.sparse as sp
 
 from vips._support.files import sync_folder, synced_file, whole_folder
 from vips._support.validation import check_integer
-from vips.data._arrays import PARTITION_SIZE
+from vips.core.records.arrays import PARTITION_SIZE
+from vips.core.records.checks import check_dtype
+from vips.core.records.partition import OpenPartition
+from vips.core.records.ragged import divides
+from vips.core.records.source import DataSource, FileStamp, Partition, PartitionedSource, found_files
 from vips.data._arrow_lists import steps_and_offsets, width_of
-from vips.data._checks import check_dtype
 from vips.data._dask import BlockPartition, is_dask
 from vips.data._npy import mapped
 from vips.data._parquet import RowGroup, row_groups, type_of
-from vips.data._ragged import divides
-from vips.data._records import OpenPartition
 from vips.data._sequences import Sequences
-from vips.data._source import DataSource, FileStamp, Partition, PartitionedSource, found_files
 from vips.exceptions import SourceError
 
 __all__ = ["SequenceSource", "steps_of_persons", "write_sequences"]

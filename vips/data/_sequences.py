@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vips._support.validation import check_integer
+from vips.core.records.groups import ids_and_numbers, runs_of_rows
+from vips.core.records.ragged import Ragged, divides, offsets_of, places
+from vips.core.records.tables import from_arrow
 from vips.data._arrow_lists import steps_and_offsets
 from vips.data._cell_values import are_unread, as_numbers
 from vips.data._columns import is_frame, names_like
-from vips.data._groups import ids_and_numbers, runs_of_rows
 from vips.data._order import dates_of, is_text_or_object, sortable, units_of
-from vips.data._ragged import Ragged, divides, offsets_of, places
 from vips.data._spacing import distance_of, spaced
 from vips.data._step_index import StepIndex, index_of_ids
 from vips.data._steps import numbers_of
-from vips.data._tables import from_arrow
 
 if TYPE_CHECKING:
     import pandas as pd

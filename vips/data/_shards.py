@@ -15,10 +15,10 @@ from typing import BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data._checks import open_checked
+from vips.core.records.checks import open_checked
+from vips.core.records.partition import OpenPartition
+from vips.core.records.source import FileStamp, Partition, PartitionedSource, found_files
 from vips.data._npy import tried_again
-from vips.data._records import OpenPartition
-from vips.data._source import FileStamp, Partition, PartitionedSource, found_files
 from vips.exceptions import SourceError
 
 __all__ = ["CSRShards"]

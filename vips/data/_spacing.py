@@ -12,7 +12,7 @@ from numbers import Real
 
 import numpy as np
 
-from vips.data._ragged import offsets_of, places
+from vips.core.records.ragged import offsets_of, places
 
 __all__ = ["distance_of", "spaced"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vips.core.records.ragged import Ragged, places
 from vips.data._order import values_of
-from vips.data._ragged import Ragged, places
 
 if TYPE_CHECKING:
     import pandas as pd

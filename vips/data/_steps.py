@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import numpy as np
 
+from vips.core.records.tables import from_arrow, without_mask
 from vips.data._cell_values import as_numbers, is_missing
-from vips.data._tables import from_arrow, without_mask
 
 __all__ = ["check_readable", "numbers_of", "unread_cells"]
 

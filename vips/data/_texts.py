@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from vips._support.validation import check_integer
-from vips.data._arrays import PARTITION_SIZE, RangesOfRecords
-from vips.data._groups import runs_of_rows
-from vips.data._ragged import Ragged
-from vips.data._records import OpenPartition
-from vips.data._source import Partition, PartitionedSource
+from vips.core.records.arrays import PARTITION_SIZE, RangesOfRecords
+from vips.core.records.groups import runs_of_rows
+from vips.core.records.partition import OpenPartition
+from vips.core.records.ragged import Ragged
+from vips.core.records.source import Partition, PartitionedSource
 from vips.exceptions import SourceError
 
 __all__ = [
@@ -90,7 +90,7 @@ class InMemoryTexts(RangesOfRecords, TextSource):
         return source
 
     def partition(self, i: int) -> Partition:
-        rows, starts = self._range(i)
+        rows, starts = self.rows_of(i)
         return DocumentsInMemory(f"partition {i}", self._documents[rows], starts)
 
 

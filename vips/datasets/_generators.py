@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 
 __all__ = ["load_digits_binary", "make_lda_corpus"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import Bunch
 
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import check_integer
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 
 __all__ = ["make_pathways"]
 

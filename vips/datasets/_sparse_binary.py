@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.utils import Bunch
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 
 __all__ = ["make_sparse_binary"]
 

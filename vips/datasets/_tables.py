@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from vips._support.extras import imported
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 
 __all__ = ["make_table"]
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from vips._support.pipelines import model_of
+from vips.core.budget import PrivacyBudget, plan_of_one_release
+from vips.core.ledger.charge import charged, ledger_to_charge
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.plan import PrivacyPlan
+from vips.core.sums import Block
 from vips.evaluation.estimates import EDGES, N_BINS
 from vips.evaluation.evaluation import Evaluation
 from vips.evaluation.predictions import check_predictions, probabilities, table_in_memory
 from vips.models import BayesianLogisticRegression
 from vips.models._coefficient_tables import classes_of
 from vips.preprocessing._encoder_settings import persons_of
-from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release
-from vips.privacy.budget import plan_of_one_release
-from vips.privacy.ledger.charge import charged, ledger_to_charge
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.sums import Block
+from vips.report.report import PrivacyReport, Release
 
 __all__ = ["BLOCKS", "evaluate"]
 

@@ -12,6 +12,7 @@ from scipy.special import expit
 from vips._support.extras import imported
 from vips._support.printable import PLAIN_TEXT, printable
 from vips._support.validation import check_level
+from vips.core.units import noun_of
 from vips.evaluation.estimates import (
     EDGES,
     Estimate,
@@ -21,8 +22,8 @@ from vips.evaluation.estimates import (
     linear_score,
     weights,
 )
-from vips.privacy import PrivacyReport, words
-from vips.privacy.units import noun_of
+from vips.report import words
+from vips.report.report import PrivacyReport
 
 if TYPE_CHECKING:
     import pandas as pd

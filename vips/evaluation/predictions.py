@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.blas_threads import one_blas_thread
-from vips._compute.rowwise import PIECE
 from vips._support.no_warnings import without_warnings
-from vips.data import as_source, rows_without
-from vips.data._checks import checked_csr
-from vips.data._tables import from_arrow, without_mask
+from vips.core.exact.blas_threads import one_blas_thread
+from vips.core.exact.rowwise import PIECE
+from vips.core.records.checks import checked_csr
+from vips.core.records.partition import rows_without
+from vips.core.records.tables import from_arrow, without_mask
+from vips.data._dask import as_source
 
 __all__ = ["check_predictions", "probabilities", "table_in_memory"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam._headline import Headline
 
 __all__ = ["Draws"]

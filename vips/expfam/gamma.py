@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import gammaincinv, gammaln, psi
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam._headline import Headline
 
 __all__ = ["Gamma"]

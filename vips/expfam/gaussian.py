@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import expit, logit, ndtr, ndtri
 
-from vips._compute import blas
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.exact import blas
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam._headline import Headline
 
 __all__ = ["DiagonalGaussian", "Gaussian", "posterior_probabilities"]

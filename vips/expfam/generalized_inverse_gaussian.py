@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import k0e, k1e
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam._headline import Headline
 
 __all__ = ["GeneralizedInverseGaussian"]

@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam._headline import Headline
 
 __all__ = ["PolyaGamma", "polya_gamma_mean"]

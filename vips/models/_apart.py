@@ -8,13 +8,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import column_or_1d
 
-from vips import engine
-from vips.data import InMemoryData
+from vips.core import engine
+from vips.core.mechanism.noise import Randomness
+from vips.core.phases import phases_of
+from vips.core.records.arrays import InMemoryData
+from vips.core.sums import NoisyTotals
 from vips.door import validated
 from vips.persistence.checkpoint import Journal
-from vips.phases import phases_of
-from vips.privacy.mechanism.noise import Randomness
-from vips.sums import NoisyTotals
 
 __all__ = ["copy_of", "fit_apart", "fit_to_public", "stream_apart"]
 

@@ -14,9 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from vips._support.random_state import RandomStateLike
-from vips.data import DataSource, Sequences
-from vips.data._records import with_their_weights
+from vips.core.mechanism.random_state import RandomStateLike
+from vips.core.records.partition import with_their_weights
+from vips.core.records.source import DataSource
+from vips.data._sequences import Sequences
 from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 # numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 9af7140d
-from vips._compute.compiled import aligned, compiled
-from vips._compute.lanes import (
+from vips.core.exact.compiled import aligned, compiled
+from vips.core.exact.lanes import (
     WIDTH,
     if_negative,
     load,
@@ -22,7 +22,7 @@ from vips._compute.lanes import (
     store_transposed,
     zeros,
 )
-from vips._compute.threads import run_ranges
+from vips.core.exact.threads import run_ranges
 
 __all__ = ["inferred"]
 

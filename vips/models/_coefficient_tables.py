@@ -15,7 +15,7 @@ from vips._support.printable import PLAIN_TEXT, listed, printable, strings_for_p
 from vips._support.validation import check_level
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
-from vips.privacy.words import whose
+from vips.report.words import whose
 
 __all__ = [
     "BENT",

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from vips._compute.rowwise import row_norms
+from vips.core.exact.rowwise import row_norms
 from vips.parts import FeatureTotals
 
 __all__ = ["CONSTANT", "LIMIT", "Coordinates", "Zooms", "moments_of_columns", "number_of_zooms"]

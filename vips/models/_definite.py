@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.blas import cholesky, eigh, gram
+from vips.core.exact.blas import cholesky, eigh, gram
 
 __all__ = ["floored", "positive_definite"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.threads import run_ranges
+from vips.core.exact.threads import run_ranges
 from vips.models._exponentials import (
     MEANS,
     N_LANES,

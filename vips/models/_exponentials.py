@@ -18,8 +18,8 @@ from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
 # numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 9af7140d
-from vips._compute.compiled import compiled
-from vips._compute.lanes import WIDTH, if_negative, load, spread, store, times_power_of_two, zeros
+from vips.core.exact.compiled import compiled
+from vips.core.exact.lanes import WIDTH, if_negative, load, spread, store, times_power_of_two, zeros
 
 __all__ = ["MEANS", "N_LANES", "fill_components", "fill_means", "fit_shares", "some_cells", "totals_and_noise"]
 

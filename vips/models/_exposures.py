@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.metrics import r2_score
 
 from vips._support.validation import check_integer, check_number
-from vips.data import DataSource, InMemoryData
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.source import DataSource
+from vips.core.stream_plan import StreamPlan
 from vips.door import numbers_of_rows
-from vips.privacy import StreamPlan
 
 __all__ = ["MOST", "TakesExposures", "check_counts", "check_planned", "counts_and_exposures", "times_exposure"]
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import DensityMixin
 
+from vips.core.sums import Block, RecordStatistics
 from vips.model import ConjugateExponentialModel
 from vips.models._variance_ratios import SQUARES, SQUARES_SCALE, CountedSquares
 from vips.parts import Score, average
-from vips.sums import Block, RecordStatistics
 
 __all__ = ["Mixture"]
 

@@ -10,17 +10,20 @@ import numpy as np
 
 from vips._support.fitted import without_weights
 from vips._support.validation import check_integer
-from vips.data import DataSource, InMemoryData, Sequences, SequenceSource, TextSource
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.checks import check_container
+from vips.core.records.source import DataSource
+from vips.core.records.tables import from_arrow
 from vips.data._cell_values import kind_of
-from vips.data._checks import check_container
 from vips.data._columns import is_frame
 from vips.data._dask import is_dask
-from vips.data._sequence_source import steps_of_persons
+from vips.data._sequence_source import SequenceSource, steps_of_persons
+from vips.data._sequences import Sequences
 from vips.data._steps import check_readable, numbers_of
-from vips.data._tables import from_arrow
+from vips.data._texts import TextSource
 from vips.model import ConjugateExponentialModel
 from vips.parts import Score, average
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["SequenceModel"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips.sums import Block, BySquaredWeights, DenseStatistics, Form, Joint
+from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Form, Joint
 
 __all__ = ["SQUARES", "SQUARES_SCALE", "WITH_SQUARES", "CountedSquares", "matched_blocks", "variance_ratios"]
 

@@ -28,18 +28,19 @@ import numpy as np
 
 from vips._support.file_locks import one_writer
 from vips._support.files import check_writable, name_in_partial, sync_folder
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.pricing import of_plan
+from vips.core.ledger.run import LedgerRun
+from vips.core.plan import PrivacyPlan
+from vips.core.plan_phases import weight_of_step
+from vips.core.posteriors import posterior_arrays, restore_posterior, under
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import ReleasedStep
 from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
-from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
 from vips.persistence.settings import describe
 from vips.persistence.steps import restore_steps, step_arrays
-from vips.privacy import PrivacyPlan, StreamPlan
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.pricing import of_plan
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.phases import weight_of_step
-from vips.sums import ReleasedStep
 
 __all__ = ["FitState", "Journal", "alone_at", "identity"]
 

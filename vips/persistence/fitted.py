@@ -11,15 +11,16 @@ from dataclasses import replace
 import numpy as np
 
 from vips._support.fitted import fitted_attributes
+from vips.core.posteriors import posterior_arrays, restore_posterior, under
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import NoisyTotals
+from vips.core.units import is_group
 from vips.persistence.archive import write_archive
 from vips.persistence.deviations import as_lists, from_lists
-from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
 from vips.persistence.settings import decode, encode
 from vips.persistence.steps import check_totals, restore_steps, step_arrays
-from vips.privacy import PrivacyReport, StreamPlan
-from vips.privacy.fingerprint import fingerprint
-from vips.privacy.units import is_group
-from vips.sums import NoisyTotals
+from vips.report.fingerprint import fingerprint
+from vips.report.report import PrivacyReport
 
 __all__ = ["contents", "released_arrays", "restored", "save_model"]
 

@@ -9,11 +9,12 @@ from datetime import date, datetime
 import numpy as np
 import scipy.sparse as sp
 
+from vips.core.budget import PrivacyBudget
+from vips.core.plan import PrivacyPlan
+from vips.core.plan_phases import Phase
+from vips.core.step_size import PolynomialAveraging, RobbinsMonro
+from vips.core.stream_plan import StreamPlan, StreamState
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.privacy.phases import Phase
-from vips.privacy.stream_plan import StreamState
-from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["decode", "describe", "encode"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from vips.core.phases import phases_of, step_of
+from vips.core.posteriors import posterior_arrays, restore_posterior, under
+from vips.core.sums import Block, ReleasedStep
 from vips.persistence.deviations import TOO_LARGE
-from vips.persistence.posteriors import posterior_arrays, restore_posterior, under
-from vips.phases import phases_of, step_of
-from vips.sums import Block, ReleasedStep
 
 __all__ = ["check_totals", "restore_steps", "step_arrays"]
 

@@ -11,13 +11,14 @@ from sklearn.base import clone
 
 from vips._support.extras import imported
 from vips._support.validation import check_integer, check_number
+from vips.core.budget import PrivacyBudget, check_privacy
+from vips.core.plan import PrivacyPlan
+from vips.core.stream_plan import StreamPlan
 from vips.counting import NoisyCount
 from vips.model import ConjugateExponentialModel
 from vips.planning.generated import assumptions, generated
 from vips.planning.trial import Law, Like, Trials, widths_of
 from vips.preprocessing._private_pipeline import MadePipeline, PrivatePipeline
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.privacy.budget import check_privacy
 
 if TYPE_CHECKING:
     import pandas as pd

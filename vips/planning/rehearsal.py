@@ -14,15 +14,16 @@ import numpy as np
 from sklearn.base import clone
 
 from vips._support.pipelines import model_of
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import check_integer
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger import PrivacyLedger
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.model import ConjugateExponentialModel
 from vips.planning.generated import generated
 from vips.planning.trial import Like
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._table import TableEncoder
-from vips.privacy import PrivacyBudget, PrivacyReport
-from vips.privacy.ledger import PrivacyLedger
+from vips.report.report import PrivacyReport
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from vips.core.budget import PrivacyBudget, check_privacy
 from vips.counting import NoisyCount
 from vips.planning.plan import Planner, Recommendation
-from vips.privacy import PrivacyBudget
-from vips.privacy.budget import check_privacy
 
 __all__ = ["Study", "plan_study"]
 

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from vips.data._groups import group_numbers
+from vips.core.budget import PrivacyBudget
+from vips.core.plan import PrivacyPlan
+from vips.core.records.groups import group_numbers
 from vips.preprocessing._private_pipeline import PrivatePipeline
-from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["Law", "Like", "Trials", "widths_of"]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from vips.privacy import PrivacyPlan, Release
-from vips.privacy.budget import GAUSSIAN_SHARE, PrivacyBudget
-from vips.privacy.phases import Phase
+from vips.core.budget import GAUSSIAN_SHARE, PrivacyBudget
+from vips.core.plan import PrivacyPlan
+from vips.core.plan_phases import Phase
+from vips.report.report import Release
 
 __all__ = ["Budget", "split_budget"]
 

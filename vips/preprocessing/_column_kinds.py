@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from vips.data._cell_values import as_numbers, category_of, codes_of_categories, day_of, is_missing
 from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers, refuse_bounds_in_list
 from vips.parts import FeatureTotals
-from vips.privacy.unread import Seen
+from vips.report.unread import Seen
 
 __all__ = ["MISSING", "OTHER", "Categories", "Number", "kind_of_column"]
 

@@ -19,9 +19,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._support.files import whole_file
-from vips.data import DataSource, OpenPartition, Partition, TextSource
-from vips.data._checks import checked_csr
+from vips.core.records.checks import checked_csr
+from vips.core.records.partition import OpenPartition
+from vips.core.records.source import DataSource, Partition
 from vips.data._npy import tried_again
+from vips.data._texts import TextSource
 from vips.preprocessing._documents import counts_of_words
 
 __all__ = ["CountedTexts"]

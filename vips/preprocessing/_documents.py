@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
 from vips._support.no_warnings import without_warnings
-from vips.data import DataSource, TextSource
+from vips.core.records.groups import arrow_values, runs_of_rows
+from vips.core.records.ragged import places
+from vips.core.records.source import DataSource
 from vips.data._dask import is_dask
-from vips.data._groups import arrow_values, runs_of_rows
-from vips.data._ragged import places
-from vips.data._texts import bytes_of, bytes_of_arrow, is_text_type
+from vips.data._texts import TextSource, bytes_of, bytes_of_arrow, is_text_type
 
 __all__ = ["Analyser", "as_documents", "chunks_of", "counted_records", "counts_of_words", "text_of"]
 

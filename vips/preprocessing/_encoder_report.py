@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vips._support.printable import listed
+from vips.core.plan import PrivacyPlan
 from vips.preprocessing._encoder_file import SavableEncoder
-from vips.privacy import PrivacyPlan, PrivacyReport, Release
-from vips.privacy.fingerprint import as_bytes, fingerprint_of
+from vips.report.fingerprint import as_bytes, fingerprint_of
+from vips.report.report import PrivacyReport, Release
 
 __all__ = ["counted_cells", "released_texts", "report_of_encoder", "saved_facts"]
 

@@ -9,16 +9,16 @@ import numpy as np
 
 from vips._support.printable import shortened
 from vips._support.validation import check_number
-from vips.data import TextSource
+from vips.core.budget import GAUSSIAN_SHARE, PrivacyBudget, plan_of_one_release
+from vips.core.ledger.charge import delta_for_threshold
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.plan import PrivacyPlan
+from vips.core.records.groups import check_groups_of_source, group_numbers, name_of
+from vips.core.units import unit_of_group
 from vips.data._cell_values import kind_of
 from vips.data._columns import column, columns_of, is_frame
-from vips.data._groups import check_groups_of_source, group_numbers, name_of
+from vips.data._texts import TextSource
 from vips.preprocessing._column_kinds import kind_of_column
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.budget import GAUSSIAN_SHARE, plan_of_one_release
-from vips.privacy.ledger.charge import delta_for_threshold
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.units import unit_of_group
 
 __all__ = [
     "LEARNT_KINDS",

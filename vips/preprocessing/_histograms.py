@@ -18,8 +18,8 @@ import math
 import numpy as np
 from scipy.special import ndtri
 
-from vips.data._groups import runs_of_rows
-from vips.data._ragged import places
+from vips.core.records.groups import runs_of_rows
+from vips.core.records.ragged import places
 
 __all__ = ["MOST_CATEGORIES", "Persons", "cells_that_get_noise", "threshold"]
 

@@ -18,12 +18,18 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.validation import check_integer, check_number
-from vips.data import TextSource
+from vips.core.budget import PrivacyBudget, check_privacy
+from vips.core.ledger.charge import delta_for_threshold
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.origin import RemembersItsLedger
+from vips.core.ledger.pricing import of_plan
+from vips.core.ledger.run import LedgerRun
+from vips.core.records.tables import from_arrow
 from vips.data._columns import as_table, columns_of, names_of
-from vips.data._tables import from_arrow
+from vips.data._texts import TextSource
 from vips.door import with_weights
 from vips.exceptions import CheckpointError
-from vips.execution import resolve as executors
+from vips.executors import resolve as executors
 from vips.model import ConjugateExponentialModel
 from vips.parts import FeatureTotals
 from vips.persistence.checkpoint import alone_at
@@ -32,14 +38,8 @@ from vips.preprocessing._encoder_settings import column_kinds, grouped_texts, un
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, run_of, save_pipeline, without_plans
 from vips.preprocessing._table import TableEncoder
-from vips.privacy import PrivacyBudget, PrivacyReport, Release
-from vips.privacy.budget import check_privacy
-from vips.privacy.ledger.charge import delta_for_threshold
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.origin import RemembersItsLedger
-from vips.privacy.ledger.pricing import of_plan
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.unread import Seen, warn_of_unread
+from vips.report.report import PrivacyReport, Release
+from vips.report.unread import Seen, warn_of_unread
 
 if TYPE_CHECKING:
     import pandas as pd

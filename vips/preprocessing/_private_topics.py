@@ -13,14 +13,14 @@ import numpy as np
 
 from vips._support.fitted import without_weights
 from vips._support.validation import check_choice, check_integer
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.ledger import PrivacyLedger
 from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
 from vips.preprocessing._budget import Budget
 from vips.preprocessing._private_pipeline import MadePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
-from vips.privacy import PrivacyBudget
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
     from vips.models.topics.planning import TopicsAdvice

@@ -17,8 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.no_warnings import without_warnings
 from vips._support.validation import check_integer, check_number
-from vips.data import InMemoryTexts, TextSource
-from vips.execution import resolve as executors
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.charge import charged, delta_for_threshold, ledger_to_charge
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.plan import PrivacyPlan
+from vips.data._texts import InMemoryTexts, TextSource
+from vips.executors import resolve as executors
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._documents import Analyser, as_documents, chunks_of, counted_records, counts_of_words
@@ -27,9 +31,7 @@ from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
 from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, persons_of, unit_of_source
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
-from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.charge import charged, delta_for_threshold, ledger_to_charge
-from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.report.report import PrivacyReport
 
 __all__ = ["PrivateCountVectorizer"]
 

@@ -16,7 +16,7 @@ from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._table import TableEncoder
-from vips.privacy import PrivacyReport
+from vips.report.report import PrivacyReport
 
 __all__ = [
     "behind_encoder", "checkpointed", "restored_encoder", "restored_parts", "run_of", "save_pipeline", "without_plans",

@@ -26,10 +26,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from vips._secret_bits import secret_bits
-from vips.data._ragged import places
-from vips.privacy import PrivacyPlan
-from vips.privacy.mechanism.release import with_fresh_noise
+from vips.core.mechanism.release import with_fresh_noise
+from vips.core.mechanism.secret_bits import secret_bits
+from vips.core.plan import PrivacyPlan
+from vips.core.records.ragged import places
 
 __all__ = [
     "FIRST_SHARE", "MOST_WORDS", "Union", "count_weight", "noisy_union", "plans_of_rounds", "released", "std_of_count",

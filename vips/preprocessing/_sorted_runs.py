@@ -1,7 +1,7 @@
 """Totals of words that do not fit into memory: sorted runs in temporary files, which are merged as a tree.
 
 How many different words there are is private, and nothing bounds it. So no table of them is kept. Every share is written to a
-file with its words in order; 16 files are merged to one, 16 of these to one, and so on, as ``vips/execution/tree.py`` adds
+file with its words in order; 16 files are merged to one, 16 of these to one, and so on, as ``vips/core/execution/tree.py`` adds
 arrays. A merge reads each file from its beginning to its end, and holds one block of each: memory is that of one share and of a
 few dozen blocks. No word is left out, and the order of a total's additions depends on the number of shares alone.
 
@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from vips.execution.tree import FAN_IN
+from vips.core.execution.tree import FAN_IN
 
 __all__ = ["SortedRuns", "share_of_words"]
 

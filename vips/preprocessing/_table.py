@@ -24,8 +24,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.printable import listed
 from vips._support.validation import check_number
-from vips.data import as_source
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.charge import charged, ledger_to_charge
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.plan import PrivacyPlan
 from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
+from vips.data._dask import as_source
 from vips.parts import FeatureTotals
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
@@ -35,10 +39,8 @@ from vips.preprocessing._encoder_settings import LEARNT_KINDS, checked_delta, ch
 from vips.preprocessing._feature_names import distinct, names_of_columns
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._learnt_columns import learn_column
-from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.charge import charged, ledger_to_charge
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.unread import Seen
+from vips.report.report import PrivacyReport
+from vips.report.unread import Seen
 
 __all__ = ["TableEncoder"]
 

@@ -19,12 +19,14 @@ from itertools import count
 
 import numpy as np
 
-from vips._secret_bits import secret_bits
 from vips._support.no_warnings import without_warnings
-from vips.data import Partition, TextSource
-from vips.execution.base import Executor
-from vips.execution.partitions import PartitionTask
-from vips.execution.tree import Totals
+from vips.core.execution.base import Executor
+from vips.core.execution.partitions import PartitionTask
+from vips.core.execution.tree import Totals
+from vips.core.mechanism.secret_bits import secret_bits
+from vips.core.plan import PrivacyPlan
+from vips.core.records.source import Partition
+from vips.data._texts import TextSource
 from vips.preprocessing._documents import chunks_of, counted_records
 from vips.preprocessing._set_union import (
     Release,
@@ -36,7 +38,6 @@ from vips.preprocessing._set_union import (
     weighted_words,
 )
 from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
-from vips.privacy import PrivacyPlan
 
 __all__ = ["WordTask", "union_of_source"]
 

@@ -24,7 +24,7 @@ from numbers import Real
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam import Gamma
 from vips.expfam.polya_gamma import draw_polya_gamma
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import invwishart
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam.polya_gamma import draw_polya_gamma
 
 __all__ = ["MixedDraws", "gibbs_mixed_logistic"]

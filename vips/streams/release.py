@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips.privacy.mechanism.noise import Randomness, discrete_noise, gaussian_noise, mirrored_upper
-from vips.privacy.mechanism.release import Mechanism
-from vips.privacy.stream_plan import StreamPlan
-from vips.sums import Block
+from vips.core.mechanism.noise import Randomness, discrete_noise, gaussian_noise, mirrored_upper
+from vips.core.mechanism.release import Mechanism
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import Block
 
 __all__ = ["CorrelatedNoise"]
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._secret_bits import secret_bytes
 from vips._support.file_locks import one_writer
 from vips._support.files import partials_of
+from vips.core.mechanism.secret_bits import secret_bytes
 from vips.exceptions import StreamError
 from vips.persistence.archive import restored_from, write_archive
 

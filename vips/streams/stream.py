@@ -22,28 +22,28 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips import engine
-from vips.data._groups import ids_and_numbers, name_of
+from vips.core import engine
+from vips.core.execution.local import Threads
+from vips.core.ledger.pricing import fields_of, of_plan
+from vips.core.ledger.run import LedgerRun
+from vips.core.mechanism.noise import Randomness
+from vips.core.phases import phases_of
+from vips.core.posteriors import posterior_arrays, restore_posterior
+from vips.core.records.groups import ids_and_numbers, name_of
+from vips.core.stream_plan import StreamPlan, StreamState
+from vips.core.sums import NoisyTotals
+from vips.core.units import unit_of_group
 from vips.door import check_persons
 from vips.exceptions import LedgerError, StreamError
-from vips.execution import resolve as executors
-from vips.execution.local import Threads
+from vips.executors import resolve as executors
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity
 from vips.persistence.fitted import released_arrays
-from vips.persistence.posteriors import posterior_arrays, restore_posterior
-from vips.phases import phases_of
-from vips.privacy import PrivacyReport, Release, StreamPlan
-from vips.privacy.fingerprint import fingerprint_of
-from vips.privacy.ledger.pricing import fields_of, of_plan
-from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.mechanism.noise import Randomness
-from vips.privacy.only_noise import is_only_noise
-from vips.privacy.stream_plan import StreamState
-from vips.privacy.units import unit_of_group
+from vips.report.fingerprint import fingerprint_of
+from vips.report.only_noise import is_only_noise
+from vips.report.report import PrivacyReport, Release
 from vips.streams.release import CorrelatedNoise
 from vips.streams.secret import Register, Secret, SecretFile, SecretMemory
-from vips.sums import NoisyTotals
 
 __all__ = ["fit_batch"]
 

@@ -10,8 +10,8 @@ from scipy.special import expit
 import vips
 from tests.mutants import check_notices
 from vips import PrivacyPlan, SigmoidBeliefNetwork
+from vips.core.sums.networks import NetworkStatistics
 from vips.models.belief_networks import matching
-from vips.sums.networks import NetworkStatistics
 
 pytestmark = pytest.mark.usefixtures("many_generated_records")
 

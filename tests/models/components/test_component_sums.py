@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from vips.core.sums import Block, runs
+from vips.core.sums.runs import ComponentSums
 from vips.models.components.kernels import fill_likely
 from vips.privacy import Lattice
-from vips.sums import Block, runs
-from vips.sums.runs import ComponentSums
 
 K, WIDTH = 3, 5
 BLOCKS = {"count": Block((K,), scale=0.5), "cells": Block((K, WIDTH - 1), scale=3.0)}

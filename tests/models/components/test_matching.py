@@ -7,14 +7,14 @@ import pytest
 from scipy.stats import chi2, norm
 
 from tests.mutants import check_notices
+from vips.core.phases import FitPhase
+from vips.core.sums import Block, ReleasedStep
 from vips.models.components.matching import match as matching
 from vips.models.components.matching import simulator as simulation
 from vips.models.components.matching import steps
 from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import Match, Totals, best_match
 from vips.models.components.matching.simulator import Simulator, moments_of
-from vips.phases import FitPhase
-from vips.sums import Block, ReleasedStep
 
 P, N, NOISE = np.array([0.5, 0.3, 0.15, 0.05]), 4_000.0, 20.0
 STEPS = [ReleasedStep(1, {}, None)]

@@ -9,11 +9,11 @@ import pytest
 from tests.models.mixtures.test_matched_classes import LEVELS, SHARES, matched_order, records, tables
 from tests.mutants import check_notices
 from vips import BayesianGaussianMixture, LatentClassAnalysis, PrivacyPlan
+from vips.core.units import unit_of_group
 from vips.models.components.matching import match, steps
 from vips.models.components.matching.persons import most_factor, ways_of
 from vips.models.gaussian_mixtures.matching import MixtureSimulator
 from vips.models.mixtures.matching import ClassSimulator
-from vips.privacy.units import unit_of_group
 
 PLAN = PrivacyPlan.from_epsilon(
     epsilon=8.0, delta=1e-5, sampling_rate=1.0, n_steps=20, reproducible_noise=True, clip_norm=1.0

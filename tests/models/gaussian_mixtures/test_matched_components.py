@@ -6,9 +6,9 @@ from scipy.optimize import linear_sum_assignment
 
 from tests.mutants import check_notices
 from vips import BayesianGaussianMixture, PrivacyPlan, compare, load
+from vips.core.sums.gaussians import MixtureStatistics
 from vips.models.components.matching import match
 from vips.models.components.matching.charts import Gaussians
-from vips.sums.gaussians import MixtureStatistics
 
 SHARES, MEANS = np.array([0.5, 0.3, 0.2]), np.array([[0.0, 0.0, 1.0], [2.0, 0.5, -1.0], [-1.5, 1.5, 0.0]])
 FACTORS = np.array([

@@ -9,10 +9,10 @@ import pytest
 
 import vips
 from vips import BayesianGaussianMixture, PrivacyPlan
+from vips.core.mechanism.noise import gaussian_noise
+from vips.core.phases import phases_of, step_of
+from vips.core.posteriors import restore_posterior
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.persistence.posteriors import restore_posterior
-from vips.phases import phases_of, step_of
-from vips.privacy.mechanism.noise import gaussian_noise
 
 KINDS = ("full", "tied", "diag", "spherical")
 SIZES = {"nothing": 0.0, "noise": 1.0, "much": 1e9, "enormous": 1e20}

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from vips import BayesianGaussianMixture, PrivacyPlan
-from vips._compute.rowwise import scaled_rows
+from vips.core.exact.rowwise import scaled_rows
+from vips.core.sums import DenseStatistics
+from vips.core.sums import gaussian_kernels as kernels
+from vips.core.sums.gaussians import MixtureStatistics, Tables
 from vips.privacy import Lattice
-from vips.sums import DenseStatistics
-from vips.sums import gaussian_kernels as kernels
-from vips.sums.gaussians import MixtureStatistics, Tables
 
 N, D, K = 300, 5, 3  # more records than a tile holds
 KINDS = ("full", "tied", "diag", "spherical")

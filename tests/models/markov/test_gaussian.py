@@ -10,12 +10,12 @@ from scipy.stats import multivariate_normal, norm
 
 import vips
 from vips import GaussianHMM, PrivacyPlan
+from vips.core.phases import phases_of
+from vips.core.sums import DenseStatistics, gaussian_runs
 from vips.data import Sequences
 from vips.models._chains import inferred
 from vips.models.markov import gaussian
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
-from vips.phases import phases_of
-from vips.sums import DenseStatistics, gaussian_runs
 
 K, D = 3, 2
 RNG = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment
 
 from tests.mutants import check_notices
 from vips import CategoricalHMM, GaussianHMM, PoissonHMM, PrivacyPlan, load
+from vips.core.phases import phases_of
 from vips.data import Sequences
 from vips.models.components.counts import Counts
 from vips.models.components.matching import match as matches
@@ -17,7 +18,6 @@ from vips.models.components.matching.charts import Gaussians, Rates, Simplexes, 
 from vips.models.components.matching.match import Match
 from vips.models.markov import matching
 from vips.models.markov.matching import ChainSimulator, CountSimulator, SymbolSimulator, VectorSimulator
-from vips.phases import phases_of
 
 K, LENGTHS = 2, np.array([2, 4, 7])
 START, MOVES = np.array([0.7, 0.3]), np.array([[0.85, 0.15], [0.25, 0.75]])

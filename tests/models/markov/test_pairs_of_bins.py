@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from vips.core.phases import steps_of_shares
+from vips.core.plan_phases import Phase
+from vips.core.sums import Block
 from vips.models.components.bins import Bins, bins_of_counts
 from vips.models.components.counts import Counts
 from vips.models.markov.pairs import NormalsInBins, states_of_bins
 from vips.models.markov.statistics import of_pairs_of_bins
-from vips.phases import steps_of_shares
 from vips.privacy import PrivacyPlan
-from vips.privacy.phases import Phase
-from vips.sums import Block
 
 MOVES = np.array([[0.35, 0.05, 0.0], [0.02, 0.25, 0.05], [0.03, 0.02, 0.23]])
 RATES = np.array([[0.5, 9.0], [4.0, 1.0], [12.0, 1.5]])

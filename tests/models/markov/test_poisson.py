@@ -11,8 +11,8 @@ from scipy.stats import poisson
 
 import vips
 from vips import PoissonHMM, PrivacyPlan
+from vips.core.phases import phases_of
 from vips.data import Sequences
-from vips.phases import phases_of
 
 K, D = 3, 2
 RATES = np.array([[0.5, 4.0], [3.0, 1.0], [8.0, 9.0]])

@@ -11,12 +11,12 @@ from scipy.special import gammaln, logsumexp
 from tests.models.mixtures.tables import LEVELS, answers, by_column, one_hot, textbook_step
 from tests.steps import phase_of
 from vips import LatentClassAnalysis, PrivacyPlan
+from vips.core.posteriors import restore_posterior
+from vips.core.sums import Block, DenseStatistics, classes
+from vips.core.sums import kernels as sums_kernels
+from vips.core.sums.classes import ClassStatistics
 from vips.models.mixtures import kernels
-from vips.persistence.posteriors import restore_posterior
 from vips.privacy import Lattice
-from vips.sums import Block, DenseStatistics, classes
-from vips.sums import kernels as sums_kernels
-from vips.sums.classes import ClassStatistics
 
 CODES = answers(300)
 

@@ -20,7 +20,7 @@ from vips.expfam import Dirichlet
 from vips.models.mixtures import mixed
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.settings import encode
-from vips.privacy.unread import TELLS_OF_NOISE
+from vips.report.unread import TELLS_OF_NOISE
 
 pd = pytest.importorskip("pandas")
 K = 3

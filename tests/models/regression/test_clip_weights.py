@@ -14,11 +14,11 @@ from vips import (
     BayesianNegativeBinomialRegression,
     PrivacyPlan,
     Records,
-    engine,
 )
+from vips.core import engine
+from vips.core.phases import phases_of
 from vips.data import InMemoryData
 from vips.models._variance_ratios import variance_ratios
-from vips.phases import phases_of
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, clip_norm=0.05)
 # name: a model, its labels, and their probabilities at the linear predictors, shape (n_records, n_labels)

@@ -17,11 +17,11 @@ from vips import (
     SpatialCounts,
     load,
 )
+from vips.core.phases import phases_of
+from vips.core.sums.regressions import RegressionSums
 from vips.data import InMemoryData, Records
 from vips.models.regression import likelihoods
-from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
-from vips.sums.regressions import RegressionSums
 
 ALMOST_NONE = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=1)
 PRIVATE = {"privacy": ALMOST_NONE, "max_norm": 2.0, "max_count": 60, "exposure_bounds": (5.0, 500.0)}

@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from experiments.datasets import load_adult
 from vips import BayesianLogisticRegression, PrivacyPlan, load
+from vips.core.phases import phases_of
 from vips.expfam import Gamma
-from vips.phases import phases_of
 from vips.preprocessing import TableEncoder
 from vips.reference import gibbs_logistic
 

@@ -18,15 +18,15 @@ from vips import (
     PrivacyPlan,
     PrivacyWarning,
     Records,
-    engine,
 )
+from vips.core import engine
+from vips.core.execution.partitions import MOST_ROWS
+from vips.core.phases import phases_of
 from vips.data import InMemoryData, Runs, regroup
 from vips.data._grouped import with_numbers_of_persons
-from vips.execution.partitions import MOST_ROWS
 from vips.models._coordinates import Coordinates, Zooms
 from vips.models.regression.mixed import contract, kernels
 from vips.models.regression.mixed.posterior import Frame, MixedPosterior, factor_of
-from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.reference import gibbs_mixed_logistic
 

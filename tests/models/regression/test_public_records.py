@@ -12,14 +12,8 @@ from sklearn.metrics import log_loss
 
 import vips
 from tests.mutants import check_notices
-from vips import (
-    BayesianBinomialRegression,
-    BayesianLogisticRegression,
-    PrivacyBudget,
-    PrivacyLedger,
-    PrivacyPlan,
-    engine,
-)
+from vips import BayesianBinomialRegression, BayesianLogisticRegression, PrivacyBudget, PrivacyLedger, PrivacyPlan
+from vips.core import engine
 from vips.exceptions import CheckpointError
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.models.regression import contract

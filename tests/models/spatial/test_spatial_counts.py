@@ -23,10 +23,10 @@ from vips import (
     load,
     plan_for,
 )
-from vips.execution.partitions import Task
+from vips.core.execution.partitions import Task
+from vips.core.phases import phases_of
 from vips.models.spatial.areas import Areas
 from vips.persistence.archive import read_archive, write_archive
-from vips.phases import phases_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 mpl.use("Agg")

@@ -293,7 +293,7 @@ def test_seeds(corpus):
 
 
 def test_threads_change_nothing(corpus, monkeypatch):
-    from vips._compute import threads as _threads
+    from vips.core.exact import threads as _threads
 
     results = []
     for threads in (1, 2, 5):

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from scipy.special import psi
 
 import vips
+from vips.core.sums.word_kernels import CACHED, add_rounded, sum_weighted
 from vips.datasets import make_lda_corpus
 from vips.models.topics.digamma import exp_digamma
 from vips.models.topics.documents import find_canonical
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, valid_documents
-from vips.sums.word_kernels import CACHED, add_rounded, sum_weighted
 
 
 def test_exp_digamma():
@@ -210,14 +210,14 @@ def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
 def test_kernels_change_with_what_is_inlined_into_them():
     """Otherwise numba would load code that it compiled before the change."""
     package = Path(vips.__file__).parent
-    lanes, digamma = "_compute/lanes.py", "models/topics/digamma.py"
+    lanes, digamma = "core/exact/lanes.py", "models/topics/digamma.py"
     for name, inlined in (
         ("models/topics/kernels.py", (lanes, digamma)),
-        ("sums/word_kernels.py", (lanes,)),
+        ("core/sums/word_kernels.py", (lanes,)),
         ("models/_chains.py", (lanes,)),
         ("models/_exponentials.py", (lanes,)),
-        ("sums/gaussian_kernels.py", (lanes,)),
-        ("_compute/rowwise_kernels.py", (lanes,)),
+        ("core/sums/gaussian_kernels.py", (lanes,)),
+        ("core/exact/rowwise_kernels.py", (lanes,)),
     ):
         sources = b"".join((package / source).read_bytes() for source in inlined)
         version = hashlib.sha256(sources.replace(b"\r\n", b"\n")).hexdigest()[:8]

@@ -108,7 +108,7 @@ def test_threads_change_no_bit_of_counts_and_scales(monkeypatch):
     noisy, noise_std = rng.normal(3.0, 5.0, (5, 1000)), rng.uniform(0.5, 2.0, (5, 1000))
     results = []
     for n_threads in (1, 2, 5):
-        monkeypatch.setattr("vips._compute.threads.n_threads", lambda n_threads=n_threads: n_threads)
+        monkeypatch.setattr("vips.core.exact.threads.n_threads", lambda n_threads=n_threads: n_threads)
         counts, _ = denoise_counts(noisy, noise_std)
         results.append((counts, scale_cells(counts, noise_std)))
     for counts, scale in results[1:]:

@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from vips import LatentDirichletAllocation, PrivacyPlan
+from vips.core.phases import phases_of
 from vips.datasets import make_lda_corpus
 from vips.models.topics.merging import merged_rows, parents_of, scale_of_merged
-from vips.phases import phases_of
 
 N_TOPICS = 8
 PLAN = replace(

@@ -10,8 +10,8 @@ import numpy as np
 from vips._pages.text import Cell, number
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.report.charts import draw_epsilon, draw_utility
-from vips.privacy import PrivacyReport
-from vips.privacy.certificate.page import DELTAS, IN_TABLE
+from vips.report.certificate.page import DELTAS, IN_TABLE
+from vips.report.report import PrivacyReport
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison

@@ -16,13 +16,13 @@ from vips.comparison.curve import PUBLIC as PUBLIC_SCORES
 from vips.comparison.report.numbers import curve_view, summary_view, utility_view
 from vips.comparison.report.posteriors import marginals_view, movers_view, topics_view, weights_view
 from vips.comparison.text import PRIVATE, RELEASED, X_TEST, combined, paragraph
-from vips.privacy import certificate
-from vips.privacy.certificate.page import cover_view, ledger_view, meaning_view
-from vips.privacy.words import sections
+from vips.report import certificate
+from vips.report.certificate.page import cover_view, ledger_view, meaning_view
+from vips.report.words import sections
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison
-    from vips.privacy.ledger.ledger import PrivacyLedger
+    from vips.core.ledger.ledger import PrivacyLedger
 
 __all__ = ["render", "templates", "write_report"]
 

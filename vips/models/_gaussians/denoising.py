@@ -29,9 +29,9 @@ import numpy as np
 from scipy.special import digamma
 from scipy.stats import chi2, f
 
-from vips._compute.blas import eigh
+from vips.core.exact.blas import eigh
+from vips.core.sums import Block
 from vips.models._gaussians.posterior import MixturePosterior, applied
-from vips.sums import Block
 
 __all__ = ["Influence", "view"]
 

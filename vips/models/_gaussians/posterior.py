@@ -22,9 +22,9 @@ from functools import cached_property
 import numpy as np
 from scipy.special import digamma
 
-from vips._compute.blas import lower_inverse
+from vips.core.exact.blas import lower_inverse
+from vips.core.sums.gaussians import Tables
 from vips.expfam import DiagonalGaussian, Draws, Gaussian
-from vips.sums.gaussians import Tables
 
 __all__ = ["KINDS", "MixturePosterior", "applied"]
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips._compute.blas import eigh
+from vips.core.exact.blas import eigh
+from vips.core.phases import FitPhase
 from vips.models._gaussians.update import Moments
-from vips.phases import FitPhase
 
 __all__ = ["growing_phases", "lengths_of_growth", "n_splits_in_step", "split"]
 

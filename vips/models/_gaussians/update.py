@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma
 
-from vips._compute.blas import cholesky
+from vips.core.exact.blas import cholesky
 from vips.models._definite import positive_definite
 from vips.models._gaussians.posterior import MixturePosterior, applied
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.rowwise import PIECE
 from vips._support.validation import (
     check_choice,
     check_dtype_of_computation,
@@ -15,7 +14,11 @@ from vips._support.validation import (
     check_number,
     check_schedule,
 )
-from vips.data import rows_without
+from vips.core.exact.rowwise import PIECE
+from vips.core.plan import PrivacyPlan
+from vips.core.records.partition import rows_without
+from vips.core.sums import Block
+from vips.core.sums.networks import NetworkStatistics
 from vips.model import ConjugateExponentialModel
 from vips.models.belief_networks.inference import dense_rows, infer
 from vips.models.belief_networks.matching import NetworkMatch, check_told, match_of, matched_network
@@ -25,9 +28,6 @@ from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
 from vips.models.components.matching.steps import kept_steps
 from vips.parts import Part
-from vips.privacy import PrivacyPlan
-from vips.sums import Block
-from vips.sums.networks import NetworkStatistics
 
 __all__ = ["BeliefNetwork"]
 

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.blas_threads import one_blas_thread
-from vips._compute.rowwise import PIECE, rowwise_product, strict_product, zero_filled
-from vips._compute.threads import run_ranges
+from vips.core.exact.blas_threads import one_blas_thread
+from vips.core.exact.rowwise import PIECE, rowwise_product, strict_product, zero_filled
+from vips.core.exact.threads import run_ranges
+from vips.core.sums.networks import NetworkStatistics
 from vips.models.belief_networks import kernels
-from vips.sums.networks import NetworkStatistics
 
 __all__ = ["HiddenUnits", "dense_rows", "infer"]
 
@@ -50,7 +50,7 @@ class HiddenUnits:
         return HiddenUnits(*(array[rows] for array in arrays))
 
     def statistics(self, weights: np.ndarray, centre: float, full: bool, alone: bool) -> NetworkStatistics:
-        """What the records add to the sums; arguments as in :class:`~vips.sums.NetworkStatistics`."""
+        """What the records add to the sums; arguments as in :class:`~vips.core.sums.NetworkStatistics`."""
         return NetworkStatistics(self.omega, self.residual, self.mean, weights, centre, full, alone)
 
     def bounds(self, posterior) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from vips._compute.compiled import compiled
+from vips.core.exact.compiled import compiled
 
 __all__ = ["packed_times", "residuals", "sweep"]
 

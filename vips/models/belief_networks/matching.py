@@ -30,6 +30,7 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import expit
 
+from vips.core.sums.networks import NetworkStatistics
 from vips.expfam import DiagonalGaussian, Gaussian
 from vips.models.belief_networks.denoising import Totals
 from vips.models.belief_networks.inference import infer
@@ -39,7 +40,6 @@ from vips.models.belief_networks.update import CENTRE
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.simulator import portions
 from vips.models.components.matching.steps import StepGroup, groups_of
-from vips.sums.networks import NetworkStatistics
 
 __all__ = ["NetworkMatch", "check_told", "match_of", "matched_network"]
 

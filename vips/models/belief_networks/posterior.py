@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from vips.core.sums.networks import packed_pairs
 from vips.expfam import DiagonalGaussian, Gaussian
 from vips.expfam._headline import extent
 from vips.models.belief_networks import kernels
 from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage
-from vips.sums.networks import packed_pairs
 
 __all__ = ["NetworkPosterior"]
 

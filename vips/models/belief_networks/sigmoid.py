@@ -28,14 +28,15 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from vips._support.extras import imported
 from vips._support.printable import printable, strings_for_pandas
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import check_integer
+from vips.core.budget import PrivacyBudget
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
+from vips.core.plan import PrivacyPlan
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
 from vips.models.belief_networks.parts import network_parts
 from vips.parts import Score, average
-from vips.privacy import PrivacyBudget, PrivacyPlan
 
 if TYPE_CHECKING:
     import pandas as pd

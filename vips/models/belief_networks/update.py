@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vips._compute.blas import product
+from vips.core.exact.blas import product
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.models.belief_networks.denoising import Totals, raised, shrunken
 from vips.models.belief_networks.posterior import NetworkPosterior

@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 from scipy.special import gammaln, pdtr
 
-from vips._compute.rowwise import row_dots
+from vips.core.exact.rowwise import row_dots
 from vips.expfam import Gamma
 from vips.models.components.bins import Bins, bins_of_counts
 from vips.models.components.component import SURE, Component, Frame

@@ -12,7 +12,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
-from vips.data import Sequences
+from vips.core.phases import FitPhase, plain_average, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.step_size import PolynomialAveraging
+from vips.core.sums import Block, Joint, RecordStatistics
+from vips.data._sequences import Sequences
 from vips.models._sequences import SequenceModel
 from vips.models.dynamics import moments
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -21,10 +25,6 @@ from vips.models.dynamics.start import system_of
 from vips.models.dynamics.statistics import moment_blocks, moment_statistics, state_blocks, state_statistics
 from vips.models.dynamics.update import next_dynamics
 from vips.models.dynamics.variational import SystemPrior, divergence, expected_states, next_system, started
-from vips.phases import FitPhase, plain_average, unchanged
-from vips.privacy import PrivacyPlan
-from vips.step_size import PolynomialAveraging
-from vips.sums import Block, Joint, RecordStatistics
 
 __all__ = ["DynamicsModel"]
 

@@ -11,9 +11,11 @@ from scipy.special import polygamma
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import check_integer, check_level
-from vips.data import Sequences
+from vips.core.budget import PrivacyBudget
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
+from vips.core.plan import PrivacyPlan
+from vips.data._sequences import Sequences
 from vips.data._step_index import forecast_frame, step_frame
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models import _typical as typical
@@ -26,7 +28,6 @@ from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
 from vips.models.dynamics.unseen import forecasts, samples
 from vips.models.dynamics.variational import spread_of
 from vips.parts import Part, indexed
-from vips.privacy import PrivacyBudget, PrivacyPlan
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
-from vips._compute.blas import cholesky, eigh
+from vips.core.exact.blas import cholesky, eigh
 from vips.expfam import Draws
 from vips.models._definite import positive_definite
 from vips.models.dynamics import kernels

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips._compute.rowwise import row_norms
-from vips._compute.threads import run_ranges
-from vips.data import Sequences
+from vips.core.exact.rowwise import row_norms
+from vips.core.exact.threads import run_ranges
+from vips.data._sequences import Sequences
 from vips.models.dynamics import kernels
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips._compute.blas import eigh
+from vips.core.exact.blas import eigh
 from vips.models.dynamics.moments import LaggedMoments, Pairs, window
 from vips.models.dynamics.posterior import Dynamics, stable
 from vips.models.dynamics.update import raised

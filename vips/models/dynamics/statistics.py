@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.threads import run_ranges
-from vips.data import Sequences
+from vips.core.exact.threads import run_ranges
+from vips.core.sums import Block, DenseStatistics, Joint, Quadratic
+from vips.data._sequences import Sequences
 from vips.models.dynamics import sums
 from vips.models.dynamics.smoothing import LEAST_STEPS, cumulative_work
 from vips.models.dynamics.variational import expected_states
-from vips.sums import Block, DenseStatistics, Joint, Quadratic
 
 __all__ = ["moment_blocks", "moment_statistics", "state_blocks", "state_statistics"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.compiled import compiled
+from vips.core.exact.compiled import compiled
 from vips.models.dynamics.kernels import add_scaled
 
 __all__ = ["add_covariances", "add_lagged", "add_regimes", "add_states"]

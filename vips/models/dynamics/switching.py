@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import check_integer
-from vips.data import Sequences
+from vips.core.budget import PrivacyBudget
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
+from vips.core.phases import FitPhase
+from vips.core.plan import PrivacyPlan
+from vips.core.sums import Block, RecordStatistics
+from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
@@ -29,9 +33,6 @@ from vips.models.dynamics.switching_posterior import (
     switching_statistics,
 )
 from vips.parts import Part
-from vips.phases import FitPhase
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.sums import Block, RecordStatistics
 
 if TYPE_CHECKING:
     import pandas as pd

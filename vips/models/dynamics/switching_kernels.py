@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.compiled import compiled
+from vips.core.exact.compiled import compiled
 from vips.models.dynamics.kernels import add_scaled, copy, fill, multiply, multiply_back
 
 __all__ = ["infer"]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from vips._compute.threads import run_ranges
-from vips.data import Sequences
+from vips.core.exact.threads import run_ranges
+from vips.core.sums import Block, DenseStatistics
+from vips.data._sequences import Sequences
 from vips.models.dynamics import sums, switching_kernels
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior, stable
 from vips.models.dynamics.smoothing import LEAST_STEPS
 from vips.models.dynamics.update import divided_by, next_dynamics, raised
-from vips.sums import Block, DenseStatistics
 
 __all__ = ["Inferred", "SwitchingPosterior", "inferred", "next_switching", "switching_blocks", "switching_statistics"]
 

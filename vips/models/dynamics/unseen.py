@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from vips.data import Sequences
+from vips.data._sequences import Sequences
 from vips.models.dynamics.posterior import Dynamics
 from vips.models.dynamics.smoothing import filtered
 

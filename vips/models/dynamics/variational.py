@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import digamma, multigammaln
 
-from vips._compute.blas import cholesky
-from vips.data import Sequences
+from vips.core.exact.blas import cholesky
+from vips.data._sequences import Sequences
 from vips.expfam import Gamma
 from vips.models._definite import positive_definite
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior

@@ -15,9 +15,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.rowwise import scaled_rows
 from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
-from vips.data import DataSource
+from vips.core.budget import PrivacyBudget
+from vips.core.exact.rowwise import scaled_rows
+from vips.core.phases import FitPhase
+from vips.core.plan import PrivacyPlan
+from vips.core.records.source import DataSource
+from vips.core.step_size import PolynomialAveraging, RobbinsMonro
+from vips.core.sums import Block, RecordStatistics
+from vips.core.sums.gaussians import MixtureStatistics
 from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place
 from vips.models._gaussians.denoising import Influence, view
@@ -30,11 +36,6 @@ from vips.models._variance_ratios import WITH_SQUARES, matched_blocks
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, matched_components
-from vips.phases import FitPhase
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.step_size import PolynomialAveraging, RobbinsMonro
-from vips.sums import Block, RecordStatistics
-from vips.sums.gaussians import MixtureStatistics
 
 __all__ = ["GaussianMixtureModel"]
 

@@ -9,15 +9,15 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import check_integer
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
+from vips.core.sums.gaussians import MixtureStatistics
 from vips.expfam import Dirichlet
 from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.parts import Part, last_of
-from vips.privacy.words import whose
-from vips.sums.gaussians import MixtureStatistics
+from vips.report.words import whose
 
 if TYPE_CHECKING:
     import pandas as pd

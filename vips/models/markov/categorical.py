@@ -9,7 +9,12 @@ from functools import partial
 import numpy as np
 
 from vips._support.validation import check_integer, check_number
-from vips.data import Sequences
+from vips.core.budget import PrivacyBudget
+from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.sums import Block, DenseStatistics, Joint
+from vips.core.sums.runs import SymbolSums
+from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
 from vips.models.markov import kernels
@@ -20,11 +25,7 @@ from vips.models.markov.pairs import states_of_pairs
 from vips.models.markov.posterior import FORBIDDEN, Contexts, SymbolPosterior, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_neighbours, of_pairs
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.unread import Seen
-from vips.sums import Block, DenseStatistics, Joint
-from vips.sums.runs import SymbolSums
+from vips.report.unread import Seen
 
 __all__ = ["CategoricalHMM"]
 

@@ -11,9 +11,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import check_integer
-from vips.data import Sequences
+from vips.core.budget import PrivacyBudget
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
+from vips.core.plan import PrivacyPlan
+from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import Dirichlet, Draws
 from vips.models.markov import kernels
@@ -21,8 +23,7 @@ from vips.models.markov.factorial_contract import FactorialChainModel
 from vips.models.markov.factorial_inference import Inferred, inferred_chains
 from vips.models.markov.factorial_posterior import FactorialPosterior, long_run
 from vips.parts import Part, indexed, last_of
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.words import whose
+from vips.report.words import whose
 
 if TYPE_CHECKING:
     import pandas as pd

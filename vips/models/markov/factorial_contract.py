@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from vips._compute.rowwise import scaled_rows
 from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
-from vips.data import Sequences
-from vips.data._ragged import offsets_of
+from vips.core.exact.rowwise import scaled_rows
+from vips.core.phases import FitPhase, plain_average, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.records.ragged import offsets_of
+from vips.core.step_size import PolynomialAveraging
+from vips.core.sums import Block, RecordStatistics
+from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
 from vips.models._definite import floored
@@ -23,10 +27,6 @@ from vips.models.markov.factorial_inference import factorial_statistics, inferre
 from vips.models.markov.factorial_matching import MOST_JOINT, FactorialSimulator
 from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions
 from vips.models.markov.matching import drawn_states
-from vips.phases import FitPhase, plain_average, unchanged
-from vips.privacy import PrivacyPlan
-from vips.step_size import PolynomialAveraging
-from vips.sums import Block, RecordStatistics
 
 __all__ = ["FactorialChainModel"]
 

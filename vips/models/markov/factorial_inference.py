@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips._compute.threads import run_ranges
-from vips.data import Sequences
+from vips.core.exact.threads import run_ranges
+from vips.core.sums import DenseStatistics
+from vips.data._sequences import Sequences
 from vips.models._chains import inferred
 from vips.models.markov import factorial_kernels, kernels
 from vips.models.markov.factorial_posterior import FactorialPosterior
-from vips.sums import DenseStatistics
 
 __all__ = ["Inferred", "factorial_statistics", "inferred_chains"]
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.linalg import block_diag
 
-from vips.data import Sequences
+from vips.data._sequences import Sequences
 from vips.expfam import Draws
 from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
 from vips.models.components.matching.match import Match

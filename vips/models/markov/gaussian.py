@@ -8,9 +8,18 @@ from functools import cache, partial
 
 import numpy as np
 
-from vips._compute.rowwise import scaled_rows
 from vips._support.validation import check_choice, check_max_norm, check_number
-from vips.data import DataSource, Sequences
+from vips.core.budget import PrivacyBudget
+from vips.core.exact.rowwise import scaled_rows
+from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.records.source import DataSource
+from vips.core.step_size import PolynomialAveraging, RobbinsMonro
+from vips.core.sums import Block, Joint
+from vips.core.sums.gaussian_kernels import NOTHING
+from vips.core.sums.gaussian_runs import GaussianSums
+from vips.core.sums.runs import SumsOfSymbols
+from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place
@@ -28,14 +37,7 @@ from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_coun
 from vips.models.markov.posterior import FORBIDDEN, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.unread import Seen
-from vips.step_size import PolynomialAveraging, RobbinsMonro
-from vips.sums import Block, Joint
-from vips.sums.gaussian_kernels import NOTHING
-from vips.sums.gaussian_runs import GaussianSums
-from vips.sums.runs import SumsOfSymbols
+from vips.report.unread import Seen
 
 __all__ = ["GaussianHMM"]
 

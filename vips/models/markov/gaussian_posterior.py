@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import quadratic_assignment
 
-from vips._compute.compiled import aligned
-from vips._compute.lanes import WIDTH
-from vips._compute.threads import run_ranges
+from vips.core.exact.compiled import aligned
+from vips.core.exact.lanes import WIDTH
+from vips.core.exact.threads import run_ranges
+from vips.core.sums.gaussian_kernels import TILE, fill_densities
+from vips.core.sums.gaussians import Tables
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.markov.posterior import ChainPosterior, chain_of
-from vips.sums.gaussian_kernels import TILE, fill_densities
-from vips.sums.gaussians import Tables
 
 __all__ = ["GaussianChainPosterior", "densities", "order_of_mask"]
 

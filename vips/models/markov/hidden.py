@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
 from vips._support.printable import printable
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import (
     check_choice,
     check_dtype_of_computation,
@@ -19,8 +18,12 @@ from vips._support.validation import (
     check_number,
     check_schedule,
 )
-from vips.data import Sequences
-from vips.data._ragged import offsets_of
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
+from vips.core.plan import PrivacyPlan
+from vips.core.records.ragged import offsets_of
+from vips.core.step_size import PolynomialAveraging
+from vips.core.sums import Block
+from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.models import _typical as typical
 from vips.models._chains import inferred
@@ -30,10 +33,7 @@ from vips.models.components.matching.steps import kept_steps
 from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, drawn_states
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
-from vips.privacy import PrivacyPlan
-from vips.privacy.words import whose
-from vips.step_size import PolynomialAveraging
-from vips.sums import Block
+from vips.report.words import whose
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.compiled import compiled
+from vips.core.exact.compiled import compiled
 
 __all__ = [
     "best_paths",

@@ -18,7 +18,8 @@ from typing import Any, Self
 import numpy as np
 
 from vips._support.alignment import align
-from vips.data import Sequences
+from vips.core.sums.runs import SymbolSums
+from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models._chains import inferred
 from vips.models._gaussians.matching import at_chart, chart_of
@@ -28,7 +29,6 @@ from vips.models.components.matching.match import Match, best_match, check_told
 from vips.models.components.matching.simulator import counts_at, levels_at, weights_in
 from vips.models.components.matching.steps import totals_of
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
-from vips.sums.runs import SymbolSums
 
 __all__ = ["ChainSimulator", "CountSimulator", "SymbolSimulator", "VectorSimulator", "drawn_states"]
 

@@ -8,9 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from vips._compute.rowwise import rowwise_product
 from vips._support.validation import check_integer, check_number
-from vips.data import Sequences
+from vips.core.budget import PrivacyBudget
+from vips.core.exact.rowwise import rowwise_product
+from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.sums import Block, Joint
+from vips.core.sums.runs import ComponentSums, SumsOfSymbols, SymbolSums
+from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet, Gamma
 from vips.models import _typical as typical
 from vips.models._chains import inferred
@@ -23,11 +28,7 @@ from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_b
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, chain_of, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
-from vips.phases import FitPhase, plain_average, steps_of_shares, unchanged
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.unread import Seen
-from vips.sums import Block, Joint
-from vips.sums.runs import ComponentSums, SumsOfSymbols, SymbolSums
+from vips.report.unread import Seen
 
 __all__ = ["PoissonHMM", "PoissonPosterior"]
 

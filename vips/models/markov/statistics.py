@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.threads import run_ranges
-from vips.data import Sequences
+from vips.core.exact.threads import run_ranges
+from vips.core.sums import DenseStatistics
+from vips.core.sums.runs import SumsOfSymbols, SymbolSums
+from vips.data._sequences import Sequences
 from vips.models.components.bins import Bins
 from vips.models.markov import kernels
-from vips.sums import DenseStatistics
-from vips.sums.runs import SumsOfSymbols, SymbolSums
 
 __all__ = ["first_shares", "moves_of", "of_neighbours", "of_pairs", "of_pairs_of_bins"]
 

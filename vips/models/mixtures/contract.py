@@ -14,12 +14,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._support.extras import imported
 from vips._support.printable import printable, strings_for_pandas
-from vips._support.random_state import RandomStateLike, as_generator
 from vips._support.validation import check_choice, check_integer, check_number, check_schedule
-from vips.data import DataSource, InMemoryData
-from vips.data._checks import check_dtype
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
+from vips.core.plan import PrivacyPlan
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.checks import check_dtype
+from vips.core.records.source import DataSource
+from vips.core.records.tables import from_arrow
+from vips.core.step_size import PolynomialAveraging
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import Block, RecordStatistics
+from vips.core.sums.classes import ClassStatistics
 from vips.data._columns import as_table, columns_of, is_frame
-from vips.data._tables import from_arrow
 from vips.expfam import Dirichlet, Draws
 from vips.models import _typical as typical
 from vips.models._denoising import posterior_mean
@@ -36,12 +42,8 @@ from vips.models.mixtures import table
 from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
 from vips.models.mixtures.posterior import ClassPosterior, inferred, of_kinds
 from vips.parts import Part, indexed, last_of
-from vips.privacy import PrivacyPlan, StreamPlan
-from vips.privacy.unread import Seen
-from vips.privacy.words import whose
-from vips.step_size import PolynomialAveraging
-from vips.sums import Block, RecordStatistics
-from vips.sums.classes import ClassStatistics
+from vips.report.unread import Seen
+from vips.report.words import whose
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vips.core.plan import PrivacyPlan
 from vips.models._apart import copy_of, fit_apart
 from vips.models.components.categories import Categories
-from vips.privacy import PrivacyPlan
 
 __all__ = ["ClassEvidence", "class_evidence"]
 

@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vips.data import DataSource
+from vips.core.budget import PrivacyBudget
+from vips.core.phases import FitPhase
+from vips.core.plan import PrivacyPlan
+from vips.core.records.source import DataSource
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import Block
+from vips.core.sums.classes import ClassStatistics
 from vips.data._columns import is_frame
 from vips.models.components.categories import Categories
 from vips.models.mixtures.contract import LatentClasses, dense_rows
@@ -25,10 +31,6 @@ from vips.models.mixtures.table import (
     found_categories,
     largest_codes,
 )
-from vips.phases import FitPhase
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.sums import Block
-from vips.sums.classes import ClassStatistics
 
 __all__ = ["LatentClassAnalysis"]
 

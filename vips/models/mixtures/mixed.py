@@ -12,7 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vips._compute.blas import eigh
+from vips.core.budget import PrivacyBudget
+from vips.core.exact.blas import eigh
+from vips.core.phases import FitPhase, plain_average, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.sums import Block
+from vips.core.sums.classes import ClassStatistics
 from vips.expfam import Draws
 from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
@@ -21,10 +26,6 @@ from vips.models.components.numbers import Numbers
 from vips.models.mixtures.contract import LIMIT, LatentClasses
 from vips.models.mixtures.posterior import ClassPosterior
 from vips.models.mixtures.table import Column, column_of_any_kind, columns_declared, places_of
-from vips.phases import FitPhase, plain_average, unchanged
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.sums import Block
-from vips.sums.classes import ClassStatistics
 
 __all__ = ["MixedLatentClassAnalysis"]
 

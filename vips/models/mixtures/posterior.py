@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vips._compute.rowwise import rowwise_product
+from vips.core.exact.rowwise import rowwise_product
+from vips.core.sums.classes import ClassStatistics
 from vips.expfam import Dirichlet, Draws, Gamma
 from vips.models.components.columns import Columns
 from vips.models.components.component import Frame, check_rates
 from vips.models.components.numbers import NormalGamma
 from vips.models.mixtures import kernels
-from vips.sums.classes import ClassStatistics
 
 __all__ = ["ClassPosterior", "Tables", "inferred", "of_kinds"]
 

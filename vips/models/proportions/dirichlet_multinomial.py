@@ -13,7 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._support.validation import check_number
-from vips.data import rows_without
+from vips.core.budget import PrivacyBudget
+from vips.core.plan import PrivacyPlan
+from vips.core.records.partition import rows_without
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Joint
 from vips.expfam import Dirichlet, Draws
 from vips.model import ConjugateExponentialModel
 from vips.models import _typical as typical
@@ -21,9 +25,7 @@ from vips.models._likelihood import log_likelihoods
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES, variance_ratios
 from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.privacy.report import rows_like_one
-from vips.sums import Block, BySquaredWeights, DenseStatistics, Joint
+from vips.report.report import rows_like_one
 
 __all__ = ["DirichletMultinomial"]
 

@@ -30,11 +30,18 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve, solve_triangular
 
-from vips._compute.blas import cholesky
-from vips._compute.rowwise import rowwise_product
 from vips._support.validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
-from vips.data import DataSource, InMemoryData, Records, rows_without
-from vips.data._records import with_their_weights
+from vips.core.budget import PrivacyBudget
+from vips.core.exact.blas import cholesky
+from vips.core.exact.rowwise import rowwise_product
+from vips.core.phases import FitPhase, plain_average, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.partition import Records, rows_without, with_their_weights
+from vips.core.records.source import DataSource
+from vips.core.step_size import PolynomialAveraging
+from vips.core.sums import Block, DenseStatistics, Joint, Quadratic
+from vips.core.sums.regressions import SQUARES_SCALE, RegressionSums
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
@@ -50,12 +57,7 @@ from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoeff
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
 from vips.models.regression.statistics import RegressionStatistics, design_rows, scores_at, variances
 from vips.parts import Part
-from vips.phases import FitPhase, plain_average, unchanged
-from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.settling import Settling
-from vips.step_size import PolynomialAveraging
-from vips.sums import Block, DenseStatistics, Joint, Quadratic
-from vips.sums.regressions import SQUARES_SCALE, RegressionSums
 
 __all__ = ["POWER", "AugmentedRegression", "unseen_directions"]
 

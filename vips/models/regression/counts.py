@@ -12,16 +12,17 @@ from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
 from vips._support.validation import check_integer
-from vips.data import DataSource
-from vips.data._records import with_their_weights
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.plan import PrivacyPlan
+from vips.core.records.partition import with_their_weights
+from vips.core.records.source import DataSource
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._exposures import MOST, TakesExposures, check_counts, check_planned, times_exposure
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
 from vips.models.regression.posterior import CoefficientPosterior
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 

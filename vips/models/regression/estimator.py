@@ -14,8 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from vips._support.extras import imported
 from vips._support.fitted import all_or_nothing
 from vips._support.validation import check_level
-from vips.data import DataSource, InMemoryData
-from vips.data._records import with_their_weights
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.partition import with_their_weights
+from vips.core.records.source import DataSource
+from vips.core.units import is_group
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
 from vips.models._apart import fit_to_public
@@ -42,8 +45,6 @@ from vips.models.regression.newton import Released, misfit
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import times_rowwise, variances
 from vips.parts import STANDS_OUT, FeatureTotals, Score
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.units import is_group
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,9 +25,11 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from vips.data import DataSource
+from vips.core.budget import PrivacyBudget
+from vips.core.plan import PrivacyPlan
+from vips.core.records.source import DataSource
+from vips.core.records.tables import from_arrow
 from vips.data._labels import label_codes
-from vips.data._tables import from_arrow
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficient_tables import target_of
@@ -35,7 +37,6 @@ from vips.models._coefficients import classification_scores
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Classes
 from vips.parts import Score
-from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["BayesianLogisticRegression", "check_classes"]
 

@@ -37,7 +37,7 @@ from scipy.linalg import cho_solve
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from vips._compute.blas import cholesky, eigh
+from vips.core.exact.blas import cholesky, eigh
 from vips.models._coordinates import LIMIT
 from vips.models._definite import floored, positive_definite
 

@@ -10,7 +10,7 @@ b_nj, κ_nj           Pólya-Gamma shape and linear coefficient of the likelihoo
 r_nj                 κ - ω ψ, the residual (κ - ω o with statistics as in the paper)
 ===================  =================================================================================
 
-``vips/sums/regressions.py`` has their norms and sums.
+``vips/core/sums/regressions.py`` has their norms and sums.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from vips._compute.rowwise import row_norms, rowwise_product, rowwise_squares
-from vips._compute.threads import run_ranges
+from vips.core.exact.rowwise import row_norms, rowwise_product, rowwise_squares
+from vips.core.exact.threads import run_ranges
+from vips.core.sums.regressions import RegressionSums, outer_sums
 from vips.expfam import polya_gamma_mean
 from vips.models.regression import kernels
 from vips.models.regression.likelihoods import Likelihood
-from vips.sums.regressions import RegressionSums, outer_sums
 
 __all__ = ["RegressionStatistics", "design_rows", "factors_of_labels", "scores_at", "times_rowwise", "variances"]
 

@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.rowwise import row_norms
 from vips._support.validation import check_max_norm
-from vips.data import DataSource, Records
+from vips.core.exact.rowwise import row_norms
+from vips.core.plan import PrivacyPlan
+from vips.core.records.partition import Records
+from vips.core.records.source import DataSource
+from vips.core.sums import Block, BySquaredWeights, Joint, Quadratic
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
-from vips.privacy import PrivacyPlan
-from vips.privacy.report import rows_like_one
-from vips.sums import Block, BySquaredWeights, Joint, Quadratic
+from vips.report.report import rows_like_one
 
 __all__ = ["SecondMomentModel"]
 

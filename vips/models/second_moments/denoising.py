@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from vips._compute.blas import eigh
+from vips.core.exact.blas import eigh
 from vips.models.second_moments.moments import positive_mean
 
 __all__ = ["Denoised"]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips._compute.blas import eigh
+from vips.core.exact.blas import eigh
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 
 __all__ = [

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_solve
 
-from vips._compute.blas import cholesky, inverse_from_factor
+from vips.core.exact.blas import cholesky, inverse_from_factor
 from vips.models._definite import positive_definite
 
 __all__ = ["Evidence", "Settings", "maximise_evidence"]

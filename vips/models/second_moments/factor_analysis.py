@@ -9,6 +9,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.validation import check_choice, check_integer, check_number
+from vips.core.budget import PrivacyBudget
+from vips.core.plan import PrivacyPlan
+from vips.core.stream_plan import StreamPlan
 from vips.models.second_moments.estimates import (
     Estimate,
     NoisyCovariance,
@@ -17,7 +20,6 @@ from vips.models.second_moments.estimates import (
     rotated,
 )
 from vips.models.second_moments.factors import FactorModel
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 
 __all__ = ["FactorAnalysis"]
 

@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._compute.blas import cholesky, eigh, inverse_from_factor
 from vips._support.extras import imported
 from vips._support.printable import PLAIN_TEXT, printable
 from vips._support.validation import check_integer
+from vips.core.exact.blas import cholesky, eigh, inverse_from_factor
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models import _typical as typical
 from vips.models._definite import positive_definite

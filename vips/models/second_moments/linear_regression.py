@@ -12,9 +12,15 @@ from scipy.stats import chi2
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._compute.rowwise import row_norms
 from vips._support.validation import check_choice, check_integer, check_number, levels_to_user
-from vips.data import Records
+from vips.core.budget import PrivacyBudget
+from vips.core.exact.rowwise import row_norms
+from vips.core.phases import FitPhase, plain_average, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.records.partition import Records
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import Quadratic
+from vips.core.units import is_group
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
@@ -41,10 +47,6 @@ from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
 from vips.parts import STANDS_OUT, FeatureTotals, Part, Score
-from vips.phases import FitPhase, plain_average, unchanged
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.privacy.units import is_group
-from vips.sums import Quadratic
 
 if TYPE_CHECKING:
     import pandas as pd

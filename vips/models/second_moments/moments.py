@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from vips._compute.blas import eigh
+from vips.core.exact.blas import eigh
 from vips.models._definite import floored
 
 __all__ = ["SecondMoments", "positive_mean"]

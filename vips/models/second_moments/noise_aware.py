@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.blas import cholesky, eigh, inverse_from_factor
+from vips.core.exact.blas import cholesky, eigh, inverse_from_factor
 from vips.models._definite import positive_definite
 from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.moments import SecondMoments, positive_mean

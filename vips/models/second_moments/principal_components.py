@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from vips.core.budget import PrivacyBudget
+from vips.core.plan import PrivacyPlan
+from vips.core.stream_plan import StreamPlan
 from vips.models.second_moments.estimates import Estimate, NoisyCovariance, principal_components
 from vips.models.second_moments.factors import FactorModel
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 
 __all__ = ["ProbabilisticPCA"]
 

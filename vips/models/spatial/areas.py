@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
-from vips._compute.blas import cholesky, inverse_from_factor
-from vips.data._groups import canonical_id, ids_and_numbers
+from vips.core.exact.blas import cholesky, inverse_from_factor
+from vips.core.records.groups import canonical_id, ids_and_numbers
 from vips.models.spatial.fields import conditional
 
 __all__ = ["Areas"]

@@ -14,12 +14,19 @@ from scipy.linalg import solve_triangular
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._compute.blas import threads_for
 from vips._support.extras import imported
 from vips._support.validation import levels_to_user
-from vips.data import DataSource, Records, as_source
+from vips.core.budget import PrivacyBudget
+from vips.core.exact.blas import threads_for
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.plan import PrivacyPlan
+from vips.core.records.partition import Records
+from vips.core.records.source import DataSource
+from vips.core.records.tables import from_arrow
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import Block, DenseStatistics
 from vips.data._columns import as_table
-from vips.data._tables import from_arrow
+from vips.data._dask import as_source
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
@@ -29,9 +36,6 @@ from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields
 from vips.models.spatial.map import map_of
 from vips.models.spatial.smoothing import FieldPosterior, smoothed
 from vips.parts import Part, last_of
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.sums import Block, DenseStatistics
 
 if TYPE_CHECKING:
     import pandas as pd

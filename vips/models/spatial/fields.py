@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from vips._compute.blas import cholesky, inverse_from_factor
+from vips.core.exact.blas import cholesky, inverse_from_factor
 
 __all__ = ["SMOOTHNESS", "STDS", "Fields", "Fits", "conditional"]
 

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.stats import norm
 
-from vips._compute.blas import cholesky, inverse_from_factor
+from vips.core.exact.blas import cholesky, inverse_from_factor
 from vips.expfam import Gaussian
 from vips.models._definite import positive_definite
 from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields

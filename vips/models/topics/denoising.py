@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.threads import run_ranges
+from vips.core.exact.threads import run_ranges
 from vips.models._denoising import denoise_counts
 
 __all__ = ["LARGEST_SCALE", "denoise_counts", "scale_cells"]

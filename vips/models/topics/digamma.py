@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.compiled import FASTMATH, compiled
+from vips.core.exact.compiled import FASTMATH, compiled
 
 # error_model="numpy": a division by zero gives inf or NaN in that record's numbers. Numba's default would raise, and
 # whether a private fit raises must not depend on a record.

@@ -31,10 +31,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
+from vips.core.plan import PrivacyPlan
+from vips.core.stream_plan import StreamPlan
 from vips.models._apart import copy_of, fit_apart, stream_apart
 from vips.models._denoising import denoise_counts
 from vips.models.topics.planning import std_of_average
-from vips.privacy import PrivacyPlan, StreamPlan
 
 __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 

@@ -20,15 +20,15 @@ The topic-word statistic of the document is ``s_kv = θ̃_k r_v B_kv``, released
 Dividing a word's weights by their maximum changes nothing (``r_v`` takes the factor back) and keeps float32 from underflowing.
 
 A document's words are handled in tiles of ``TILE``, stored topic by topic. A kernel loops over a list of the active topics, and
-keeps the words of a tile in registers (``vips._compute.lanes``) meanwhile.
+keeps the words of a tile in registers (``vips.core.exact.lanes``) meanwhile.
 """
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version 6bfda2ed
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version aa0b9c67
 import numpy as np
 
-from vips._compute.lanes import (
+from vips.core.exact.lanes import (
     WIDTH,
     add_products,
     load,

@@ -30,7 +30,6 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
-from vips._support.random_state import as_generator
 from vips._support.validation import (
     check_choice,
     check_dtype_of_computation,
@@ -39,6 +38,13 @@ from vips._support.validation import (
     check_schedule,
     levels_to_user,
 )
+from vips.core.budget import PrivacyBudget
+from vips.core.mechanism.random_state import as_generator
+from vips.core.phases import FitPhase, phases_of
+from vips.core.plan import PrivacyPlan
+from vips.core.step_size import PolynomialAveraging, RobbinsMonro
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import Block
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
@@ -62,10 +68,6 @@ from vips.models.topics.statistics import (
     without_zeros,
 )
 from vips.parts import Part, Score
-from vips.phases import FitPhase, phases_of
-from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
-from vips.step_size import PolynomialAveraging, RobbinsMonro
-from vips.sums import Block
 
 __all__ = ["LatentDirichletAllocation"]
 

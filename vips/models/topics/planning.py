@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips._support.validation import check_choice
-from vips.privacy import PrivacyPlan
-from vips.sums import Block
+from vips.core.plan import PrivacyPlan
+from vips.core.sums import Block
 
 __all__ = ["TopicsAdvice", "advise_topics", "shows_topics", "std_of_average"]
 

@@ -15,7 +15,7 @@ from vips._support.printable import strings_for_pandas
 from vips._support.validation import check_integer
 from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
-from vips.privacy.words import whose
+from vips.report.words import whose
 
 if TYPE_CHECKING:
     import pandas as pd

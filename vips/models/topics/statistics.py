@@ -9,12 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import psi
 
-from vips._compute.lanes import WIDTH
-from vips._compute.threads import run_ranges
+from vips.core.exact.lanes import WIDTH
+from vips.core.exact.threads import run_ranges
+from vips.core.sums.words import WordShares
 from vips.expfam import Dirichlet
 from vips.models.topics.documents import find_canonical, find_valid
 from vips.models.topics.kernels import fill_word_weights, infer_documents
-from vips.sums.words import WordShares
 
 
 class TopicPosterior(Dirichlet):

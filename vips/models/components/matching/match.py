@@ -36,9 +36,9 @@ import numpy as np
 from scipy.linalg import block_diag, cho_solve, null_space, solve_triangular
 from scipy.optimize import nnls
 
+from vips.core.sums import ReleasedStep
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator, moments_of
-from vips.sums import ReleasedStep
 
 __all__ = ["ACCEPTED", "N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "match_near"]
 

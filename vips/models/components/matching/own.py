@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from vips.core.units import is_group
 from vips.expfam import Draws
 from vips.model import ConjugateExponentialModel
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.match import ChartMatch, best_match
 from vips.models.components.matching.steps import StepSimulator, kept_steps, totals_of
-from vips.privacy.units import is_group
 
 __all__ = ["MatchedModel"]
 

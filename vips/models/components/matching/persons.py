@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips.privacy import PrivacyReport
-from vips.privacy.units import is_group
+from vips.core.units import is_group
+from vips.report.report import PrivacyReport
 
 __all__ = ["most_factor", "ways_of"]
 

@@ -12,8 +12,8 @@ from scipy.linalg.blas import dsyrk
 from scipy.optimize import lsq_linear
 from scipy.special import pdtr, pdtrik
 
+from vips.core.sums import ReleasedStep
 from vips.models.components.matching.charts import Chart
-from vips.sums import ReleasedStep
 
 __all__ = ["Moments", "SeenInPersons", "Simulator", "counts_at", "levels_at", "moments_of", "portions", "weights_in"]
 

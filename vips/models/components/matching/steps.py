@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
+from vips.core.phases import FitPhase, phases_of, step_of, unchanged
+from vips.core.stream_plan import StreamPlan
+from vips.core.sums import Block, ReleasedStep
+from vips.core.units import is_group
 from vips.models._variance_ratios import SQUARES, matched_blocks, variance_ratios
 from vips.models.components.matching.match import Totals
 from vips.models.components.matching.persons import most_factor, ways_of
 from vips.models.components.matching.simulator import SeenInPersons, Simulator, portions
-from vips.phases import FitPhase, phases_of, step_of, unchanged
-from vips.privacy import StreamPlan
-from vips.privacy.units import is_group
-from vips.sums import Block, ReleasedStep
 
 __all__ = ["StepGroup", "StepSimulator", "entries", "groups_of", "kept_steps", "of_groups", "totals_of"]
 

@@ -21,11 +21,17 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.threads import run_ranges
 from vips._support.validation import check_max_norm, check_number
-from vips.data import DataSource, InMemoryData, Records, Runs
+from vips.core.exact.threads import run_ranges
+from vips.core.phases import FitPhase, plain_average, unchanged
+from vips.core.plan import PrivacyPlan
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.groups import ids_and_numbers
+from vips.core.records.partition import Records, Runs
+from vips.core.records.source import DataSource
+from vips.core.step_size import PolynomialAveraging
+from vips.core.sums import Block, DenseStatistics
 from vips.data._grouped import with_numbers_of_persons
-from vips.data._groups import ids_and_numbers
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen
 from vips.models._coefficient_tables import check_indicators
@@ -35,11 +41,7 @@ from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.mixed.kernels import add_moments, person_moments
 from vips.models.regression.mixed.posterior import INTERCEPT, Frame, MixedPosterior
 from vips.models.regression.statistics import design_rows
-from vips.phases import FitPhase, plain_average, unchanged
-from vips.privacy import PrivacyPlan
-from vips.privacy.words import OF_ONE_PERSON
-from vips.step_size import PolynomialAveraging
-from vips.sums import Block, DenseStatistics
+from vips.report.words import OF_ONE_PERSON
 
 __all__ = ["MixedRegression"]
 

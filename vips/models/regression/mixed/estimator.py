@@ -16,7 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from vips._support.extras import imported
 from vips._support.fitted import without_weights
 from vips._support.validation import check_level, levels_to_user
-from vips.data import DataSource
+from vips.core.budget import PrivacyBudget
+from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.plan import PrivacyPlan
+from vips.core.records.source import DataSource
 from vips.data._columns import column
 from vips.exceptions import PrivacyWarning
 from vips.expfam.gaussian import posterior_probabilities
@@ -29,8 +32,6 @@ from vips.models.regression.logistic import BayesianLogisticRegression, check_cl
 from vips.models.regression.mixed.contract import MixedRegression
 from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
 from vips.parts import Part, indexed
-from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vips._support.random_state import RandomStateLike, as_generator
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam import Draws, Gaussian
 from vips.models._centred import CentredGaussian
 from vips.models._coordinates import CONSTANT, Zooms

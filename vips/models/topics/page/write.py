@@ -15,8 +15,9 @@ from vips.models.topics.evidence import counts_of
 from vips.models.topics.page.layout import distances, place
 from vips.models.topics.page.values import values_as_json
 from vips.models.topics.words import TopicWords
-from vips.privacy import PrivacyReport, certificate
-from vips.privacy.certificate.page import cover_view, ledger_view
+from vips.report import certificate
+from vips.report.certificate.page import cover_view, ledger_view
+from vips.report.report import PrivacyReport
 
 __all__ = ["Fit", "write_topics"]
 

@@ -1,0 +1,1 @@
+"""Other places where sums are computed: processes of joblib, workers of Dask."""

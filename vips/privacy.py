@@ -1,0 +1,18 @@
+"""Plans, budgets and reports: the public names of privacy, from :mod:`vips.core` and :mod:`vips.report`."""
+
+from vips.core.budget import PrivacyBudget
+from vips.core.mechanism.lattice import Lattice
+from vips.core.plan import PrivacyPlan
+from vips.core.stream_plan import StreamPlan
+from vips.exceptions import PrivacyWarning
+from vips.report.report import PrivacyReport, Release
+
+__all__ = [
+    "Lattice",
+    "PrivacyBudget",
+    "PrivacyPlan",
+    "PrivacyReport",
+    "PrivacyWarning",
+    "Release",
+    "StreamPlan",
+]

@@ -1,0 +1,1 @@
+"""What was released, in words: reports, what totals say was not read, certificates."""
