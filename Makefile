@@ -28,6 +28,7 @@ test-fast: $(VENV)/test.stamp   ## the inner loop, in under a minute
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise against NumPy's
 	$(BIN)/python -m experiments.benchmarks.lda

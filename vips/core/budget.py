@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +124,7 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         aside = f", of which {self.pure:.4g} is pure" if self.pure else ""
         return f"PrivacyBudget(epsilon={self.epsilon:.4g}, delta={self.delta:g}{aside})"
 
-    def stream(self, *, n_batches: int, **settings: object) -> StreamPlan:
+    def stream(self, *, n_batches: int, **settings: Any) -> StreamPlan:
         """The plan of a stream that spends it; ``settings`` are further fields of :class:`StreamPlan`."""
         if self.relation != "add_or_remove":
             raise ValueError(
@@ -132,7 +133,7 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         if not self.mu2 > 0.0:
             raise PrivacyBudgetError(_NOTHING)
         gaussian = Cost(self.mu2).epsilon(self.delta) * (1.0 - 1e-9)
-        whole = {"epsilon": gaussian, "delta": GAUSSIAN_SHARE * self.delta, "n_batches": n_batches}
+        whole: dict[str, Any] = {"epsilon": gaussian, "delta": GAUSSIAN_SHARE * self.delta, "n_batches": n_batches}
         return StreamPlan(**whole, sent_from=self.sent_from, **settings)
 
     def split(self, *shares: float) -> tuple[PrivacyBudget, ...]:
@@ -164,14 +165,12 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         check_number("factor", factor, 0.0, 1e12, "a positive number", open_low=True)
         return PrivacyBudget.of_parts(self.mu2 * factor, self.delta_0, self.pure, self.delta, self.relation)
 
-    def _with(self, *numbers: float) -> PrivacyBudget:
-        part = PrivacyBudget.of_parts(*numbers, self.delta, self.relation, self.sampled_share)
+    def _with(self, mu2: float, delta_0: float, pure: float) -> PrivacyBudget:
+        part = PrivacyBudget.of_parts(mu2, delta_0, pure, self.delta, self.relation, self.sampled_share)
         object.__setattr__(part, "sent_from", self.sent_from)
         return part
 
-    def plan(
-        self, *, n_steps: int | None = None, sampling_rate: float | None = None, **settings: object
-    ) -> PrivacyPlan:
+    def plan(self, *, n_steps: int | None = None, sampling_rate: float | None = None, **settings: Any) -> PrivacyPlan:
         """The plan that spends it.
 
         Parameters
@@ -194,7 +193,7 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         >>> round(PrivacyBudget(1.0, 1e-6).plan().noise_multiplier, 2)
         18.99
         """
-        sampling = {"sampling": "full"} if sampling_rate is None else {"sampling_rate": sampling_rate}
+        sampling: dict[str, Any] = {"sampling": "full"} if sampling_rate is None else {"sampling_rate": sampling_rate}
         one = PrivacyPlan(
             noise_multiplier=1.0, n_steps=20 if n_steps is None else n_steps, relation=self.relation,
             sent_from=self.sent_from, **sampling, **{"report_delta": self.delta} | settings,
@@ -212,7 +211,7 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         )
 
 
-def check_privacy(privacy: object, *kinds: type | None) -> None:
+def check_privacy(privacy: Any, *kinds: type | None) -> None:
     """Raise TypeError unless ``privacy`` is of one of these kinds, or None where that is one of them."""
     if not any(privacy is None if kind is None else isinstance(privacy, kind) for kind in kinds):
         allowed = " or ".join("None" if kind is None else f"a {kind.__name__}" for kind in kinds)
@@ -221,7 +220,7 @@ def check_privacy(privacy: object, *kinds: type | None) -> None:
         )
 
 
-def plan_of_one_release(privacy: object, what: str, clip_norm: float, **settings: object) -> PrivacyPlan:
+def plan_of_one_release(privacy: Any, what: str, clip_norm: float, **settings: Any) -> PrivacyPlan:
     """The plan by which ``what`` releases a sum over all records of norm ``clip_norm`` once; ``settings`` are for a budget.
 
     Raises
@@ -230,7 +229,7 @@ def plan_of_one_release(privacy: object, what: str, clip_norm: float, **settings
         If ``privacy`` is neither a budget nor such a plan.
     """
     check_privacy(privacy, PrivacyBudget, PrivacyPlan)
-    plan = privacy.plan(n_steps=1, **settings) if isinstance(privacy, PrivacyBudget) else privacy
+    plan: PrivacyPlan = privacy.plan(n_steps=1, **settings) if isinstance(privacy, PrivacyBudget) else privacy
     right = "write PrivacyBudget(epsilon, delta)."
     if not plan.has_guarantee:
         raise ValueError(f"{what} without noise, or with noise that somebody knows, has no guarantee: {right}")

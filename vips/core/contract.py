@@ -45,6 +45,9 @@ class Contract(ABC):
     """
 
     n_features_in_: int
+    random_state: Any
+    chunk_size: int
+    privacy_: Any  # the report
     privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None
     schedule: Callable[[int], float] | None = None  # of models that have one
     on_invalid = "drop"  # of models that have it
@@ -100,7 +103,7 @@ class Contract(ABC):
         """A posterior of the type and the shapes of that after so many steps of a fit; by default the first one."""
         return self.start(np.random.default_rng(0))[1]
 
-    def prepare(self, posterior) -> None:  # noqa: B027
+    def prepare(self, posterior: Any) -> None:  # noqa: B027
         """Compute what all E-steps need from the last posterior, and store it there; does nothing by default.
 
         Called before several threads start: each of them would compute it again.
@@ -119,7 +122,7 @@ class Contract(ABC):
         return (FitPhase("steps", n_steps),)
 
     @abstractmethod
-    def expected_statistics(self, records, posterior) -> RecordStatistics:
+    def expected_statistics(self, records: Any, posterior: Any) -> RecordStatistics:
         """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``.
 
         A record's statistics must depend on that record and the posterior only, to the last bit. Matrix products round
@@ -133,7 +136,7 @@ class Contract(ABC):
         """
 
     @abstractmethod
-    def to_posterior(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous) -> Any:
+    def to_posterior(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous: Any) -> Any:
         """A valid posterior from the average of noisy full-data totals.
 
         ``noise_std[name]`` is the exact standard deviation of the noise in an (ordinary, or diagonal) entry of
@@ -141,7 +144,13 @@ class Contract(ABC):
         that the last E-step used; None at first, or to read a posterior from totals alone.
         """
 
-    def transport(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, object], previous, posterior) -> Any:
+    def transport(
+        self,
+        average: Mapping[str, np.ndarray],
+        noise_std: Mapping[str, float | np.ndarray],
+        previous: Any,
+        posterior: Any,
+    ) -> Any:
         """The average in the coordinates of ``posterior``, for statistics in coordinates that the posterior defines.
 
         Totals about a moving centre, or in a moving frame, do not add up. If a record's statistics at one posterior are a
@@ -262,7 +271,7 @@ class Contract(ABC):
         """Value of :attr:`chunk_size` unless it is set."""
         return 1024
 
-    def valid_records(self, records) -> np.ndarray:
+    def valid_records(self, records: Any) -> np.ndarray:
         """Which records can be used, one boolean each. By default, those whose numbers are all finite, in existing columns."""
         if isinstance(records, Records):
             return _usable_rows(records.X) & _usable_rows(records.y)
@@ -296,16 +305,16 @@ class Contract(ABC):
         """What each phase of a fit releases, and what else does, in words."""
         return released_in(phases_of(self, self.plan_of_fit().n_steps)) + others
 
-    def check_values(self, X, y) -> None:  # noqa: B027
+    def check_values(self, X: Any, y: Any) -> None:  # noqa: B027
         """Further checks of the values in a non-private fit; may raise, and name values."""
 
-    def check_table(self, X) -> None:  # noqa: B027
+    def check_table(self, X: Any) -> None:  # noqa: B027
         """Further checks of container and dtype of the table of a private fit, never of values."""
 
     def check_source(self, source: DataSource) -> None:  # noqa: B027
         """Further checks of the public facts of a source."""
 
-    def labels_of(self, y) -> Any:
+    def labels_of(self, y: Any) -> Any:
         """The labels of a private fit as an array of numbers, from a series or array of one dimension, of any dtype."""
         return y
 
@@ -313,7 +322,7 @@ class Contract(ABC):
         """Look at the records of a fit without privacy, before its first step; where it has weights, these stand beside the
         labels."""
 
-    def in_units(self, posterior) -> Any:
+    def in_units(self, posterior: Any) -> Any:
         """The posterior whose moves tell whether an ordinary fit has settled: one that does not depend on columns' units."""
         return posterior
 
@@ -367,7 +376,7 @@ class Contract(ABC):
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=self.clip_for(plan.max_rows_per_group))
 
 
-def _usable_rows(X) -> np.ndarray:
+def _usable_rows(X: Any) -> np.ndarray:
     """Which rows have only finite numbers and, in CSR, only existing columns; shape (n_records,).
 
     SciPy's ``toarray`` and products would write an entry of another column into another record's row, or beyond the array.

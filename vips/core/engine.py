@@ -17,6 +17,9 @@ Left of ``noisy`` everything is private; from ``noisy`` on everything is public.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
 import numpy as np
 from tqdm.auto import tqdm
 
@@ -26,13 +29,57 @@ from vips.core.phases import phases_of, step_of
 from vips.core.posteriors import copied
 from vips.core.sums import NoisyTotals, ReleasedStep
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from vips.core.contract import Contract
+    from vips.core.execution.base import Executor, Workers
+    from vips.core.ledger.run import LedgerRun
+    from vips.core.mechanism.noise import Randomness
+    from vips.core.phases import FitPhase
+    from vips.core.plan import PrivacyPlan
+    from vips.core.records.source import DataSource
+    from vips.core.sums import Block
+
+__all__ = ["Journal", "Settling", "run"]
 
 # Seconds before a progress bar appears. Outside of a terminal there is none.
 PROGRESS_DELAY = 3.0
 
 
-def run(model, data, plan, journal, executor=None, settling=None):
+class Journal(Protocol):
+    """The record of a fit: its place in a ledger, and its checkpoint (:class:`vips.persistence.checkpoint.Journal`)."""
+
+    run: LedgerRun
+    start: Any  # step, average and noise_std of an interrupted fit; None for a new one
+
+    def restored(self, like: Any) -> Any: ...
+
+    def restored_steps(self, model: Contract, plan: PrivacyPlan) -> list[ReleasedStep]: ...
+
+    def commit(
+        self,
+        step: int,
+        noisy: Mapping[str, np.ndarray],
+        average: Mapping[str, np.ndarray],
+        noise_std: Mapping[str, float | np.ndarray],
+        posterior: Any,
+        steps: Sequence[ReleasedStep],
+    ) -> None: ...
+
+
+class Settling(Protocol):
+    """Tells when an ordinary fit has settled (:class:`vips.settling.Settling`)."""
+
+    def has_settled(self, posterior: Any) -> bool: ...
+
+
+def run(
+    model: Contract,
+    data: DataSource,
+    plan: PrivacyPlan,
+    journal: Journal,
+    executor: Executor | None = None,
+    settling: Settling | None = None,
+) -> tuple[Any, NoisyTotals]:
     """Fit ``model`` to ``data`` as ``plan`` allows.
 
     Parameters
@@ -66,7 +113,7 @@ def run(model, data, plan, journal, executor=None, settling=None):
     blocks = model.blocks()
     phases = phases_of(model, plan.n_steps, blocks)
     average, posterior = model.start(randomness.initial)
-    noise_std = dict.fromkeys(blocks, 0.0)
+    noise_std: dict[str, float | np.ndarray] = dict.fromkeys(blocks, 0.0)
     first, steps, kept = 1, [], set(model.kept_steps(plan.n_steps))
     if journal.start is not None:
         first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
@@ -94,7 +141,16 @@ def run(model, data, plan, journal, executor=None, settling=None):
     return posterior, NoisyTotals(average, noise_std, tuple(steps))
 
 
-def clipped_sum(model, phase, data, posterior, plan, randomness, t, workers=None) -> dict[str, np.ndarray]:
+def clipped_sum(
+    model: Contract,
+    phase: FitPhase,
+    data: DataSource,
+    posterior: Any,
+    plan: PrivacyPlan,
+    randomness: Randomness,
+    t: int,
+    workers: Workers | None = None,
+) -> dict[str, np.ndarray]:
     """Σ over the sample of step ``t``, which is in this phase, of each record's statistics, scaled into the ball of radius C.
 
     ``workers`` compute it partition by partition (``vips.core.execution.partitions``); None computes it in this process.
@@ -118,9 +174,9 @@ def clipped_sum(model, phase, data, posterior, plan, randomness, t, workers=None
     }
 
 
-def _by_block(step_size, blocks) -> dict[str, float]:
+def _by_block(step_size: float | Mapping[str, float], blocks: Mapping[str, Block]) -> dict[str, float]:
     """Step sizes by block, checked before the data are read."""
-    by_block = dict(step_size) if isinstance(step_size, dict) else dict.fromkeys(blocks, step_size)
+    by_block = dict(step_size) if isinstance(step_size, Mapping) else dict.fromkeys(blocks, step_size)
     if set(by_block) != set(blocks) or not all(0.0 <= rho <= 1.0 for rho in by_block.values()):
         raise ValueError(f"step_size must give a number between 0 and 1, for every block, got {step_size!r}.")
     return by_block

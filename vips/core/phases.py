@@ -8,15 +8,18 @@ accounting follows from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vips._support.validation import check_integer
 from vips.core.plan import PrivacyPlan
 from vips.core.plan_phases import Phase
 from vips.core.sums import Block, RecordStatistics
+
+if TYPE_CHECKING:
+    from vips.core.contract import Contract
 
 __all__ = [
     "FitPhase", "completed", "phases_of", "plain_average", "released_in", "step_of", "steps_of_shares", "unchanged",
@@ -57,32 +60,34 @@ class FitPhase:
     name: str
     n_steps: int
     weight: float = 1.0
-    blocks: Collection[str] | None = None
+    blocks: Any = None  # after `completed` the blocks themselves, by name
     statistics: str = "expected_statistics"
     update: Callable | None = None
     end: Callable | None = None
-    step_size: Callable[[int], float | dict[str, float]] | None = None
+    step_size: Any = None
     released: str = "noisy totals"
 
     def __post_init__(self) -> None:
         check_integer("n_steps", self.n_steps, low=0)
 
-    def statistics_of(self, model, records, posterior) -> RecordStatistics:
+    def statistics_of(self, model: Contract, records: Any, posterior: Any) -> RecordStatistics:
         """Statistics of these records."""
         return getattr(model, self.statistics)(records, posterior)
 
     def update_after(self, step: int) -> Callable[..., Any]:
         """What computes the posterior after this step of the phase."""
-        return self.end if step == self.n_steps and self.end is not None else self.update
+        update = self.end if step == self.n_steps and self.end is not None else self.update
+        assert update is not None, "the phase is not completed"
+        return update
 
 
-def phases_of(model, n_steps: int, blocks: Mapping[str, Block] | None = None) -> tuple[FitPhase, ...]:
+def phases_of(model: Contract, n_steps: int, blocks: Mapping[str, Block] | None = None) -> tuple[FitPhase, ...]:
     """The phases of a fit of so many steps: see :func:`completed`."""
     return completed(model, model.phases(n_steps), n_steps, blocks)
 
 
 def completed(
-    model, stated: Sequence[FitPhase], n_steps: int, blocks: Mapping[str, Block] | None = None
+    model: Contract, stated: Sequence[FitPhase], n_steps: int, blocks: Mapping[str, Block] | None = None
 ) -> tuple[FitPhase, ...]:
     """These phases of a fit, those without steps left out, with the model's methods where none are stated.
 
@@ -118,7 +123,7 @@ def completed(
     return tuple(phases)
 
 
-def _whole(model, phase: FitPhase, first: int, blocks: Mapping[str, Block] | None) -> FitPhase:
+def _whole(model: Contract, phase: FitPhase, first: int, blocks: Mapping[str, Block] | None) -> FitPhase:
     return replace(
         phase,
         blocks=_named(model, phase, blocks),
@@ -127,13 +132,15 @@ def _whole(model, phase: FitPhase, first: int, blocks: Mapping[str, Block] | Non
     )
 
 
-def _named(model, phase: FitPhase, blocks: Mapping[str, Block] | None) -> dict[str, Block]:
+def _named(model: Contract, phase: FitPhase, blocks: Mapping[str, Block] | None) -> dict[str, Block]:
     """The model's blocks that the phase names. A phase that is completed already holds them, and no others; where the blocks
     of a fit are not given, it may hold one that fits of another length have."""
     is_of_fit, blocks = blocks is not None, model.blocks() if blocks is None else blocks
     names = blocks if phase.blocks is None else phase.blocks
     others = names if isinstance(names, Mapping) and not is_of_fit else {}
-    named = {} if isinstance(names, str) else {name: blocks.get(name, others.get(name)) for name in names}
+    named: dict[str, Any] = (
+        {} if isinstance(names, str) else {name: blocks.get(name, others.get(name)) for name in names}
+    )
     if not named or None in named.values() or (isinstance(names, Mapping) and names != named):
         raise ValueError(
             f"The phase {phase.name!r} of {type(model).__name__} has blocks={names!r}: write a list of names of the model's "
@@ -153,13 +160,14 @@ def plain_average(s: int) -> float:
     return 1.0 / s
 
 
-def steps_of_shares(plan: PrivacyPlan, n_steps: int, *shares: float) -> list[dict[str, float]]:
+def steps_of_shares(plan: PrivacyPlan, n_steps: int, *shares: float) -> list[dict[str, Any]]:
     """``n_steps`` and ``weight`` of a fit's first phases, which take these shares of the budget; later ones have weight 1.
 
     On full batches a phase is one step, whose weight is as large as its share; on samples, whose steps have equal weights,
     it is as many steps as its share of all ``n_steps``.
     """
-    left, phases, is_full = n_steps, [], plan.sampling_rate == 1.0
+    left, is_full = n_steps, plan.sampling_rate == 1.0
+    phases: list[dict[str, Any]] = []
     for share in shares:
         n = 1 if is_full else max(round(share * n_steps), 1)
         phases.append({"n_steps": min(n, left), "weight": 1.0})

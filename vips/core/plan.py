@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from vips.core.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.core.mechanism.release import IndependentNoise, Mechanism
 from vips.core.mechanism.sampling import PoissonCoins
 from vips.core.plan_phases import Phase, scaled, weight_of_step
+
+if TYPE_CHECKING:
+    from vips.core.mechanism.noise import Randomness
+    from vips.core.sums.blocks import Block
 
 __all__ = [
     "PrivacyPlan",
@@ -94,7 +98,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     """
 
     noise_multiplier: float
-    sampling_rate: float | None = None
+    sampling_rate: float = None  # type: ignore[assignment]  # or set by `_check_sampling`
     n_steps: int
     clip_norm: float | None = None
     sampling: str = "poisson"
@@ -172,7 +176,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         n_steps: int | None = None,
         noise_multiplier: float | None = None,
         accountant: str = "pld",
-        **settings: object,
+        **settings: Any,
     ) -> PrivacyPlan:
         """The plan that uses as much of (ε, δ) as possible and never exceeds it.
 
@@ -260,6 +264,11 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         return cls(noise_multiplier=0.0, sampling_rate=sampling_rate, n_steps=n_steps, clip_norm=math.inf)
 
     @property
+    def _clip(self) -> float:
+        assert self.clip_norm is not None, "the plan of a fit has a clip norm"
+        return self.clip_norm
+
+    @property
     def is_private(self) -> bool:
         """Whether noise is added at all."""
         return self.noise_multiplier > 0.0
@@ -331,18 +340,18 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         """
         return accounting.event(self, accountant)
 
-    def randomness(self, random_state: object) -> noise.Randomness:
+    def randomness(self, random_state: object) -> Randomness:
         """Fresh randomness for one fit: seeded only where nothing private depends on it."""
         return noise.Randomness.for_fit(random_state, reproducible=self.reproducible_noise or not self.is_private)
 
-    def sampler(self, randomness: noise.Randomness, step: int) -> Callable[[int], PoissonCoins]:
+    def sampler(self, randomness: Randomness, step: int) -> Callable[[int], PoissonCoins]:
         """The sample of one step: a function from a partition's number to the object that chooses its rows."""
         key = randomness.sampling_key
         return lambda partition: PoissonCoins(self.sampling_rate, key, step, partition)
 
     def clip_weights(self, norms: np.ndarray) -> np.ndarray:
         """Weight of each record; see :func:`~vips.core.mechanism.clipping.clip_weights`."""
-        return clip_weights(norms, self.clip_norm)
+        return clip_weights(norms, self._clip)
 
     def shares_of(self, sample_weights: np.ndarray) -> np.ndarray:
         """min(w, W)/W of each weight, 0 for one so small that a product with it could be subnormal, and too coarse to divide;
@@ -366,15 +375,15 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
 
     def noise_std(self) -> float:
         """Noise per coordinate of the scaled sum, σ·C, in a step of weight 1."""
-        return self.noise_multiplier * self.clip_norm if self.is_private else 0.0
+        return self.noise_multiplier * self._clip if self.is_private else 0.0
 
-    def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
+    def lattice(self, blocks: Mapping[str, Block]) -> Lattice | None:
         """The lattice to which records are rounded; None if they are not rounded."""
         if not self.rounds_records:
             return None
-        return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm, self.max_rows_per_group or 1)
+        return Lattice.for_blocks(blocks, self.noise_multiplier, self._clip, self.max_rows_per_group or 1)
 
-    def check_blocks(self, blocks: Mapping[str, object]) -> None:
+    def check_blocks(self, blocks: Mapping[str, Block]) -> None:
         """Raise ValueError if the lattice of a step cannot hold these blocks."""
         for weight in self._extreme_weights() or (1.0,):
             self._with_weight(weight).lattice(blocks)
@@ -386,18 +395,19 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         return self.noise == "discrete"
 
     def mechanism(
-        self, blocks: Mapping[str, object], randomness: noise.Randomness, std: Mapping[str, float]
+        self, blocks: Mapping[str, Block], randomness: Randomness, std: Mapping[str, float | np.ndarray]
     ) -> Mechanism:
         """The object that releases the totals of one run; ``std`` is the noise in the average with which the run starts."""
         return IndependentNoise(self, blocks, randomness, std)
 
     def add_noise(
-        self, total: Mapping[str, np.ndarray], blocks: Mapping[str, object], randomness: noise.Randomness, step: int
+        self, total: Mapping[str, np.ndarray], blocks: Mapping[str, Block], randomness: Randomness, step: int
     ) -> dict[str, np.ndarray]:
         """``total`` plus one fresh draw of a step's noise over all blocks; ``total`` itself without noise."""
         if not self.is_private:
             return dict(total)
         plan, bits = self.of_step(step), randomness.noise_bits(step)
-        if self.rounds_records:
-            return noise.add_discrete_noise(total, blocks, plan.lattice(blocks), bits)
+        lattice = plan.lattice(blocks)
+        if lattice is not None:
+            return noise.add_discrete_noise(total, blocks, lattice, bits)
         return noise.add_noise(total, blocks, plan.noise_std(), np.random.Generator(bits))

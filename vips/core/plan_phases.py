@@ -41,9 +41,9 @@ def scaled(phases: Iterable[Phase], n_steps: int, sampling_rate: float) -> tuple
         sampled step is not in proportion to 1 / σ².
     """
     phases = _merged((phases,) if isinstance(phases, Phase) else phases)
-    total = sum(phase.n_steps for phase in phases)
-    if phases and total != n_steps:
-        raise ValueError(f"`phases` have {total} steps, and `n_steps` is {n_steps}.")
+    n_stated = sum(phase.n_steps for phase in phases)
+    if phases and n_stated != n_steps:
+        raise ValueError(f"`phases` have {n_stated} steps, and `n_steps` is {n_steps}.")
     if len(phases) < 2:
         return ()
     if len(phases) > _MOST:

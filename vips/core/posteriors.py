@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 __all__ = ["copied", "posterior_arrays", "restore_posterior", "under"]
 
 
-def posterior_arrays(posterior) -> dict[str, np.ndarray]:
+def posterior_arrays(posterior: Any) -> dict[str, np.ndarray]:
     """A posterior as arrays: it has ``to_arrays()``, or is a dict of arrays and of such posteriors."""
     if not isinstance(posterior, Mapping):
         return {name: np.asarray(value) for name, value in posterior.to_arrays().items()}
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, value in posterior.items():
         if hasattr(value, "to_arrays"):
             arrays |= {f"{name}.{field}": array for field, array in posterior_arrays(value).items()}
@@ -22,7 +23,7 @@ def posterior_arrays(posterior) -> dict[str, np.ndarray]:
     return arrays
 
 
-def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
+def restore_posterior(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """Inverse of ``posterior_arrays``, to the type of ``like``.
 
     Raises
@@ -40,7 +41,7 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
     return _restored(like, arrays)
 
 
-def _restored(like, arrays: Mapping[str, np.ndarray]):
+def _restored(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if not isinstance(like, Mapping):
         return type(like).from_arrays(arrays)
     return {
@@ -51,7 +52,7 @@ def _restored(like, arrays: Mapping[str, np.ndarray]):
     }
 
 
-def copied(posterior):
+def copied(posterior: Any) -> Any:
     """The same posterior, without what E-steps have computed: if no record was read, they have not."""
     return restore_posterior(posterior, posterior_arrays(posterior))
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from vips.core.correlated import BinaryTree, BufferedToeplitz, Independent, Stra
 from vips.core.ledger import open_ledger
 from vips.core.mechanism.lattice import Lattice
 from vips.core.plan import PrivacyPlan
+
+if TYPE_CHECKING:
+    from vips.core.sums.blocks import Block
 
 __all__ = ["StreamPlan", "StreamState"]
 
@@ -35,12 +39,12 @@ class _PlanOfDraws(PrivacyPlan):
     roundings: float = 0.0
     begun_with: Lattice | None = None
 
-    def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
+    def lattice(self, blocks: Mapping[str, Block]) -> Lattice | None:
         if not self.rounds_records or self.begun_with is not None:
             return self.begun_with
         rows = (self.max_rows_per_group or 1) + self.roundings
         try:
-            return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm, rows)
+            return Lattice.for_blocks(blocks, self.noise_multiplier, self._clip, rows)
         except ValueError as error:
             n = sum(math.prod(block.shape) for block in blocks.values())
             raise ValueError(
@@ -167,7 +171,7 @@ class StreamPlan(open_ledger.KeepsItsScope):
         )  # fmt: skip
 
     @cached_property
-    def of_draws(self) -> PrivacyPlan:
+    def of_draws(self) -> Any:
         """Internal plan for one batch's clip and noise, of ``n_batches`` draws. Its ε has no meaning."""
         if not self.is_private:
             return replace(self.whole, n_steps=self.n_batches)
@@ -176,14 +180,14 @@ class StreamPlan(open_ledger.KeepsItsScope):
         changed = {"noise_multiplier": sigma, "n_steps": self.n_batches}
         return _PlanOfDraws(**fields_of_whole | changed, roundings=2.0 * self.strategy.rounding())
 
-    def searched(self, blocks: Mapping[str, object]) -> dict:
+    def searched(self, blocks: Mapping[str, Block]) -> dict:
         """Noise, factorisation and lattice, which searches found, as JSON: a stream keeps them for life."""
         strategy, lattice = self.strategy, self.of_draws.lattice(blocks)
-        is_fitted = isinstance(strategy, BufferedToeplitz)
+        fitted = strategy if isinstance(strategy, BufferedToeplitz) else None
         return {
             "noise_multiplier": self.whole.noise_multiplier,
             "of_draws": self.of_draws.noise_multiplier,
-            "strategy": {"theta": strategy.theta.tolist(), "omega": strategy.omega.tolist()} if is_fitted else {},
+            "strategy": {"theta": fitted.theta.tolist(), "omega": fitted.omega.tolist()} if fitted else {},
             "lattice": None if lattice is None else [lattice.unit, lattice.noise_steps],
         }
 
@@ -215,10 +219,10 @@ class StreamPlan(open_ledger.KeepsItsScope):
             kept["of_draws"] = replace(plan.of_draws, begun_with=lattice)
         return plan
 
-    def check_lattice(self, blocks: Mapping[str, object]) -> None:
+    def check_lattice(self, blocks: Mapping[str, Block]) -> None:
         """Raise ValueError if the lattice that a stream began with is too coarse for the rounding that its ε allows."""
-        kept = self.of_draws.lattice(blocks)
-        if kept is not None and kept.noise_steps < replace(self.of_draws, begun_with=None).lattice(blocks).noise_steps:
+        kept, fresh = self.of_draws.lattice(blocks), replace(self.of_draws, begun_with=None).lattice(blocks)
+        if kept is not None and fresh is not None and kept.noise_steps < fresh.noise_steps:
             raise ValueError("the lattice is too coarse")
 
     def weight(self, t: int) -> float:

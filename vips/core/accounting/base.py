@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vips.core.plan import PrivacyPlan
 
 __all__ = ["ACCOUNTANTS", "NEARLY_ALL", "Accountant", "is_plain"]
 
@@ -20,19 +25,19 @@ class Accountant(ABC):
     composes_equal_steps = False
     smallest_order = 0.0
 
-    def can_analyse(self, plan) -> bool:
+    def can_analyse(self, plan: PrivacyPlan) -> bool:
         """Whether the plan's relation is covered."""
         return is_plain(plan)
 
     @abstractmethod
-    def epsilon(self, plan, delta: float, orders: object = None) -> float:
+    def epsilon(self, plan: PrivacyPlan, delta: float, orders: Sequence[float] | str | None = None) -> float:
         """Smallest ε that the accountant proves at δ."""
 
     @abstractmethod
-    def delta(self, plan, epsilon: float, orders: object = None) -> float:
+    def delta(self, plan: PrivacyPlan, epsilon: float, orders: Sequence[float] | str | None = None) -> float:
         """Smallest δ that the accountant proves at ε."""
 
-    def check(self, plan) -> None:
+    def check(self, plan: PrivacyPlan) -> None:
         """Raise ValueError for a plan that the accountant cannot analyse."""
         if not self.can_analyse(plan):
             raise ValueError(
@@ -42,5 +47,5 @@ class Accountant(ABC):
             raise ValueError(f"The accountant {self.name!r} composes equal steps, not phases with weights: use 'pld'.")
 
 
-def is_plain(plan) -> bool:
+def is_plain(plan: PrivacyPlan) -> bool:
     return plan.relation == "add_or_remove"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from scipy.optimize import brentq
 
 from vips.core.accounting.base import Accountant
 from vips.core.accounting.domination import dominating_mu
 from vips.core.accounting.gaussian import gaussian_epsilon
+
+if TYPE_CHECKING:
+    from vips.core.plan import PrivacyPlan
 
 __all__ = ["calibrate_noise", "largest_n_steps", "noise_for_mu"]
 
@@ -23,7 +26,9 @@ _LONGEST_STEP, _MOST_SECANTS, _STEEPEST = 2.4, 12, 100.0
 
 
 @lru_cache(maxsize=256)
-def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, tol: float = 1e-4) -> float:
+def calibrate_noise(
+    accountant: Accountant, plan: PrivacyPlan, epsilon: float, delta: float, tol: float = 1e-4
+) -> float:
     """Noise multiplier at which the accountant proves at most ``epsilon``.
 
     Errs towards more noise: the returned value itself was evaluated and satisfies the target. The ε that is proved is within
@@ -36,13 +41,13 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
 
 
 @lru_cache(maxsize=256)
-def noise_for_mu(plan, mu: float, delta_0: float, tol: float = 1e-4) -> float:
+def noise_for_mu(plan: PrivacyPlan, mu: float, delta_0: float, tol: float = 1e-4) -> float:
     """Noise multiplier with which (``mu``, ``delta_0``) dominates a plan; errs towards more noise as above."""
     target = f"μ = {mu:.4g} at δ₀ = {delta_0:.4g}"
     return _least_noise(lambda noisier: dominating_mu(noisier, delta_0), mu, plan, math.log(mu), target, tol)
 
 
-def _least_noise(cost_of: Callable, most: float, plan, log_mu: float, target: str, tol: float) -> float:
+def _least_noise(cost_of: Callable, most: float, plan: PrivacyPlan, log_mu: float, target: str, tol: float) -> float:
     """The least noise multiplier with which a plan costs at most ``most``; ``log_mu`` is where the central limit puts it.
 
     Raises
@@ -60,7 +65,8 @@ def _least_noise(cost_of: Callable, most: float, plan, log_mu: float, target: st
     log_sigma = min(max(_guess(plan, log_mu), least), largest)
     squared = math.exp(-2.0 * log_sigma)  # 1/σ²
     slope, gap = squared / math.expm1(-squared), excess(log_sigma)  # of log μ against log σ in the central limit
-    for i in itertools.count():
+    i = 0
+    while True:
         if gap > 0.0:
             too_little = log_sigma
         else:
@@ -89,16 +95,17 @@ def _least_noise(cost_of: Callable, most: float, plan, log_mu: float, target: st
         gap = excess(log_sigma)
         if math.isfinite(gap) and math.isfinite(before):
             slope = min(max((gap - before) / (log_sigma - last), -_STEEPEST), -0.5)
+        i += 1
 
 
-def _guess(plan, log_mu: float) -> float:
+def _guess(plan: PrivacyPlan, log_mu: float) -> float:
     """log σ at which the plan's central limit, μ = q √(T (e^(1/σ²) - 1)), is that; only where the search starts."""
     ratio = math.exp(log_mu) / (plan.sampling_rate * math.sqrt(plan.n_steps))
     sensitivity = plan.noise_multiplier / plan.sensitive_noise_multiplier()
     return math.log(sensitivity) - 0.5 * math.log(math.log1p(ratio**2))
 
 
-def largest_n_steps(accountant: Accountant, plan, epsilon: float, delta: float) -> int:
+def largest_n_steps(accountant: Accountant, plan: PrivacyPlan, epsilon: float, delta: float) -> int:
     """The most steps of this plan that the accountant proves to be within (ε, δ)."""
     accountant.check(plan)
 

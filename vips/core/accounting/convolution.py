@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy  # whose `signal` is loaded when it is called
@@ -61,7 +62,8 @@ class TotalLoss:
 
     def __init__(self, steps: Steps, spacing: float, low: int, high: int) -> None:
         size = fft.next_fast_len(high - low + 1, real=True)
-        transform, log_finite = 1.0, 0.0
+        transform: Any = 1.0
+        log_finite = 0.0
         for losses, n_steps in steps:
             one = fft.rfft(np.bincount(losses.places % size, losses.probabilities, size))
             transform = transform * _power(one, n_steps)

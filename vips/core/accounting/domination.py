@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
@@ -21,6 +22,9 @@ from scipy.special import erfinv, ndtri, ndtri_exp
 from vips.core.accounting.base import NEARLY_ALL
 from vips.core.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.core.accounting.pld import log_profile
+
+if TYPE_CHECKING:
+    from vips.core.plan import PrivacyPlan
 
 __all__ = ["dominating_mu", "gaussian_mu", "mu_of_pure", "mu_of_zcdp"]
 
@@ -31,7 +35,7 @@ _TOLERANCE = 1e-6  # of log μ
 _WORST_EVENT, _MOST_RHO = 1.01, 1e3
 
 
-def dominating_mu(plan, delta_0: float) -> float:
+def dominating_mu(plan: PrivacyPlan, delta_0: float) -> float:
     """The smallest μ such that the plan is dominated by (μ, ``delta_0``), rounded up; ∞ if there is none.
 
     Parameters
@@ -54,7 +58,7 @@ def dominating_mu(plan, delta_0: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _sampled_mu(plan, delta_0: float) -> float:
+def _sampled_mu(plan: PrivacyPlan, delta_0: float) -> float:
     at_zero = math.exp(log_profile(plan, np.zeros(1))[0])
     scale = 2.0 * float(ndtri(0.5 + 0.5 * min(max((at_zero - delta_0) / (1.0 - delta_0), 0.0), 1.0 - 1e-15)))
     epsilons = _grid(max(scale, 1e-9))

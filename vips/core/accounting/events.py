@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from vips._support.files import no_fork
+
+if TYPE_CHECKING:
+    from vips.core.plan import PrivacyPlan
 
 __all__ = ["fit_event", "library", "neighbours"]
 
 
 @cache
-def library():
+def library() -> Any:
     """dp_accounting, imported on first use: that takes half a second."""
     with no_fork():  # a child forked during the import could never import it
         import dp_accounting
@@ -19,12 +23,12 @@ def library():
     return dp_accounting
 
 
-def neighbours(relation: str):
+def neighbours(relation: str) -> Any:
     kinds = library().NeighboringRelation
     return kinds.ADD_OR_REMOVE_ONE if relation == "add_or_remove" else kinds.REPLACE_ONE
 
 
-def fit_event(plan, name: str):
+def fit_event(plan: PrivacyPlan, name: str) -> Any:
     """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
 
     Under add-or-remove, one event is right for both. Under replace-one, dp_accounting's privacy loss distributions double the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from vips.core.accounting.convolution import TotalLoss, window
 from vips.core.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.core.accounting.losses import one_step_losses
 from vips.core.accounting.renyi import renyi_epsilon, renyi_log_deltas
+
+if TYPE_CHECKING:
+    from vips.core.plan import PrivacyPlan
 
 __all__ = ["PLDAccountant", "composed_epsilon", "log_profile"]
 
@@ -27,21 +31,21 @@ class PLDAccountant(Accountant):
 
     name = "pld"
 
-    def can_analyse(self, plan):
+    def can_analyse(self, plan: PrivacyPlan) -> bool:
         return True
 
-    def epsilon(self, plan, delta, orders=None):
+    def epsilon(self, plan: PrivacyPlan, delta: float, orders: Sequence[float] | str | None = None) -> float:
         if _is_gaussian(plan):
             return gaussian_epsilon(_gaussian_mu(plan), delta)
         return _epsilon_of([plan], delta)
 
-    def delta(self, plan, epsilon, orders=None):
+    def delta(self, plan: PrivacyPlan, epsilon: float, orders: Sequence[float] | str | None = None) -> float:
         if _is_gaussian(plan):
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
         return float(np.exp(log_profile(plan, np.array([epsilon]))[0]))
 
 
-def log_profile(plan, epsilons: np.ndarray) -> np.ndarray:
+def log_profile(plan: PrivacyPlan, epsilons: np.ndarray) -> np.ndarray:
     """log δ at each ε ≥ 0 for a plan, rounded up: the larger one of both orders of the neighbours.
 
     Below the resolution of a loss distribution, a Rényi bound takes over where there is one.
@@ -111,13 +115,13 @@ def _compose(fits: Fits, relation: str) -> tuple[TotalLoss, ...]:
         spacing *= 1.05 * n_places / _MOST_PLACES
 
 
-def _is_gaussian(plan) -> bool:
+def _is_gaussian(plan: PrivacyPlan) -> bool:
     """Whether a plan counts as one of full batches: it is, or has so little noise that sampling hides hardly anything. Every
     sampled step is dominated by the one of all records, because δ(ε) is jointly convex in both laws."""
     return plan.sampling_rate > NEARLY_ALL or plan.noise_per_share() < _LEAST_NOISE
 
 
-def _gaussian_mu(plan) -> float:
+def _gaussian_mu(plan: PrivacyPlan) -> float:
     """√T · sensitivity ÷ noise: T Gaussians on the same records equal a single one."""
     return math.sqrt(plan.n_steps) / plan.sensitive_noise_multiplier()
 

@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,13 +23,16 @@ from vips.core.accounting.pld import PLDAccountant
 from vips.core.accounting.renyi import RDPAccountant
 from vips.core.accounting.stepwise import BasicAccountant, StrongAccountant
 
+if TYPE_CHECKING:
+    from vips.core.plan import PrivacyPlan
+
 __all__ = ["event", "get_accountant"]
 
 for _each in (PLDAccountant(), RDPAccountant(), MomentsAccountant(), StrongAccountant(), BasicAccountant()):
     ACCOUNTANTS[_each.name] = _each
 
 
-def get_accountant(name: str, orders: object = None) -> Accountant:
+def get_accountant(name: str, orders: Sequence[float] | str | None = None) -> Accountant:
     """The accountant of that name, after a check that it can use ``orders``."""
     if name not in ACCOUNTANTS:
         raise ValueError(f"Unknown accountant {name!r}: write one of {', '.join(map(repr, ACCOUNTANTS))}.")
@@ -46,7 +50,7 @@ def get_accountant(name: str, orders: object = None) -> Accountant:
     return accountant
 
 
-def event(plan, accountant: str = "pld") -> Any:
+def event(plan: PrivacyPlan, accountant: str = "pld") -> Any:
     """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
 
     Parameters

@@ -6,11 +6,15 @@ import logging
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vips.core.accounting.base import Accountant
 from vips.core.accounting.events import library, neighbours
+
+if TYPE_CHECKING:
+    from vips.core.plan import PrivacyPlan
 
 __all__ = ["RDPAccountant", "renyi_epsilon", "renyi_log_deltas"]
 
@@ -28,15 +32,15 @@ class RDPAccountant(Accountant):
     uses_orders = True
     smallest_order = 1.0
 
-    def epsilon(self, plan, delta, orders=None):
-        orders, divergences = _renyi_curve(plan, orders)
+    def epsilon(self, plan: PrivacyPlan, delta: float, orders: Sequence[float] | str | None = None) -> float:
+        used, divergences = _renyi_curve(plan, orders)
         compute = library().rdp.rdp_privacy_accountant.compute_epsilon
-        return max(0.0, float(compute(orders, plan.n_steps * divergences, delta)[0]))
+        return max(0.0, float(compute(used, plan.n_steps * divergences, delta)[0]))
 
-    def delta(self, plan, epsilon, orders=None):
-        orders, divergences = _renyi_curve(plan, orders)
+    def delta(self, plan: PrivacyPlan, epsilon: float, orders: Sequence[float] | str | None = None) -> float:
+        used, divergences = _renyi_curve(plan, orders)
         compute = library().rdp.rdp_privacy_accountant.compute_delta
-        return float(compute(orders, plan.n_steps * divergences, epsilon)[0])
+        return float(compute(used, plan.n_steps * divergences, epsilon)[0])
 
 
 def renyi_epsilon(plans: Sequence, delta: float) -> float:
@@ -51,16 +55,16 @@ def renyi_epsilon(plans: Sequence, delta: float) -> float:
     return max(0.0, smallest)
 
 
-def renyi_log_deltas(plan, epsilons: np.ndarray) -> np.ndarray:
+def renyi_log_deltas(plan: PrivacyPlan, epsilons: np.ndarray) -> np.ndarray:
     """log δ at each ε ≥ 0, by proposition 12 of Canonne, Kamath and Steinke (2020), arXiv:2004.00010v5."""
     orders, divergences = _renyi_curve(plan, None)
-    orders = np.array(orders)[:, None]
+    order = np.array(orders)[:, None]
     excess = plan.n_steps * divergences[:, None] - epsilons
-    logs = (orders - 1.0) * excess + orders * np.log1p(-1.0 / orders) - np.log(orders - 1.0)
+    logs = (order - 1.0) * excess + order * np.log1p(-1.0 / order) - np.log(order - 1.0)
     return np.minimum(logs.min(axis=0), 0.0)
 
 
-def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
+def _renyi_curve(plan: PrivacyPlan, orders: Any) -> tuple[tuple[float, ...], np.ndarray]:
     """Orders, and the Rényi divergences of one step at them."""
     if orders is None:
         orders = SAMPLED_ORDERS if plan.sampling_rate < 1.0 else UNSAMPLED_ORDERS
@@ -71,7 +75,7 @@ def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
 
 
 @lru_cache(maxsize=64)
-def _step_divergences(step, relation: str, orders: tuple[float, ...]) -> np.ndarray:
+def _step_divergences(step: Any, relation: str, orders: tuple[float, ...]) -> np.ndarray:
     accountant, messages = library().rdp.RdpAccountant(orders, neighbours(relation)), logging.getLogger("absl")
     level = messages.level
     messages.setLevel(logging.ERROR)  # it warns of orders whose series do not converge, and leaves them out

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
 
 from vips.core.accounting.base import Accountant
 from vips.core.accounting.gaussian import gaussian_epsilon
+
+if TYPE_CHECKING:
+    from vips.core.plan import PrivacyPlan
 
 __all__ = ["BasicAccountant", "StepwiseAccountant", "StrongAccountant"]
 
@@ -18,8 +23,8 @@ class StepwiseAccountant(Accountant):
 
     composes_equal_steps = True
 
-    def delta(self, plan, epsilon, orders=None):
-        def excess(log_delta):
+    def delta(self, plan: PrivacyPlan, epsilon: float, orders: Sequence[float] | str | None = None) -> float:
+        def excess(log_delta: float) -> float:
             return self.epsilon(plan, math.exp(log_delta)) - epsilon
 
         low, high = math.log(1e-300), math.log1p(-1e-12)
@@ -33,7 +38,7 @@ class StepwiseAccountant(Accountant):
         return math.exp(root)
 
     @staticmethod
-    def _step(plan, delta: float) -> float:
+    def _step(plan: PrivacyPlan, delta: float) -> float:
         """ε of one step at ``delta``."""
         if delta >= plan.sampling_rate:
             return 0.0  # with probability 1 - q the record is not used
@@ -48,10 +53,10 @@ class StrongAccountant(StepwiseAccountant):
 
     name = "strong"
 
-    def epsilon(self, plan, delta, orders=None):
+    def epsilon(self, plan: PrivacyPlan, delta: float, orders: Sequence[float] | str | None = None) -> float:
         steps = plan.n_steps
 
-        def at(share):
+        def at(share: float) -> float:
             step = self._step(plan, (1.0 - share) * delta / steps)
             slack = math.sqrt(2.0 * steps * -math.log(share * delta)) * step
             return slack + steps * step * math.expm1(min(step, 700.0))
@@ -64,5 +69,5 @@ class BasicAccountant(StepwiseAccountant):
 
     name = "basic"
 
-    def epsilon(self, plan, delta, orders=None):
+    def epsilon(self, plan: PrivacyPlan, delta: float, orders: Sequence[float] | str | None = None) -> float:
         return plan.n_steps * self._step(plan, delta / plan.n_steps)

@@ -103,7 +103,7 @@ class BufferedToeplitz(Strategy):
 
 
 @compiled()
-def _inverse(n, theta, omega):
+def _inverse(n: int, theta: np.ndarray, omega: np.ndarray) -> np.ndarray:
     """Coefficients of C⁻¹: what the mechanism makes of one unit draw."""
     coefficients, buffers = np.empty(n), np.zeros(len(theta))
     for t in range(n):
@@ -120,7 +120,7 @@ def _inverse(n, theta, omega):
 def fitted_toeplitz(n_batches: int, decay: float = 1.0, participation: int = 1, n_buffers: int = 4) -> BufferedToeplitz:
     """The buffered strategy of least error: root mean square over batches, sensitivity included."""
     if n_batches == 1:
-        return BufferedToeplitz(1, decay, [0.5], [0.5])
+        return BufferedToeplitz(1, decay, np.array([0.5]), np.array([0.5]))
 
     def strategy(values: np.ndarray) -> BufferedToeplitz:
         theta = np.clip(expit(values[:n_buffers]), 1e-9, 1.0 - 1e-9)

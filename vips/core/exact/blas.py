@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.linalg.lapack import dpotri, dtrtri
 
 from vips.core.exact.blas_threads import all_blas_threads, one_blas_thread
@@ -95,7 +96,7 @@ def gram(rows: np.ndarray) -> np.ndarray:
     return mirrored(total)
 
 
-def for_blas(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def for_blas(array: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """The array, or a copy that NumPy gives to BLAS: other orders of memory take loops of its own, many times slower."""
     array = np.asarray(array, dtype)
     readable = array.itemsize in array.strides and min(array.strides) > 0

@@ -11,13 +11,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["all_blas_threads", "one_blas_thread"]
 
 # The lock may be taken again by its holder: the collector of garbage may end a block at any time.
-_lock, _asking, _before = threading.RLock(), set(), []
+_lock = threading.RLock()
+_asking: set[object] = set()
+_before: list[int] = []
 
 
 @contextmanager
@@ -88,7 +91,7 @@ def _apply() -> None:
         _before = []
 
 
-def _set(library, n: int) -> None:
+def _set(library: Any, n: int) -> None:
     # from 3.8 on, threadpoolctl obeys only the thread that set a library's number first, unless it is released
     release = getattr(library, "clear_controlling_thread", lambda force: None)
     release(force=True)

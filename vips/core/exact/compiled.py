@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import DTypeLike
 
 __all__ = ["FASTMATH", "aligned", "compiled"]
 
@@ -16,7 +18,7 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 _LINE = 64  # bytes of a line of a cache
 
 
-def compiled(**settings) -> Callable[[Callable], Callable]:
+def compiled(**settings: Any) -> Callable[[Callable], Callable]:
     """``numba.njit`` with a cache, or without one: in a package that cannot be written, for a user without a home."""
 
     settings = {"no_cfunc_wrapper": True} | settings  # takes time, and nobody calls it
@@ -30,11 +32,11 @@ def compiled(**settings) -> Callable[[Callable], Callable]:
     return compiler
 
 
-def aligned(shape: int | tuple[int, ...], dtype: type = np.float64) -> np.ndarray:
+def aligned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> np.ndarray:
     """An array, not filled in, whose first entry begins a line of the cache: a register's entries are then in one line, and not
     in two, which takes longer."""
-    dtype, shape = np.dtype(dtype), (shape,) if isinstance(shape, int) else shape
-    n_bytes = math.prod(shape) * dtype.itemsize
+    kind, shape = np.dtype(dtype), (shape,) if isinstance(shape, int) else shape
+    n_bytes = math.prod(shape) * kind.itemsize
     memory = np.empty(n_bytes + _LINE, np.uint8)
     first = -memory.__array_interface__["data"][0] % _LINE
-    return memory[first : first + n_bytes].view(dtype).reshape(shape)
+    return memory[first : first + n_bytes].view(kind).reshape(shape)

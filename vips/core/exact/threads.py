@@ -7,13 +7,13 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import cache
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -29,7 +29,7 @@ _is_inside = ContextVar("is_inside_a_call", default=False)
 def n_threads() -> int:
     """Processors that this process may use, or ``OMP_NUM_THREADS``, as in scikit-learn; and no more than ``NUMBA_NUM_THREADS``
     and :func:`at_most` allow. joblib sets both variables in its workers."""
-    return min(_processors, numba.config.NUMBA_NUM_THREADS, _most.get())
+    return min(_processors, int(numba.config.NUMBA_NUM_THREADS), _most.get())  # type: ignore[attr-defined]
 
 
 def _from_environment() -> int:
@@ -77,7 +77,7 @@ def run_ranges(
                 return
             kernel(start, stop)
 
-    helpers = [Future() for _ in range(_pool.started(threads - 1))]
+    helpers: list[Future[None]] = [Future() for _ in range(_pool.started(threads - 1))]
     try:
         with at_most(1):
             # worker threads inherit the caller's `np.errstate`
@@ -93,7 +93,7 @@ def run_ranges(
             helper.result()
 
 
-def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Iterator[T]:
+def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Generator[T]:
     """Results of ``calls``, in order, computed by ``n`` threads in the context of the caller.
 
     A thread without a call helps with the kernels that other calls share (:func:`run_ranges`). At most ``n + 1`` results are
@@ -101,7 +101,8 @@ def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Iterator[T]:
     ``n`` callers, and all threads could wait for calls that no thread is left to make. A call must not wait for a thread that
     makes calls of its own.
     """
-    calls, begun, context = iter(calls), deque(), copy_context()
+    calls, context = iter(calls), copy_context()
+    begun: deque[Future[T]] = deque()
     first = list(itertools.islice(calls, 2 if n > 1 and not _is_inside.get() else 0))
     calls = itertools.chain(first, calls)
     n = _pool.started(n) if len(first) == 2 else 0
@@ -157,7 +158,7 @@ class _Pool:
     """
 
     def __init__(self) -> None:
-        self.tasks: SimpleQueue[tuple[Future, Context, Callable[[], None]]] = SimpleQueue()
+        self.tasks: SimpleQueue[tuple[Future[Any], Context, Callable[[], Any]]] = SimpleQueue()
         self._lock, self._n_threads = threading.Lock(), 0
 
     def started(self, n: int) -> int:
@@ -187,6 +188,7 @@ def _begin() -> None:
 
 
 _processors = _from_environment()
+_pool: _Pool
 _begin()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from vips.core.execution.partitions import PartitionTask
+from vips.core.execution.tree import Totals
 from vips.core.records.source import DataSource
+
+if TYPE_CHECKING:
+    from vips.core.mechanism.sampling import PoissonCoins
 
 __all__ = ["ATTEMPTS", "Executor", "Workers", "added_in_order"]
 
@@ -23,7 +28,7 @@ class Workers(ABC):
         self.data = data
 
     @abstractmethod
-    def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
+    def sum(self, task: PartitionTask, sampler: Callable[[int], PoissonCoins]) -> Totals:
         """The total of one step over all partitions, in the order of the tree.
 
         ``sampler(i)`` gives the coins of partition i. Returns the complete total, or raises: there are no partial totals.
@@ -42,7 +47,7 @@ class Executor(ABC):
         """Workers for one fit; resources are released at the end."""
 
 
-def added_in_order(shares: Iterable[dict], task: PartitionTask) -> dict:
+def added_in_order(shares: Iterable[Totals], task: PartitionTask) -> Totals:
     """The sum of ``shares``, in the order of the tree."""
     total = task.new_sum()
     for share in shares:

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from vips.core.exact.blas_threads import one_blas_thread
 from vips.core.exact.threads import side_by_side
@@ -14,6 +15,9 @@ from vips.core.execution.base import Executor, Workers, added_in_order
 from vips.core.execution.partitions import PartitionTask, added
 from vips.core.execution.tree import Totals
 from vips.core.records.source import DataSource
+
+if TYPE_CHECKING:
+    from vips.core.mechanism.sampling import PoissonCoins
 
 __all__ = ["ThreadWorkers", "Threads"]
 
@@ -32,7 +36,7 @@ class Threads(Executor):
 
 
 class ThreadWorkers(Workers):
-    def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
+    def sum(self, task: PartitionTask, sampler: Callable[[int], PoissonCoins]) -> Totals:
         task.prepare()
         calls = (  # this thread opens the next partition while others compute
             partial(_numbered, i, call)

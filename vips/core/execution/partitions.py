@@ -24,6 +24,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +38,13 @@ from vips.core.records.partition import OpenPartition, Runs, ranges_of_size, ste
 from vips.core.records.source import Partition
 from vips.core.sums import RecordStatistics
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
+
+if TYPE_CHECKING:
+    from vips.core.contract import Contract
+    from vips.core.mechanism.sampling import PoissonCoins
+    from vips.core.phases import FitPhase
+    from vips.core.plan import PrivacyPlan
+    from vips.core.sums.blocks import Block
 
 __all__ = [
     "MOST_ROWS",
@@ -62,11 +70,11 @@ class PartitionTask(ABC):
         fits receives them one after the other.
     """
 
-    plan: object
+    plan: PrivacyPlan
     adds_on_workers = True
 
     @abstractmethod
-    def calls(self, partition: Partition, coins) -> Iterator[Callable[[], Totals]]:
+    def calls(self, partition: Partition, coins: PoissonCoins) -> Iterator[Callable[[], Totals]]:
         """Calls, at least one, whose results are the share of a partition when they are added in order.
 
         The share is a function of the arguments and the partition's records. Several threads may make the calls.
@@ -108,21 +116,21 @@ class Task(PartitionTask):
         Whether an invalid record stops the fit; else it counts for nothing.
     """
 
-    model: object
+    model: Contract
     phase: str
     statistics: str
-    blocks: Mapping[str, object]
-    posterior: object
-    plan: object
+    blocks: Mapping[str, Block]
+    posterior: Any
+    plan: PrivacyPlan
     stop_at_invalid: bool
 
     @classmethod
-    def of_step(cls, model, phase, posterior, plan, is_checked: bool) -> Task:
+    def of_step(cls, model: Contract, phase: FitPhase, posterior: Any, plan: PrivacyPlan, is_checked: bool) -> Task:
         """A step of a phase. ``is_checked`` says that the values of a non-private fit were validated before."""
         stop = model.on_invalid == "raise" or not (plan.is_private or is_checked)
         return cls(model, phase.name, phase.statistics, phase.blocks, posterior, plan, stop)
 
-    def statistics_of(self, records):
+    def statistics_of(self, records: Any) -> Any:
         """Statistics of these records at the posterior."""
         records, sample_weights = self.without_weights(records)
         statistics = getattr(self.model, self.statistics)(records, self.posterior)
@@ -130,7 +138,7 @@ class Task(PartitionTask):
             statistics.weigh(sample_weights)
         return statistics
 
-    def without_weights(self, records):
+    def without_weights(self, records: Any) -> tuple[Any, np.ndarray | None]:
         """The records as the model takes them, and their weights over the largest; None in a fit without weights."""
         if self.plan.max_weight is None:
             return records, None
@@ -155,7 +163,7 @@ class Task(PartitionTask):
         numbers = sum(math.prod(block.shape) for block in self.blocks.values())
         return min(n_threads(), max(1, MOST_NUMBERS // (2 * numbers)))
 
-    def calls(self, partition: Partition, coins) -> Iterator[Callable[[], Totals]]:
+    def calls(self, partition: Partition, coins: PoissonCoins) -> Iterator[Callable[[], Totals]]:
         """Calls for Σ over the chunks of one partition's sample of each record's statistics, scaled into the ball of radius C.
 
         Guarantees
@@ -172,7 +180,7 @@ class Task(PartitionTask):
             has_weights = plan.max_weight is not None
             if model.ignores_labels and not has_weights:
                 opened = opened.without_labels()
-            if model.takes_one_label and np.ndim(opened.y) != 1 + has_weights:  # before a record is sampled
+            if model.takes_one_label and getattr(opened.y, "ndim", 0) != 1 + has_weights:  # before a record is sampled
                 raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
             if plan.is_private:
                 rehearse(self, opened)
@@ -192,7 +200,7 @@ class Task(PartitionTask):
         return np.int64 if self.plan.rounds_records else np.float64
 
 
-def partition_sum(task: PartitionTask, partition: Partition, coins) -> Totals:
+def partition_sum(task: PartitionTask, partition: Partition, coins: PoissonCoins) -> Totals:
     """One partition's share of a sum: the function that every worker runs."""
     with closing(side_by_side(task.calls(partition, coins), task.most_calls())) as sums:
         return added(sums)
@@ -218,9 +226,10 @@ def calls_of_chunks(
     return (partial(chunk_sum, task, chunk, size, most) for chunk in chunks)
 
 
-def chunk_sum(task: Task, chunk, size: int | None, most: int) -> Totals:
+def chunk_sum(task: Task, chunk: Any, size: int | None, most: int) -> Totals:
     """Σ over the records of a chunk, or over the pieces of a record that is larger."""
-    lattice, total = task.plan.lattice(task.blocks), None
+    lattice = task.plan.lattice(task.blocks)
+    total: Totals | None = None
     # One limit for the whole sum costs less than one for each product. A warning would reveal that some record overflows.
     with one_blas_thread(), np.errstate(all="ignore"):
         for statistics, weights in weighted(task, *usable(task, chunk), size, most):
@@ -231,6 +240,7 @@ def chunk_sum(task: Task, chunk, size: int | None, most: int) -> Totals:
                 total = _first_total(shares, task, copy=not statistics.sums_are_new)
             else:
                 add_to(total, shares)
+    assert total is not None  # a chunk has records
     return total
 
 
@@ -267,8 +277,8 @@ def rehearsals(step: tuple) -> list[bool]:
 
 
 def weighted(
-    task: Task, rows, starts: np.ndarray | None, size: int | None, most: int
-) -> Iterator[tuple[object, np.ndarray]]:
+    task: Task, rows: Any, starts: np.ndarray | None, size: int | None, most: int
+) -> Iterator[tuple[RecordStatistics, np.ndarray]]:
     """Statistics of the rows of a chunk, or of its persons, and the weight of each in the sum.
 
     A record of more rows (of sequences: steps) than a chunk is taken in pieces, twice: its rows have one weight, which depends
@@ -291,7 +301,7 @@ def weighted(
     steps = step_counts(rows)
     sizes = np.ones(n_rows, np.int64) if steps is None else steps
 
-    def statistics_of(chunk):
+    def statistics_of(chunk: Any) -> Any:
         """Statistics of the rows, filled up, and how many these are."""
         chunk = filled_up(chunk, size)
         with one_blas_thread() if size else nullcontext():
@@ -321,11 +331,11 @@ def weighted(
         yield statistics, weights
 
 
-def has_exact_rows(model) -> bool:
+def has_exact_rows(model: Contract) -> bool:
     """``exact_rows``, if the class that defines the E-step or a subclass of it sets it; else False."""
     for cls in type(model).__mro__:
         if "exact_rows" in vars(cls):
-            return cls.exact_rows
+            return bool(vars(cls)["exact_rows"])
         if "expected_statistics" in vars(cls):
             return False
     return False
@@ -336,7 +346,7 @@ def whole_size(chunk_size: int) -> int:
     return -(-chunk_size // PIECE) * PIECE
 
 
-def filled_up(records, size: int | None):
+def filled_up(records: Any, size: int | None) -> Any:
     """The records followed by copies of the first one, ``size`` in all; unchanged without records or without ``size``."""
     n_records = records.shape[0]
     if size is None or not n_records:
@@ -353,7 +363,7 @@ def _first_total(shares: Totals, task: Task, copy: bool) -> Totals:
     return {name: np.array(shares[name], task.dtype, order="C", copy=copy or None) for name in task.blocks}
 
 
-def _norms(statistics, blocks: Mapping[str, object], n_rows: int) -> np.ndarray:
+def _norms(statistics: RecordStatistics, blocks: Mapping[str, Block], n_rows: int) -> np.ndarray:
     """Norms of so many rows. With other rows than those of the records a record would take the weight of another one."""
     norms = statistics.norms(blocks)
     if len(norms) != n_rows:
@@ -364,7 +374,11 @@ def _norms(statistics, blocks: Mapping[str, object], n_rows: int) -> np.ndarray:
 
 
 def weights_of_rows(
-    plan, statistics, blocks: Mapping[str, object], starts: np.ndarray | None, n_rows: int
+    plan: PrivacyPlan,
+    statistics: RecordStatistics,
+    blocks: Mapping[str, Block],
+    starts: np.ndarray | None,
+    n_rows: int,
 ) -> np.ndarray:
     """How much of each row enters the sum: all rows of a record have one weight, which clips the record as a whole.
 
@@ -381,13 +395,13 @@ def weights_of_rows(
     return _weighed(statistics, weights * is_usable)
 
 
-def _weighed(statistics, weights: np.ndarray) -> np.ndarray:
+def _weighed(statistics: RecordStatistics, weights: np.ndarray) -> np.ndarray:
     """Weights of the clip, times those of the rows, which are at most 1 in a private fit: no record's share grows."""
     return weights if statistics.sample_weights is None else weights * statistics.sample_weights
 
 
 def norms_of_runs(
-    plan, statistics, blocks: Mapping[str, object], starts: np.ndarray, n_rows: int
+    plan: PrivacyPlan, statistics: RecordStatistics, blocks: Mapping[str, Block], starts: np.ndarray, n_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Norm of each record, at least that of the sum of its rows; and which rows have a norm that can be used."""
     norms, is_usable = norms_of_rows(plan, statistics, blocks, n_rows)
@@ -397,15 +411,18 @@ def norms_of_runs(
     return bounds, is_usable
 
 
-def norms_of_rows(plan, statistics, blocks: Mapping[str, object], n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+def norms_of_rows(
+    plan: PrivacyPlan, statistics: RecordStatistics, blocks: Mapping[str, Block], n_rows: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Norm of each row, 0 where it cannot be used; and where it can."""
     norms = _norms(statistics, blocks, n_rows)
     is_usable = plan.clip_weights(norms) > 0.0
     return np.where(is_usable, norms, 0.0), is_usable
 
 
-def usable(task: Task, chunk) -> tuple[object, np.ndarray | None]:
+def usable(task: Task, chunk: Any) -> tuple[Any, np.ndarray | None]:
     """The valid rows of a chunk, and where those of each record start, if a record may have several."""
+    rows: Any
     rows, starts = (chunk.rows, chunk.starts) if isinstance(chunk, Runs) else (chunk, None)
     records, sample_weights = task.without_weights(rows)
     valid = task.model.valid_records(records)
@@ -421,7 +438,7 @@ def usable(task: Task, chunk) -> tuple[object, np.ndarray | None]:
     return rows[valid], None if starts is None else np.concatenate([[0], np.cumsum(valid)])[starts]
 
 
-def share_of_worker(task: PartitionTask, partition: Partition, coins, threads: int) -> Totals:
+def share_of_worker(task: PartitionTask, partition: Partition, coins: PoissonCoins, threads: int) -> Totals:
     """:func:`partition_sum` as a worker runs it: with few threads, and without messages that quote a record.
 
     Parameters

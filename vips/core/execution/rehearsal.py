@@ -7,13 +7,16 @@ step first calls all of its kernels on rows of zeros and ones, in arrays like th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from vips.core.records.partition import OpenPartition
 from vips.core.records.ragged import Ragged
+
+if TYPE_CHECKING:
+    from vips.core.contract import Contract
 
 __all__ = ["SAMPLES", "form_of", "settings_of", "stand_ins_for"]
 
@@ -24,7 +27,7 @@ _LENGTHS = (3, 1, 0, 2, 2, 4)  # of sequences
 _STARTS = np.array([0, 1, 3, 5, 6])  # of records of several rows
 
 
-def settings_of(model) -> tuple:
+def settings_of(model: Contract) -> tuple:
     """Class and arguments of a model, on which the types of kernels depend. For an argument of another kind, its type."""
     arguments = ((name, value) for name, value in vars(model).items() if not name.startswith("_") and name[-1] != "_")
     plain = str | bool | int | float | type | None
@@ -39,7 +42,7 @@ def form_of(opened: OpenPartition) -> tuple:
     return type(X), opened.starts is None, *((a.dtype, a.shape[1:], a.flags.writeable) for a in arrays)
 
 
-def stand_ins_for(opened: OpenPartition, labels: Sequence) -> OpenPartition:
+def stand_ins_for(opened: OpenPartition, labels: Any) -> OpenPartition:
     """Four records in containers like those of ``opened``: rows with entries, with few, with zeros, and with defects.
 
     Parameters
@@ -48,6 +51,7 @@ def stand_ins_for(opened: OpenPartition, labels: Sequence) -> OpenPartition:
     labels : sequence of numbers
         Labels that the model knows.
     """
+    rows: Any
     X, y, has_runs = opened.X, opened.y, opened.starts is not None
     kinds = [0, 0, 1, 2, 0, 3] if has_runs else [0, 1, 2, 3]
     if isinstance(X, Ragged):
@@ -82,7 +86,7 @@ def _like(array: np.ndarray, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _sparse_rows(X, kinds: list[int]):
+def _sparse_rows(X: Any, kinds: list[int]) -> Any:
     """Rows of a CSR matrix; the second kind stores a zero, too."""
     n = min(_ENTRIES, X.shape[1])
     stored = [[1.0] * n, ([1.0, 0.0])[:n], [], [_defect(X.data.dtype)][:n]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from vips.core.budget import Cost
 from vips.core.ledger.terms import checked_purpose
@@ -39,7 +40,7 @@ def amount(value: object) -> float:
     return float(value)
 
 
-def _cost(values: object) -> Cost:
+def _cost(values: Iterable[object]) -> Cost:
     mu2, delta_0, pure = values
     return Cost(amount(mu2), amount(delta_0), amount(pure))
 
@@ -125,9 +126,11 @@ class Run:
         purpose, time = checked_purpose(body["purpose"]), text(body["time"])
         named = text(body["run"]), text(body["what"]), unit, purpose, time, dict(body["statement"])
         plan = _plan_in(named[-1])
-        if "plan" in named[-1] and plan.n_steps != steps:
-            raise ValueError("a plan of another number of steps")
-        phases = plan.phases if "plan" in named[-1] else ()
+        phases: tuple[Phase, ...] = ()
+        if plan is not None and "plan" in named[-1]:
+            phases = plan.phases
+            if plan.n_steps != steps:
+                raise ValueError("a plan of another number of steps")
         run = cls(*named, steps, whole, body["is_gaussian"], phases, (whole,))
         return replace(run, charged=run.weight_after(0))
 
@@ -165,10 +168,9 @@ class Run:
         if self.is_gaussian:
             delta_0 = Fraction(self.whole.delta_0 if self.used or not self.closed else 0)
             return Fraction(self.whole.mu2) * self.charged / self.weight_after(0), delta_0, Fraction(0)
-        mu2, delta_0, pure = (
-            zip(*(charge.exactly() for charge in self.charges), strict=True) if self.charges else [[]] * 3
-        )
-        return sum(mu2, Fraction(0)), sum(delta_0, Fraction(0)), sum(pure, Fraction(0))
+        charges = [charge.exactly() for charge in self.charges]
+        mu2, delta_0, pure = (sum((charge[i] for charge in charges), Fraction(0)) for i in range(3))
+        return mu2, delta_0, pure
 
     def cost(self) -> Cost:
         """The same, rounded up."""
@@ -180,7 +182,7 @@ class Run:
         if kind == "batch":
             if self.steps != 1 or count(body["batch"]) != len(self.batches) + 1 or not isinstance(body["hash"], str):
                 raise ValueError("a batch that does not follow the one before")
-            changes = {"used": max(Fraction(1), self.used), "released": max(1, self.released)}
+            changes: dict[str, Any] = {"used": max(Fraction(1), self.used), "released": max(1, self.released)}
             changes |= {"last_step": 1, "next_step": 2}
             return replace(self, batches=(*self.batches, body["hash"]), **changes)
         step = count(body["step"])

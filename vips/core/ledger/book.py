@@ -113,8 +113,9 @@ class Book:
             surplus if (surplus := Fraction(limit) - spent) > Fraction(limit) / 10**9 else Fraction(0)
             for limit, spent in zip(self.terms["limits"], self._spent(), strict=True)
         )
+        mu2, delta_0, pure = map(rounded_down, unspent)
         return PrivacyBudget.of_parts(
-            *map(rounded_down, unspent), self.terms["delta"], self.terms["relation"], sampled_share=SAMPLED_SHARE
+            mu2, delta_0, pure, self.terms["delta"], self.terms["relation"], sampled_share=SAMPLED_SHARE
         )
 
     def admit(self, cost: Cost, what: str, instead: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from vips.core.ledger.ledger import PrivacyLedger, current_ledger
+from vips.core.ledger.open_ledger import SentFrom
 from vips.core.ledger.run import LedgerRun
 from vips.exceptions import LedgerError, PrivacyBudgetError
 
@@ -16,7 +18,7 @@ _LEAST_DELTA = 1e-100
 
 
 def ledger_to_charge(
-    ledger: PrivacyLedger | LedgerRun | None, *sent: object, plan: object = None
+    ledger: PrivacyLedger | LedgerRun | None, *sent: SentFrom, plan: object = None
 ) -> PrivacyLedger | LedgerRun | None:
     """``ledger``, or that of the scope that encloses the call, if any; ``sent`` as for :func:`current_ledger`. A part of a
     larger charge stays what it is, if it pays for a release with this plan object.
@@ -59,7 +61,7 @@ def delta_for_threshold(delta_0: float, ledger: PrivacyLedger | None) -> float:
 
 @contextmanager
 def charged(
-    ledger: PrivacyLedger | LedgerRun | None, what: str, unit: str, relation: str = "add_or_remove", **statement
+    ledger: PrivacyLedger | LedgerRun | None, what: str, unit: str, relation: str = "add_or_remove", **statement: Any
 ) -> Iterator[LedgerRun]:
     """Charge a release before the block, which releases by :meth:`LedgerRun.release_once`; an error before that gives all back.
 

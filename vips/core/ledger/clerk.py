@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 __all__ = ["ask"]
 
@@ -26,7 +26,9 @@ class _Request(Generic[T]):
     """Work, and its result or error. (A Ctrl-C can leave a ``Future`` of the standard library locked.)"""
 
     def __init__(self, work: Callable[[], T]) -> None:
-        self.work, self.result, self.error = work, None, None
+        self.work = work
+        self.result: T | None = None
+        self.error: BaseException | None = None
         self.pending = threading.Lock()
         self.pending.acquire()
 
@@ -42,15 +44,16 @@ class _Request(Generic[T]):
         try:
             if self.error is not None:
                 raise self.error
-            return self.result
+            return cast(T, self.result)
         finally:
             self.error = None  # its traceback refers to this request
 
 
 class _Clerk:
     def __init__(self) -> None:
-        self.process, self._working_threads = os.getpid(), []  # identifiers of the threads that answer
-        self._requests: SimpleQueue[_Request] = SimpleQueue()
+        self.process = os.getpid()
+        self._working_threads: list[int] = []  # identifiers of the threads that answer
+        self._requests: SimpleQueue[_Request[Any]] = SimpleQueue()
         self._serving, self._started = threading.Lock(), False
 
     def ask(self, work: Callable[[], T]) -> T:

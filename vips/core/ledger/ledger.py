@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import get_ident
+from typing import Any
 
 from vips.core.ledger import open_ledger
 from vips.core.ledger.chain_file import ChainFile
@@ -28,7 +29,11 @@ from vips.exceptions import LedgerError, PrivacyBudgetError
 __all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
 
 # Kinds of functions whose bodies run after the call, and of results that are computed lazily.
-_DEFERRED_FUNCTIONS = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+_DEFERRED_FUNCTIONS: tuple[Any, ...] = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
 _LAZY_RESULTS = Awaitable, Generator, AsyncGenerator, map, filter, zip
 
 
@@ -132,7 +137,7 @@ class PrivacyLedger(LedgerReader):
         ledger._start(Path(path).absolute(), purpose)
         return ledger
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._as_scope(""), f"{self._book.known - 1}:{self._book.head}")
 
     def __repr__(self) -> str:
@@ -326,7 +331,7 @@ class PrivacyLedger(LedgerReader):
             open_ledger.leave(key)
             raise
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         # this thread's key: other threads may leave at the same moment
         key = next((held for held in reversed(self._keys) if held[0] == get_ident()), self._keys[-1])
         open_ledger.leave(key)
@@ -358,7 +363,8 @@ class PrivacyLedger(LedgerReader):
         """
         if not callable(function):
             raise TypeError(f"`function` must be something to call, got {type(function).__name__}.")
-        if any(is_deferred(callee) for callee in (function, function.__call__) for is_deferred in _DEFERRED_FUNCTIONS):
+        callees: tuple[Any, ...] = (function, function.__call__)  # type: ignore[operator]
+        if any(is_deferred(callee) for callee in callees for is_deferred in _DEFERRED_FUNCTIONS):
             raise TypeError("`function` must not be a coroutine or a generator: its body would run after the call.")
         return partial(_call_inside, self._scope(), function)
 
@@ -402,7 +408,7 @@ def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
     return None if scope is None else _reach(scope)
 
 
-def check_that_it_was_charged(report) -> None:
+def check_that_it_was_charged(report: Any) -> None:
     """Raise LedgerError if a fit that was sent from an open scope of this process comes back without a charge."""
     scope = report.plan.sent_from
     if not isinstance(scope, Scope) or not open_ledger.is_open_here(scope):
@@ -458,7 +464,7 @@ def _reopened(scope: Scope, head: str) -> PrivacyLedger:
     return ledger
 
 
-def _call_inside(scope: Scope, function: Callable, *arguments, **keywords):
+def _call_inside(scope: Scope, function: Callable, *arguments: Any, **keywords: Any) -> Any:
     _reach(scope)
     with open_ledger.call_inside(scope):
         result = function(*arguments, **keywords)

@@ -196,6 +196,8 @@ class KeepsItsScope:
     process.
     """
 
+    sent_from: SentFrom
+
     def __getstate__(self) -> dict:
         return self.__dict__ | {"sent_from": sent_from(self.sent_from)}
 

@@ -7,6 +7,7 @@ under replace-one it is half of it, and not every accountant of dp_accounting do
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from vips._support.validation import check_integer, check_number
 from vips.core.accounting.domination import mu_of_zcdp
@@ -18,7 +19,7 @@ __all__ = ["parts_of_event"]
 _MOST = 2**53  # larger numbers are not exact as floats
 
 
-def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, list[PrivacyPlan]]:
+def parts_of_event(event: Any, relation: str, times: int = 1) -> tuple[float, float, list[PrivacyPlan]]:
     """What an event consists of: Σ μ² of Gaussian parts, Σ ε of pure parts, and plans of sampled Gaussians.
 
     Raises
@@ -33,8 +34,8 @@ def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, 
         raise TypeError(f"`event` must be a DpEvent of dp_accounting or a PrivacyPlan, got {kind.__name__}.")
     if kind is kinds.ComposedDpEvent:
         parts = [parts_of_event(part, relation, times) for part in event.events]
-        sums = (math.fsum(part[i] for part in parts) for i in range(2))
-        return (*sums, [plan for part in parts for plan in part[2]])
+        squares, pure, plans = zip(*parts, strict=True) if parts else ((), (), ())
+        return math.fsum(squares), math.fsum(pure), [plan for part in plans for plan in part]
     if kind is kinds.SelfComposedDpEvent:
         check_integer("event.count", event.count)
         times *= int(event.count)
@@ -64,7 +65,7 @@ def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, 
     raise ValueError(_unknown(event, relation))
 
 
-def _sampled(rate: float, event, relation: str, times: int) -> tuple[float, float, list[PrivacyPlan]]:
+def _sampled(rate: float, event: Any, relation: str, times: int) -> tuple[float, float, list[PrivacyPlan]]:
     if type(event) is not library().GaussianDpEvent:
         raise ValueError(_unknown(event, relation))
     gaussian, *_ = parts_of_event(event, relation)
@@ -75,7 +76,7 @@ def _sampled(rate: float, event, relation: str, times: int) -> tuple[float, floa
     return 0.0, 0.0, [PrivacyPlan(noise_multiplier=gaussian**-0.5, sampling_rate=rate, n_steps=times)]
 
 
-def _unknown(event, relation: str) -> str:
+def _unknown(event: Any, relation: str) -> str:
     return (
         f"A ledger cannot add up {event}. State what its mechanism guarantees: `epsilon`, with `delta` if it has one, or "
         "`rho`. If privacy loss distributions cover the event, this gives an `epsilon` for a `delta` of your choice: "
@@ -83,7 +84,7 @@ def _unknown(event, relation: str) -> str:
     )
 
 
-def _ambiguous(event) -> str:
+def _ambiguous(event: Any) -> str:
     is_gaussian = type(event) is library().GaussianDpEvent
     statement, size = ("rho=0.5 * ratio**2", "standard deviation") if is_gaussian else ("epsilon=ratio", "scale")
     return (

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
 
 from vips._support.validation import check_choice, check_number
 from vips.core.accounting.domination import dominating_mu, mu_of_pure, mu_of_zcdp
@@ -28,6 +29,9 @@ from vips.core.budget import Cost, PrivacyBudget
 from vips.core.ledger.other_events import parts_of_event
 from vips.core.plan import PrivacyPlan
 from vips.exceptions import LedgerError, PrivacyBudgetError
+
+if TYPE_CHECKING:
+    from vips.core.ledger.reader import LedgerReader
 
 __all__ = ["Statement", "check_plan", "cost_of_plan", "fields_of", "of_plan", "stated", "sum_of"]
 
@@ -99,7 +103,9 @@ def cost_of_plan(plan: PrivacyPlan, left: PrivacyBudget) -> Cost:
     return Cost(mu * mu * _ROUNDED_UP, delta_0)
 
 
-def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
+def stated(
+    ledger: LedgerReader, event: Any, epsilon: float | None, rho: float | None, delta: float, relation: str
+) -> Statement:
     """A statement under ``relation``, with its cost in the relation of ``ledger``.
 
     Raises
@@ -174,7 +180,7 @@ def _beside(cost: Cost, delta: float) -> Cost:
     return Cost(cost.mu2, math.nextafter(cost.delta_0 + delta, math.inf) if cost.delta_0 else delta, cost.pure)
 
 
-def _removals(ledger, relation: str) -> int:
+def _removals(ledger: LedgerReader, relation: str) -> int:
     """How many neighbours under ``relation`` lead from one neighbour of the ledger to the other: 1, or 2."""
     if ledger.relation == relation:
         return 1
@@ -186,7 +192,7 @@ def _removals(ledger, relation: str) -> int:
     return 2  # remove one record, then add another
 
 
-def _no_conversion(ledger, what: str) -> str:
+def _no_conversion(ledger: LedgerReader, what: str) -> str:
     return (
         f"The ledger of {ledger.dataset!r} counts under 'replace_one', and vips converts only `epsilon`, with or without "
         f"`delta`, and `rho` alone from 'add_or_remove', not {what}. State it under 'replace_one'."

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.admitted import Run
@@ -27,7 +28,8 @@ class LedgerReader:
 
     def _start(self, path: Path, purpose: str) -> None:
         self._purpose = checked_purpose(purpose)
-        self._file, self._book, self._keys = ChainFile(path), Book(), []
+        self._file, self._book = ChainFile(path), Book()
+        self._keys: list[Any] = []
         self._refresh()
 
     @property
@@ -140,7 +142,7 @@ class LedgerReader:
     # -- helpers --------------------------------------------------------------------------------------------------------
 
     def _entries(self) -> list:
-        def work():
+        def work() -> Any:
             with self._file.transaction() as chain:
                 return chain.read()
 

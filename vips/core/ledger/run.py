@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
@@ -45,7 +45,13 @@ class LedgerRun:
         self._attempt: int | None = None  # until this object has charged or resumed the run
         self._is_finished = False
         self._pays_for: PrivacyPlan | None = None
-        self._before, self._whole = 0, None
+        self._before = 0
+        self._whole: PrivacyPlan | None = None
+
+    @property
+    def _opened(self) -> PrivacyLedger:
+        assert self.ledger is not None, "nothing is charged"
+        return self.ledger
 
     def part(self, plan: PrivacyPlan, whole: PrivacyPlan, before: int = 0) -> Self:
         """Its steps after the first ``before``, for one release with this very plan object; ``whole`` is what was charged."""
@@ -61,11 +67,11 @@ class LedgerRun:
     def begin(self) -> None:
         """Go on with the first step of a fit that is paid for."""
         if self.ledger is not None and self._attempt is None:
-            self.resume(0, self._whole)
+            self.resume(0, cast(PrivacyPlan, self._whole))
 
     def repeated_steps(self, plan: PrivacyPlan) -> float:
         """Steps of a fit with this plan that were released twice, by their weights in it: charged beyond the whole."""
-        run = self.ledger.run(self.run)
+        run = self._opened.run(self.run)
         beyond = max(Fraction(0), run.charged - run.weight_after(0))
         if self._whole is None:
             return float(beyond)
@@ -79,16 +85,15 @@ class LedgerRun:
 
     def charge(self, statement: Statement, what: str, unit: str | None, is_released: bool = False) -> None:
         """See :meth:`PrivacyLedger.charge` and :meth:`PrivacyLedger.charge_event`."""
-        statement.price(self.ledger.remaining())  # which may take a second, before the file is locked
-        named = what, unit, self.ledger.purpose
-        append_entries(
-            self.ledger, lambda book: book.charging(self.run, statement, *named, is_released), self._admitted
-        )
+        ledger = self._opened
+        statement.price(ledger.remaining())  # which may take a second, before the file is locked
+        named = what, unit, ledger.purpose
+        append_entries(ledger, lambda book: book.charging(self.run, statement, *named, is_released), self._admitted)
 
     def resume(self, step: int, plan: PrivacyPlan) -> None:
         """See :meth:`PrivacyLedger.resume`."""
         whole = self._whole or plan
-        append_entries(self.ledger, lambda book: book.resuming(self.run, self._before + step, whole), self._admitted)
+        append_entries(self._opened, lambda book: book.resuming(self.run, self._before + step, whole), self._admitted)
 
     def release(self, mechanism: Mechanism, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
         """The total of one step of a fit, with the noise of ``mechanism``."""
@@ -109,7 +114,7 @@ class LedgerRun:
     def record(self, step: int) -> None:
         """See :meth:`PrivacyLedger.release`."""
         if self.ledger is not None:
-            self.ledger.release(self.run, self._attempt, self._before + step)
+            self.ledger.release(self.run, cast(int, self._attempt), self._before + step)
 
     def close(self) -> None:
         """Give back unreleased steps, unless the run was never charged, or has been resumed elsewhere since."""

@@ -18,7 +18,7 @@ ANY_UNIT = "one record"
 _LONGEST_PURPOSE = 200  # characters
 
 
-def new_terms(epsilon, delta, dataset, unit, relation, pure) -> dict:
+def new_terms(epsilon: float, delta: float, dataset: str, unit: str, relation: str, pure: float) -> dict:
     """The terms with their limits, ready for JSON, or an error that names the wrong one."""
     check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
     check_delta(delta)
@@ -44,7 +44,7 @@ def checked_terms(body: dict) -> dict:
     """
     mu2, delta_0, pure = (float(limit) for limit in body["limits"])
     names = ("epsilon", "delta", "dataset", "unit", "relation")
-    terms = new_terms(*(body[name] for name in names), pure)
+    terms = new_terms(**{name: body[name] for name in names}, pure=pure)
     terms |= {"limits": [mu2, delta_0, pure]}
     _check_limits(terms)
     return terms

@@ -22,10 +22,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vips.core.exact.compiled import compiled
+
+if TYPE_CHECKING:
+    from vips.core.sums import Block
 
 __all__ = ["SENSITIVITY_FACTOR", "Lattice"]
 
@@ -42,7 +46,7 @@ class Lattice:
 
     @classmethod
     def for_blocks(
-        cls, blocks: Mapping[str, object], noise_multiplier: float, clip_norm: float, rows_of_record: float = 1
+        cls, blocks: Mapping[str, Block], noise_multiplier: float, clip_norm: float, rows_of_record: float = 1
     ) -> Lattice:
         """The coarsest lattice whose rounding stays within ``SENSITIVITY_FACTOR``. Public numbers only."""
         n_coordinates = sum(_n_coordinates(block) for block in blocks.values())
@@ -56,20 +60,20 @@ class Lattice:
             )
         return cls(noise_multiplier * clip_norm / 2**exponent, 2**exponent)
 
-    def rounded(self, array: np.ndarray, block) -> np.ndarray:
+    def rounded(self, array: np.ndarray, block: Block) -> np.ndarray:
         """Records' statistics of one block, shape ``(..., *block.shape)``, in whole units of isometric coordinates (int64).
 
         A symmetric block is symmetrised first; both triangles hold the same coordinate, √2 times the entry.
         """
         return np.rint(_isometric(array, block) / (self.unit * block.scale)).astype(np.int64)
 
-    def rounded_sum(self, array: np.ndarray, block) -> np.ndarray:
+    def rounded_sum(self, array: np.ndarray, block: Block) -> np.ndarray:
         """Sum of :meth:`rounded` over the records, the first axis; the integers of each record are not stored."""
         total, array = np.zeros(block.shape, np.int64), _compact(_isometric(array, block))
         _add_rounded(array.reshape(len(array), total.size), self.unit * block.scale, total.reshape(-1))
         return total
 
-    def rounded_outer_sum(self, left: np.ndarray, right: np.ndarray, block) -> np.ndarray:
+    def rounded_outer_sum(self, left: np.ndarray, right: np.ndarray, block: Block) -> np.ndarray:
         """:meth:`rounded_sum` of a symmetric block with the matrices left rightᵀ, which are not stored.
 
         Parameters
@@ -82,21 +86,23 @@ class Lattice:
         _add_rounded_outer(_compact(left), _compact(right), _isometry(block), unit, of_matrices)
         return total
 
-    def values(self, units: np.ndarray, block) -> np.ndarray:
+    def values(self, units: np.ndarray, block: Block) -> np.ndarray:
         """Inverse of ``rounded``, for sums."""
         values = units * (self.unit * block.scale)
         return values / _isometry(block) if block.symmetric else values
 
 
 @compiled(nogil=True, error_model="numpy")
-def _add_rounded(array, unit, total):
+def _add_rounded(array: np.ndarray, unit: float, total: np.ndarray) -> None:
     for n in range(array.shape[0]):
         for i in range(array.shape[1]):
             total[i] += np.int64(np.rint(array[n, i] / unit))
 
 
 @compiled(nogil=True, error_model="numpy")
-def _add_rounded_outer(left, right, isometry, unit, total):
+def _add_rounded_outer(
+    left: np.ndarray, right: np.ndarray, isometry: np.ndarray, unit: float, total: np.ndarray
+) -> None:
     for n in range(left.shape[0]):
         for k in range(left.shape[1]):
             of_left, of_right = left[n, k], right[n, k]
@@ -111,17 +117,17 @@ def _compact(array: np.ndarray) -> np.ndarray:
     return np.require(array, requirements=["C", "W"])
 
 
-def _isometric(array: np.ndarray, block) -> np.ndarray:
+def _isometric(array: np.ndarray, block: Block) -> np.ndarray:
     array = np.asarray(array, dtype=np.float64)
     return 0.5 * (array + np.swapaxes(array, -1, -2)) * _isometry(block) if block.symmetric else array
 
 
-def _isometry(block) -> np.ndarray:
+def _isometry(block: Block) -> np.ndarray:
     size = block.shape[-1]
     return np.where(np.eye(size, dtype=bool), 1.0, math.sqrt(2.0))
 
 
-def _n_coordinates(block) -> int:
+def _n_coordinates(block: Block) -> int:
     n = math.prod(block.shape)
     if block.symmetric:
         size = block.shape[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from randomgen import AESCounter
@@ -12,6 +13,9 @@ from vips.core.mechanism.lattice import Lattice
 from vips.core.mechanism.random_state import entropy_of
 from vips.core.mechanism.rounded_gaussian import rounded_gaussian
 from vips.core.mechanism.secret_bits import secret_bits
+
+if TYPE_CHECKING:
+    from vips.core.sums import Block
 
 __all__ = ["Randomness", "add_discrete_noise", "add_noise", "discrete_noise", "gaussian_noise", "mirrored_upper"]
 
@@ -32,7 +36,7 @@ def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.
 
 
 def add_noise(
-    total: Mapping[str, np.ndarray], blocks: Mapping[str, object], std: float, rng: np.random.Generator
+    total: Mapping[str, np.ndarray], blocks: Mapping[str, Block], std: float, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """``total`` with independent noise of ``std × scale`` on every block, drawn in the order of ``blocks``."""
     noisy = {}
@@ -43,7 +47,7 @@ def add_noise(
 
 
 def add_discrete_noise(
-    total: Mapping[str, np.ndarray], blocks: Mapping[str, object], lattice: Lattice, bits: AESCounter
+    total: Mapping[str, np.ndarray], blocks: Mapping[str, Block], lattice: Lattice, bits: AESCounter
 ) -> dict[str, np.ndarray]:
     """The values of ``total`` (in units of ``lattice``) plus a rounded Gaussian in every isometric coordinate."""
     return {
@@ -52,7 +56,7 @@ def add_discrete_noise(
     }
 
 
-def discrete_noise(block, lattice: Lattice, bits: AESCounter) -> np.ndarray:
+def discrete_noise(block: Block, lattice: Lattice, bits: AESCounter) -> np.ndarray:
     """Noise for the sum of one block, in units of ``lattice`` (int64)."""
     noise = rounded_gaussian(int(np.prod(block.shape)), lattice.noise_steps, bits).reshape(block.shape)
     return mirrored_upper(noise) if block.symmetric else noise
@@ -85,7 +89,7 @@ class Randomness:
     noise_seed: np.random.SeedSequence | None
 
     @classmethod
-    def for_fit(cls, random_state: object, reproducible: bool) -> Randomness:
+    def for_fit(cls, random_state: Any, reproducible: bool) -> Randomness:
         """Fresh randomness for one fit.
 
         Parameters

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from vips.core.mechanism.noise import Randomness
     from vips.core.plan import PrivacyPlan
+    from vips.core.sums.blocks import Block
 
 __all__ = ["IndependentNoise", "Mechanism", "with_fresh_noise"]
 
@@ -28,7 +29,7 @@ class _Numbers(NamedTuple):
 
 def with_fresh_noise(plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """``totals`` plus one fresh draw of noise over all of them, from the operating system."""
-    blocks = {name: _Numbers(np.shape(total)) for name, total in totals.items()}
+    blocks: Any = {name: _Numbers(np.shape(total)) for name, total in totals.items()}
     return plan.add_noise(totals, blocks, plan.randomness(None), 1)
 
 
@@ -40,13 +41,13 @@ class Mechanism(ABC):
         """The total of a step plus its noise: released, hence public."""
 
     @abstractmethod
-    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, object]:
+    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float | np.ndarray]:
         """Standard deviation of the noise in an entry of (1 - ρ) average + (ρ / q) release, by block; exact.
 
         Call it once after each release, with the step sizes ρ of that step. In a symmetric block, it is that of the diagonal.
         """
 
-    def carry(self, noise_std: Mapping[str, object]) -> None:
+    def carry(self, noise_std: Mapping[str, float | np.ndarray]) -> None:
         """A public linear map was applied to the average, which now holds this noise (``ConjugateExponentialModel.transport``).
 
         Raises
@@ -70,9 +71,14 @@ class IndependentNoise(Mechanism):
     """
 
     def __init__(
-        self, plan: PrivacyPlan, blocks: Mapping[str, object], randomness: Randomness, std: Mapping[str, float]
+        self,
+        plan: PrivacyPlan,
+        blocks: Mapping[str, Block],
+        randomness: Randomness,
+        std: Mapping[str, float | np.ndarray],
     ) -> None:
-        self._plan, self._blocks, self._randomness, self._std = plan, blocks, randomness, dict(std)
+        self._plan, self._blocks, self._randomness = plan, blocks, randomness
+        self._std: dict[str, float | np.ndarray] = dict(std)
         self._step = 0
 
     def release(self, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
@@ -80,7 +86,7 @@ class IndependentNoise(Mechanism):
         blocks = {name: self._blocks[name] for name in total}
         return self._plan.add_noise(total, blocks, self._randomness, step)
 
-    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, object]:
+    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float | np.ndarray]:
         plan = self._plan.of_step(self._step)
         for name, rho in step_size.items():
             fresh = plan.noise_std() * self._blocks[name].scale / plan.sampling_rate
@@ -88,5 +94,5 @@ class IndependentNoise(Mechanism):
             self._std[name] = std if std.ndim else float(std)
         return dict(self._std)
 
-    def carry(self, noise_std: Mapping[str, object]) -> None:
+    def carry(self, noise_std: Mapping[str, float | np.ndarray]) -> None:
         self._std = dict(noise_std)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,12 +27,16 @@ class RangesOfRecords(DataSource):
     every row is a record).
     """
 
+    _n_rows: int
+    _partition_size: int
+    _starts: np.ndarray | None
+
     @property
     def _n_records(self) -> int:
         return self._n_rows if self._starts is None else len(self._starts) - 1
 
     @property
-    def has_groups(self) -> bool:
+    def has_groups(self) -> bool:  # type: ignore[override]
         return self._starts is not None
 
     @property
@@ -70,7 +75,7 @@ class InMemoryData(RangesOfRecords):
 
     is_checked = True
 
-    def __init__(self, X, y: np.ndarray | None = None, partition_size: int = PARTITION_SIZE) -> None:
+    def __init__(self, X: Any, y: np.ndarray | None = None, partition_size: int = PARTITION_SIZE) -> None:
         self._X = X.without_ids() if isinstance(X, Ragged) else X
         self._y, self._starts, self._partition_size = y, None, partition_size
         (self._n_rows, self.n_features), self.has_labels = X.shape, y is not None
@@ -131,7 +136,7 @@ class ArrayPartition(Partition):
         return {"name": self.name, "X": X, "y": y, "starts": self.starts}
 
 
-def _without_file_map(array):
+def _without_file_map(array: Any) -> Any:
     """A copy of an array that is mapped copy-on-write: joblib would send its path, and the file lacks changes made here."""
     is_ragged = isinstance(array, Ragged)
     parts = (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,)

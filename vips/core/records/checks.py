@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +17,7 @@ from vips.exceptions import SourceError
 __all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked", "refuse_dates", "whole_csr"]
 
 
-def check_data(X, y=None) -> InMemoryData:
+def check_data(X: Any, y: Any = None) -> InMemoryData:
     """Wrap ``X`` (and ``y``) for a private fit, looking at public facts only: container, dtype, number of columns.
 
     Values are not looked at: whether a record is valid is decided per record, later, and changes nothing but that
@@ -43,7 +44,7 @@ def check_data(X, y=None) -> InMemoryData:
     return InMemoryData(X, y)
 
 
-def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
+def open_checked(name: str, X: Any, y: Any, n_features: int) -> OpenPartition:
     """An opened partition, after the same checks and one of its width. A SourceError names it, and the public fact."""
     try:
         if isinstance(X, Ragged):
@@ -57,7 +58,7 @@ def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
     return OpenPartition(X, y)
 
 
-def checked_csr(X):
+def checked_csr(X: Any) -> Any:
     """A sparse matrix as CSR whose row pointers are in order. The columns of its entries are not checked.
 
     Arrays that do not form a matrix of its format raise ValueError. SciPy would not notice, and read and write beyond them.
@@ -74,7 +75,7 @@ def checked_csr(X):
     return X.tocsr()
 
 
-def whole_csr(X):
+def whole_csr(X: Any) -> Any:
     """A sparse matrix as CSR, with all entries in rows and columns that exist; anything else unchanged.
 
     For data whose values may be checked: predictions, and fits that are not private. In a private fit an entry in a column that
@@ -93,7 +94,7 @@ def whole_csr(X):
     return X
 
 
-def check_container(values, name: str) -> None:
+def check_container(values: Any, name: str) -> None:
     """Raise TypeError for lists and the like: their dtype depends on their values."""
     if isinstance(values, Ragged):
         raise TypeError(f"{name} holds sequences, of which this model takes none: it takes rows of a table.")
@@ -106,7 +107,7 @@ def check_container(values, name: str) -> None:
         )
 
 
-def _to_array(values, name: str) -> np.ndarray:
+def _to_array(values: Any, name: str) -> np.ndarray:
     """The array of a data frame, series or Arrow table, whose dtypes are declared."""
     values = from_arrow(values)
     check_container(values, name)
@@ -124,7 +125,7 @@ def _to_array(values, name: str) -> np.ndarray:
     raise TypeError(f"{name} cannot be read as an array of numbers with one row per record.")
 
 
-def _check_column(dtype, title: str, values: str) -> None:
+def _check_column(dtype: Any, title: str, values: str) -> None:
     """Raise unless a column of a data frame, or a series, holds numbers by its dtype; complex ones are found later."""
     if is_nullable_number(dtype) or (isinstance(dtype, np.dtype) and dtype.kind in "biufc"):
         return
@@ -134,7 +135,7 @@ def _check_column(dtype, title: str, values: str) -> None:
     )
 
 
-def refuse_dates(X) -> None:
+def refuse_dates(X: Any) -> None:
     """Raise TypeError for dates and durations, in fits that are not private: NumPy's own errors suggest nothing."""
     in_frame = hasattr(X, "dtypes") and hasattr(X, "columns")
     columns = zip(X.columns, X.dtypes, strict=True) if in_frame else [(None, getattr(X, "dtype", None))]
@@ -144,7 +145,7 @@ def refuse_dates(X) -> None:
             raise TypeError(f"{title} has dtype {dtype}. {suggestion_for(dtype, values, in_frame)}")
 
 
-def check_dtype(array, name: str) -> None:
+def check_dtype(array: Any, name: str) -> None:
     """Raise unless NumPy and SciPy compute with this dtype in every case: another could fail for some records only."""
     dtype = array.dtype
     if dtype.kind == "c":

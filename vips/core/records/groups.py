@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from decimal import Decimal
 from numbers import Integral
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -36,7 +37,7 @@ _EXACT_FLOATS = ("float64", "Float64", "double")  # of NumPy, pandas and Arrow; 
 _MOST_DIGITS = 640  # of numbers that Python writes as text whatever its settings
 
 
-def canonical_id(value: object) -> bytes | None:
+def canonical_id(value: Any) -> bytes | None:
     """Bytes that are equal for equal ids, in every container and process; None for what is not an id. Raises for no value."""
     with suppress(Exception):
         if isinstance(value, str):
@@ -49,11 +50,13 @@ def canonical_id(value: object) -> bytes | None:
             return str.encode(str(value))
         if isinstance(value, tuple):
             parts = [canonical_id(part) for part in value]
-            return None if None in parts else b"".join(b"%d:%b" % (len(part), part) for part in parts)
+            return (
+                None if None in parts else b"".join(b"%d:%b" % (len(part), part) for part in parts if part is not None)
+            )
     return None
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole(value: Any) -> bool:
     """Whether this is a number that stands for one whole number: a float32 of 2²⁴ may be the id 2²⁴ + 1."""
     if isinstance(value, np.timedelta64):  # to Python an integer
         return False
@@ -64,7 +67,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, Integral | np.bool_)
 
 
-def group_numbers(groups: object, n_rows: int) -> np.ndarray:
+def group_numbers(groups: Any, n_rows: int) -> np.ndarray:
     """Numbers of the ids of all rows, counted from 0 in the order of their first rows; -1 for a row of nobody.
 
     A container, type or length that cannot hold ids raises TypeError or ValueError: public facts.
@@ -72,7 +75,7 @@ def group_numbers(groups: object, n_rows: int) -> np.ndarray:
     return ids_and_numbers(groups, n_rows)[1]
 
 
-def ids_and_numbers(groups: object, n_rows: int) -> tuple[Iterable[bytes], np.ndarray]:
+def ids_and_numbers(groups: Any, n_rows: int) -> tuple[Iterable[bytes | None], np.ndarray]:
     """The different canonical ids, in the order of their first rows, and :func:`group_numbers`."""
     check_ids(groups)
     if len(groups) != n_rows:
@@ -105,7 +108,7 @@ def runs_of_rows(numbers: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
     return (None if np.array_equal(order, np.arange(len(numbers))) else order), starts
 
 
-def name_of(groups: object) -> str | None:
+def name_of(groups: Any) -> str | None:
     """The name of a series or a column of ids, if files can hold it."""
     name = groups if isinstance(groups, str) else getattr(groups, "name", None)
     if not (isinstance(name, str) and name):
@@ -116,7 +119,7 @@ def name_of(groups: object) -> str | None:
     return None
 
 
-def check_groups_of_source(source, groups: object, records: str = "X") -> None:
+def check_groups_of_source(source: Any, groups: Any, records: str = "X") -> None:
     """Raise ValueError or TypeError if a data source holds persons already, or cannot promise that all rows of a person are in
     one partition. ``records`` is how the call names the source.
     """
@@ -134,7 +137,7 @@ def check_groups_of_source(source, groups: object, records: str = "X") -> None:
         )
 
 
-def check_ids(groups: object) -> None:
+def check_ids(groups: Any) -> None:
     """Raise TypeError or ValueError for a container or dtype that cannot hold ids. Reads no value."""
     unordered = isinstance(groups, str | bytes | Mapping | Set)
     if unordered or not (hasattr(groups, "__len__") and hasattr(groups, "__iter__")):
@@ -153,7 +156,7 @@ def check_ids(groups: object) -> None:
             )
 
 
-def arrow_values(groups: object):
+def arrow_values(groups: Any) -> Any:
     """The Arrow array in an Arrow, pandas or polars container; None for any other."""
     values = getattr(groups, "array", groups)
     if type(values).__module__.startswith("pyarrow") and hasattr(values, "type"):
@@ -165,7 +168,7 @@ def arrow_values(groups: object):
     return None
 
 
-def _ids_of_arrow(values) -> Iterator[bytes | None]:
+def _ids_of_arrow(values: Any) -> Iterator[bytes | None]:
     """Canonical ids. Text is read as bytes: it need not be valid, and an error would depend on a row."""
     import pyarrow as pa
 
@@ -179,14 +182,14 @@ def _ids_of_arrow(values) -> Iterator[bytes | None]:
     return map(canonical_id, values.to_pylist())
 
 
-def _ids_of_dictionaries(chunks) -> Iterator[bytes | None]:
+def _ids_of_dictionaries(chunks: Any) -> Iterator[bytes | None]:
     for chunk in chunks:
         ids = list(_ids_of_arrow(chunk.dictionary))
         for place in chunk.indices.to_pylist():
             yield ids[place] if place is not None and 0 <= place < len(ids) else None
 
 
-def _check_arrow_type(kind) -> None:
+def _check_arrow_type(kind: Any) -> None:
     from pyarrow import types
 
     usable = (
@@ -199,7 +202,7 @@ def _check_arrow_type(kind) -> None:
         )
 
 
-def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> tuple[Iterable[bytes], np.ndarray]:
+def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> tuple[Iterable[bytes | None], np.ndarray]:
     number_of_key: dict[bytes, int] = {}
     numbers = np.fromiter(
         (-1 if key is None else number_of_key.setdefault(key, len(number_of_key)) for key in ids), np.int64, n_rows
@@ -207,9 +210,9 @@ def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> tuple[Iterable[
     return number_of_key, numbers
 
 
-def _numbers_of_values(values: np.ndarray) -> tuple[Iterable[bytes], np.ndarray]:
+def _numbers_of_values(values: np.ndarray) -> tuple[Iterable[bytes | None], np.ndarray]:
     """As :func:`_numbers_of_ids`, for an array of numbers, strings or bytes."""
-    valid = np.ones(len(values), bool)
+    valid: Any = np.ones(len(values), bool)
     if values.dtype.kind == "f":
         valid = (np.abs(values) < _LARGEST_FLOAT) & (values == np.rint(values))
     elif values.dtype.kind == "U" and values.dtype.itemsize:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,7 +29,7 @@ _SHARED = 2**19  # numbers from which two threads share a chunk
 class Records:
     """Selected rows of ``X`` with their labels; what a model receives when labels were passed to ``fit``."""
 
-    X: object
+    X: Any
     y: np.ndarray
 
     @property
@@ -76,7 +77,7 @@ class OpenPartition:
         Rows of a record beyond its first ``max_rows`` are left out.
     """
 
-    X: object
+    X: Any
     y: np.ndarray | None = None
     starts: np.ndarray | None = None
     max_rows: int | None = None
@@ -118,9 +119,9 @@ class OpenPartition:
             chosen = records[first:last]
             yield self._select(chosen) if self.starts is None else self._select_runs(chosen)
 
-    def _sizes(self, records: np.ndarray) -> np.ndarray:
+    def _sizes(self, records: np.ndarray) -> Any:
         """Rows of each record; of sequences, steps."""
-        steps = step_counts(self.X)
+        steps: Any = step_counts(self.X)
         if self.starts is None:
             return steps[records]
         lengths = self._lengths(records)
@@ -130,14 +131,15 @@ class OpenPartition:
         return ends[self.starts[records] + lengths] - ends[self.starts[records]]
 
     def _lengths(self, records: np.ndarray) -> np.ndarray:
-        lengths = self.starts[records + 1] - self.starts[records]
+        starts: Any = self.starts
+        lengths = starts[records + 1] - starts[records]
         return lengths if self.max_rows is None else np.minimum(lengths, self.max_rows)
 
     def _select_runs(self, records: np.ndarray) -> Runs:
-        lengths = self._lengths(records)
-        return Runs(self._select(places(lengths, self.starts[records])), offsets_of(lengths))
+        lengths, starts = self._lengths(records), cast(np.ndarray, self.starts)
+        return Runs(self._select(places(lengths, starts[records])), offsets_of(lengths))
 
-    def _select(self, rows: np.ndarray):
+    def _select(self, rows: Any) -> Any:
         # A whole range of an array in C order, as in a full batch, is a view.
         if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             rows = slice(rows[0], rows[-1] + 1)
@@ -145,12 +147,12 @@ class OpenPartition:
         return X if self.y is None else Records(X, _in_order_of_c(self.y[rows]))
 
 
-def _in_order_of_c(rows):
+def _in_order_of_c(rows: Any) -> Any:
     """An array in C order: kernels are compiled for every order, and that of some rows depends on how many they are."""
     return np.ascontiguousarray(rows) if isinstance(rows, np.ndarray) else rows
 
 
-def step_counts(rows) -> np.ndarray | None:
+def step_counts(rows: Any) -> np.ndarray | None:
     """How much of a chunk each sequence takes: its steps, and at least one. None for rows that are no sequences."""
     return np.maximum(rows.lengths, 1) if isinstance(rows, Ragged) else None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -174,7 +174,9 @@ def gathered(storage: np.ndarray, begins: np.ndarray, offsets: np.ndarray) -> np
 
 
 @compiled(nogil=True)
-def _copy_rows(source, begins, offsets, first, last, target):
+def _copy_rows(
+    source: np.ndarray, begins: np.ndarray, offsets: np.ndarray, first: int, last: int, target: np.ndarray
+) -> None:
     for i in range(first, last):
         row = target[offsets[i] : offsets[i + 1]]
         values = source[begins[i] : begins[i] + len(row)]
@@ -185,14 +187,14 @@ def _copy_rows(source, begins, offsets, first, last, target):
 # -- CSR matrices: SciPy's slices drop entries of nonexistent columns, by which a defective record is found -------------------
 
 
-def range_of_rows(X, rows: slice):
+def range_of_rows(X: Any, rows: slice) -> Any:
     """Rows ``start`` to ``stop`` of a CSR matrix with all their entries, as a view."""
     indptr = X.indptr[rows.start : rows.stop + 1]
     stored = slice(indptr[0], indptr[-1])
     return _csr(X, X.data[stored], X.indices[stored], indptr - indptr[0])
 
 
-def some_rows(X, rows: np.ndarray):
+def some_rows(X: Any, rows: np.ndarray) -> Any:
     """``X[rows]`` of a CSR matrix, with all their entries."""
     if X.data.dtype.kind not in "biuf" or X.data.itemsize > 8 or X.indices.dtype != X.indptr.dtype:
         return X[rows]
@@ -202,7 +204,7 @@ def some_rows(X, rows: np.ndarray):
     return _csr(X, data, indices, offsets.astype(X.indptr.dtype))
 
 
-def _csr(X, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray):
+def _csr(X: Any, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> Any:
     """A matrix like X of these arrays, which a constructor would check or copy."""
     result = type(X)((len(indptr) - 1, X.shape[1]), dtype=X.dtype)
     result.data, result.indices, result.indptr = data, indices, indptr

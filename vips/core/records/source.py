@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -171,7 +171,7 @@ class FileStamp:
         return self.path
 
 
-def found_files(path: str | os.PathLike | Iterable[str | os.PathLike], pattern: str) -> list[str | os.PathLike]:
+def found_files(path: str | os.PathLike | Iterable[str | os.PathLike], pattern: str) -> Sequence[str | os.PathLike]:
     """A file, the files of a folder that match ``pattern`` by name, in the order of their names, or those given."""
     if not isinstance(path, str | os.PathLike):
         files = list(path)
@@ -181,7 +181,7 @@ def found_files(path: str | os.PathLike | Iterable[str | os.PathLike], pattern: 
     path = Path(path)
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.glob(pattern) if file.is_file())
-    if not files:
+    inside = sorted(file for file in path.glob(pattern) if file.is_file())
+    if not inside:
         raise SourceError(f"{path} holds no file {pattern}.")
-    return files
+    return inside

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 __all__ = ["from_arrow", "is_nullable_number", "suggestion_for", "with_numpy_numbers", "without_mask", "without_views"]
 
 
-def from_arrow(values):
+def from_arrow(values: Any) -> Any:
     """A table or column of polars, PyArrow or another library that exports Arrow streams, as a data frame or series of pandas.
 
     Anything else is returned as it is, pandas' own containers included.
@@ -47,7 +48,7 @@ def from_arrow(values):
     raise TypeError(f"The {kind} cannot be read as an Arrow table.")
 
 
-def without_views(column):
+def without_views(column: Any) -> Any:
     """An Arrow array, chunked or not, of types that all functions of Arrow take: those of polars' texts, views, few do.
 
     No text raises, whatever bytes it holds.
@@ -56,7 +57,7 @@ def without_views(column):
     return column if kind == column.type else column.cast(kind)
 
 
-def _without_view(kind):
+def _without_view(kind: Any) -> Any:
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -64,7 +65,7 @@ def _without_view(kind):
     return {"string_view": pa.large_string(), "binary_view": pa.large_binary()}.get(str(kind), kind)
 
 
-def _check_polars(values) -> None:
+def _check_polars(values: Any) -> None:
     """Raise TypeError for Python's own objects, of which Arrow would get the addresses."""
     dtypes = getattr(values, "schema", None) or {getattr(values, "name", ""): getattr(values, "dtype", None)}
     for name, dtype in dtypes.items():
@@ -75,17 +76,18 @@ def _check_polars(values) -> None:
             )
 
 
-def without_mask(values):
+def without_mask(values: Any) -> Any:
     """A masked array as a plain one, in which hidden values are missing: NaN, NaT or None. Anything else as it is."""
     if not np.ma.isMA(values):
         return values
     hidden, kind = np.ma.getmaskarray(values), values.dtype.kind
     if kind in "mM":
         return np.where(hidden, np.array("NaT", dtype=values.dtype), values.data)
-    return np.where(hidden, np.nan if kind in "biuf" else None, values.data)
+    missing: Any = np.nan if kind in "biuf" else None
+    return np.where(hidden, missing, values.data)
 
 
-def with_numpy_numbers(values):
+def with_numpy_numbers(values: Any) -> Any:
     """A data frame or series with float64 in place of nullable numbers; missing ones are NaN.
 
     Every nullable, Arrow or sparse column of whole numbers, floats or booleans becomes float64, whether or not a value is
@@ -105,14 +107,14 @@ def with_numpy_numbers(values):
     return values
 
 
-def is_nullable_number(dtype) -> bool:
+def is_nullable_number(dtype: Any) -> bool:
     """Whether this is one of pandas' own types of numbers or booleans: Int64, boolean, double[pyarrow], Sparse[float], …"""
     if type(dtype).__module__.partition(".")[0] != "pandas":
         return False
     return getattr(dtype, "kind", "O") in "biuf" or str(dtype).startswith("decimal")
 
 
-def suggestion_for(dtype, values: str, in_frame: bool) -> str:
+def suggestion_for(dtype: Any, values: str, in_frame: bool) -> str:
     """What to write instead of a column that holds no numbers; it works for all values that the column can hold.
 
     ``values`` is the expression for them: "X", "X['day']", or "y" for labels; ``in_frame`` whether they are a column of a data
@@ -146,5 +148,5 @@ def suggestion_for(dtype, values: str, in_frame: bool) -> str:
     return f"Convert it first, e.g. {values}.astype(float)."
 
 
-def _floats(series) -> np.ndarray:
+def _floats(series: Any) -> np.ndarray:
     return series.to_numpy(dtype=np.float64, na_value=np.nan)

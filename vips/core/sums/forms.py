@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -137,14 +138,14 @@ class DenseStatistics(Form):
                 raise TypeError(f"Statistics must be real numbers, block {name!r} has dtype {array.dtype}.")
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Names of the blocks."""
         return tuple(self.arrays)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         if set(blocks) != set(self.arrays):
             raise ValueError(f"Statistics have blocks {sorted(self.arrays)}, the model declares {sorted(blocks)}.")
-        norms = 0.0
+        norms: Any = 0.0
         for name, block in blocks.items():
             array = self.arrays[name]
             if array.shape[1:] != block.shape:
@@ -160,7 +161,8 @@ class DenseStatistics(Form):
         filled = np.flatnonzero(lengths)  # `reduceat` gives an empty run the entry behind it
         if not len(filled):
             return bound
-        used, exact = norms[: starts[-1]] > 0.0, 0.0
+        used = norms[: starts[-1]] > 0.0
+        exact: Any = 0.0
         for name, block in blocks.items():
             rows = self.arrays[name][: starts[-1]].reshape(len(used), -1)
             sums, width = np.empty((len(filled), rows.shape[1])), max(1, _NUMBERS // len(used))

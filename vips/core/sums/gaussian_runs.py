@@ -148,7 +148,7 @@ class GaussianSums(Form):
             )  # fmt: skip
 
         run_ranges(fill, work, least_work=_LEAST_STEPS)
-        moments = moments.reshape(len(lengths), -1)
+        rows: np.ndarray = moments.reshape(len(lengths), -1)
         if len(lengths) > last - first:
-            moments = np.add.reduceat(moments, self._first_runs[first:last] - runs.start)
-        return moments
+            rows = np.add.reduceat(rows, self._first_runs[first:last] - runs.start)
+        return rows

@@ -21,6 +21,7 @@ For ``weights`` and ``outer`` the table gives squared norms. The derivative of t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,16 @@ class NetworkStatistics(Form):
         Whether products are computed by kernels that treat each row by itself, instead of BLAS.
     """
 
-    def __init__(self, omega, residual, mean, weights: np.ndarray, centre: float, full: bool, alone: bool) -> None:
+    def __init__(
+        self,
+        omega: np.ndarray,
+        residual: np.ndarray,
+        mean: np.ndarray,
+        weights: np.ndarray,
+        centre: float,
+        full: bool,
+        alone: bool,
+    ) -> None:
         self.names = _NAMES + ("outer",) * full
         self._omega, self._residual, self._z = (
             np.asarray(array, dtype=np.float64) for array in (omega, residual, mean)
@@ -78,7 +88,7 @@ class NetworkStatistics(Form):
         }
         if self._full:
             norms["outer"] = omega * self._outer_norms()
-        joint = 0.0
+        joint: Any = 0.0
         for name, block in blocks.items():
             joint = np.hypot(joint, norms[name] / block.scale)
         return joint * _ROUNDING
@@ -134,7 +144,9 @@ class NetworkStatistics(Form):
         weights, omega, residual, z, centred, var = self._present(weights)
         shape = blocks["weights"].shape
 
-        def outer(left, right, correction, name: str) -> np.ndarray:
+        def outer(
+            left: np.ndarray, right: np.ndarray, correction: tuple[np.ndarray, ...] | None, name: str
+        ) -> np.ndarray:
             total = np.zeros(shape)
             unit = lattice.unit * blocks[name].scale
             kernels.add_rounded_outer(left, right, correction, weights, unit, total)

@@ -14,6 +14,7 @@ scores. The first grows with the square of a person's scores: only where the nor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,7 +40,12 @@ SQUARES_SCALE = 3.0
 
 
 def joint_norm(
-    score: np.ndarray, others: np.ndarray, scale: float, scale_of_squares: float | None, clip_norm: float, is_whole
+    score: np.ndarray,
+    others: np.ndarray,
+    scale: float,
+    scale_of_squares: float | None,
+    clip_norm: float | None,
+    is_whole: bool,
 ) -> np.ndarray:
     """Joint norm of records whose score has this norm, and whose blocks without scores have that.
 
@@ -55,7 +61,7 @@ def joint_norm(
         Whether ``score`` is that of the whole record: c ‖s‖² is then a bound of the norm of squares, too.
     """
     linear = score / scale
-    if scale_of_squares is None:
+    if scale_of_squares is None or clip_norm is None:
         return np.hypot(linear, others)
     bound = clip_norm * scale * score / scale_of_squares
     squares = np.where(is_whole, np.minimum(bound, np.square(score) / scale_of_squares), bound)
@@ -88,19 +94,25 @@ class RegressionSums(RecordStatistics):
     """
 
     def __init__(
-        self, rows, lengths, residual, precision, *, diagonal: bool = False, bends: bool = False, largest=None, clip_norm=None,
-        unit=1.0,
+        self, rows: Any, lengths: np.ndarray, residual: np.ndarray, precision: np.ndarray, *, diagonal: bool = False,
+        bends: bool = False, largest: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]] | None = None,
+        clip_norm: float | None = None, unit: float = 1.0,
     ) -> None:  # fmt: skip
         self.rows, self._lengths, self._diagonal, self._largest = rows, lengths, diagonal, largest
         self._bends = bends
         self.residual, self.precision, self._clip_norm, self._unit = residual, precision, clip_norm, unit
-        self._bounds, self._starts = None, None  # norms of the records, and where their rows start
-        self._piece = None  # of a record in pieces: the weight, and all its scores in the last piece
+        self._bounds: Any = None  # norms of the records
+        self._starts: np.ndarray | None = None  # where their rows start
+        self._piece: tuple[float, list[Any] | None] | None = (
+            None  # of a record in pieces: weight, scores in the last piece
+        )
 
     # -- norms --------------------------------------------------------------------------------------------------
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        parts, norms, additive = 0.0, 0.0, 0.0
+        parts: Any = 0.0
+        norms: Any = 0.0
+        additive: Any = 0.0
         for residual, precision in self._largest() if self._largest else [(self.residual, self.precision)]:
             of_pair = self._parts_of_norms(residual, precision, blocks)
             norms = np.maximum(norms, self._joint(of_pair, blocks, True))
@@ -118,9 +130,10 @@ class RegressionSums(RecordStatistics):
     def piece_norm(self, norms: np.ndarray, blocks: Mapping[str, Block]) -> float:
         return float(self._sums_of_parts(norms > 0.0, np.array([0, len(norms)]))[2, 0])
 
-    def _joint(self, parts: np.ndarray, blocks: Mapping[str, Block], is_whole) -> np.ndarray:
+    def _joint(self, parts: np.ndarray, blocks: Mapping[str, Block], is_whole: bool) -> np.ndarray:
         of_squares = None if self._clip_norm is None else blocks["squares"].scale / self._unit
-        return joint_norm(*parts, blocks["linear"].scale, of_squares, self._clip_norm, is_whole)
+        score, others = parts
+        return joint_norm(score, others, blocks["linear"].scale, of_squares, self._clip_norm, is_whole)
 
     def _parts_of_norms(self, residual: np.ndarray, precision: np.ndarray, blocks: Mapping[str, Block]) -> np.ndarray:
         """‖s‖, and the joint norm of the blocks without scores, of rows with these r and ω; shape (2, n_records)."""
@@ -196,7 +209,7 @@ class RegressionSums(RecordStatistics):
         }
         return self._shaped({"linear": linear} | outer | squares)
 
-    def carry(self, carried, used: np.ndarray, weight: float, is_last: bool):
+    def carry(self, carried: Any, used: np.ndarray, weight: float, is_last: bool) -> Any:
         if self._clip_norm is None:
             return None
         new = self._scores_of_runs(used, np.array([0, len(used)]))
@@ -253,7 +266,7 @@ class RegressionSums(RecordStatistics):
         """Sums of one output without the axis of outputs."""
         return {name: value[0] if self.residual.shape[1] == 1 else value for name, value in sums.items()}
 
-    def _present(self, weights: np.ndarray):
+    def _present(self, weights: np.ndarray) -> Any:
         present = np.flatnonzero(weights)
         if len(present) == len(weights):
             return self.rows, weights, self.residual, self.precision
@@ -275,7 +288,7 @@ def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) ->
     return {"squares": np.array(total)}
 
 
-def outer_sums(rows, weights: np.ndarray, signed: bool = False) -> np.ndarray:
+def outer_sums(rows: Any, weights: np.ndarray, signed: bool = False) -> np.ndarray:
     """Σ_n w_nj x_n x_nᵀ, shape (n_outputs, d, d), for weights of shape (n_records, n_outputs): ≥ 0, unless they are signed."""
     if sp.issparse(rows):
         return np.stack([_outer_sum(rows, weights_of_output) for weights_of_output in weights.T])
@@ -298,5 +311,5 @@ def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = Non
     return mirrored(total)
 
 
-def _times(matrix, other: np.ndarray) -> np.ndarray:
+def _times(matrix: Any, other: np.ndarray) -> np.ndarray:
     return matrix @ other if sp.issparse(matrix) else product(matrix, other)

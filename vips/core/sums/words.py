@@ -36,7 +36,16 @@ class WordShares(Form):
     n_topics : int
     """
 
-    def __init__(self, name, indptr, indices, ratios, topic_weights, scaled_weights, n_topics: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        ratios: np.ndarray,
+        topic_weights: np.ndarray,
+        scaled_weights: np.ndarray,
+        n_topics: int,
+    ) -> None:
         self.names, self._n_topics = (name,), n_topics
         self.indptr, self.indices, self.ratios = indptr, indices, ratios
         self.topic_weights, self._scaled_weights = topic_weights, scaled_weights
