@@ -145,12 +145,9 @@ class Contract(ABC):
         """
 
     def transport(
-        self,
-        average: Mapping[str, np.ndarray],
-        noise_std: Mapping[str, float | np.ndarray],
-        previous: Any,
+        self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float | np.ndarray], previous: Any,
         posterior: Any,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """The average in the coordinates of ``posterior``, for statistics in coordinates that the posterior defines.
 
         Totals about a moving centre, or in a moving frame, do not add up. If a record's statistics at one posterior are a

@@ -56,14 +56,9 @@ class Journal(Protocol):
     def restored_steps(self, model: Contract, plan: PrivacyPlan) -> list[ReleasedStep]: ...
 
     def commit(
-        self,
-        step: int,
-        noisy: Mapping[str, np.ndarray],
-        average: Mapping[str, np.ndarray],
-        noise_std: Mapping[str, float | np.ndarray],
-        posterior: Any,
-        steps: Sequence[ReleasedStep],
-    ) -> None: ...
+        self, step: int, noisy: Mapping[str, np.ndarray], average: Mapping[str, np.ndarray],
+        noise_std: Mapping[str, float | np.ndarray], posterior: Any, steps: Sequence[ReleasedStep],
+    ) -> None: ...  # fmt: skip
 
 
 class Settling(Protocol):
@@ -73,13 +68,9 @@ class Settling(Protocol):
 
 
 def run(
-    model: Contract,
-    data: DataSource,
-    plan: PrivacyPlan,
-    journal: Journal,
-    executor: Executor | None = None,
+    model: Contract, data: DataSource, plan: PrivacyPlan, journal: Journal, executor: Executor | None = None,
     settling: Settling | None = None,
-) -> tuple[Any, NoisyTotals]:
+) -> tuple[Any, NoisyTotals]:  # fmt: skip
     """Fit ``model`` to ``data`` as ``plan`` allows.
 
     Parameters
@@ -142,15 +133,9 @@ def run(
 
 
 def clipped_sum(
-    model: Contract,
-    phase: FitPhase,
-    data: DataSource,
-    posterior: Any,
-    plan: PrivacyPlan,
-    randomness: Randomness,
-    t: int,
-    workers: Workers | None = None,
-) -> dict[str, np.ndarray]:
+    model: Contract, phase: FitPhase, data: DataSource, posterior: Any, plan: PrivacyPlan, randomness: Randomness,
+    t: int, workers: Workers | None = None,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Σ over the sample of step ``t``, which is in this phase, of each record's statistics, scaled into the ball of radius C.
 
     ``workers`` compute it partition by partition (``vips.core.execution.partitions``); None computes it in this process.

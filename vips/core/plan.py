@@ -169,15 +169,9 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
 
     @classmethod
     def from_epsilon(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        n_steps: int | None = None,
-        noise_multiplier: float | None = None,
-        accountant: str = "pld",
-        **settings: Any,
-    ) -> PrivacyPlan:
+        cls, *, epsilon: float, delta: float, n_steps: int | None = None, noise_multiplier: float | None = None,
+        accountant: str = "pld", **settings: Any,
+    ) -> PrivacyPlan:  # fmt: skip
         """The plan that uses as much of (ε, δ) as possible and never exceeds it.
 
         It keeps the whole δ for the statement of one fit. A ledger of the same (ε, δ) has room for 0.3 to 2 % less (samples:

@@ -374,12 +374,9 @@ def _norms(statistics: RecordStatistics, blocks: Mapping[str, Block], n_rows: in
 
 
 def weights_of_rows(
-    plan: PrivacyPlan,
-    statistics: RecordStatistics,
-    blocks: Mapping[str, Block],
-    starts: np.ndarray | None,
+    plan: PrivacyPlan, statistics: RecordStatistics, blocks: Mapping[str, Block], starts: np.ndarray | None,
     n_rows: int,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """How much of each row enters the sum: all rows of a record have one weight, which clips the record as a whole.
 
     A row whose norm cannot be used counts for nothing, and its record is clipped without it.

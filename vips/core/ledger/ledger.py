@@ -104,17 +104,9 @@ class PrivacyLedger(LedgerReader):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike,
-        epsilon: float,
-        delta: float,
-        dataset: str,
-        *,
-        unit: str = ANY_UNIT,
-        relation: str = "add_or_remove",
-        pure: float = 0.0,
-        purpose: str = "",
-    ) -> None:
+        self, path: str | os.PathLike, epsilon: float, delta: float, dataset: str, *, unit: str = ANY_UNIT,
+        relation: str = "add_or_remove", pure: float = 0.0, purpose: str = "",
+    ) -> None:  # fmt: skip
         terms, purpose = new_terms(epsilon, delta, dataset, unit, relation, pure), checked_purpose(purpose)
         path = Path(path).absolute()
         # a nonce, because the hash of this entry is the ledger's identity
@@ -180,16 +172,9 @@ class PrivacyLedger(LedgerReader):
         return run
 
     def charge_event(
-        self,
-        description: str,
-        *,
-        unit: str,
-        relation: str,
-        event: object = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-        delta: float = 0.0,
-    ) -> str:
+        self, description: str, *, unit: str, relation: str, event: object = None, epsilon: float | None = None,
+        rho: float | None = None, delta: float = 0.0,
+    ) -> str:  # fmt: skip
         """Charge what another tool releases of the same data, durably: call it before the release.
 
         State exactly one of ``event``, ``epsilon`` and ``rho``.
@@ -241,16 +226,9 @@ class PrivacyLedger(LedgerReader):
         return self._charged_event(description, unit, stated(self, event, epsilon, rho, delta, relation), True).run
 
     def begin_event(
-        self,
-        description: str,
-        *,
-        unit: str,
-        relation: str,
-        event: object = None,
-        epsilon: float | None = None,
-        rho: float | None = None,
-        delta: float = 0.0,
-    ) -> LedgerRun:
+        self, description: str, *, unit: str, relation: str, event: object = None, epsilon: float | None = None,
+        rho: float | None = None, delta: float = 0.0,
+    ) -> LedgerRun:  # fmt: skip
         """Charge an event of vips itself, durably, before the data are read; arguments as in :meth:`charge_event`.
 
         A mechanism asks :func:`current_ledger` for the ledger, as models do. The result is a run of one step, and lives as a

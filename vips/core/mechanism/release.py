@@ -71,12 +71,9 @@ class IndependentNoise(Mechanism):
     """
 
     def __init__(
-        self,
-        plan: PrivacyPlan,
-        blocks: Mapping[str, Block],
-        randomness: Randomness,
+        self, plan: PrivacyPlan, blocks: Mapping[str, Block], randomness: Randomness,
         std: Mapping[str, float | np.ndarray],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._plan, self._blocks, self._randomness = plan, blocks, randomness
         self._std: dict[str, float | np.ndarray] = dict(std)
         self._step = 0

@@ -51,14 +51,9 @@ class ClassStatistics(Form):
     """
 
     def __init__(
-        self,
-        shares: np.ndarray,
-        rows: np.ndarray,
-        places: np.ndarray,
-        n_levels: int,
-        names: tuple[str | None, str] = ("count", "cells"),
-        log_likelihood: np.ndarray | None = None,
-    ) -> None:
+        self, shares: np.ndarray, rows: np.ndarray, places: np.ndarray, n_levels: int,
+        names: tuple[str | None, str] = ("count", "cells"), log_likelihood: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
         self.shares, self.log_likelihood = shares, log_likelihood
         self._rows, self._places, self._n_levels, self._names = rows, places, n_levels, names
         self.names = tuple(name for name in names if name is not None)

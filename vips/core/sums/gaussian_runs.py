@@ -63,15 +63,9 @@ class GaussianSums(Form):
     names = _NAMES
 
     def __init__(
-        self,
-        X: np.ndarray,
-        offsets: np.ndarray,
-        shares: np.ndarray,
-        tables: Tables,
-        blocks: Mapping[str, Block],
-        centre: float,
-        largest: float,
-    ) -> None:
+        self, X: np.ndarray, offsets: np.ndarray, shares: np.ndarray, tables: Tables, blocks: Mapping[str, Block],
+        centre: float, largest: float,
+    ) -> None:  # fmt: skip
         self._X, self._shares, self._tables, self._centre, self._largest = X, shares, tables, centre, largest
         self._inverses = np.array([blocks[name].scale ** -2.0 for name in _NAMES])
         lengths = np.diff(offsets)

@@ -59,15 +59,9 @@ class NetworkStatistics(Form):
     """
 
     def __init__(
-        self,
-        omega: np.ndarray,
-        residual: np.ndarray,
-        mean: np.ndarray,
-        weights: np.ndarray,
-        centre: float,
-        full: bool,
-        alone: bool,
-    ) -> None:
+        self, omega: np.ndarray, residual: np.ndarray, mean: np.ndarray, weights: np.ndarray, centre: float,
+        full: bool, alone: bool,
+    ) -> None:  # fmt: skip
         self.names = _NAMES + ("outer",) * full
         self._omega, self._residual, self._z = (
             np.asarray(array, dtype=np.float64) for array in (omega, residual, mean)

@@ -40,13 +40,9 @@ SQUARES_SCALE = 3.0
 
 
 def joint_norm(
-    score: np.ndarray,
-    others: np.ndarray,
-    scale: float,
-    scale_of_squares: float | None,
-    clip_norm: float | None,
+    score: np.ndarray, others: np.ndarray, scale: float, scale_of_squares: float | None, clip_norm: float | None,
     is_whole: bool,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Joint norm of records whose score has this norm, and whose blocks without scores have that.
 
     Parameters

@@ -113,15 +113,9 @@ class SumsOfSymbols(Form):
     """
 
     def __init__(
-        self,
-        name: str,
-        offsets: np.ndarray,
-        symbols: np.ndarray,
-        counts: np.ndarray,
-        sums: np.ndarray,
-        n_symbols: int,
-        shape: tuple[int, ...] | None = None,
-    ) -> None:
+        self, name: str, offsets: np.ndarray, symbols: np.ndarray, counts: np.ndarray, sums: np.ndarray,
+        n_symbols: int, shape: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
         self.names, self._offsets, self._n_symbols = (name,), offsets, n_symbols
         self._shape = (sums.shape[1], n_symbols) if shape is None else shape
         self._symbols, self._counts, self._sums = symbols, counts, sums
@@ -177,14 +171,9 @@ class SymbolSums(SumsOfSymbols):
     """
 
     def __init__(
-        self,
-        name: str,
-        codes: np.ndarray,
-        offsets: np.ndarray,
-        shares: np.ndarray,
-        n_symbols: int,
+        self, name: str, codes: np.ndarray, offsets: np.ndarray, shares: np.ndarray, n_symbols: int,
         shape: tuple[int, ...] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         symbols, places = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
         counts, sums = np.empty(len(offsets) - 1, np.int64), np.empty(shares.shape, np.float64)
 

@@ -37,15 +37,9 @@ class WordShares(Form):
     """
 
     def __init__(
-        self,
-        name: str,
-        indptr: np.ndarray,
-        indices: np.ndarray,
-        ratios: np.ndarray,
-        topic_weights: np.ndarray,
-        scaled_weights: np.ndarray,
-        n_topics: int,
-    ) -> None:
+        self, name: str, indptr: np.ndarray, indices: np.ndarray, ratios: np.ndarray, topic_weights: np.ndarray,
+        scaled_weights: np.ndarray, n_topics: int,
+    ) -> None:  # fmt: skip
         self.names, self._n_topics = (name,), n_topics
         self.indptr, self.indices, self.ratios = indptr, indices, ratios
         self.topic_weights, self._scaled_weights = topic_weights, scaled_weights
