@@ -221,8 +221,8 @@ class StreamPlan(open_ledger.KeepsItsScope):
 
     def check_lattice(self, blocks: Mapping[str, Block]) -> None:
         """Raise ValueError if the lattice that a stream began with is too coarse for the rounding that its ε allows."""
-        kept, fresh = self.of_draws.lattice(blocks), replace(self.of_draws, begun_with=None).lattice(blocks)
-        if kept is not None and fresh is not None and kept.noise_steps < fresh.noise_steps:
+        kept = self.of_draws.lattice(blocks)
+        if kept is not None and kept.noise_steps < replace(self.of_draws, begun_with=None).lattice(blocks).noise_steps:
             raise ValueError("the lattice is too coarse")
 
     def weight(self, t: int) -> float:
