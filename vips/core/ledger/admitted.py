@@ -127,10 +127,10 @@ class Run:
         named = text(body["run"]), text(body["what"]), unit, purpose, time, dict(body["statement"])
         plan = _plan_in(named[-1])
         phases: tuple[Phase, ...] = ()
-        if plan is not None and "plan" in named[-1]:
-            phases = plan.phases
-            if plan.n_steps != steps:
+        if "plan" in named[-1]:
+            if plan is None or plan.n_steps != steps:
                 raise ValueError("a plan of another number of steps")
+            phases = plan.phases
         run = cls(*named, steps, whole, body["is_gaussian"], phases, (whole,))
         return replace(run, charged=run.weight_after(0))
 
