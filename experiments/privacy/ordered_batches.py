@@ -75,14 +75,15 @@ class MatrixNoise(Mechanism):
             std = self._plan.noise_std() * block.scale
             self._draws[name].append(gaussian_noise(block.shape, block.symmetric, std, self._rng))
             row = self._inverse[step - 1, :step]
-            noisy[name] = total[name] + sum(weight * z for weight, z in zip(row, self._draws[name], strict=True))
+            if name in total:  # a phase may sum other blocks
+                noisy[name] = total[name] + sum(weight * z for weight, z in zip(row, self._draws[name], strict=True))
         self._step = step
         return noisy
 
     def std_of_average(self, step_size):
         stds = {}
         for name, block in self._blocks.items():
-            rho, fresh = step_size[name], self._inverse[self._step - 1] / self._plan.sampling_rate
+            rho, fresh = step_size.get(name, 0.0), self._inverse[self._step - 1] / self._plan.sampling_rate
             self._weights[name] = (1.0 - rho) * self._weights[name] + rho * fresh
             stds[name] = float(np.linalg.norm(self._weights[name])) * self._plan.noise_std() * block.scale
         return stds

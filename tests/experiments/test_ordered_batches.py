@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.privacy.ordered_batches import OrderedPlan, best_strategy, matrix_of_average, sensitivity
-from vips import DirichletMultinomial
+from vips import BayesianLogisticRegression, DirichletMultinomial
 
 A = matrix_of_average([3.0 / (t + 2.0) for t in range(1, 9)])
 
@@ -40,6 +40,16 @@ def test_batches_and_stated_noise():
     assert set.union(*rows[:4]) == set(range(2000))
     assert sum(map(len, rows[:4])) == 2000
     assert rows[:4] == rows[4:]
+
+
+def test_phases_that_sum_other_blocks_state_their_noise():
+    """Without records a fit that searches has released nothing but noise: in its last step that of C⁻¹ z."""
+    C = best_strategy([A], 4)
+    plan = OrderedPlan(noise_multiplier=3.0, sampling_rate=0.25, n_steps=8, strategy=C, n_groups=4)
+    totals = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(np.zeros((0, 60)), np.zeros(0)).noisy_totals_
+    last = 3.0 / 0.25 * np.linalg.norm(np.linalg.inv(C)[-1])
+    assert totals.noise_std["linear"] == pytest.approx(last, rel=1e-9)
+    assert np.diagonal(totals.average["precision"]).std() == pytest.approx(totals.noise_std["precision"], rel=0.35)
 
 
 class _Key:

@@ -368,18 +368,25 @@ def _mixed_effects_case(name, model, largest_label=1, sparse=False, **settings):
     return replace(of_regression, labels=(), reach=0.3)
 
 
-def _linear_case(name, sparse=False, width=N_FEATURES, phase="", **settings):
+class OfMoments(BayesianLinearRegression):
+    """Without zooms and scores, as fits of a single step and streams."""
+
+    _searches = False
+
+
+def _linear_case(
+    name, sparse=False, width=N_FEATURES, phase="", size=1.0, model=BayesianLinearRegression, clip_norm=1.0, **settings
+):
     return Case(
         name,
-        lambda **arguments: BayesianLinearRegression(
-            **({"max_norm": 1.5, "target_range": (-1.0, 2.0)} | settings | arguments)
-        ),
+        lambda **arguments: model(**({"max_norm": 1.5, "target_range": (-1.0, 2.0)} | settings | arguments)),
         _labelled(2, sparse, width),
         _hostile_labelled(1.0, width),
         np.append(np.linspace(-1e4, 1e4, width), 77.0),
-        1.0,
+        clip_norm,
         labels=(-1.0, 2.0),  # one of which has the largest norm
         phase=phase,
+        size=size,
     )
 
 
@@ -581,10 +588,11 @@ CASES = [
     ),
     _regression_case("logistic sparse diagonal", BayesianLogisticRegression, sparse=True, covariance="diagonal"),
     _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),
-    _linear_case("linear"),
-    _linear_case("linear sparse, no intercept", sparse=True, fit_intercept=False),
+    _linear_case("linear", model=OfMoments),
+    _linear_case("linear sparse, no intercept", sparse=True, model=OfMoments, fit_intercept=False),
     _linear_case("linear, zoom", phase="zoom"),
-    _linear_case("linear, moments after zooms", phase="moments"),
+    _linear_case("linear, searched", phase="scores", size=5.0, clip_norm=1.74),
+    _linear_case("linear sparse, no intercept, searched", sparse=True, phase="scores", size=1.5, fit_intercept=False),
     Case(
         "principal components",
         lambda **arguments: ProbabilisticPCA(2, **({"max_norm": 1.5} | arguments)),
@@ -723,7 +731,7 @@ WIDE_CASES = [
     _regression_case("wide logistic", BayesianLogisticRegression, width=WIDE),
     _regression_case("wide logistic sparse", BayesianLogisticRegression, sparse=True, width=WIDE),
     _regression_case("wide logistic diagonal", BayesianLogisticRegression, covariance="diagonal", width=WIDE),
-    _linear_case("wide linear", width=40),
+    _linear_case("wide linear", width=40, model=OfMoments),
     _mixture_case("wide mixture", width=40),
     _mixture_case("wide mixture diagonal", sparse=True, covariance_type="diag", width=WIDE),
     _network_case("wide network", partial(_coins, width=WIDE), width=WIDE, n_components=18),

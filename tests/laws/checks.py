@@ -228,8 +228,13 @@ def true_norms(model, phase, record, posterior) -> tuple[float, float]:
     if is_searched(phase, posterior):
         clip_norm, scale = model.plan_of_fit().clip_norm, blocks["linear"].scale
         score = norms["linear"] * scale
-        norms["squares"] = posterior.search.size * score * min(score, clip_norm * scale) / blocks["squares"].scale
+        norms["squares"] = unit_of_squares(posterior) * score * min(score, clip_norm * scale) / blocks["squares"].scale
     return true, np.linalg.norm(list(norms.values()))
+
+
+def unit_of_squares(posterior) -> float:
+    """c: C, and no more than 2."""
+    return min(posterior.search.size, 2.0)
 
 
 def is_searched(phase, posterior) -> bool:
@@ -238,14 +243,14 @@ def is_searched(phase, posterior) -> bool:
 
 
 def squares_are_of_the_score(model, phase, record, posterior) -> None:
-    """What the engine adds of them is C w² s², where it adds w s of the score."""
+    """What the engine adds of them is c w² s², where it adds w s of the score."""
     if not is_searched(phase, posterior):
         return
     statistics = phase.statistics_of(model, record, posterior)
     weights = model.plan_of_fit().clip_weights(statistics.norms(phase.blocks))
     total = statistics.weighted_sum(weights)
-    squares = posterior.search.size * np.square(total["linear"])
-    np.testing.assert_allclose(total["squares"], squares, rtol=1e-9, atol=1e-300, err_msg="not C w² s² of a score")
+    squares = unit_of_squares(posterior) * np.square(total["linear"])
+    np.testing.assert_allclose(total["squares"], squares, rtol=1e-9, atol=1e-300, err_msg="not c w² s² of a score")
 
 
 def _with_labels(record, labels):

@@ -65,7 +65,7 @@ WRITTEN = {
     "FactorPosterior": {"mean", "precision", "count", "total_variance", "log_likelihoods"},
     "FieldPosterior": {"mean", "precision", "grid", "open_share", "noise_share", "dispersion"},
     "LinearPosterior": {
-        "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter", "centre", *ZOOMS,
+        "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter", "centre", *SEARCH,
     },
     "MixturePosterior": {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
@@ -109,7 +109,7 @@ HELD = {
     "DynamicsPosterior": {"draws", "dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov"},
     "FieldPosterior": {"cov", "var", "factor", "inverse_factor"},
-    "LinearPosterior": {"zooms", "around", "cov", "var", "factor", "inverse_factor"},
+    "LinearPosterior": {"search", "zooms", "around", "cov", "var", "factor", "inverse_factor"},
     "MixturePosterior": {"draws", "inverse_factors", "tables"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }

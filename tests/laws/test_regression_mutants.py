@@ -24,11 +24,13 @@ from vips.core.sums import Joint, Quadratic
 from vips.core.sums import kernels as regression_kernels
 from vips.core.sums import regressions as regression_norms
 from vips.core.sums.regressions import RegressionSums
+from vips.models import _search
 from vips.models._coordinates import Coordinates, Zooms
 from vips.models.regression import contract as regression
 from vips.models.regression import statistics as regression_statistics
 from vips.models.regression.likelihoods import Classes
 from vips.models.regression.mixed.contract import MixedRegression
+from vips.models.second_moments import linear_regression
 
 BY_NAME = {case.name: case for case in CASES}
 THREE, SEARCHED = "logistic sparse, three classes", "logistic, searched"
@@ -257,19 +259,13 @@ def intercept_of_mixed_effects_by_the_number_of_rows(patch):
     )
 
 
-def limit_of_targets_by_the_number_of_rows(patch):
+def size_by_the_number_of_rows(patch):
     """Rows that fill a chunk up are copies."""
     rows = lambda statistics: len(np.unique(statistics._rows, axis=0))  # noqa: E731
-    seen, original = (
-        remembering_rows(patch, BayesianLinearRegression, "_moments", rows),
-        BayesianLinearRegression._framed,
-    )
-
-    def mutant(self, zooms, noise_std):
-        framed = original(self, replace(zooms, count=seen[-1] + 1.0), noise_std)
-        return replace(framed, count=zooms.count)
-
-    patch.setattr(BayesianLinearRegression, "_framed", mutant)
+    seen, original = remembering_rows(patch, BayesianLinearRegression, "_moments", rows), _search.fitting_size
+    count = lambda: seen[-1] + 1.0 if seen else 0.0  # noqa: E731
+    sized = lambda plan, _, *others: original(plan, count(), *others[:-1], (1e-6, 1e6))  # noqa: E731
+    patch.setattr(linear_regression, "fitting_size", sized)
 
 
 def bad_rows_kept(patch):
@@ -414,7 +410,7 @@ MUTANTS = [
         SEARCHED,
         "a norm is smaller than the record",
     ),
-    (squares_without_the_size, "norms_are_joint_and_never_too_small", SEARCHED, "not C w² s² of a score"),
+    (squares_without_the_size, "norms_are_joint_and_never_too_small", SEARCHED, "not c w² s² of a score"),
     (squares_have_one_weight, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),
     (the_records_own_label, "norms_are_joint_and_never_too_small", SEARCHED, "a norm is smaller than the record"),
     (the_records_own_label, "norms_are_joint_and_never_too_small", COUNTS, "a norm is smaller than the record"),
@@ -472,7 +468,7 @@ MUTANTS = [
         for mutant, case in (
             (coordinates_of_mixed_effects_from_exact_totals, "mixed effects"),
             (intercept_of_mixed_effects_by_the_number_of_rows, "mixed effects"),
-            (limit_of_targets_by_the_number_of_rows, "linear"),
+            (size_by_the_number_of_rows, "linear, searched"),
         )
     ],
     (bad_rows_kept, "defective_records_change_nothing_else", "binomial", "destroyed the sum"),

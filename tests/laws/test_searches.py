@@ -32,7 +32,9 @@ from vips import (
 from vips.core import engine
 from vips.core.phases import FitPhase
 from vips.models._coordinates import Zooms
+from vips.models._search import Search
 from vips.models.regression import contract
+from vips.models.second_moments import linear_regression
 from vips.persistence.checkpoint import Journal
 
 N_STEPS, N_ZOOMS = 12, 4
@@ -203,6 +205,8 @@ def check_fit(name, size, path=None) -> None:
     records, killed = table(names, rng), {} if path is None else {"checkpoint": path}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contract, "_SIZES", (size, size))
+        patch.setattr(linear_regression, "_SIZES", (size, size))
+        patch.setattr(linear_regression, "_NARROWER", (1.0, 1.0))
         if path is not None:
             with pytest.raises(Stop):
                 stopped_after(make(), N_ZOOMS).fit(**records, **killed)
@@ -273,9 +277,9 @@ def test_a_fit_that_was_killed_after_any_step_goes_on(name, tmp_path):
 
 def a_checkpoint_forgets_the_size(patch):
     """Nothing moves by more, but it is not the C of the fit."""
-    original = contract.Search.from_arrays.__func__
+    original = Search.from_arrays.__func__
     patch.setattr(
-        contract.Search,
+        Search,
         "from_arrays",
         classmethod(lambda cls, arrays: original(cls, dict(arrays) | {"search_size": np.array(1.0)})),
     )

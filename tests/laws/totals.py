@@ -64,7 +64,7 @@ def clipped(model, phase, records, row: int, posterior, clip_norm: float, norm_f
     weight = min(1.0, clip_norm / norm if norm else 1.0)
     share = {name: value * weight for name, value in share.items()}
     if checks.is_searched(phase, posterior):
-        share["squares"] = posterior.search.size * np.square(share["linear"])
+        share["squares"] = checks.unit_of_squares(posterior) * np.square(share["linear"])
     return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in share.items()}
 
 

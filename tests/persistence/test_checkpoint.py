@@ -330,6 +330,18 @@ def searched(tmp_path_factory):
     return path
 
 
+@pytest.mark.parametrize("largest", [1.0, 1e17, -9e17])
+def test_a_fit_goes_on_from_information_about_a_single_direction(tmp_path, searched, largest):
+    path, name = shutil.copy(searched, tmp_path), "posterior/search_kept_informations"
+
+    def forge(_, arrays):
+        factors = np.linspace(0.0, 1.0, arrays[name].shape[-1])
+        arrays[name] = np.broadcast_to(largest * np.outer(factors, factors), arrays[name].shape).copy()
+
+    edited(path, "checkpoint", forge)
+    assert np.isfinite(regression().fit(COINS, COINS[:, 0], checkpoint=path).posterior_.mean).all()
+
+
 @pytest.mark.parametrize("n_zooms", [0, 1, 2, 4])
 def test_the_last_zoom_releases_rates_whatever_a_file_says_of_those_before(tmp_path, n_zooms):
     path = tmp_path / "fit.vips"

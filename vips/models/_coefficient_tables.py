@@ -52,10 +52,11 @@ UNBOUNDED = (
     "Noise hides how large the effect of {columns} is: labels are nearly certain, and the few that are not would tell. Its "
     "mean may be far too small, and there are no limits. More records or a larger ε would show it."
 )
-# Where expected counts are not those of the model.
+# Where expected values are not those of the model.
 BENT = (
-    "Counts do not depend on {columns} as the model says, by straight lines that add up: large residuals are limited, so "
-    "coefficients may be off by more than their limits. Add squares or products of these columns, or make categories of them."
+    "Expected values do not depend on {columns} as the model says, by straight lines that add up: large residuals are limited "
+    "and rows far out weigh less, so coefficients may be off by more than their limits. Add squares or products of these "
+    "columns, or make categories of them."
 )
 # What a private fit makes of columns whose variance is in few rows.
 TAILS = (

@@ -124,7 +124,8 @@ class Zooms:
         Largest variance of each column in any zoom that saw it, less deviations of noise, in these coordinates; the same over
         its variance in the last zoom, which clips rows as scores do.
     counted : FeatureTotals or None
-        Of the first zoom, in columns as they come. It knows nothing of them, and clips no row for a rare value; later ones do.
+        Sums of the first zoom in columns as they come, which clips no row for a rare value as later ones do; and means, the
+        centres of the last one.
     """
 
     coordinates: Coordinates
@@ -180,10 +181,11 @@ class Zooms:
         """
         of = moments_of_columns(moments, std, CONSTANT, centred)
         p, shift, scale = len(self.seen), self.coordinates.shift.copy(), self.coordinates.scale.copy()
-        counted = self.counted
         if not self.n_zooms:
             squares, noise = np.diagonal(moments)[:p] / scale[:p] ** 2, std / scale[:p] ** 2
-            counted = FeatureTotals(squares, noise, of.mean / scale[:p], *np.array([moments[p, p], std]) / CONSTANT**2)
+            counted = FeatureTotals(squares, noise, np.zeros(p), *np.array([moments[p, p], std]) / CONSTANT**2)
+        else:
+            counted = self.counted
         is_visible, variance, noise = of.is_visible, of.variance, of.noise
         widest = np.maximum(self.widest, np.where(is_visible, variance - doubts[0] * noise, 0.0))
         tails = np.where(is_visible, widest / np.maximum(variance + doubts[1] * noise, noise), 0.0)
@@ -192,6 +194,7 @@ class Zooms:
         factor = size / np.sqrt(p * np.maximum(variance, np.maximum(_HIDDEN * noise, _LEAST_VARIANCE)))
         factor = np.where(variance > 0.0, factor, np.maximum(factor, 1.0))
         shift[:p] += of.mean / scale[:p]
+        counted = replace(counted, means=shift[:p])
         zooms = Zooms(Coordinates(shift, scale), variance, widest, tails, of.count, self.n_zooms + 1, counted)
         return zooms.rescaled(factor)
 

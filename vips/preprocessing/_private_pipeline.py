@@ -31,7 +31,6 @@ from vips.door import with_weights
 from vips.exceptions import CheckpointError
 from vips.executors import resolve as executors
 from vips.model import ConjugateExponentialModel
-from vips.parts import FeatureTotals
 from vips.persistence.checkpoint import alone_at
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import column_kinds, grouped_texts, unit_of_persons, unit_of_source
@@ -306,7 +305,7 @@ class PrivatePipeline(Pipeline):
     def counts_read(self) -> list[Seen]:
         """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.counts_read`."""
         encoder, model = (step for _, step in self._fitted().steps)
-        return encoder.columns_seen(_counts(model)) if isinstance(encoder, TableEncoder) else []
+        return encoder.columns_seen(model.feature_totals()) if isinstance(encoder, TableEncoder) else []
 
     def _encoder_of_table(self) -> TableEncoder | None:
         encoder = self[0]
@@ -569,13 +568,6 @@ def _unit_of(X, groups: object, encoder) -> str:
     if isinstance(X, TextSource):
         return unit_of_source(X, encoder.privacy, encoder.unit)
     return encoder.unit if groups is None else unit_of_persons(groups)
-
-
-def _counts(model) -> FeatureTotals | None:
-    """Totals of a fit in which rows weigh alike, whatever their categories: of its first zoom, if it has learnt coordinates."""
-    zooms = getattr(model.last_posterior_, "zooms", None)
-    counted = None if zooms is None else zooms.counts_of(model.n_features_in_)
-    return model.feature_totals() if counted is None else counted
 
 
 def _features(encoder, X):

@@ -164,7 +164,7 @@ def test_terms_that_counts_leave_out_are_warned_of_and_a_wrong_dispersion_is_kno
     plan = PrivacyPlan(noise_multiplier=20.0, sampling_rate=1.0, n_steps=20)
     model = BayesianNegativeBinomialRegression(privacy=plan, max_norm=1.5, max_count=60, dispersion=4.0).fit(X / 4.0, y)
     if bend:
-        with pytest.warns(PrivacyWarning, match=f"Counts do not depend on {columns} as the model says"):
+        with pytest.warns(PrivacyWarning, match=f"do not depend on {columns} as the model says"):
             model.summary()
     else:
         model.summary()
@@ -259,6 +259,18 @@ def test_totals_of_columns_are_those_of_rows_as_they_come():
     np.testing.assert_allclose(totals.means, X.mean(axis=0), atol=0.01)
     ratio = totals.squares / totals.size / np.square(X).mean(axis=0)
     np.testing.assert_allclose(ratio, 1.0, rtol=0.1)  # weighted by p (1 - p)
+
+
+@pytest.mark.parametrize(
+    "make", [BayesianLogisticRegression, partial(BayesianLinearRegression, target_range=(-1.0, 2.0))]
+)
+def test_totals_count_rows_of_rare_categories_like_others(make):
+    rng, n = np.random.default_rng(12), 20_000
+    is_rare = rng.random(n) < 0.005
+    X = np.column_stack([is_rare, ~is_rare, rng.normal(0.5, 0.1, n)]) / 2.0
+    totals = make(privacy=EASY, max_norm=1.0).fit(X, rng.integers(0, 2, n)).feature_totals()
+    assert totals.squares[0] / totals.squares[1] == pytest.approx(is_rare.sum() / (n - is_rare.sum()), rel=0.15)
+    np.testing.assert_allclose(totals.means[2], X[:, 2].mean(), atol=0.002)
 
 
 def one_deviation(plan, total, blocks, randomness, step):

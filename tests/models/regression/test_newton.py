@@ -22,8 +22,8 @@ from vips import (
     PrivacyWarning,
 )
 from vips.expfam.gaussian import posterior_probabilities
-from vips.models.regression import newton
-from vips.models.regression.newton import Prior, Released, best_prior
+from vips.models import _newton as newton
+from vips.models._newton import Prior, Released, best_prior
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 POINT = np.array([1.0, -0.5, -0.5])

@@ -16,8 +16,8 @@ from vips import BayesianBinomialRegression, BayesianLogisticRegression, Privacy
 from vips.core import engine
 from vips.exceptions import CheckpointError
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
+from vips.models._newton import Released
 from vips.models.regression import contract
-from vips.models.regression.newton import Released
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 N_FEATURES = 4

@@ -12,7 +12,7 @@ Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n
 
 A private fit searches. Zooms find coordinates of the rows (``vips/models/_coordinates.py``); then each step releases scores at
 a point, with ω of that point alone, the expected information σ'(ψ) x x' in place of ω x x', and the squares of scores;
-``newton.py`` matches them. Without noise, and where nothing is clipped or limited, its fixed point is the maximum of the
+``_newton.py`` matches them. Without noise, and where nothing is clipped or limited, its fixed point is the maximum of the
 likelihood times the prior.
 
 Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
@@ -41,7 +41,7 @@ from vips.core.records.partition import Records, rows_without, with_their_weight
 from vips.core.records.source import DataSource
 from vips.core.step_size import PolynomialAveraging
 from vips.core.sums import Block, DenseStatistics, Joint, Quadratic
-from vips.core.sums.regressions import SQUARES_SCALE, RegressionSums
+from vips.core.sums.regressions import RegressionSums
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
@@ -49,13 +49,14 @@ from vips.models._coefficient_tables import check_indicators
 from vips.models._coefficients import coefficient_parts
 from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, number_of_zooms
 from vips.models._definite import positive_definite
+from vips.models._newton import ROUNDS, Prior, Released, best_prior
+from vips.models._search import MOST_BENDS, Search, blocks_of_scores, fitting_size, phase_of_scores, scores_at
 from vips.models.regression.denoising import diagonal_step, diagonal_view, noise_aware_moments, precision_view
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.limit import Piece, Table
-from vips.models.regression.newton import ROUNDS, Prior, Released, best_prior
-from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior, KeptSteps, Search
+from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
-from vips.models.regression.statistics import RegressionStatistics, design_rows, scores_at, variances
+from vips.models.regression.statistics import RegressionStatistics, design_rows, variances
 from vips.parts import Part
 from vips.settling import Settling
 
@@ -79,25 +80,14 @@ _STEPS_PER_ZOOM = 20
 # three, over that of its moments.
 _PART = 0.3
 _UNIT_WITH_RATES = float(np.sqrt(1.0 + 2.0 * _PART**2))
-# Noise of the averaged scores over their variance by sampling, which sets C; its limits; and the part of the scores after
-# which it follows from released information.
-_RATIO, _SIZES, _ADAPTED = 0.1, (0.5, 6.0), 3
-# Scale of the information beside that of scores: with many columns it is the noisiest block.
-_INFORMATION, _INFORMATION_OF_MANY = 0.7, 2.0
-# Scale of bends, and the most coefficients with which they stand out from noise.
-_BENDS, _MOST_BENDS = 3.0, 40
+# Limits of C, and the part of the scores after which it follows from released information.
+_SIZES, _ADAPTED = (0.5, 6.0), 3
 # Prior precision in the coordinates of a search, and of the intercept over it; of directions that no row sees.
 _FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
 # Deviation of the effect of an indicator under that prior: a logarithm of odds or rates.
 _LARGEST_EFFECT = 10.0
 # Rounds of a match where coefficients are more than so many, but after the last scores.
 _FEW_ROUNDS, _FEW_COEFFICIENTS = 2, 64
-# Longest move of the point at which a step takes scores.
-_LONGEST = 4.0
-# Ratios of squares to information: rows of a person may be alike; weights make squares small.
-_RATIOS, _LEAST_OF_WEIGHTS = (0.3, 25.0), 0.02
-# Most places for what steps release, and numbers in the information of all; the fewest places.
-_MOST_KEPT, _MOST_NUMBERS, _FEWEST_KEPT = 64, 2**20, 4
 # Weights of public records among which a fit chooses; with 0 it is a fit without them.
 WEIGHTS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
 # Logarithm of the least ratio of probabilities for which the first weight is left.
@@ -185,17 +175,12 @@ class AugmentedRegression(ConjugateExponentialModel):
     def blocks(self) -> dict[str, Block]:
         d, outputs = self._n_coefficients(), () if self.n_outputs == 1 else (self.n_outputs,)
         if self._searches:
-            p, information = self.n_features_in_ + 1, min(_INFORMATION, _INFORMATION_OF_MANY / np.sqrt(d))
-            bends = {"bends": Block((*outputs, d, d), symmetric=True, scale=_BENDS)} if self._releases_bends else {}
-            rates = {"rates": Block((2,), scale=1.0 / _PART)} if self._releases_rates else {}
-            return {
-                "moments": Block((p, p), symmetric=True),
-                **rates,
-                "linear": Block((*outputs, d)),
-                "precision": Block((*outputs, d, d), symmetric=True, scale=information),
-                "squares": Block((*outputs, d), scale=SQUARES_SCALE * self._clip_norm()),
-                **bends,
-            }
+            p, rates = (
+                self.n_features_in_ + 1,
+                {"rates": Block((2,), scale=1.0 / _PART)} if self._releases_rates else {},
+            )
+            scores = blocks_of_scores(outputs, d, self._clip_norm(), self._releases_bends)
+            return {"moments": Block((p, p), symmetric=True), **rates, **scores}
         scale = self._scales()
         if self.covariance == "full":
             shapes = {"linear": (*outputs, d), "precision": (*outputs, d, d)}
@@ -278,17 +263,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         last = zoom
         if self._releases_rates:
             last = replace(zoom, name="last zoom", blocks=("moments", "rates"), statistics="_moments_and_rates")
-        scores = FitPhase(
-            "scores", n_scores, blocks=["linear", "precision", "squares"], step_size=_only_the_last,
-            released="noisy scores, information and squares of scores",
-        )  # fmt: skip
-        if self._releases_bends:
-            scores = replace(
-                scores,
-                blocks=[*scores.blocks, "bends"],
-                step_size=_last_and_late_bends,
-                released=f"{scores.released}, bends",
-            )
+        scores = phase_of_scores(n_scores, self._releases_bends)
         return [*[zoom] * (n_zooms - 1), *[last] * min(n_zooms, 1), scores]
 
     def expected_statistics(self, records: Records, posterior) -> RegressionSums:
@@ -322,7 +297,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         labels = self.likelihood.extreme_labels()
         return labels if np.isfinite(self._clip_norm()) and np.isfinite(labels).all() else None
 
-    # -- the search of a private fit: `newton.py` -----------------------------------------------------------------
+    # -- the search of a private fit: `_newton.py` -----------------------------------------------------------------
 
     @property
     def _searches(self) -> bool:
@@ -333,7 +308,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     @property
     def _releases_bends(self) -> bool:
         """Whether scores come with their products with the columns."""
-        return self.likelihood.is_limited and self._n_coefficients() <= _MOST_BENDS
+        return self.likelihood.is_limited and self._n_coefficients() <= MOST_BENDS
 
     @property
     def _releases_rates(self) -> bool:
@@ -393,11 +368,9 @@ class AugmentedRegression(ConjugateExponentialModel):
         intercept = 0.0 if self._is_given or self._knows_public else self._intercept_at(rates, noise_std)
         if self.fit_intercept:
             point[:, -1] += intercept / CONSTANT
-        unit, d = self.likelihood.unit(intercept + self.likelihood.offset), point.shape[1]
+        unit = self.likelihood.unit(intercept + self.likelihood.offset)
         _, _, n_scores = self._lengths(self._n_steps)
-        n_places = min(n_scores, _MOST_KEPT, max(_FEWEST_KEPT, _MOST_NUMBERS // (len(point) * d * d)))
-        kept = KeptSteps.none(len(point), n_places, d)
-        search = Search(zooms, point, self._size_of(zooms, n_scores), unit, kept)
+        search = Search.begun(zooms, point, self._size_of(zooms, n_scores), unit, n_scores)
         public = np.ones(len(point)) if self._knows_public else None
         precisions = [self._prior_of(coordinates, j, alpha[j], 1.0).precision for j in range(len(point))]
         return self._from_rows(point, np.array(precisions), search, public)
@@ -405,11 +378,8 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _size_of(self, zooms: Zooms, n_scores: int, share: float = 1.0) -> float:
         """C, with which the noise of the averaged scores is a tenth of their variance by sampling: of ¼ a row in the units of
         residuals, or a ``share`` of that."""
-        if not zooms.n_zooms:
-            return _SIZES[0]
-        noise = self.plan_of_fit().noise_std() / self.plan_of_fit().sampling_rate
-        free = np.sqrt(_RATIO * zooms.count * n_scores * share / (4.0 * self.n_features_in_)) / max(noise, 1e-300)
-        return float(np.clip(free, *_SIZES))
+        plan, count = self.plan_of_fit(), zooms.count if zooms.n_zooms else 0.0
+        return fitting_size(plan, count, n_scores, self.n_features_in_, 0.25 * share, _SIZES)
 
     def _scores(self, X, y, offset, search: Search) -> RegressionSums:
         rows, lengths = self._moved(X, search.zooms.coordinates)
@@ -419,50 +389,29 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def _searched(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
         """The posterior after a step that took scores at ``previous.search.point``."""
-        search = previous.search
-        outputs, n_done, n_places = len(search.point), int(search.kept.counts.sum()), len(search.kept.counts)
         _, _, n_scores = self._lengths(self._n_steps)
-        factors = {"linear": search.unit, "precision": search.unit**2, "squares": search.unit**2}
-        totals = {
-            name: search.size * factor * np.reshape(average[name], (outputs, *average[name].shape[outputs > 1 :]))
-            for name, factor in factors.items()
-        }
-        kept = search.kept.after(
-            n_done // -(-n_scores // n_places), search.size, points=search.point, scores=totals["linear"],
-            informations=totals["precision"], squares=totals["squares"],
-        )  # fmt: skip
-        released, coordinates = self._released(kept, search.unit, noise_std), search.zooms.coordinates
+        search = previous.search.after(average, n_scores)
+        released, coordinates = search.released(noise_std, self.plan_of_release()), search.zooms.coordinates
         alpha, public = previous.alpha_shape / previous.alpha_rate, previous.public
         estimates = np.atleast_2d(previous.around.mean) / self._units_of_rows(coordinates)
         if self._knows_public:
             public = np.array(
                 [self._weight_of_public(of, coordinates, j, alpha[j], estimates[j]) for j, of in enumerate(released)]
             )
-        weights = np.ones(outputs) if public is None else public
-        n_rounds = ROUNDS if n_done + 1 == n_scores or search.point.size <= _FEW_COEFFICIENTS else _FEW_ROUNDS
+        weights = np.ones(len(released)) if public is None else public
+        n_rounds = ROUNDS if search.n_done == n_scores or search.point.size <= _FEW_COEFFICIENTS else _FEW_ROUNDS
         moments = [
             of.matched(self._prior_of(coordinates, j, alpha[j], weights[j]), estimates[j], n_rounds)
             for j, of in enumerate(released)
         ]
         means, precisions = (np.array(values) for values in zip(*moments, strict=True))
-        moves = means - search.point
-        longest = np.linalg.norm(moves, axis=1, keepdims=True)
-        point = search.point + moves * np.minimum(1.0, _LONGEST / np.maximum(longest, 1e-300))
-        size = search.size
-        if n_done + 1 == max(n_scores // _ADAPTED, 1) and search.zooms.n_zooms:
-            recent = np.flatnonzero(kept.counts)[-2:]
-            trace = np.trace(kept.informations[:, recent].mean(axis=(0, 1))) / search.unit**2
+        search = search.towards(means)
+        if search.n_done == max(n_scores // _ADAPTED, 1) and search.zooms.n_zooms:
+            recent = np.flatnonzero(search.kept.counts)[-2:]
+            trace = np.trace(search.kept.informations[:, recent].mean(axis=(0, 1))) / search.unit**2
             share = np.clip(trace / (search.zooms.count * LIMIT / 4.0), 0.01, 1.0)
-            size = self._size_of(search.zooms, n_scores, share)
-        search = Search(search.zooms, point, size, search.unit, kept)
+            search = replace(search, size=self._size_of(search.zooms, n_scores, share))
         return self._from_rows(means, precisions, search, public, previous.step + 1)
-
-    def _released(self, kept: KeptSteps, unit: float, noise_std) -> list[Released]:
-        """What was released about each output."""
-        plan = self.plan_of_release()
-        least, most = _RATIOS
-        ratios = least if plan.max_weight is None else _LEAST_OF_WEIGHTS, max(most, plan.max_rows_per_group or 0)
-        return kept.released(noise_std, unit, plan.sampling_rate, ratios)
 
     def _to_rows(self, coordinates: Coordinates) -> np.ndarray:
         """T, shape (d, d), lower triangular: T w are coefficients of moved rows, w natural ones."""
@@ -517,7 +466,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     # -- other steps --------------------------------------------------------------------------------------------
 
     def to_posterior(self, average, noise_std, previous) -> Any:
-        """The coefficients that match all that a search has released: ``newton.py``. In other fits
+        """The coefficients that match all that a search has released: ``_newton.py``. In other fits
         Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
         if self._searches:
             if previous is None:
@@ -816,16 +765,6 @@ class AugmentedRegression(ConjugateExponentialModel):
         alpha = self._coefficient_prior().alpha_posterior(share * mean, variance)
         posterior.alpha_shape, posterior.alpha_rate = alpha
         return posterior
-
-
-def _only_the_last(s: int) -> float:
-    """ρ of scores: each total is released by itself, and kept in the posterior."""
-    return 1.0
-
-
-def _last_and_late_bends(s: int) -> dict[str, float]:
-    """The same, and ρ of bends: late totals, near the estimate, weigh more in their average."""
-    return dict.fromkeys(("linear", "precision", "squares"), 1.0) | {"bends": 2.0 / (s + 1)}
 
 
 def unseen_directions(

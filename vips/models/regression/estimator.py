@@ -40,8 +40,8 @@ from vips.models._coefficient_tables import (
 )
 from vips.models._coefficients import MOST_READ, count_scores
 from vips.models._definite import positive_definite
+from vips.models._newton import Released, misfit
 from vips.models.regression.contract import AugmentedRegression
-from vips.models.regression.newton import Released, misfit
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import times_rowwise, variances
 from vips.parts import STANDS_OUT, FeatureTotals, Score
@@ -205,7 +205,7 @@ class PolyaGammaRegression(AugmentedRegression):
         return precision[0] if self.n_outputs == 1 else precision
 
     def to_noise_aware_posterior(self) -> CoefficientPosterior:
-        """``last_posterior_`` of a private fit that searches, which knows the noise: ``newton.py``.
+        """``last_posterior_`` of a private fit that searches, which knows the noise: ``_newton.py``.
 
         Its variance is that of the scores of records or persons (a sandwich), and of noise.
         """
@@ -236,10 +236,13 @@ class PolyaGammaRegression(AugmentedRegression):
 
     def _released_scores(self) -> list[Released]:
         """What a fit that searched released about each output; none before the first scores."""
+        return self.once("released scores", self._scores_released)
+
+    def _scores_released(self) -> list[Released]:
         search = getattr(self.last_posterior_, "search", None)
         if search is None or not search.kept.counts.any():
             return []
-        return self._released(search.kept, search.unit, self.noisy_totals_.noise_std)
+        return search.released(self.noisy_totals_.noise_std, self.plan_of_release())
 
     def _unbounded(self) -> np.ndarray:
         """Whether noise hides how large the effect of each column is, shape (n_outputs, n_features): the labels are nearly
@@ -457,31 +460,33 @@ class PolyaGammaRegression(AugmentedRegression):
         return np.ones(self.n_outputs) if weight is None else weight
 
     def feature_totals(self) -> FeatureTotals | None:
-        """From the information, all records of which the first output sees; None without noise."""
+        """Sums of the first zoom, in which rows weigh alike; of a fit without zooms the precision of the first output, which
+        sees all records. None without noise."""
         if not hasattr(self, "noisy_totals_"):
             return None
-        search, noise = getattr(self.last_posterior_, "search", None), self.noisy_totals_.noise_std
-        d, constant = self.n_features_in_, self._intercept_constant()
-        std = np.full(self._n_coefficients(), noise["precision"])
+        d, noise, zooms = (
+            self.n_features_in_,
+            self.noisy_totals_.noise_std,
+            getattr(self.last_posterior_, "zooms", None),
+        )
+        if zooms is not None and (counted := zooms.counts_of(d)) is not None:
+            return counted
         average = {
             name: value if self.n_outputs == 1 else value[0] for name, value in self.noisy_totals_.average.items()
         }
+        std, means, size, size_std = np.full(d, noise["precision"]), np.zeros(d), np.nan, np.nan
         if self.covariance == "diagonal":
-            size, size_std = float(average["weight"]), noise["weight"]
-            means = average["cross"][:d] / size if size > STANDS_OUT * size_std else np.zeros(d)
-            return FeatureTotals(average["precision"][:d], std[:d], means, size, size_std)
-        squares = average["precision"]
-        if search is not None and search.kept.counts.any():
-            of_first = self._released(search.kept, search.unit, noise)[0]
-            squares, std = of_first.average_information()
-            inverse = search.zooms.coordinates.coefficients(np.eye(len(squares)), constant)  # x = A⁻¹ x̃
-            squares, std = inverse @ squares @ inverse.T, std * np.square(inverse).sum(axis=1)
-        means, size, size_std = np.zeros(d), np.nan, np.nan
+            squares, size, size_std = average["precision"][:d], float(average["weight"]), noise["weight"]
+            if size > STANDS_OUT * size_std:
+                means = average["cross"][:d] / size
+            return FeatureTotals(squares, std, means, size, size_std)
+        units = np.ones(len(average["linear"])) if zooms is None else 1.0 / zooms.coordinates.scale
+        precision, std = average["precision"] * np.outer(units, units), noise["precision"] * np.square(units)
         if self.fit_intercept:
-            size, size_std = squares[d, d] / constant**2, std[d] / constant**2
-            if squares[d, d] > STANDS_OUT * std[d]:
-                means = squares[:d, d] * constant / squares[d, d]
-        return FeatureTotals(np.diagonal(squares)[:d], std[:d], means, size, size_std)
+            size, size_std = np.array([precision[d, d], std[d]]) / self._intercept_constant() ** 2
+            if precision[d, d] > STANDS_OUT * std[d]:
+                means = precision[:d, d] * self._intercept_constant() / precision[d, d]
+        return FeatureTotals(np.diagonal(precision)[:d], std[:d], means, size, size_std)
 
     def findings(self) -> dict[str, float]:
         """The weight of public records, and :meth:`misfit`."""

@@ -27,9 +27,8 @@ from vips.core.exact.threads import run_ranges
 from vips.core.sums.regressions import RegressionSums, outer_sums
 from vips.expfam import polya_gamma_mean
 from vips.models.regression import kernels
-from vips.models.regression.likelihoods import Likelihood
 
-__all__ = ["RegressionStatistics", "design_rows", "factors_of_labels", "scores_at", "times_rowwise", "variances"]
+__all__ = ["RegressionStatistics", "design_rows", "factors_of_labels", "times_rowwise", "variances"]
 
 # Least number of stored entries for which a second thread saves time.
 _LEAST_WORK = 200_000
@@ -137,54 +136,6 @@ class RegressionStatistics(RegressionSums):
         """
         log_two_cosh = 0.5 * self.tilt + np.log1p(np.exp(-self.tilt))
         return (self._linear * self.predictor - self._shape * log_two_cosh).sum(axis=1)
-
-
-def scores_at(
-    rows: np.ndarray, lengths: np.ndarray, y: np.ndarray, psi: np.ndarray, likelihood: Likelihood, size: float, unit: float,
-    labels: np.ndarray | None, clip_norm: float | None, as_csr: bool, bends: bool,
-) -> RegressionSums:  # fmt: skip
-    """What a private step sums of moved rows: r x/(s C), I x xᵀ/(s² C), of a record's score the squares, c = C, and perhaps
-    r x xᵀ/(s C).
-
-    Parameters
-    ----------
-    rows, lengths : ndarray of shape (n_records, d), (n_records,)
-        From :meth:`Coordinates.rows`.
-    y : ndarray of shape (n_records,) or (n_records, n_columns)
-    psi : ndarray of shape (n_records, n_outputs)
-        With the offset.
-    likelihood : Likelihood
-    size, unit : float
-        C, by which statistics are divided so that the clip norm stays a constant, and the unit s of residuals. Released.
-    labels : ndarray of shape (n_labels,), optional
-        Among which is one with the largest norm for every x: see :func:`factors_of_labels`. None: the record's own.
-    clip_norm : float
-        The plan's.
-    as_csr : bool
-        Whether sums go entry by entry: so roundings do not depend on other rows.
-    bends : bool
-        Whether r x xᵀ is summed.
-    """
-
-    def parts(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, information = likelihood.scores(y, psi, size)
-        return residual / (unit * size), information / (unit**2 * size)
-
-    def of_labels() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for label in labels:
-            other = y.astype(np.float64)
-            (other[:, 0] if y.ndim > 1 else other)[:] = label  # an exposure stays
-            yield parts(other)
-
-    return RegressionSums(
-        sp.csr_array(rows) if as_csr else rows,
-        lengths,
-        *parts(y),
-        bends=bends,
-        largest=None if labels is None else of_labels,
-        clip_norm=clip_norm,
-        unit=size,
-    )
 
 
 def factors_of_labels(centre: np.ndarray, tilt: np.ndarray, labels) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -1,30 +1,32 @@
-"""Bayesian linear regression from one release of second moments."""
+"""Bayesian linear regression from second moments; a private fit of several steps releases scores, too."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import chi2
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.validation import check_choice, check_integer, check_number, levels_to_user
 from vips.core.budget import PrivacyBudget
-from vips.core.exact.rowwise import row_norms
+from vips.core.exact.rowwise import row_norms, rowwise_product
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import Records
 from vips.core.stream_plan import StreamPlan
-from vips.core.sums import Quadratic
+from vips.core.sums import Block, Quadratic
+from vips.core.sums.regressions import RegressionSums
 from vips.core.units import is_group
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import (
+    BENT,
     HIDDEN,
     TAILS,
     Signal,
@@ -40,11 +42,13 @@ from vips.models._coefficient_tables import (
 )
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
 from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, moments_of_columns, number_of_zooms
-from vips.models._definite import positive_definite
+from vips.models._definite import floored, positive_definite
+from vips.models._newton import Released
+from vips.models._search import MOST_BENDS, Search, blocks_of_scores, fitting_size, phase_of_scores, scores_at
 from vips.models.second_moments.contract import SecondMomentModel, design
 from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
-from vips.models.second_moments.noise_aware import noise_aware_coefficients
+from vips.models.second_moments.noise_aware import noise_aware_coefficients, under_penalty
 from vips.models.second_moments.posterior import LinearPosterior
 from vips.parts import STANDS_OUT, FeatureTotals, Part, Score
 
@@ -57,18 +61,22 @@ __all__ = ["BayesianLinearRegression"]
 # Share of the largest norm of a row that a target at its bound has in a record's vector.
 _TARGET_SHARE = 0.7
 _PLANNED_STEPS = 16
-# Range of the deviations at which targets further out are moved, where declared bounds are wider; variance of products by
-# sampling over noise in them, which sets that limit and the deviation of a row; least share of normal rows not clipped.
-_LIMITS, _RATIO, _NOT_CLIPPED, _NARROWEST = (5.0, 15.0), 5.0, 0.97, 0.5
-_LARGEST_EFFECT = 0.15  # of an indicator, in units of moved targets
+# Scales of squares over the clip norm, since limited residuals come near to C; and of the information of many columns.
+_SCALES = 4.0, 1.3
+_HIDDEN = 2.0  # deviations of noise that a variance is at least taken for
+_LARGEST_EFFECT = 0.15  # of an indicator, over the prior deviation of other coefficients
 _LONG_TAILS = 1.25, 1.45  # of columns and target: variance in wide windows over that in a narrow one; normals have 1.15
+# Limits of C; the unit of residuals, in deviations of the target around its expected value, over those of C; the limit of
+# residuals over C; deviation of the prior of coefficients, in deviations of the target.
+_SIZES, _UNIT, _LIMIT, _SCALE = (3.6, 12.0), 1.3, 1.4, 7.0
+_ADAPTED, _NARROWER = 3, (0.4, 1.0)  # part of the scores after which C follows from released squares, and its factor
 _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 
 
 class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     """Linear regression with a normal-gamma or an automatic relevance prior, private or not.
 
-    A private fit releases noisy sums of squares and products; all else is post-processing.
+    A private fit releases noisy sums of squares and products, and of residuals; all else is post-processing.
 
     Parameters
     ----------
@@ -76,14 +84,14 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         One prior precision λ for all coefficients, or one for each. Both are learnt.
     privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit. A budget plans 16 full-batch steps: four zooms, which find coordinates of columns and target
-        (docs/factors.md), and twelve releases of moments in them, whose noise is averaged. A plan of n steps has (n + 1) // 3
-        zooms, at most four; a stream has none. Moments without zooms are in units of ``max_norm`` and ``target_range``.
+        (docs/factors.md), and twelve releases of scores in them. A plan of n steps has (n + 1) // 3 zooms, at most four. A
+        single step, and a stream, release moments, in units of ``max_norm`` and ``target_range``.
     max_norm : float or None
         Public bound on the L2 norm of a row. A longer row, with its target and constant, is multiplied by
         max_norm / norm: it weighs less, which does not bias coefficients. Required by a private fit.
     target_range : (float, float) or None
-        Public bounds of y. Values beyond are moved to the bound. Required by a private fit, which may move values farther than
-        five deviations, too, where noise is large; ``summary`` warns if the target has a long tail.
+        Public bounds of y. Values beyond are moved to the bound. Required by a private fit, which limits residuals to five
+        deviations, or more where noise is small; ``summary`` warns if the target has a long tail.
     fit_intercept : bool
     indicators : sequence of (int, int, float), or None
         Columns ``first`` to ``last - 1`` are the indicators of one answer and hold ``value`` or 0: public. Their effects have a
@@ -104,7 +112,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         Of coefficients and intercept. In private fits given the noisy moments; else at the maximum of the evidence, as in
         scikit-learn's ``BayesianRidge`` and ``ARDRegression``.
     last_posterior_ : Gaussian
-        The latter in private fits, too: takes noisy moments at face value, negative ones as their noise.
+        The latter in private fits of moments, too: takes them at face value, negative ones as their noise. In those of scores
+        the root of all scores.
     coef_, intercept_ : ndarray of shape (n_features,), float
     alpha_ : float
         Precision of y around its expected value.
@@ -120,9 +129,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     Notes
     -----
     *Privacy.*
-    Unit: one row of X with its target. Relation: add or remove one. Released: noisy second moments of columns and target, and
-    the noisy number of records, hence the posterior. Public by declaration: ``max_norm``, ``target_range``, the number of
-    columns, all other arguments.
+    Unit: one row of X with its target. Relation: add or remove one. Released: noisy second moments of columns and target, which
+    count records, and scores, information, squares of scores and bends, hence the posterior. Public by declaration:
+    ``max_norm``, ``target_range``, the number of columns, all other arguments.
 
     Examples
     --------
@@ -205,21 +214,42 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         """Steps that a budget plans: of a stream one, since all would release the same moments."""
         return 1 if isinstance(self.privacy, StreamPlan) else _PLANNED_STEPS
 
+    @property
+    def _searches(self) -> bool:
+        """Whether a private fit zooms, and then releases scores: see ``vips/models/_search.py``. That takes several steps."""
+        return self.is_private and not isinstance(self.privacy, StreamPlan) and self.plan_of_fit().n_steps > 1
+
+    @property
+    def _sums_squares(self) -> bool:
+        return super()._sums_squares and not self._searches
+
+    def blocks(self) -> dict[str, Block]:
+        blocks, p = super().blocks(), self.n_features_in_ + bool(self.fit_intercept)
+        return (
+            blocks | blocks_of_scores((), p, self._clip_norm(), p <= MOST_BENDS, *_SCALES) if self._searches else blocks
+        )
+
+    def _clip_norm(self) -> float:
+        clip_norm = self.plan_of_fit().clip_norm
+        return self.max_record_norm() if clip_norm is None else clip_norm
+
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Zooms of a private fit, whose sums belong to their own coordinates, and moments in those that they found."""
+        """Zooms of a private fit, whose sums belong to their own coordinates, and scores in those that they found."""
+        if not self._searches:
+            return super().phases(n_steps)
         n_zooms = self._n_zooms(n_steps)
         zoom = FitPhase(
             "zoom", 1, blocks=("second",), statistics="_moments", update=unchanged, end=self._zoomed, step_size=plain_average,
             released="noisy sums of products of columns and target, in coordinates of those before",
         )  # fmt: skip
-        last = FitPhase(
-            "moments", n_steps - n_zooms, step_size=plain_average, released="noisy second moments of columns and target"
-        )
-        return [*[zoom] * n_zooms, last]
+        return [*[zoom] * n_zooms, phase_of_scores(n_steps - n_zooms, "bends" in self.blocks(), "_scores")]
 
     def _n_zooms(self, n_steps: int) -> int:
-        is_zooming = self.is_private and self.max_norm is not None and not isinstance(self.privacy, StreamPlan)
-        return number_of_zooms(n_steps) if is_zooming else 0
+        return number_of_zooms(n_steps)
+
+    def _n_scores(self) -> int:
+        n_steps = self.plan_of_fit().n_steps
+        return n_steps - self._n_zooms(n_steps)
 
     def _first_zooms(self) -> Zooms:
         """Coordinates in which a fit begins: rows of norm ``max_norm`` have norm 1, targets are between -1 and 1."""
@@ -273,28 +303,98 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def _zoomed(self, average, noise_std, previous: LinearPosterior) -> LinearPosterior:
         """The posterior after a zoom: rows are in new coordinates."""
-        n_steps, zooms, unit = self.plan_of_fit().n_steps, previous.zooms, self._unit_of_zoom()
-        n_zooms = self._n_zooms(n_steps)
-        zooms = zooms.after(
-            average["second"] / unit, noise_std["second"] / unit, zooms.aim(n_zooms), bool(self.fit_intercept)
+        n_zooms, zooms = self._n_zooms(self.plan_of_fit().n_steps), previous.zooms
+        moments, std = (value / self._unit_of_zoom() for value in (average["second"], noise_std["second"]))
+        scale, is_centred = zooms.coordinates.scale, bool(self.fit_intercept)
+        after = zooms.after(moments, std, zooms.aim(n_zooms), is_centred)
+        if after.n_zooms < n_zooms:
+            return self._begun(after, np.zeros(self.n_features_in_))
+        slopes, deviation = _regressed(moments, std, is_centred)
+        after = after.rescaled(
+            np.append(np.ones(self.n_features_in_), scale[-1] / (deviation * after.coordinates.scale[-1]))
         )
-        if zooms.n_zooms == n_zooms:
-            zooms = self._framed(zooms, noise_std["second"] / np.sqrt(n_steps - n_zooms))
-        return self._prior_posterior(zooms)
+        return self._begun(after, slopes / deviation * scale[:-1] / after.coordinates.scale[:-1])
 
-    def _framed(self, zooms: Zooms, noise_std: float) -> Zooms:
-        """Coordinates of moments: targets beyond a few deviations are moved there, and rows clipped more often the more noise
-        there is, whose deviation on the diagonal is ``noise_std``."""
-        d, (low, high) = self.n_features_in_, self.target_range
-        shift, scale = zooms.coordinates.shift[-1], zooms.coordinates.scale[-1]
-        # of products with the target: for a row's deviation over a limit of targets
-        noise = np.sqrt(_RATIO * d / zooms.count) * noise_std / _TARGET_SHARE
-        limit = np.clip(np.sqrt(_LIMITS[0] / max(noise, 1e-300)), *_LIMITS)
-        largest = np.sqrt(d / chi2.ppf(_NOT_CLIPPED, d))
-        farthest = max(high - shift, shift - low) * scale
-        factor = np.full(d + 1, np.clip(noise * limit, _NARROWEST * largest, largest) * np.sqrt((d + 1) / d))
-        factor[-1] = 1.0 / min(limit / np.sqrt(d + 1), farthest)
-        return zooms.rescaled(factor)
+    def _begun(self, zooms: Zooms, slopes: np.ndarray) -> LinearPosterior:
+        """A posterior before the first scores, which are taken at these slopes of moved rows."""
+        point = np.append(slopes, np.zeros(int(bool(self.fit_intercept))))[None]
+        n_scores, posterior = self._n_scores(), self._prior_posterior(zooms)
+        size = fitting_size(self.plan_of_fit(), zooms.count, n_scores, self.n_features_in_, 1.0, _SIZES)
+        posterior.search = Search.begun(zooms, point, size, _UNIT, n_scores)
+        return posterior
+
+    def _scores(self, records: Records, posterior: LinearPosterior) -> RegressionSums:
+        zooms, d = posterior.zooms, self.n_features_in_
+        moved = self._moved(records, zooms)
+        rows, target, origin = moved[:, :d], moved[:, d], zooms.coordinates.shift[d]
+        if self.fit_intercept:
+            rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
+        else:
+            target, origin = target + origin * zooms.coordinates.scale[d], 0.0
+        search, settings = posterior.search, (self._clip_norm(), self.plan_of_fit().rounds_records)
+        return scores_at(
+            rows, row_norms(rows), target, rowwise_product(rows, search.point.T), _Normal(), search.size, search.unit,
+            (np.array(self.target_range) - origin) * zooms.coordinates.scale[d], *settings, rows.shape[1] <= MOST_BENDS,
+        )  # fmt: skip
+
+    def _searched(self, average, noise_std, previous: LinearPosterior) -> LinearPosterior:
+        """The posterior after a step that took scores: the root of all scores."""
+        n_scores = self._n_scores()
+        search = previous.search.after(average, n_scores)
+        released = self._of_scores(search, noise_std, self.plan_of_release())
+        root, _, information = released.likelihood(search.point[0])
+        given = LinearPosterior(root, positive_definite(information), information @ root, information)
+        posterior = self._natural(given, search.zooms)
+        posterior.search = search = search.towards(root[None])
+        if search.n_done == max(n_scores // _ADAPTED, 1):
+            narrower = float(np.clip(released.in_deviations()[1], *_NARROWER))
+            posterior.search = replace(search, size=narrower * search.size)
+        return posterior
+
+    def _natural(self, given: LinearPosterior, zooms: Zooms) -> LinearPosterior:
+        """The posterior of coefficients of columns, from one of coefficients of moved rows."""
+        d, coordinates = self.n_features_in_, zooms.coordinates
+        units = np.append(coordinates.scale[:d], np.full(len(given.mean) - d, CONSTANT)) / coordinates.scale[d]
+        outer, shift = np.outer(units, units), np.zeros(len(units))
+        shift[d:] = coordinates.shift[d]
+        information = given.information / outer
+        return LinearPosterior(
+            given.mean * units + shift, positive_definite(given.precision / outer),
+            given.linear / units + information @ shift, information,
+            given.noise_precision * coordinates.scale[d] ** 2, given.prior_precision / np.square(units[:d]),
+            centre=coordinates.shift[:d], zooms=zooms,
+        )  # fmt: skip
+
+    def _posterior_of_scores(self) -> LinearPosterior:
+        """The posterior given scores, and the variance in them: a sandwich."""
+        released, d, zooms = self._released_scores(), self.n_features_in_, self.last_posterior_.zooms
+        released, deviation = released.in_deviations()
+        root, _, information = released.likelihood(released.points[-1])
+        units = np.append(self._prior_units(zooms.coordinates) / zooms.coordinates.scale[:d], np.ones(len(root) - d))
+        information *= np.outer(units, units)
+        scale = _SCALE * np.sqrt(max(zooms.seen[d], 1.0)) / deviation
+        given = under_penalty(information, information @ (root / units), 1.0, d, self.penalty, scale)
+        units = units * deviation
+        given = LinearPosterior(
+            given.mean * units, given.precision / np.outer(units, units), given.linear / units,
+            given.information / np.outer(units, units), deviation**-2.0, given.prior_precision / np.square(units[:d]),
+        )  # fmt: skip
+        posterior = self._natural(given, zooms)
+        posterior.search = self.last_posterior_.search
+        return posterior
+
+    def _released_scores(self) -> Released:
+        """What a fit that searched released."""
+        noise_std, plan = self.noisy_totals_.noise_std, self.plan_of_release()
+        return self.once("released scores", lambda: self._of_scores(self.last_posterior_.search, noise_std, plan))
+
+    def _of_scores(self, search: Search, noise_std, plan: PrivacyPlan) -> Released:
+        return replace(search.released(noise_std, plan)[0], kappa=0.0)  # however far they are carried
+
+    def to_noise_aware_posterior(self) -> LinearPosterior:
+        return (
+            super().to_noise_aware_posterior() if self.last_posterior_.search is None else self._posterior_of_scores()
+        )
 
     def _prior_posterior(self, zooms: Zooms) -> LinearPosterior:
         d = self.n_features_in_
@@ -302,6 +402,10 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return LinearPosterior(np.zeros(p), np.eye(p), prior_precision=np.ones(d), zooms=zooms)
 
     def to_posterior(self, average, noise_std, previous: LinearPosterior | None) -> LinearPosterior:
+        if self._searches:
+            if previous is None:
+                return self._begun(self._first_zooms(), np.zeros(self.n_features_in_))
+            return self._searched(average, noise_std, previous)
         zooms = self._first_zooms() if previous is None else previous.zooms
         return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]), zooms)
 
@@ -448,8 +552,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         Warns
         -----
         PrivacyWarning
-            If noise hides columns, which get no limits; if the variance of a column, or of the target, is in few rows; if a
-            table without effects would show as much with a probability above 5 %.
+            If noise hides columns, which get no limits; if the variance of a column, or of the target, is in few rows; if the
+            target depends on columns in another way than by straight lines; if a table without effects would show as much with
+            a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
@@ -457,6 +562,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         hidden = self._hidden() & ~indicator_columns(self.n_features_in_, self.indicators, others)
         withhold(self, table, hidden[None], units, HIDDEN)
         self._warn_of_tails(units, others)
+        warn_of_columns(self, self._bent(), units, BENT, 4)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         warn_of_nothing(self, signal)
         return table
@@ -491,27 +597,37 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def _hidden(self) -> np.ndarray:
         """Columns of a private fit whose variance noise hides, shape (n_features,)."""
-        d, noisy = self.n_features_in_, getattr(self, "noisy_totals_", None)
+        d, last, is_centred = self.n_features_in_, self.last_posterior_, bool(self.fit_intercept)
+        if last.search is not None:
+            return last.zooms.hidden[:d] & ~self._released_scores().visible(is_centred)[:d]
+        noisy = getattr(self, "noisy_totals_", None)
         if noisy is None or not noisy.noise_std["second"]:
             return np.zeros(d, bool)
-        zooms, moments = self.last_posterior_.zooms, noisy.average["second"][: d + 1, : d + 1]
-        of = moments_of_columns(moments, noisy.noise_std["second"], self._constant(), bool(self.fit_intercept))
-        return ~of.is_visible & (zooms.hidden[:d] if zooms.n_zooms else True)
+        moments = noisy.average["second"][: d + 1, : d + 1]
+        return ~moments_of_columns(moments, noisy.noise_std["second"], self._constant(), is_centred).is_visible
+
+    def _bent(self) -> np.ndarray:
+        """Whether targets depend on each column in another way than a straight line, shape (n_features,)."""
+        search, d = self.last_posterior_.search, self.n_features_in_
+        if search is None or "bends" not in self.noisy_totals_.average:
+            return np.zeros(d, bool)
+        totals, unit = self.noisy_totals_, search.size * search.unit
+        released, is_centred = self._released_scores(), bool(self.fit_intercept)
+        return released.bent(totals.average["bends"], totals.noise_std["bends"], unit, is_centred)[:d]
 
     def feature_totals(self) -> FeatureTotals | None:
-        """From the second moments; None without noise."""
+        """Sums of the first zoom, or second moments of a fit without zooms; None without noise."""
         if not hasattr(self, "noisy_totals_"):
             return None
-        d, noisy, constant = self.n_features_in_, self.noisy_totals_, self._constant()
-        moments = SecondMoments.of(noisy.average["second"], noisy.noise_std["second"])
-        coordinates, count, means = self.last_posterior_.zooms.coordinates, moments.matrix[d, d], np.zeros(d)
-        columns = np.eye(d, d + 2) / coordinates.scale[:d, None]
-        columns[:, d] = coordinates.shift[:d] / constant
-        if count > STANDS_OUT * moments.noise_std:
-            means = columns @ moments.matrix[:, d] * constant / count
-        size, size_std = np.array([count, moments.noise_std]) / constant**2
-        squares = np.einsum("ij,jk,ik->i", columns, moments.matrix, columns)
-        return FeatureTotals(squares, moments.noise_std * np.square(columns).sum(axis=1), means, size, size_std)
+        d, noisy, zooms = self.n_features_in_, self.noisy_totals_, self.last_posterior_.zooms
+        if (counted := zooms.counts_of(d)) is not None:
+            return counted
+        constant, units, means = self._constant(), 1.0 / zooms.coordinates.scale[:d], np.zeros(d)
+        moments, std = noisy.average["second"], noisy.noise_std["second"]
+        if moments[d, d] > STANDS_OUT * std:
+            means = units * moments[:d, d] * constant / moments[d, d]
+        size, size_std = np.array([moments[d, d], std]) / constant**2
+        return FeatureTotals(np.diagonal(moments)[:d] * units**2, std * units**2, means, size, size_std)
 
     def check_restored(self) -> None:
         if self.n_features_in_ <= MOST_READ:
@@ -594,3 +710,21 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+class _Normal:
+    """Targets around their expected value, in units of their deviation."""
+
+    def scores(self, y: np.ndarray, psi: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals, limited at a multiple of C, and information."""
+        return np.clip(y[:, None] - psi, -_LIMIT * size, _LIMIT * size), np.ones(psi.shape)
+
+
+def _regressed(moments: np.ndarray, std: float, centred: bool) -> tuple[np.ndarray, float]:
+    """Slopes of the target, the last column but the constant, from noisy moments, and the deviation around it."""
+    count, means = max(moments[-1, -1], std), moments[:-1, -1:] if centred else np.zeros((len(moments) - 1, 1))
+    products = moments[:-1, :-1] - means @ means.T / count
+    least = _HIDDEN * std * np.sqrt(len(products))
+    slopes = np.linalg.solve(floored(products[:-1, :-1], least), products[:-1, -1])
+    residual = products[-1, -1] - slopes @ products[:-1, -1]
+    return slopes, float(np.sqrt(max(residual, least) * CONSTANT**2 / count))

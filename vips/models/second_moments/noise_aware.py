@@ -24,7 +24,7 @@ from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.posterior import LinearPosterior
 
-__all__ = ["noise_aware_coefficients"]
+__all__ = ["noise_aware_coefficients", "under_penalty"]
 
 _ROUNDS, _FIELD_ROUNDS, _TOLERANCE = 8, 100, 1e-6
 # Deviations of coefficients under the prior, in units of its scale. Smaller ones would hide a strong effect beside weak ones.
@@ -87,11 +87,20 @@ def noise_aware_coefficients(
         information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
         information = 0.5 * (information + information.T)
         mixed = _integrated if penalty == "ridge" else _mean_field
-        mean, cov, lam = mixed(information, linear, n_features, scale)
+        mean, cov, _ = mixed(information, linear, n_features, scale)
+    return under_penalty(information, linear, 1.0 / variance, n_features, penalty, scale)
+
+
+def under_penalty(
+    information: np.ndarray, linear: np.ndarray, noise_precision: float, n_features: int, penalty: str, scale: float
+) -> LinearPosterior:
+    """The Gaussian with mean and covariance of coefficients with this likelihood, exp(hᵀw - ½ wᵀWw), under their prior."""
+    mixed = _integrated if penalty == "ridge" else _mean_field
+    mean, _, lam = mixed(information, linear, n_features, scale)
     wide_mean, cov, _ = mixed(information, linear, n_features, _CAUTION * scale)
     cov += np.outer(wide_mean - mean, wide_mean - mean)
     precision = inverse_from_factor(cholesky(positive_definite(cov)))
-    return LinearPosterior(mean, precision, linear, information, 1.0 / variance, lam)
+    return LinearPosterior(mean, precision, linear, information, noise_precision, lam)
 
 
 def _integrated(information, linear, n_features: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

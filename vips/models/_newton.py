@@ -15,9 +15,9 @@ at its own point and the rest of that near β, and the average y = Σ c_t (g_t +
     y | β ~ N(M β, V),    M = Σ c_t C_t,    V = R^½ H R^½ + I Σ c_t² v_t + I ½ s_H² Σ_l (β_l - b̄_l)²,    β ~ N(Λ⁻¹h, Λ⁻¹)
 
 with v_t = s_t² + (κ ‖H (b_t - β)‖)² / d, since a score from far away is carried less well, c_t ∝ 1/v_t, the noise s_H in H, and
-the ratios R of released squares to the diagonal of H. Mean and covariance of β are those of this linear model, recomputed until
-its β is their mean, which is taken without κ: as noise vanishes and the prior is flat, the root of Σ u r x, and the sandwich
-M⁻¹ V M⁻¹.
+the ratios R of released squares to the diagonal of H, drawn to their average by noise. Mean and covariance of β are those of
+this linear model, recomputed until its β is their mean, which is taken without κ: as noise vanishes and the prior is flat, the
+root of Σ u r x, and the sandwich M⁻¹ V M⁻¹.
 
 Eigenvalues of H are raised to the noise in them in the estimate, which must not run away, and shrunk by it in the covariance,
 which must not look certain.
@@ -29,7 +29,7 @@ Künsch, Stefanski and Carroll (1989).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,7 @@ from scipy.stats import chi2
 from vips.core.exact.blas import cholesky, eigh
 from vips.models._coordinates import LIMIT
 from vips.models._definite import floored, positive_definite
+from vips.models._variance_ratios import variance_ratios
 
 __all__ = ["ROUNDS", "Prior", "Released", "best_prior", "misfit"]
 
@@ -52,6 +53,8 @@ _TOLERANCE = 1e-4
 _UNSURE = 4.0  # deviations, over how far points moved in the second half, where information is hidden
 _VISIBLE = 3.5  # deviations of noise above which information is seen, or √d if that is more
 _CHANCE = 0.005  # of bends where there are none
+_DOUBT = 0.5  # deviation of a variance that was stated as 1
+_ROUNDING = 1e-12  # of eigenvalues, over the largest
 _FEWEST_NEAR = 4  # scores whose scatter is compared
 # A search ended where noise hides the information: information of its last half over the noise; of its first steps over their
 # noise, and over information of the last half. Share of a coefficient's variance that lies in the direction of the estimate.
@@ -82,6 +85,8 @@ class Released:
         Variance of g_t by sampling records, over that of all records: (1 - q)/q.
     ratios : (float, float)
         Range of R.
+    kappa : float
+        κ; 0 where scores are linear.
     """
 
     points: np.ndarray
@@ -91,9 +96,28 @@ class Released:
     stds: np.ndarray
     variance: np.ndarray
     ratios: tuple[float, float]
+    kappa: float = _KAPPA
+
+    def in_deviations(self) -> tuple[Released, float]:
+        """The same in units in which residuals have a deviation of 1 on average, and that deviation: 1 where noise hides it."""
+        information = np.maximum(np.diagonal(self.informations.mean(axis=0)), self._average_std(1))
+        variance = information @ self.squares.mean(axis=0) / np.square(information).sum()
+        noise = self._average_std(2) / np.linalg.norm(information)
+        variance = 1.0 + (variance - 1.0) / (1.0 + np.square(noise / _DOUBT))
+        deviation = float(np.sqrt(max(variance, min(noise, 1.0), 1e-12)))
+        stds = self.stds * np.array([1.0 / deviation, 1.0, deviation**-2.0])
+        scores, points, squares = self.scores / deviation, self.points / deviation, self.squares / deviation**2
+        return replace(self, scores=scores, points=points, squares=squares, stds=stds), deviation
 
     def matched(self, prior: Prior, start: np.ndarray, n_rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray]:
         """Mean and precision of the coefficients given all that was released; the search for them begins at ``start``."""
+        root, information, cautious = self.likelihood(start, n_rounds)
+        mean = np.linalg.solve(positive_definite(information + prior.precision), information @ root + prior.linear)
+        return mean, positive_definite(cautious + prior.precision)
+
+    def likelihood(self, start: np.ndarray, n_rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Root of all scores, and its precision: without κ, which a mean is weighed with, since a prior must not hold back a
+        search; and with κ."""
         root, H = start, self.informations.mean(axis=0)
         flat = _LEAST_PRECISION * np.eye(len(start))
         for _ in range(n_rounds):
@@ -108,8 +132,6 @@ class Released:
         values, vectors = eigh(0.5 * (linear.M + linear.M.T))
         values = np.maximum(values, 0.0)
         known = _shrunk(values, vectors, _CAUTION * linear.noise)
-        information = linear.seen(known, linear.near) @ known  # without κ: a prior must not hold back a search
-        mean = np.linalg.solve(positive_definite(information + prior.precision), information @ root + prior.linear)
         # less of it where it is no more than noise, as far as points still move there: steps are short
         hidden = 1.0 / (1.0 + np.square(values / max(linear.noise, 1e-300)))
         moved = vectors.T @ (root - self.points[len(self.points) // 2 :].mean(axis=0))
@@ -117,22 +139,23 @@ class Released:
         cautious = linear.seen(known, linear.V) @ known
         seen = cautious @ spread
         cautious = cautious - seen @ np.linalg.solve(np.eye(len(root)) + spread.T @ seen, seen.T)
-        return mean, positive_definite(cautious + prior.precision)
+        return root, linear.seen(known, linear.near) @ known, cautious
 
     def _linear(self, estimate: np.ndarray, H: np.ndarray) -> _Linear:
-        d, (s, s_H, _) = len(estimate), self.stds.T
+        d, (s, s_H, s_B) = len(estimate), self.stds.T
         far = np.square((self.points - estimate) @ H).mean(axis=1)
-        variance = s**2 + _KAPPA**2 * far
+        variance = s**2 + self.kappa**2 * far
         c = (1.0 / variance) / (1.0 / variance).sum()
         noise = np.sqrt(d * np.square(c * s_H).sum())
         average, point = np.tensordot(c, self.informations, 1), c @ self.points
         H = _raised(average, noise)
         M = _NEAR * average + (1.0 - _NEAR) * H
-        R = np.sqrt(np.clip(c @ self.squares / np.maximum(np.diagonal(H), 1e-300), *self.ratios))
+        ratios = variance_ratios(c @ self.squares, np.linalg.norm(c * s_B), np.maximum(np.diagonal(H), 1e-300))
+        R = np.sqrt(np.clip(ratios, *self.ratios))
         sampled = 1.0 + (c**2 * self.variance).sum()
         near = sampled * R[:, None] * H * R + np.eye(d) * np.square(c * s).sum()
         off = 0.5 * noise**2 / d * np.square(estimate - point).sum()
-        V = near + np.eye(d) * (_KAPPA**2 * (c**2 * far).sum() + off)
+        V = near + np.eye(d) * (self.kappa**2 * (c**2 * far).sum() + off)
         total = c @ (self.scores + _NEAR * self._moved) + (1.0 - _NEAR) * H @ point
         return _Linear(total, M, V, near, H, noise)
 
@@ -228,12 +251,12 @@ class _Linear:
 
 
 def _raised(matrix: np.ndarray, least: float) -> np.ndarray:
-    """A symmetric matrix with its eigenvalues raised; itself where none is below."""
+    """A symmetric matrix with its eigenvalues raised, above rounding, too; itself where none is below."""
     matrix = 0.5 * (matrix + matrix.T)
     try:
         cholesky(matrix - least * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
-        return floored(matrix, least)
+        return floored(matrix, least, _ROUNDING)
     return matrix
 
 
