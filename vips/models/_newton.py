@@ -85,8 +85,6 @@ class Released:
         Variance of g_t by sampling records, over that of all records: (1 - q)/q.
     ratios : (float, float)
         Range of R.
-    kappa : float
-        κ; 0 where scores are linear.
     """
 
     points: np.ndarray
@@ -96,7 +94,6 @@ class Released:
     stds: np.ndarray
     variance: np.ndarray
     ratios: tuple[float, float]
-    kappa: float = _KAPPA
 
     def in_deviations(self) -> tuple[Released, float]:
         """The same in units in which residuals have a deviation of 1 on average, and that deviation: 1 where noise hides it."""
@@ -111,13 +108,6 @@ class Released:
 
     def matched(self, prior: Prior, start: np.ndarray, n_rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray]:
         """Mean and precision of the coefficients given all that was released; the search for them begins at ``start``."""
-        root, information, cautious = self.likelihood(start, n_rounds)
-        mean = np.linalg.solve(positive_definite(information + prior.precision), information @ root + prior.linear)
-        return mean, positive_definite(cautious + prior.precision)
-
-    def likelihood(self, start: np.ndarray, n_rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Root of all scores, and its precision: without κ, which a mean is weighed with, since a prior must not hold back a
-        search; and with κ."""
         root, H = start, self.informations.mean(axis=0)
         flat = _LEAST_PRECISION * np.eye(len(start))
         for _ in range(n_rounds):
@@ -132,6 +122,8 @@ class Released:
         values, vectors = eigh(0.5 * (linear.M + linear.M.T))
         values = np.maximum(values, 0.0)
         known = _shrunk(values, vectors, _CAUTION * linear.noise)
+        information = linear.seen(known, linear.near) @ known  # without κ: a prior must not hold back a search
+        mean = np.linalg.solve(positive_definite(information + prior.precision), information @ root + prior.linear)
         # less of it where it is no more than noise, as far as points still move there: steps are short
         hidden = 1.0 / (1.0 + np.square(values / max(linear.noise, 1e-300)))
         moved = vectors.T @ (root - self.points[len(self.points) // 2 :].mean(axis=0))
@@ -139,12 +131,12 @@ class Released:
         cautious = linear.seen(known, linear.V) @ known
         seen = cautious @ spread
         cautious = cautious - seen @ np.linalg.solve(np.eye(len(root)) + spread.T @ seen, seen.T)
-        return root, linear.seen(known, linear.near) @ known, cautious
+        return mean, positive_definite(cautious + prior.precision)
 
     def _linear(self, estimate: np.ndarray, H: np.ndarray) -> _Linear:
         d, (s, s_H, s_B) = len(estimate), self.stds.T
         far = np.square((self.points - estimate) @ H).mean(axis=1)
-        variance = s**2 + self.kappa**2 * far
+        variance = s**2 + _KAPPA**2 * far
         c = (1.0 / variance) / (1.0 / variance).sum()
         noise = np.sqrt(d * np.square(c * s_H).sum())
         average, point = np.tensordot(c, self.informations, 1), c @ self.points
@@ -155,7 +147,7 @@ class Released:
         sampled = 1.0 + (c**2 * self.variance).sum()
         near = sampled * R[:, None] * H * R + np.eye(d) * np.square(c * s).sum()
         off = 0.5 * noise**2 / d * np.square(estimate - point).sum()
-        V = near + np.eye(d) * (self.kappa**2 * (c**2 * far).sum() + off)
+        V = near + np.eye(d) * (_KAPPA**2 * (c**2 * far).sum() + off)
         total = c @ (self.scores + _NEAR * self._moved) + (1.0 - _NEAR) * H @ point
         return _Linear(total, M, V, near, H, noise)
 

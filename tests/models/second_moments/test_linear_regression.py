@@ -14,6 +14,7 @@ from vips import BayesianLinearRegression, PrivacyBudget, PrivacyPlan, PrivacyWa
 from vips.core.sums.regressions import RegressionSums
 from vips.models import _newton
 from vips.models._coefficient_tables import BENT
+from vips.models.second_moments import noise_aware
 from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 
@@ -291,7 +292,7 @@ def check_errors_that_grow():
 
 def test_errors_may_grow_with_a_column(monkeypatch):
     def alike(patch):
-        patch.setattr(_newton, "variance_ratios", lambda noisy, std, curvature: np.ones(len(curvature)))
+        patch.setattr(noise_aware, "variance_ratios", lambda noisy, std, curvature: np.ones(len(curvature)))
 
     check_errors_that_grow()
     check_notices(check_errors_that_grow, alike, monkeypatch, "deviations of errors")

@@ -48,7 +48,7 @@ from vips.models._search import MOST_BENDS, Search, blocks_of_scores, fitting_si
 from vips.models.second_moments.contract import SecondMomentModel, design
 from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
-from vips.models.second_moments.noise_aware import noise_aware_coefficients, under_penalty
+from vips.models.second_moments.noise_aware import coefficients_of_scores, noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
 from vips.parts import STANDS_OUT, FeatureTotals, Part, Score
 
@@ -112,8 +112,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         Of coefficients and intercept. In private fits given the noisy moments; else at the maximum of the evidence, as in
         scikit-learn's ``BayesianRidge`` and ``ARDRegression``.
     last_posterior_ : Gaussian
-        The latter in private fits of moments, too: takes them at face value, negative ones as their noise. In those of scores
-        the root of all scores.
+        The latter in private fits of moments, too: takes them at face value, negative ones as their noise.
     coef_, intercept_ : ndarray of shape (n_features,), float
     alpha_ : float
         Precision of y around its expected value.
@@ -310,10 +309,12 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         if after.n_zooms < n_zooms:
             return self._begun(after, np.zeros(self.n_features_in_))
         slopes, deviation = _regressed(moments, std, is_centred)
-        after = after.rescaled(
-            np.append(np.ones(self.n_features_in_), scale[-1] / (deviation * after.coordinates.scale[-1]))
-        )
-        return self._begun(after, slopes / deviation * scale[:-1] / after.coordinates.scale[:-1])
+        unit = deviation * after.coordinates.scale[-1] / scale[-1]
+        if after.seen[-1]:  # by a zoom with less noise, perhaps
+            unit = min(unit, np.sqrt(after.seen[-1]))
+        after = after.rescaled(np.append(np.ones(self.n_features_in_), 1.0 / unit))
+        factors = after.coordinates.scale / scale
+        return self._begun(after, slopes * factors[-1] / factors[:-1])
 
     def _begun(self, zooms: Zooms, slopes: np.ndarray) -> LinearPosterior:
         """A posterior before the first scores, which are taken at these slopes of moved rows."""
@@ -338,17 +339,23 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         )  # fmt: skip
 
     def _searched(self, average, noise_std, previous: LinearPosterior) -> LinearPosterior:
-        """The posterior after a step that took scores: the root of all scores."""
+        """The posterior after a step that took scores, given all of them and the variance in them: a sandwich."""
         n_scores = self._n_scores()
         search = previous.search.after(average, n_scores)
-        released = self._of_scores(search, noise_std, self.plan_of_release())
-        root, _, information = released.likelihood(search.point[0])
-        given = LinearPosterior(root, positive_definite(information), information @ root, information)
-        posterior = self._natural(given, search.zooms)
-        posterior.search = search = search.towards(root[None])
+        released, deviation = search.released(noise_std, self.plan_of_release())[0].in_deviations()
+        zooms, d, p = search.zooms, self.n_features_in_, len(search.point[0])
+        units = np.append(self._prior_units(zooms.coordinates) / zooms.coordinates.scale[:d], np.ones(p - d))
+        scale = _SCALE * np.sqrt(max(zooms.seen[d], 1.0)) / deviation
+        given = coefficients_of_scores(released, units, d, self.penalty, scale)
+        units = units * deviation
+        given = LinearPosterior(
+            given.mean * units, given.precision / np.outer(units, units), given.linear / units,
+            given.information / np.outer(units, units), deviation**-2.0, given.prior_precision / np.square(units[:d]),
+        )  # fmt: skip
+        posterior = self._natural(given, zooms)
+        posterior.search = search = search.towards(given.mean[None])
         if search.n_done == max(n_scores // _ADAPTED, 1):
-            narrower = float(np.clip(released.in_deviations()[1], *_NARROWER))
-            posterior.search = replace(search, size=narrower * search.size)
+            posterior.search = replace(search, size=float(np.clip(deviation, *_NARROWER)) * search.size)
         return posterior
 
     def _natural(self, given: LinearPosterior, zooms: Zooms) -> LinearPosterior:
@@ -365,36 +372,13 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             centre=coordinates.shift[:d], zooms=zooms,
         )  # fmt: skip
 
-    def _posterior_of_scores(self) -> LinearPosterior:
-        """The posterior given scores, and the variance in them: a sandwich."""
-        released, d, zooms = self._released_scores(), self.n_features_in_, self.last_posterior_.zooms
-        released, deviation = released.in_deviations()
-        root, _, information = released.likelihood(released.points[-1])
-        units = np.append(self._prior_units(zooms.coordinates) / zooms.coordinates.scale[:d], np.ones(len(root) - d))
-        information *= np.outer(units, units)
-        scale = _SCALE * np.sqrt(max(zooms.seen[d], 1.0)) / deviation
-        given = under_penalty(information, information @ (root / units), 1.0, d, self.penalty, scale)
-        units = units * deviation
-        given = LinearPosterior(
-            given.mean * units, given.precision / np.outer(units, units), given.linear / units,
-            given.information / np.outer(units, units), deviation**-2.0, given.prior_precision / np.square(units[:d]),
-        )  # fmt: skip
-        posterior = self._natural(given, zooms)
-        posterior.search = self.last_posterior_.search
-        return posterior
-
     def _released_scores(self) -> Released:
         """What a fit that searched released."""
         noise_std, plan = self.noisy_totals_.noise_std, self.plan_of_release()
-        return self.once("released scores", lambda: self._of_scores(self.last_posterior_.search, noise_std, plan))
-
-    def _of_scores(self, search: Search, noise_std, plan: PrivacyPlan) -> Released:
-        return replace(search.released(noise_std, plan)[0], kappa=0.0)  # however far they are carried
+        return self.once("released scores", lambda: self.last_posterior_.search.released(noise_std, plan)[0])
 
     def to_noise_aware_posterior(self) -> LinearPosterior:
-        return (
-            super().to_noise_aware_posterior() if self.last_posterior_.search is None else self._posterior_of_scores()
-        )
+        return super().to_noise_aware_posterior() if self.last_posterior_.search is None else self.last_posterior_
 
     def _prior_posterior(self, zooms: Zooms) -> LinearPosterior:
         d = self.n_features_in_
@@ -724,7 +708,9 @@ def _regressed(moments: np.ndarray, std: float, centred: bool) -> tuple[np.ndarr
     """Slopes of the target, the last column but the constant, from noisy moments, and the deviation around it."""
     count, means = max(moments[-1, -1], std), moments[:-1, -1:] if centred else np.zeros((len(moments) - 1, 1))
     products = moments[:-1, :-1] - means @ means.T / count
-    least = _HIDDEN * std * np.sqrt(len(products))
-    slopes = np.linalg.solve(floored(products[:-1, :-1], least), products[:-1, -1])
+    least = _HIDDEN * std
+    slopes = np.linalg.solve(floored(products[:-1, :-1], least * np.sqrt(len(products))), products[:-1, -1])
     residual = products[-1, -1] - slopes @ products[:-1, -1]
+    if residual <= 0.0:  # slopes of noise
+        slopes, residual = 0.0 * slopes, products[-1, -1]
     return slopes, float(np.sqrt(max(residual, least) * CONSTANT**2 / count))

@@ -20,11 +20,13 @@ import numpy as np
 
 from vips.core.exact.blas import cholesky, eigh, inverse_from_factor
 from vips.models._definite import positive_definite
+from vips.models._newton import Released
+from vips.models._variance_ratios import variance_ratios
 from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.posterior import LinearPosterior
 
-__all__ = ["noise_aware_coefficients", "under_penalty"]
+__all__ = ["coefficients_of_scores", "noise_aware_coefficients"]
 
 _ROUNDS, _FIELD_ROUNDS, _TOLERANCE = 8, 100, 1e-6
 # Deviations of coefficients under the prior, in units of its scale. Smaller ones would hide a strong effect beside weak ones.
@@ -89,6 +91,32 @@ def noise_aware_coefficients(
         mixed = _integrated if penalty == "ridge" else _mean_field
         mean, cov, _ = mixed(information, linear, n_features, scale)
     return under_penalty(information, linear, 1.0 / variance, n_features, penalty, scale)
+
+
+def coefficients_of_scores(
+    released: Released, units: np.ndarray, n_features: int, penalty: str, scale: float
+) -> LinearPosterior:
+    """The Gaussian with mean and covariance of coefficients in these units, given linear scores: ``vips/models/_newton.py``.
+
+    Scores are g_t = Q (w - b_t), with Q denoised from the information, and vary as squares of scores say.
+    """
+    s, s_information, s_squares = released.stds.T
+    c = s**-2.0 / (s**-2.0).sum() if s.all() else np.full(len(s), 1.0 / len(s))
+    std, std_squares = np.linalg.norm(c * s), np.linalg.norm(c * s_squares)
+    denoised = Denoised.of(np.tensordot(c, released.informations, 1), np.linalg.norm(c * s_information))
+    design, point, mean = denoised.matrix, c @ released.points, released.points[-1]
+    diagonal = np.maximum(np.diagonal(design), 1e-300)
+    ratios = np.sqrt(np.clip(variance_ratios(c @ released.squares, std_squares, diagonal), *released.ratios))
+    sampled = (1.0 + np.square(c) @ released.variance) * ratios[:, None] * design * ratios
+    for _ in range(_ROUNDS):
+        varies = sampled + denoised.covariance_of_product(mean - point) + std**2 * np.eye(len(point))
+        weighted = np.linalg.solve(positive_definite(varies), np.column_stack([design, c @ released.scores]))
+        information = design @ weighted[:, :-1] * np.outer(units, units)
+        information = 0.5 * (information + information.T)
+        linear = units * (design @ weighted[:, -1]) + information @ (point / units)
+        given = under_penalty(information, linear, 1.0, n_features, penalty, scale)
+        mean = units * given.mean
+    return given
 
 
 def under_penalty(
