@@ -23,7 +23,7 @@ from tests.classification.test_private_classifier import few_settings
 from vips import BayesianLogisticRegression, MixedLatentClassAnalysis, PrivacyBudget, PrivateClassifier
 from vips._commands.files import as_declared, read_table
 from vips._commands.reading import Reading
-from vips.classification.columns import as_frame, columns_stated
+from vips.classification.tables import as_frame, columns_stated
 from vips.data import Sequences
 from vips.data._columns import as_table
 from vips.models.mixtures import table as classes

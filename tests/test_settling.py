@@ -20,7 +20,7 @@ from vips import (
     LinearDynamicalSystem,
     PrivacyPlan,
 )
-from vips.auditing.frozen import watched
+from vips.auditing.child import watched
 from vips.core.posteriors import posterior_arrays
 from vips.settling import Settling, distance
 

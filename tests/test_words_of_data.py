@@ -12,7 +12,7 @@ import pytest
 import vips
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyBudget, PrivacyPlan
 from vips.__main__ import main
-from vips._pages.engine import environment
+from vips._pages.page import environment
 from vips._pages.tables import html_table
 from vips._support.printable import lines_of_table
 from vips.auditing.report import Finding

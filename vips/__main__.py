@@ -8,10 +8,9 @@ import sys
 import warnings
 from importlib import metadata
 
-from vips._commands.certificate import add_certificate
 from vips._commands.compile import add_compile
 from vips._commands.fit import add_commands
-from vips._commands.inspect import add_inspect
+from vips._commands.inspect import add_certificate, add_inspect
 from vips._commands.plan import add_plan
 from vips._support.printable import printable
 from vips.core.ledger.admitted import Run

@@ -54,7 +54,13 @@ def break_everywhere(mutant, patch):
     patch.setattr(child, "CODE", f"{broken}; {child.CODE}")
 
 
-def audited(case, plan=SAMPLED, n_runs=2000):
-    """The audit of a case of the laws, with 30 records."""
-    model = case.make_model(privacy=replace(plan, clip_norm=case.clip_norm))
-    return audit(model, *arguments(case.make_records(30, np.random.default_rng(0))), n_runs=n_runs, random_state=0)
+def audited(case, plan=SAMPLED, n_runs=2000, *, persons=False, max_weight=None):
+    """The audit of a case of the laws, with 30 records; or with 40 rows, of about 12 persons, or with weights."""
+    rng, special = np.random.default_rng(0), persons or max_weight is not None
+    plan = replace(plan, clip_norm=case.clip_norm, max_rows_per_group=7 if persons else None, max_weight=max_weight)
+    records, beside = arguments(case.make_records(40 if special else 30, rng)), {}
+    if persons:
+        beside["groups"] = rng.integers(0, 12, 40)
+    if max_weight is not None:
+        beside["sample_weight"] = rng.uniform(0.0, 1.5 * max_weight, 40)
+    return audit(case.make_model(privacy=plan), *records, **beside, n_runs=n_runs, random_state=0)

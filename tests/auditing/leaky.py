@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan
-from vips.auditing.child import Fit, pickled, shown_by, two_processes
-from vips.auditing.frozen import frozen
+from vips.auditing.child import Fit, frozen, pickled, shown_by, two_processes
 from vips.auditing.records import Table
 from vips.auditing.replay import ADVICE, finding
 from vips.auditing.report import Finding

@@ -10,9 +10,8 @@ import pytest
 from tests.auditing.audits import BY_NAME, FULL, SAMPLED, audited
 from tests.laws.cases import BetaBernoulli, SecondMoments
 from vips import DenseStatistics
-from vips.auditing.chunks import MOST_RECORDS, compare_large_chunk, large_chunk
 from vips.auditing.records import Table
-from vips.auditing.search import Search
+from vips.auditing.search import MOST_RECORDS, Search, large_chunk
 from vips.auditing.sums import ClippedSum
 from vips.core.phases import phases_of
 
@@ -50,17 +49,29 @@ class NormsOfTheChunk(BetaBernoulli):
         return self.Statistics({"heads": records, "count": np.ones(len(records))})
 
 
-def gap(model, chunk_size=None) -> float:
-    """Largest violation of independence in a large chunk."""
+class RaisesInLargeChunks(CentredInLargeChunks):
+    def expected_statistics(self, records, posterior):
+        if len(records) > self.threshold:
+            raise ValueError("too many")
+        return BetaBernoulli.expected_statistics(self, records, posterior)
+
+
+def searched(model, chunk_size=None) -> Search:
+    """What a large chunk shows."""
     records = Table(BY_NAME["beta-bernoulli"].make_records(30, np.random.default_rng(0)))
     plan = replace(FULL, clip_norm=1.5, sampling_rate=1.0)
     model = model(privacy=plan)
     model.n_features_in_ = records.X.shape[1]
     model.chunk_size = chunk_size
     search = Search("gaussian")
-    compare_large_chunk(
-        search, ClippedSum(model, plan, phases_of(model, 1)[-1], None), records, np.random.default_rng(0)
-    )
+    sums = ClippedSum(model, plan, phases_of(model, 1)[-1], None)
+    search.compare_large_chunk(sums, records, np.random.default_rng(0))
+    return search
+
+
+def gap(model, chunk_size=None) -> float:
+    """Largest violation of independence in a large chunk."""
+    search = searched(model, chunk_size)
     assert not search.problems
     return search.not_independent
 
@@ -69,6 +80,10 @@ def gap(model, chunk_size=None) -> float:
 def test_rows_that_depend_on_each_other_only_in_large_chunks_are_found(model):
     assert gap(model) > 1e-4
     assert gap(BetaBernoulli) < 1e-9
+
+
+def test_an_error_in_large_chunks_only_is_found():
+    assert "ValueError: too many" in searched(RaisesInLargeChunks).problems[0]
 
 
 def test_an_audit_looks_at_large_chunks():
@@ -99,6 +114,6 @@ def test_large_chunks_hold_valid_records_of_the_same_kind(case):
 
 
 def test_large_chunks_of_wide_records_are_small(monkeypatch):
-    monkeypatch.setattr("vips.auditing.chunks.MOST_BYTES", 2**22)
+    monkeypatch.setattr("vips.auditing.search.MOST_BYTES", 2**22)
     table = Table(np.ones((20, 3_000)))
     assert len(large_chunk(SecondMoments(privacy=SAMPLED), table, np.random.default_rng(0))) < 200

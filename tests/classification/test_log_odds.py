@@ -12,8 +12,8 @@ from sklearn.naive_bayes import CategoricalNB
 
 from vips import PrivacyBudget, PrivateClassifier
 from vips.classification import log_odds as module
-from vips.classification.columns import bounded, listed
 from vips.classification.log_odds import posterior_log_odds, total_log_odds
+from vips.classification.tables import bounded, listed
 
 ALL = (-0.7, 5000.0)  # log odds over all records, their number
 

@@ -31,7 +31,7 @@ from vips.classification import log_odds
 from vips.core.accounting.gaussian import gaussian_log_delta
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.settings import encode
-from vips.preprocessing._histograms import MOST_CATEGORIES
+from vips.preprocessing._learnt_columns import MOST_CATEGORIES
 
 COLUMNS = {"age": (0, 100), "income": "number", "town": ["A", "B"], "word": "category"}
 HELD = {"class_counts_", "feature_names_in_", "log_odds_", "n_features_in_", "privacy_", "tables_"}
@@ -51,7 +51,7 @@ def model(columns=COLUMNS, n_steps=3, epsilon=4.0, delta=1e-6, relation="add_or_
 
 def without_log_odds(patch):
     """For tests that look at tables only."""
-    patch.setattr("vips.classification.features.posterior_log_odds", lambda of_class, *_: np.zeros(len(of_class)))
+    patch.setattr("vips.classification.log_odds.posterior_log_odds", lambda of_class, *_: np.zeros(len(of_class)))
 
 
 @pytest.fixture
@@ -237,11 +237,11 @@ def test_the_threshold_is_for_all_categories_of_a_record():
         with pytest.MonkeyPatch.context() as patch:
             without_log_odds(patch)
             release = module.release_table
-            patch.setattr(module, "release_table", lambda *a: cuts.append((a[7], a[8])) or release(*a))  # noqa: B023
+            patch.setattr(module, "release_table", lambda *a: cuts.append(a[-1]) or release(*a))  # noqa: B023
             fitted = model({"word": "category", "other": "category"}, delta=1e-4, n_steps=1)
             fitted.fit(X, np.array([0, 1] * 20), groups=groups)
-        for std, cut in cuts:
-            released = -np.expm1(2 * most * norm.logcdf((cut - 1.0) / std))
+        for counting in cuts:
+            released = -np.expm1(2 * most * norm.logcdf((counting.cut - 1.0) / counting.std))
             assert released == pytest.approx(1e-5, rel=1e-3), f"with {most} categories, δ° is {released}"
 
 

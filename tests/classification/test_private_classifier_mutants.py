@@ -16,7 +16,7 @@ from vips import PrivacyPlan
 from vips.classification import encoder, tables
 from vips.classification.encoder import ClassTables
 from vips.core.ledger.run import LedgerRun
-from vips.preprocessing import _budget
+from vips.preprocessing import _budget, _learnt_columns
 
 
 def the_norm_forgets_how_many_columns_there_are(patch):
@@ -53,8 +53,8 @@ def columns_share_their_noise(patch):
 def log_odds_are_those_of_exact_tables(patch):
     original = tables.release_table
 
-    def release_table(X, name, stated, place, n_classes, persons, add_noise, *arguments):
-        return original(X, name, stated, place, n_classes, persons, np.asarray, *arguments)
+    def release_table(values, stated, place, n_classes, counting):
+        return original(values, stated, place, n_classes, replace(counting, with_noise=np.asarray))
 
     patch.setattr(encoder, "release_table", release_table)
 
@@ -108,12 +108,12 @@ def classes_of_a_person_are_counted_one_by_one(patch):
 
 
 def the_threshold_forgets_its_delta(patch):
-    patch.setattr(encoder, "threshold", lambda delta, std, n_new: 1.0)
+    patch.setattr(_learnt_columns, "threshold", lambda delta, std, n_new: 1.0)
 
 
 def the_threshold_forgets_that_a_person_has_several_categories(patch):
-    original = encoder.threshold
-    patch.setattr(encoder, "threshold", lambda delta, std, n_new: original(delta, std, max(1, n_new // 32)))
+    original = _learnt_columns.threshold
+    patch.setattr(_learnt_columns, "threshold", lambda delta, std, n_new: original(delta, std, max(1, n_new // 32)))
 
 
 def fits_are_charged_at_the_end(patch):

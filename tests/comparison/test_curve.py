@@ -7,8 +7,8 @@ import pytest
 
 from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyLedger, PrivacyPlan, privacy_utility_curve
 from vips.comparison.curve import NO_GUARANTEE
-from vips.comparison.report.numbers import utility_view
 from vips.comparison.report.page import _MEANS, render
+from vips.comparison.report.sections import utility_view
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)

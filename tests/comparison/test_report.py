@@ -19,11 +19,11 @@ import vips
 from tests.comparison import report_cases as cases
 from tests.plans import with_release
 from vips import PrivacyLedger, compare
-from vips._pages import text
+from vips._pages.page import Cell, at_most
 from vips.comparison.curve import NO_GUARANTEE
-from vips.comparison.report.densities import curve
+from vips.comparison.report.charts import curve
 from vips.comparison.report.page import render
-from vips.comparison.report.posteriors import topics_view
+from vips.comparison.report.sections import topics_view
 from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
 from vips.expfam.divergences import marginals
 
@@ -417,11 +417,11 @@ def test_settings_of_the_caller_do_not_matter_and_stay(tmp_path, pages):
     [(0.73106, "73.2 %"), (0.5, "50 %"), (0.9989, "99.9 %"), (0.99901, "100 %"), (1.0, "100 %")],
 )
 def test_bounds_are_rounded_upwards(probability, shown):
-    assert text.at_most(probability) == shown
+    assert at_most(probability) == shown
 
 
 def test_numbers_sort_by_value_and_missing_ones_are_said():
-    view = {"level": "95", "rows": [("KL", [text.Cell(-1e-5), text.Cell(float("nan"), "released")])]}
+    view = {"level": "95", "rows": [("KL", [Cell(-1e-5), Cell(float("nan"), "released")])]}
     page = render("numbers.html", view=view)
     assert 'data-sort="-1e-05"' in page
     assert '<td class="number" data-sort="" data-head="value">–</td></tr>' in page

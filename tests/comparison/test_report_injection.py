@@ -17,7 +17,7 @@ from tests.comparison import report_cases as cases
 from tests.comparison.leaves import leaves, with_leaf
 from tests.plans import with_release
 from vips import Comparison, Part, PrivacyPlan, PrivacyReport
-from vips._pages.engine import own_markup
+from vips._pages.page import own_markup
 from vips.comparison import Row
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement
@@ -240,7 +240,7 @@ def test_markup_is_made_in_one_place():
         functions = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
         called = {function.id for function in functions if isinstance(function, ast.Name)}
         if "Markup" in called:
-            assert name == "_pages/engine.py"
+            assert name == "_pages/page.py"
         if "own_markup" in called:
             callers.add(name)
     assert callers == {"comparison/report/charts.py", "_pages/page.py"}

@@ -26,8 +26,7 @@ from vips.core.ledger.run import LedgerRun
 from vips.core.mechanism.lattice import SENSITIVITY_FACTOR
 from vips.data import InMemoryData
 from vips.evaluation.estimates import EDGES
-from vips.evaluation.evaluate import BLOCKS
-from vips.evaluation.predictions import probabilities
+from vips.evaluation.evaluate import BLOCKS, probabilities
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
 BUDGET = PrivacyBudget(1.0, 1e-6)

@@ -10,7 +10,7 @@ import pytest
 from tests.evaluation import test_estimates, test_evaluate
 from tests.mutants import check_notices
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
-from vips.evaluation import estimates, evaluate, predictions
+from vips.evaluation import estimates, evaluate
 
 
 def rows_of_a_person_add_up(patch):
@@ -38,12 +38,12 @@ def a_call_without_a_prediction_drops_all_its_rows(patch):
         except ValueError:
             out[rows[places]] = np.nan
 
-    patch.setattr(predictions, "_predict", predict)
+    patch.setattr(evaluate, "_predict", predict)
 
 
 def calls_have_as_many_rows_as_there_are(patch):
-    original = predictions._rows
-    patch.setattr(predictions, "_rows", lambda X, rows: original(X, np.unique(rows)))
+    original = evaluate._rows
+    patch.setattr(evaluate, "_rows", lambda X, rows: original(X, np.unique(rows)))
 
 
 def noise_is_no_part_of_the_interval(patch):

@@ -14,7 +14,7 @@ from vips import PrivacyBudget, PrivacyPlan, PrivateClassifier
 from vips.classification import tables
 from vips.data import ParquetTexts, regroup
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _learnt_columns
-from vips.preprocessing._histograms import MOST_CATEGORIES
+from vips.preprocessing._learnt_columns import MOST_CATEGORIES
 
 N_ROWS = 100_000
 PLAN = PrivacyPlan(noise_multiplier=5.0, sampling="full", n_steps=1)

@@ -28,8 +28,7 @@ from vips import (
     plan_study,
 )
 from vips.datasets import make_table
-from vips.planning.generated import assumptions, generated
-from vips.planning.trial import Law, Like, Trials, widths_of
+from vips.planning.trial import Law, Like, Trials, assumptions, generated, widths_of
 from vips.preprocessing import PrivateTopics, TableEncoder, make_private_pipeline
 
 BUDGET = PrivacyBudget(1.0, 1e-6)

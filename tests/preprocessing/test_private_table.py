@@ -13,7 +13,7 @@ import vips
 from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.preprocessing import TableEncoder, _table
 from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
-from vips.preprocessing._histograms import MOST_CATEGORIES, threshold
+from vips.preprocessing._learnt_columns import MOST_CATEGORIES, threshold
 
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
 KINDS = {"amount": "number", "word": "category", "other": "category"}

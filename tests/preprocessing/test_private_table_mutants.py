@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,8 @@ from tests.mutants import check_notices
 from tests.preprocessing import test_private_table as tests
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.run import LedgerRun
-from vips.preprocessing import _histograms, _learnt_columns, _table
-from vips.preprocessing._histograms import Persons
+from vips.preprocessing import _learnt_columns, _table
+from vips.preprocessing._learnt_columns import Persons
 
 
 def rows_of_a_person_are_counted_one_by_one(patch):
@@ -30,22 +32,22 @@ def a_person_may_have_any_number_of_categories(patch):
 
 
 def the_threshold_forgets_that_a_record_has_several(patch):
-    original = _histograms.threshold
-    for module in (_table, tests):
+    original = _learnt_columns.threshold
+    for module in (_learnt_columns, tests):
         patch.setattr(module, "threshold", lambda delta, std, n_new: original(delta, std, 1))
 
 
 def the_threshold_forgets_the_record_itself(patch):
-    original = _histograms.threshold
-    for module in (_table, tests):
+    original = _learnt_columns.threshold
+    for module in (_learnt_columns, tests):
         patch.setattr(module, "threshold", lambda delta, std, n_new: original(delta, std, n_new) - 1.0)
 
 
 def categories_are_released_at_half_the_threshold(patch):
     original = _learnt_columns.learn_column
 
-    def learn_column(*arguments, cut, **named):
-        return original(*arguments, cut=0.5 * cut, **named)
+    def learn_column(values, kind, counting):
+        return original(values, kind, replace(counting, cut=0.5 * counting.cut))
 
     patch.setattr(_table, "learn_column", learn_column)
 

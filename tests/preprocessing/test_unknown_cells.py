@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from vips import BayesianLinearRegression, BayesianLogisticRegression, PrivacyBudget, PrivateClassifier, compare, load
-from vips.classification.columns import ColumnCells
-from vips.classification.features import log_odds_of_tables
-from vips.classification.tables import ClassTable
+from vips.classification.log_odds import log_odds_of_tables
+from vips.classification.tables import ClassTable, ColumnCells
 from vips.parts import FeatureTotals
 from vips.preprocessing import TableEncoder, make_private_pipeline
 

@@ -46,10 +46,9 @@ from vips.data import (
     regroup,
     regrouped,
 )
-from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _sorted_runs, _word_sums, make_private_pipeline
-from vips.preprocessing._counted_texts import CountedTexts, _read, _write
-from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
-from vips.preprocessing._word_sums import WordTask
+from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _sorted_words, make_private_pipeline
+from vips.preprocessing._documents import CountedTexts, _read, _write
+from vips.preprocessing._sorted_words import SortedRuns, WordTask, share_of_words
 
 RNG = np.random.default_rng(0)
 WORDS = [f"w{i}" for i in range(60)]
@@ -118,9 +117,9 @@ def watched_totals(known=()):
         return task(WordTask(self.settings, tuple(known), self.most, self.of_count, self.plan), partition, coins)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_word_sums, "released", watch)
+        patch.setattr(_sorted_words, "released", watch)
         patch.setattr(WordTask, "share", share)
-        patch.setattr(_word_sums, "plans_of_rounds", lambda plan: [plan])
+        patch.setattr(_sorted_words, "plans_of_rounds", lambda plan: [plan])
         yield by_word
 
 
@@ -176,7 +175,7 @@ def test_sorted_runs_add_every_word_once():
     n_shares = 300
     rng, exact, names = np.random.default_rng(0), Counter(), STRANGE + WORDS
     with pytest.MonkeyPatch.context() as patch, SortedRuns() as runs:
-        patch.setattr(_sorted_runs, "_BLOCK_BYTES", 60)
+        patch.setattr(_sorted_words, "_BLOCK_BYTES", 60)
         for _ in range(n_shares):
             share = {names[i]: float(rng.integers(1, 9)) for i in rng.choice(len(names), rng.integers(0, 30), False)}
             runs.push(share_of_words(share, 2.0))
@@ -205,7 +204,7 @@ def test_the_order_of_additions_depends_on_the_number_of_shares_alone():
 def test_memory_holds_one_block_of_each_run():
     """A merge of many words holds few: blocks that are alive, in bytes, beside what is merged."""
     with pytest.MonkeyPatch.context() as patch, SortedRuns() as runs:
-        patch.setattr(_sorted_runs, "_BLOCK_BYTES", 2**14)
+        patch.setattr(_sorted_words, "_BLOCK_BYTES", 2**14)
         for i in range(8):
             runs.push(share_of_words({f"{i} {j}": 1.0 for j in range(6_000)}, 1.0))
         n_words = []
@@ -224,7 +223,7 @@ def test_every_block_has_fresh_noise():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", watched)
-        patch.setattr(_sorted_runs, "_BLOCK_BYTES", 500)
+        patch.setattr(_sorted_words, "_BLOCK_BYTES", 500)
         for _ in range(3):
             vectorizer(threshold_delta=1e-12).fit(InMemoryTexts([" ".join(f"w{i}" for i in range(300))] * 90, 1))
     assert min(map(len, noise)) > 20  # several blocks
@@ -328,11 +327,11 @@ KILLED = """
 import sys, time
 from vips import PrivacyPlan
 from vips.data import InMemoryTexts
-from vips.preprocessing import PrivateCountVectorizer, _word_sums
+from vips.preprocessing import PrivateCountVectorizer, _sorted_words
 def stop(*arguments):
     print("merging", flush=True)
     time.sleep(100)
-_word_sums.released = stop
+_sorted_words.released = stop
 plan = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
 PrivateCountVectorizer(privacy=plan, threshold_delta=1e-6).fit(InMemoryTexts(["Amalie owes me ten crowns"] * 90, 3))
 """
@@ -614,7 +613,7 @@ def test_counts_that_cannot_be_kept_are_counted_again(tmp_path, monkeypatch):
     folders = folders_of_counts(tmp_path / "by_writer")
     folders[0].rmdir()
     (folders[1] / "00000.npy").write_bytes(b"torn")
-    monkeypatch.setattr("vips.preprocessing._counted_texts.tempfile.mkdtemp", no_space)
+    monkeypatch.setattr("vips.preprocessing._documents.tempfile.mkdtemp", no_space)
     counted.append(CountedTexts(source, {"token_pattern": "."}, {"b": 0, "c": 1}))
     for counts in [*counted, *counted]:
         assert counts.partition(0).open().X.toarray().tolist() == [[1, 0], [1, 2]]

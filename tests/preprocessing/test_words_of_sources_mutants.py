@@ -10,35 +10,35 @@ import pytest
 from tests.mutants import check_notices
 from tests.preprocessing import test_words_of_sources as tests
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
-from vips.preprocessing import _counted_texts, _documents, _sorted_runs, _word_sums
-from vips.preprocessing._word_sums import WordTask
+from vips.preprocessing import _documents, _sorted_words
+from vips.preprocessing._sorted_words import WordTask
 from vips.privacy import PrivacyPlan
 
 
 def documents_of_a_person_are_counted_one_by_one(patch):
     original = _documents.counted_records
     patch.setattr(
-        _word_sums, "counted_records",
+        _sorted_words, "counted_records",
         lambda settings, documents, numbers, most, index: original(settings, documents, None, None, index),
     )  # fmt: skip
 
 
 def released_words_are_counted_again(patch):
-    original = _word_sums.weighted_words
+    original = _sorted_words.weighted_words
     patch.setattr(
-        _word_sums, "weighted_words",
+        _sorted_words, "weighted_words",
         lambda words, starts, known, *arguments: original(words, starts, np.zeros(0, bool), *arguments),
     )  # fmt: skip
 
 
 def every_word_weighs_one(patch):
-    original = _word_sums.weighted_words
+    original = _sorted_words.weighted_words
 
     def weighted(*arguments):
         words, weights = original(*arguments)
         return words, np.ones(len(weights))
 
-    patch.setattr(_word_sums, "weighted_words", weighted)
+    patch.setattr(_sorted_words, "weighted_words", weighted)
 
 
 def words_are_remembered_from_partition_to_partition(patch):
@@ -60,18 +60,18 @@ def coins_are_flipped_anew(patch):
 
 def words_are_cut_at_the_end_of_a_block(patch):
     """Every run's block is emptied at once, so that a word may come again."""
-    patch.setattr(_sorted_runs, "bisect_right", lambda words, last, place: len(words))
+    patch.setattr(_sorted_words, "bisect_right", lambda words, last, place: len(words))
 
 
 def the_last_word_of_a_block_is_lost(patch):
-    original = _sorted_runs.bisect_right
+    original = _sorted_words.bisect_right
 
     def place_after(words, last, place):
         end = original(words, last, place)
         words[end - 1 : end] = words[end - 2 : end - 1] if end > place + 1 else words[end - 1 : end]
         return end
 
-    patch.setattr(_sorted_runs, "bisect_right", place_after)
+    patch.setattr(_sorted_words, "bisect_right", place_after)
 
 
 def blocks_share_their_noise(patch):
@@ -83,17 +83,17 @@ def blocks_share_their_noise(patch):
 
 
 def the_threshold_is_one(patch):
-    patch.setattr(_word_sums, "thresholds", lambda delta, stds, most: [1.0 for _ in stds])
+    patch.setattr(_sorted_words, "thresholds", lambda delta, stds, most: [1.0 for _ in stds])
 
 
 def all_words_are_read_at_once(patch):
-    original = _sorted_runs._blocks
+    original = _sorted_words._blocks
 
     def blocks(file):
         read = list(original(file))
         yield [word for words, _ in read for word in words], [total for _, totals in read for total in totals]
 
-    patch.setattr(_sorted_runs, "_blocks", blocks)
+    patch.setattr(_sorted_words, "_blocks", blocks)
 
 
 CLIP = tests.test_a_record_moves_the_totals_by_at_most_one_clip
@@ -125,23 +125,23 @@ def counts_are_kept_for_every_model(patch):
         os.makedirs(path, mode=0o700, exist_ok=True)
         return path
 
-    patch.setattr(_counted_texts, "_folder_of_counts", folder_of_counts)
+    patch.setattr(_documents, "_folder_of_counts", folder_of_counts)
 
 
 def anybody_may_enter(patch):
-    original = _counted_texts._folder_of_counts
+    original = _documents._folder_of_counts
 
     def folder_of_counts(owner, folder):
         path = original(owner, folder)
         os.chmod(path, 0o755)
         return path
 
-    patch.setattr(_counted_texts, "_folder_of_counts", folder_of_counts)
+    patch.setattr(_documents, "_folder_of_counts", folder_of_counts)
 
 
 def anybody_may_read(patch):
-    original = _counted_texts.whole_file
-    patch.setattr(_counted_texts, "whole_file", lambda path, mode: original(path))
+    original = _documents.whole_file
+    patch.setattr(_documents, "whole_file", lambda path, mode: original(path))
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ from vips._commands.files import (
     read_texts,
     stated_of,
 )
-from vips._commands.needs import checked_needs
-from vips._commands.outputs import check_outputs, write_table
+from vips._commands.outputs import check_outputs, checked_needs, write_table
 from vips._commands.reading import Reading, add_options, stated
 from vips._support.extras import imported
 from vips._support.printable import lines_of_table, printable

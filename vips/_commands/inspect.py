@@ -1,4 +1,4 @@
-"""``python -m vips inspect``: how the cells of a file are read, for the eyes of its holder."""
+"""Commands that look at files: ``inspect``, how the cells of a table are read, and ``certificate check``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from vips._commands.files import as_declared, is_of_dates, meaning_of, read_table, stated_of
 from vips._commands.reading import Reading, add_options, stated
 from vips._support.extras import imported
+from vips._support.printable import printable
 from vips.data._cell_values import each_cell, is_missing
 from vips.data._order import is_text_or_object
 
-__all__ = ["add_inspect"]
+__all__ = ["add_certificate", "add_inspect"]
 
 
 def add_inspect(commands) -> None:
@@ -81,3 +82,39 @@ def _cells(column, reading: Reading, what: str | None = None):
             series = imported("pandas", by="A table").Series(read, index=column.index, dtype=object)
             return column.assign(**{name: series})
     return column
+
+
+# -- certificates --------------------------------------------------------------------------------------------------
+
+
+def add_certificate(commands) -> None:
+    """Add the parser of ``certificate``."""
+    certificate = commands.add_parser("certificate", help="check a certificate")
+    actions = certificate.add_subparsers(required=True, metavar="ACTION")
+    check = actions.add_parser(
+        "check",
+        help="whether a page, the fitted model and the ledger agree",
+        description="Check a certificate, the fitted model and the ledger against each other. Ends with 0 if they agree, 1 if "
+        "they differ, 2 if one cannot be read.",
+    )
+    add = check.add_argument
+    add("page", help="what `to_html` or `fit --report` wrote")
+    add("--model", metavar="FILE", help="what `save` or `fit --save` wrote")
+    add("--ledger", metavar="FILE", help="alone where there is no such file: counts, models of one's own")
+    check.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from vips.saving import load_for_shell
+
+    imported("jinja2", by="certificate check")
+    from vips.report.certificate.check import findings
+
+    if options.model is None and options.ledger is None:
+        raise ValueError("Name a file to compare the page with: --model, --ledger, or both.")
+    report = None if options.model is None else getattr(load_for_shell(options.model)[0], "privacy_", None)
+    if options.model is not None and report is None:
+        raise ValueError(f"{options.model} holds no privacy statement.")
+    results = findings(options.page, report, options.ledger)
+    print("\n".join(printable(result) for result in results))
+    return int(any(result.is_right is False for result in results))

@@ -1,20 +1,116 @@
-"""A page as one file: its script and style sheet, and the policy that forbids all others."""
+"""Pages: numbers in words, the template engine, and a page as one file.
+
+The engine escapes every string that enters a template, unless ``own_markup`` made it. That function is called for figures that
+Matplotlib drew from numbers alone (``comparison/report/charts.py``), and for a page's script and style. Nothing else in the
+package turns a string into markup; a test checks this.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata, resources
 
-from jinja2 import Environment
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from vips._pages.engine import own_markup
 from vips._support.files import whole_file
+from vips._support.printable import printable
 
-__all__ = ["rendered", "today", "write_page"]
+__all__ = ["Cell", "at_most", "environment", "number", "own_markup", "rendered", "today", "write_page"]
+
+_NO_INTERVAL = (math.nan, math.nan)
+
+
+def number(value: float) -> str:
+    """A number with four digits; a dash if it is missing."""
+    return "–" if math.isnan(value) else f"{value:.4g}".replace("inf", "∞")
+
+
+def at_most(probability: float) -> str:
+    """A bound in per cent, rounded upwards."""
+    return f"{math.ceil(1e3 * probability - 1e-9) / 10:g} %"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number in a table, as ``number_cell`` in ``templates/pieces.html`` shows it.
+
+    Attributes
+    ----------
+    value : float
+    label : str
+        Source of the number; shown if there is a number.
+    interval : (float, float)
+        Shown unless it is NaN.
+    """
+
+    value: float
+    label: str = ""
+    interval: tuple[float, float] = _NO_INTERVAL
+
+    @property
+    def text(self) -> str:
+        """The number, rounded."""
+        return number(self.value)
+
+    @property
+    def spread(self) -> str:
+        """The interval in words, or nothing."""
+        lower, upper = self.interval
+        return "" if math.isnan(lower) else f"{number(lower)} to {number(upper)}"
+
+    @property
+    def source(self) -> str:
+        """The label, or an empty string if there is no number."""
+        return "" if math.isnan(self.value) else self.label
+
+    @property
+    def key(self) -> str:
+        """Sort key for the script; empty for a missing number, which comes last."""
+        return "" if math.isnan(self.value) else repr(float(self.value))
+
+
+# -- the engine ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def environment(*packages: str) -> Environment:
+    """The engine for the folders ``templates`` of some packages and of this one; the first that has a template gives it.
+
+    A template that uses a name without a value raises ``jinja2.UndefinedError``.
+    """
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, __package__)]),
+        autoescape=True,
+        finalize=_without_control,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {"number": number, "at_most": at_most}
+    return made
+
+
+def own_markup(text: str) -> Markup:
+    """Markup that templates insert unescaped. It must not hold anything from outside."""
+    return Markup(text)
+
+
+def _without_control(value: object) -> object:
+    """Strings with control characters (except line ends) as escapes; other values unchanged."""
+    is_plain = isinstance(value, str) and not isinstance(value, Markup)
+    return "\n".join(printable(line) for line in value.split("\n")) if is_plain else value
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
 
 
 def write_page(
@@ -45,7 +141,7 @@ def rendered(
     Parameters
     ----------
     templates : Environment
-        From :func:`vips._pages.engine.environment`.
+        From :func:`vips._pages.page.environment`.
     template : str
     parts : sequence of (str, str)
         Package and name of style sheets (``.css``) and scripts (``.js``); ``page.css`` comes first by itself.

@@ -37,7 +37,7 @@ def html_table(
         HTML; None without Jinja2, and notebooks then show the object as text.
     """
     try:
-        from vips._pages.engine import environment
+        from vips._pages.page import environment
     except ImportError:
         return None
     return (

@@ -16,15 +16,12 @@ import numpy as np
 from sklearn.base import clone
 
 from vips.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
-from vips.auditing.canaries import canary_bound
-from vips.auditing.child import Process, pickled, two_processes
-from vips.auditing.chunks import compare_large_chunk
-from vips.auditing.frozen import KINDS, FrozenPlan, fit, frozen, unfitted
+from vips.auditing.canaries import canary_bound, event_finding, sample_finding
+from vips.auditing.child import KINDS, FrozenPlan, Process, fit, frozen, pickled, two_processes, unfitted
 from vips.auditing.noise import draw_noise, fresh_finding, noise_findings, noise_of_phases
 from vips.auditing.records import ROWS_OF_PERSON, Table, hostile_records
 from vips.auditing.replay import replay_findings
 from vips.auditing.report import AuditReport, Finding
-from vips.auditing.samples import event_finding, sample_finding
 from vips.auditing.search import Search, lattice_findings, sum_findings
 from vips.auditing.sums import ClippedSum
 from vips.core.budget import PrivacyBudget
@@ -181,14 +178,13 @@ class _Audit:
         plain, exact = Search("gaussian"), Search("discrete")
         ends = []
         for kind in KINDS:
-            with contextlib.suppress(
-                Exception
-            ):  # an error that the totals alone decide; the first kind raised none before
+            # an error that the totals alone decide; the first kind raised none before
+            with contextlib.suppress(Exception):
                 fitted, e_steps = self.fit(kind)
                 ends += [e_steps[0], e_steps[-1]] if kind == "noisy" else [e_steps[-1]]
         for e_step in ends:
             plain.run(ClippedSum(fitted, plan, *e_step), self.table, self.rng)
-        compare_large_chunk(plain, ClippedSum(fitted, plan, *ends[1]), self.table, self.rng)
+        plain.compare_large_chunk(ClippedSum(fitted, plan, *ends[1]), self.table, self.rng)
         used = self.plan.noise == "discrete"
         try:
             plan = replace(plan, noise="discrete")
@@ -199,7 +195,7 @@ class _Audit:
         for e_step in ends[1::2] if used else ends[-1:]:
             exact.run(ClippedSum(fitted, plan, *e_step), self.table, self.rng)
         if used:
-            compare_large_chunk(exact, ClippedSum(fitted, plan, *ends[1]), self.table, self.rng)
+            exact.compare_large_chunk(ClippedSum(fitted, plan, *ends[1]), self.table, self.rng)
         return exact if used else plain, sum_findings(plain) + lattice_findings(exact, used)
 
     def replays(self, processes: Sequence[Process]) -> list[Finding]:
@@ -234,31 +230,20 @@ class _Audit:
         bound = lower_bound(ratios, draws.in_world_a, plan, 1.0 - LEVEL)
         advice = "one step releases more than is accounted for: see sensitivity and noise."
         return [
-            *noise_findings(draws, self.noise_of_phases(), LEVEL),
+            *noise_findings(draws, noise_of_phases(self.fit()[0], self.plan), LEVEL),
             canary_finding("one step of the model", checked, bound, advice),
         ]
 
-    def noise_of_phases(self) -> dict[str, tuple[float, int]]:
-        """What the engine adds in each phase of a fit with the plan."""
-        model, _ = self.fit()
-        plan = model.completed_plan(self.plan)
-        model.use_plan(plan)
-        return noise_of_phases(model, plan)
-
     def canaries(self, n_runs: int) -> list[Finding]:
         """The plan's mechanism, without the model."""
-        findings = []
-        plan = self.plan
+        plan, n_rows, persons, findings = self.plan, 1, "", []
+        if self.table.ids is not None:
+            n_rows = min(ROWS_OF_PERSON, plan.max_rows_per_group or ROWS_OF_PERSON)
+            persons = f"persons of {n_rows} rows, "
+        advice = "the engine releases more than the plan claims: noise, clip or sampling is not what is accounted for."
         for n_steps in sorted({1, plan.n_steps}):
             name = "canary, one step" if n_steps == 1 else "canary, all steps"
-            checked = f"records of norm C or more along one direction, {n_steps} steps of the engine"
-            n_rows = 1
-            if self.table.ids is not None:
-                n_rows = min(ROWS_OF_PERSON, plan.max_rows_per_group or ROWS_OF_PERSON)
-                checked = f"persons of {n_rows} rows, {checked}"
+            checked = f"{persons}records of norm C or more along one direction, {n_steps} steps of the engine"
             bound = canary_bound(plan.with_n_steps(n_steps), n_runs, self.rng, 1.0 - LEVEL, n_rows=n_rows)
-            advice = (
-                "the engine releases more than the plan claims: noise, clip or sampling is not what is accounted for."
-            )
             findings.append(canary_finding(name, checked, bound, advice))
         return findings

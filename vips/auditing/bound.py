@@ -114,7 +114,7 @@ def lower_bound(ratios: np.ndarray, in_world_a: np.ndarray, plan: PrivacyPlan, c
     mu = 0.0
     for threshold in thresholds:
         a_low = _lowest(len(in_a) - np.searchsorted(in_a, threshold, "right"), len(in_a), level)
-        b_high = _highest(len(in_b) - np.searchsorted(in_b, threshold, "right"), len(in_b), level)
+        b_high = 1.0 - _lowest(np.searchsorted(in_b, threshold, "right"), len(in_b), level)
         for delta in best:
             best[delta] = max(best[delta], _log_ratio(a_low - delta, b_high), _log_ratio(1 - b_high - delta, 1 - a_low))
         mu = max(mu, float(stats.norm.ppf(a_low) - stats.norm.ppf(b_high)))
@@ -166,10 +166,6 @@ def _thresholds(plan: PrivacyPlan) -> np.ndarray:
 def _lowest(successes: int, n: int, level: float) -> float:
     """Lower bound on a probability, too high with probability at most ``level``; Clopper and Pearson (1934)."""
     return float(stats.beta.ppf(level, successes, n - successes + 1)) if successes > 0 else 0.0
-
-
-def _highest(successes: int, n: int, level: float) -> float:
-    return 1.0 - _lowest(n - successes, n, level)
 
 
 def _log_ratio(above: float, below: float) -> float:

@@ -1,4 +1,6 @@
-"""Canaries: records that move the sum by exactly C, along a direction that no other record touches.
+"""Runs of the engine with records of our own: canaries, and records whose samples are noted.
+
+Canaries move the sum by exactly C, along a direction that no other record touches.
 
 A canary's statistics have norm 10 C along one coordinate, so that it is clipped. World A holds it; world B does not (or,
 under replace-one, holds its opposite). Many canaries share one run of the engine, each along a coordinate of its own.
@@ -10,15 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from scipy import stats
 
 from vips.auditing.bound import CanaryBound, log_likelihood_ratio, lower_bound
+from vips.auditing.report import Finding
+from vips.core import engine
 from vips.core.contract import Contract
 from vips.core.ledger.run import LedgerRun
 from vips.core.phases import FitPhase
 from vips.core.plan import PrivacyPlan
-from vips.core.sums import RecordStatistics
+from vips.core.records.arrays import InMemoryData
+from vips.core.sums import Block, RecordStatistics
 
-__all__ = ["CanaryModel", "canary_bound", "canary_totals", "run_engine"]
+__all__ = ["canary_bound", "canary_totals", "event_finding", "sample_finding"]
 
 N_OTHERS = 5
 CANARIES_PER_RUN, STEPS_IN_ALL_RUNS = 1000, 5000
@@ -67,8 +73,6 @@ class CanaryModel(Contract):
     random_state = 0  # fixed, so that sampling and noise that depend on it are noticed
 
     def __init__(self, n_canaries: int, clip_norm: float) -> None:
-        from vips.core.sums import Block
-
         self._clip_norm = clip_norm
         self._blocks = {"canary": Block((n_canaries,), scale=2.0), "other": Block((2,), scale=0.5)}
         self._sample: list[np.ndarray] = []
@@ -112,9 +116,6 @@ class _Recorder:
 def run_engine(model, rows: np.ndarray, plan: PrivacyPlan, n_rows: int = 1) -> list[Mapping[str, np.ndarray]]:
     """The noisy totals of every step of one run. Each of ``rows`` is a record; or ``n_rows`` times, all as one record. With
     weights, twice the declared largest one, which counts as this."""
-    from vips.core import engine
-    from vips.core.records.arrays import InMemoryData
-
     recorder = _Recorder()
     data = InMemoryData(np.repeat(rows, n_rows, axis=0))
     if plan.max_weight is not None:
@@ -164,3 +165,96 @@ def canary_bound(
         ratios.append(log_likelihood_ratio(totals, plan))
         worlds.append(world)
     return lower_bound(np.concatenate(ratios), np.concatenate(worlds), plan, confidence)
+
+
+# -- samples ----------------------------------------------------------------------------------------------------
+
+
+def sample_finding(plan: PrivacyPlan, level: float) -> Finding:
+    """Compare samples with the plan. Each p-value is below ``level`` by chance with that probability."""
+    p_values, words = samples_of(plan)
+    wrong = [name for name, p in p_values.items() if p < level]
+    return Finding(
+        "samples", f'rows that take part in a step, in runs of the engine (sampling="{plan.sampling}")',
+        "; ".join([words, *wrong]), f"p ≥ {level:.2g} for sizes, rate, rows and overlaps", not wrong,
+        "samples are not what is accounted for: each row by a secret coin of its own, anew in every step and fit.", p_values,
+    )  # fmt: skip
+
+
+def event_finding(plan: PrivacyPlan) -> Finding:
+    """Compare the plan's event with its fields."""
+    sampled = None if plan.sampling_rate == 1.0 else (plan.sampling, plan.sampling_rate)
+    low, high = plan.sensitive_noise_multiplier(), plan.noise_multiplier
+    parts = events(plan.event())
+    passed = (
+        sum(times for times, _, _ in parts) == plan.n_steps
+        and all(how == sampled for _, how, _ in parts)
+        and all(low * (1.0 - 1e-12) <= sigma <= high * (1.0 + 1e-12) for _, _, sigma in parts)
+    )
+    return Finding(
+        "event", "the plan's dp_accounting event, as (times, sampling, noise multiplier)", f"{parts}",
+        f"{plan.n_steps} noisy sums in all, sampling {sampled}, noise multiplier {low:.6g} to {high:.6g}", passed,
+        "one event per step, whatever the number of blocks: they are one vector, with one clip and one draw of noise.",
+    )  # fmt: skip
+
+
+def samples_of(plan: PrivacyPlan, n_runs: int = 16) -> tuple[dict[str, float], str]:
+    """p-values of the plan's sampling in runs of the engine, and the sizes in words."""
+    n_records = int(np.clip(30.0 / plan.sampling_rate, 400, 20_000))
+    plan = plan.with_n_steps(min(plan.n_steps, 4))
+    rows = np.column_stack([np.full(n_records, -1.0), np.ones(n_records), np.arange(n_records)])
+    taken = np.zeros((n_runs, plan.n_steps, n_records), dtype=int)
+    for run in range(n_runs):
+        model = CanaryModel(1, plan.clip_norm)
+        run_engine(model, rows, plan)
+        for step, sample in enumerate(model.samples):
+            np.add.at(taken[run, step], sample, 1)
+    sizes = taken.sum(axis=2)
+    q = plan.sampling_rate
+    words = f"sizes {sizes.mean():.1f} ± {sizes.std():.1f} of {n_records} records"
+    if taken.max() > 1:
+        return {"a record is taken twice in a step": 0.0}, words
+    if q == 1.0:
+        return {"a record is left out": float(taken.all())}, words
+    overlaps = {"runs have similar samples": (taken[0::2] * taken[1::2]).sum(axis=2)}
+    if plan.n_steps > 1:
+        overlaps["steps have similar samples"] = (taken[:, 1] * taken[:, 0]).sum(axis=1)
+    spread = n_records * q * (1.0 - q)
+    p_values = {
+        "wrong rate": stats.binomtest(int(sizes.sum()), taken.size, q).pvalue,
+        "sizes are not binomial": _dispersion(sizes.ravel(), n_records, q),
+        "records are not treated alike": _dispersion(taken.sum(axis=(0, 1)), n_runs * plan.n_steps, q),
+    }
+    for name, overlap in overlaps.items():
+        p_values[name] = stats.binomtest(int(overlap.sum()), overlap.size * n_records, q**2).pvalue
+    words += f", {n_records * q:.1f} ± {np.sqrt(spread):.1f} stated"
+    return {name: float(p) for name, p in p_values.items()}, words
+
+
+def _dispersion(counts: np.ndarray, n: int, q: float) -> float:
+    """p-value of Σ (count - nq)² / (nq(1-q)) for binomial counts, by the gamma law with its mean and variance.
+
+    Rounded up for the error of that law in far tails; 1 where counts are too small to say anything.
+    """
+    spread = n * q * (1.0 - q)
+    if spread < 3.0:
+        return 1.0
+    index = float(np.sum((counts - n * q) ** 2) / spread)
+    variance = 2.0 + (1.0 - 6.0 * q * (1.0 - q)) / spread  # of one term, whose mean is 1
+    law = stats.gamma(counts.size / variance, scale=variance)
+    return float(min(1.0, 2.0 * min(law.cdf(index), law.sf(index))) ** 0.8)
+
+
+def events(event, times: int = 1, sampled: tuple | None = None) -> list[tuple[int, tuple | None, float]]:
+    """A ``DpEvent`` as (how often, how sampled, noise multiplier), one entry per noisy sum in it."""
+    kind = type(event).__name__
+    if kind == "SelfComposedDpEvent":
+        return events(event.event, times * event.count, sampled)
+    if kind == "ComposedDpEvent":
+        return [entry for part in event.events for entry in events(part, times, sampled)]
+    if kind == "PoissonSampledDpEvent":
+        how = None if event.sampling_probability == 1.0 else ("poisson", event.sampling_probability)
+        return events(event.event, times, how)
+    if kind == "GaussianDpEvent":
+        return [(times, sampled, event.noise_multiplier)]
+    return [(times, (kind, 0.0), 0.0)]

@@ -1,6 +1,7 @@
-"""Fits in new Python processes, where no earlier fit has left anything behind; and what each of them shows.
+"""Fits whose noisy totals were fixed beforehand, in new Python processes; and what each of them shows.
 
-A process gets models by value where their classes cannot be imported, as those of a notebook or script. It runs no script.
+A sound model then shows the same whatever the records. In a new process no earlier fit has left anything behind. It gets models
+by value where their classes cannot be imported, as those of a notebook or script. It runs no script.
 """
 
 from __future__ import annotations
@@ -18,26 +19,149 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import cloudpickle
 import numpy as np
+from sklearn.base import clone
 
-from vips.auditing.contents import Contents, is_importable
-from vips.auditing.frozen import FrozenPlan, fit, unfitted
+from vips.auditing.contents import Contents, Written, is_importable
 from vips.auditing.records import Table
-from vips.auditing.writing import Written
+from vips.auditing.sums import as_numbers
+from vips.core.mechanism.sampling import PoissonCoins
+from vips.core.phases import completed
+from vips.core.plan import PrivacyPlan
 from vips.report import report
 
-__all__ = ["Fit", "Process", "Shown", "pickled", "shown_by", "two_processes"]
+__all__ = [
+    "KINDS",
+    "Fit",
+    "FrozenPlan",
+    "Process",
+    "Shown",
+    "fit",
+    "frozen",
+    "pickled",
+    "shown_by",
+    "two_processes",
+    "unfitted",
+    "watched",
+]  # fmt: skip
 
+KINDS = ("noisy", "sparse", "exact")
 CODE = "from vips.auditing.child import main"
 _STREAMS = ("stdout", "stderr")
 _COMPILERS = ("numba", "llvmlite")  # they log each function once, when they compile it
 
 Shown = dict[str, dict[str, str]]  # aspect (as in the names of the findings) -> name -> text
 Process = tuple[subprocess.Popen, Path]  # and the folder that takes its output
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenPlan(PrivacyPlan):
+    """A plan whose noisy totals are a function of (kind, step), whatever the total.
+
+    Parameters
+    ----------
+    kind : one of ``KINDS``
+        Totals like those of a noisy fit; mostly zeros and a few large counts; or, not frozen at all, the total itself.
+    seen : list
+        Filled with the step and the shapes of every total that was to be released.
+    """
+
+    kind: str = "noisy"
+    seen: list = field(default_factory=list, compare=False, repr=False)
+
+    def sampler(self, randomness, step):
+        """All records: random samples would make two fits to the same records differ."""
+        return lambda partition: PoissonCoins(1.0, 0, step, partition)
+
+    def add_noise(self, total, blocks, randomness, step):
+        self.seen.append((step, {name: np.shape(value) for name, value in total.items()}))
+        if self.kind == "exact":
+            return as_numbers(total, blocks, self.of_step(step).lattice(blocks))
+        rng = np.random.default_rng([step, self.kind == "sparse"])
+        return {name: self._drawn(block, rng) for name, block in blocks.items()}
+
+    def _drawn(self, block, rng) -> np.ndarray:
+        size = self.clip_norm * block.scale
+        if self.kind == "noisy":
+            total = rng.normal(7.0 * size, 10.0 * size, block.shape)
+        else:
+            total = 300.0 * size * (rng.random(block.shape) < 0.05)
+        return 0.5 * (total + np.swapaxes(total, -1, -2)) if block.symmetric else total
+
+
+def frozen(plan: PrivacyPlan, n_steps: int, kind: str = "noisy") -> FrozenPlan:
+    """The plan with fixed totals, in fewer steps."""
+    plan = replace(plan.with_n_steps(n_steps), report_delta=None)
+    return FrozenPlan(**{f.name: getattr(plan, f.name) for f in fields(PrivacyPlan)}, kind=kind)
+
+
+def unfitted(model, plan: PrivacyPlan):
+    """A clone with another plan."""
+    return clone(model).set_params(privacy=plan, random_state=0)
+
+
+def fit(model, table: Table, note: Callable[[str, object], None] = lambda name, value: None) -> list:
+    """Fit ``model`` (which is changed: pass a clone with a frozen plan), and ``note`` what its methods return.
+
+    Returns
+    -------
+    list
+        The first posterior, and the one after every step.
+    """
+    model.privacy.seen.clear()
+    posteriors = []
+
+    def seen(average, noise_std, posterior) -> None:
+        note(f"posterior after step {len(posteriors)}", (average, noise_std, posterior))
+        posteriors.append(posterior)
+
+    with watched(model, seen, lambda size: note(f"step size {len(posteriors)}", size)):
+        table.fit(model)
+    return posteriors
+
+
+@contextlib.contextmanager
+def watched(
+    model, seen: Callable[..., None], seen_size: Callable[[object], None] = lambda size: None
+) -> Iterator[None]:
+    """Call ``seen(average, noise_std, posterior)`` at the start of fits and after each step, ``seen_size`` with step sizes."""
+    start, phases = model.start, model.phases
+
+    def noting(function, note):
+        def noted(*arguments):
+            result = function(*arguments)
+            note(*arguments, result)
+            return result
+
+        return noted
+
+    def seen_start(rng, result):
+        average, posterior = result
+        seen(average, dict.fromkeys(average, 0.0), posterior)
+
+    def seen_update(average, noise_std, previous, posterior):
+        seen(average, noise_std, posterior)
+
+    def noted_phases(n_steps):
+        noted = []
+        for phase in completed(model, phases(n_steps), n_steps):
+            end = None if phase.end is None else noting(phase.end, seen_update)
+            size = noting(phase.step_size, lambda s, size: seen_size(size))
+            noted.append(replace(phase, update=noting(phase.update, seen_update), end=end, step_size=size))
+        return noted
+
+    model.start, model.phases = noting(start, seen_start), noted_phases
+    try:
+        yield
+    finally:
+        del model.start, model.phases
+
+
+# -- sending fits --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

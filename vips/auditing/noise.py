@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from vips.auditing.frozen import unfitted
+from vips.auditing.child import unfitted
 from vips.auditing.records import Table
 from vips.auditing.report import Finding
 from vips.auditing.sums import WorstPair, as_numbers, coordinates
 from vips.core.phases import phases_of, weights_of
 from vips.core.plan import PrivacyPlan
 
-__all__ = ["Draws", "Sharing", "draw_noise", "fresh_finding", "fresh_noise", "noise_findings", "noise_of_phases"]
+__all__ = ["Draws", "draw_noise", "fresh_finding", "noise_findings", "noise_of_phases"]
 
 COORDINATES_HELD = 200
 COORDINATES_HEARD = 100_000
@@ -74,8 +74,10 @@ def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws
 def noise_of_phases(model, plan: PrivacyPlan) -> dict[str, tuple[float, int]]:
     """Squares of the noise that the engine draws in a phase, in units of σ C and of the scales by which the phase clips.
 
-    ``model`` is fitted, or as in a fit. By phase and block, as ``Draws.squares``.
+    ``model`` is fitted. By phase and block, as ``Draws.squares``.
     """
+    plan = model.completed_plan(plan)
+    model.use_plan(plan)
     squares, first = {}, 1
     for phase in phases_of(model, plan.n_steps):
         of_step = plan.of_step(first)
@@ -135,16 +137,8 @@ def _recording(model, table: Table, plan: PrivacyPlan, recorded: list[np.ndarray
     return plan
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """Size of differences of noise that should be independent, relative to √2 standard deviations; 0 if it is shared."""
-
-    ratio: float
-    p_value: float
-
-
-def fresh_noise(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict[str, Sharing]:
-    """Subtract the noise of steps, fits, clones and plans from one another. All fits have one ``random_state``."""
+def _independent(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Noise of steps, fits, clones and plans in pairs that should be independent. All fits have one ``random_state``."""
     table = table.take(slice(8))
     recorded, recorded_louder = [], []
     quiet = _recording(model, table, plan, recorded)
@@ -162,19 +156,11 @@ def fresh_noise(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict
     refits, clones = np.split(np.array([noise[:least] for noise in recorded]).reshape(2 * n_fits, 2, -1), 2)
     others = np.array([noise[:least] for noise in recorded_louder]).reshape(n_fits, 2, -1)
     return {
-        "two steps": _difference(clones[:, 0], clones[:, 1]),
-        "two fits of one object": _difference(refits[0::2], refits[1::2]),
-        "two clones": _difference(clones[0::2], clones[1::2]),
-        "two noise levels": _difference(clones, others),
+        "two steps": (clones[:, 0], clones[:, 1]),
+        "two fits of one object": (refits[0::2], refits[1::2]),
+        "two clones": (clones[0::2], clones[1::2]),
+        "two noise levels": (clones, others),
     }
-
-
-def _difference(first: np.ndarray, second: np.ndarray) -> Sharing:
-    squares = (first - second).ravel() ** 2 / 2.0
-    total, n = float(squares.sum()), squares.size
-    return Sharing(
-        float(np.sqrt(total / n)), float(min(1.0, 2.0 * min(stats.chi2.cdf(total, n), stats.chi2.sf(total, n))))
-    )
 
 
 @contextlib.contextmanager
@@ -196,18 +182,22 @@ def _same_global_seed() -> Iterator:
 # -- findings ---------------------------------------------------------------------------------------------------
 
 
+def _p_of_size(squares: float, n: int) -> float:
+    """p-value of a sum of squares of ``n`` independent standard normals, on both sides."""
+    return float(min(1.0, 2.0 * min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n))))
+
+
 def noise_findings(draws: Draws, of_phases: Mapping[str, tuple[float, int]], level: float) -> list[Finding]:
     """Size and law of the noise, also of each phase; each check fails by chance with probability ``level``."""
-    ratios, passed, measured = {}, True, {**draws.squares, **of_phases}
-    for name, (squares, n) in measured.items():
-        ratios[name] = float(np.sqrt(squares / n))
-        passed &= bool(min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n)) >= level / (2.0 * len(measured)))
+    measured = {**draws.squares, **of_phases}
+    ratios = {name: float(np.sqrt(squares / n)) for name, (squares, n) in measured.items()}
+    has_size = all(_p_of_size(*squares) >= level / len(measured) for squares in measured.values())
     p_values = law_of(draws.held)
     words = "; ".join(name for name, p in p_values.items() if p < level) or f"smallest p {min(p_values.values()):.2g}"
     return [
         Finding(
             "noise: size", f"standard deviation of {len(draws.scores)} draws by block and phase, relative to σ C scale",
-            ", ".join(f"{name} {ratio:.4f}" for name, ratio in ratios.items()), "1 up to chance", passed,
+            ", ".join(f"{name} {ratio:.4f}" for name, ratio in ratios.items()), "1 up to chance", has_size,
             "the noise has another size than the one that is accounted for.", ratios,
         ),
         Finding(
@@ -219,20 +209,20 @@ def noise_findings(draws: Draws, of_phases: Mapping[str, tuple[float, int]], lev
 
 
 def fresh_finding(model, plan: PrivacyPlan, table: Table, level: float) -> Finding:
-    """Whether any draw is used twice."""
+    """Whether any draw is used twice: differences of independent noise have √2 standard deviations, of shared noise 0."""
     name = "noise: fresh"
     checked = "differences of noise of steps, fits and clones, at one random_state, relative to √2 σ"
     try:
-        shared = fresh_noise(model, plan, table)
+        differences = {pair: first - second for pair, (first, second) in _independent(model, plan, table).items()}
     except Exception as error:  # the records are ordinary, so that the sample decides whether a fit raises
         measured = f"a fit raised {type(error).__name__}: {error}"
-        return Finding(
-            name, checked, measured, "no error", False, "whether a fit raises must not depend on the sample."
-        )
-    ratios = {name: sharing.ratio for name, sharing in shared.items()}
+        advice = "whether a fit raises must not depend on the sample."
+        return Finding(name, checked, measured, "no error", False, advice)
+    squares = {pair: (float(np.sum(noise**2) / 2.0), noise.size) for pair, noise in differences.items()}
+    ratios = {pair: float(np.sqrt(total / n)) for pair, (total, n) in squares.items()}
     return Finding(
-        name, checked, ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()), "about 1; 0 for a draw used twice",
-        min(sharing.p_value for sharing in shared.values()) >= level,
+        name, checked, ", ".join(f"{pair} {ratio:.2f}" for pair, ratio in ratios.items()), "about 1; 0 for a draw used twice",
+        min(_p_of_size(*of_pair) for of_pair in squares.values()) >= level,
         "noise is used twice: two releases with one draw can be subtracted. It must come from the operating system, in "
         "every step of every fit.", ratios,
     )  # fmt: skip

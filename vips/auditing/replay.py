@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from vips.auditing.child import Fit, Process, Shown, shown_by, two_processes
-from vips.auditing.frozen import FrozenPlan
+from vips.auditing.child import Fit, FrozenPlan, Process, Shown, shown_by, two_processes
 from vips.auditing.records import Table
 from vips.auditing.report import Finding
 
@@ -84,9 +83,7 @@ def finding(aspect: str, n_steps: int, neighbours: list[str], runs: list[Run]) -
 def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> set[tuple[str, int]]:
     """Names and line numbers of the lines that differ."""
     texts = [(name, first.get(name), second.get(name)) for name in {**first, **second}]
-    lines = {
-        name: zip_longest(*(str(text).split("\n") for text in pair)) for name, *pair in texts if pair[0] != pair[1]
-    }
+    lines = {name: zip_longest(*(str(text).split("\n") for text in pair)) for name, *pair in texts}
     return {(name, i) for name, pairs in lines.items() for i, (a, b) in enumerate(pairs) if a != b}
 
 

@@ -4,30 +4,34 @@ Every law here is a statement about S(D), the engine's clipped sum of a data set
 
     sensitivity     |S(D + r) - S(D)| ≤ C,  |S(D + r) - S(D + r')| ≤ 2C
     additivity      S(D + r) - S(D) = S({r}), S({}) = 0: nothing is divided by an observed count
-    independence    a record's statistics are the same alone and in a chunk, in any order and any chunks
+    independence    a record's statistics are the same alone and in a chunk, in any order and any chunks, as large ones as the
+                    model's own, too: rows may depend on each other only there
     memory          S(D) is the same again after other records were seen
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
-from vips.auditing.records import Table, hostile_records, mutated
+from vips.auditing.records import Table, hostile_records, mixed_sequences, mutated
 from vips.auditing.report import Finding
-from vips.auditing.sums import ClippedSum, WorstPair
+from vips.auditing.sums import UNUSABLE, ClippedSum, WorstPair
+from vips.core.execution.partitions import has_exact_rows, whole_size
 from vips.core.mechanism.lattice import SENSITIVITY_FACTOR
 
-__all__ = ["Search", "each_statistics", "lattice_findings", "sum_findings"]
+__all__ = ["Search", "lattice_findings", "sum_findings"]
 
 TOLERANCE = 1e-9
 BASE_SIZE = 8
 MUTATIONS = 20
 LARGEST_MATRIX = 4e6  # entries held to compare all pairs of sums
-UNUSABLE = 1e150  # a record whose norm is not below this is left out
+MOST_RECORDS, MOST_BYTES = 8192, 2**27  # of one chunk
+SMALL_CHUNK, LOOKED_AT = 64, 6
 
 
 @dataclass
@@ -75,9 +79,8 @@ class Search:
         base = table.take(np.sort(rng.permutation(len(table))[:BASE_SIZE]))
         reference = sums(base, "the given records")
         empty = sums(base.take(slice(0)), "no record at all")
-        self.not_additive = max(
-            self.not_additive, sums.distance(empty, np.zeros_like(empty)) if empty is not None else 0.0
-        )
+        if empty is not None:
+            self.not_additive = max(self.not_additive, sums.distance(empty, np.zeros_like(empty)))
         bases = {"": (base, reference)}
         if not self.n_pairs:
             equal = base.take(np.zeros(5, int))
@@ -109,7 +112,7 @@ class Search:
         if again is not None and reference is not None:
             self.remembered = max(self.remembered, sums.distance(again, reference) / len(base))
         if self.noise == "gaussian":
-            self._statistics(sums, base, records)
+            self._alone_and_together(sums, base, records)
         self.problems += sums.problems
 
     def _note_added(self, sums, name, others, joined, before, after) -> float:
@@ -146,43 +149,95 @@ class Search:
                 self.inexact = max(self.inexact, gap)
             self.not_independent = max(self.not_independent, gap)
 
-    def _statistics(self, sums, base, records) -> None:
-        """Norms and sums of single records, in one chunk and alone."""
+    def _alone_and_together(self, sums, base, records) -> None:
+        """Statistics of the given and the hostile records that are one row, in one chunk and alone."""
         rows = {name: record for name, record in records.items() if len(record) == 1}
         names = [f"record {i} of the chunk" for i in range(len(base))] + list(rows)
         everything = base.joined(*rows.values())
-        try:
-            with np.errstate(all="ignore"):
-                valid = everything.valid(sums.model)
-                usable = everything.take(valid)
-                for i, (norm, vector) in enumerate(each_statistics(sums, usable, range(len(usable)))):
-                    for norm_alone, alone in each_statistics(sums, usable.take([i]), [0]):
-                        self.note_statistics(names[valid[i]], norm, vector, norm_alone, alone)
-        except Exception as error:
-            sums.problems.append(f"statistics: {type(error).__name__}: {error}")
+        with sums.noting("statistics"), np.errstate(all="ignore"):
+            valid = everything.valid(sums.model)
+            self._compare_rows(sums, everything.take(valid), range(len(valid)), [names[i] for i in valid])
 
-    def note_statistics(self, name, norm, vector, norm_alone, alone) -> None:
-        """Compare norm and statistics of a record in a chunk with those that it has alone."""
-        if norm < UNUSABLE or norm_alone < UNUSABLE:  # else the record is left out of the sum
-            gap = max(np.linalg.norm(vector - alone), abs(norm - norm_alone)) / max(np.linalg.norm(alone), 1e-150)
-            self.not_independent = max(self.not_independent, gap if np.isfinite(gap) else np.inf)
-        for reported, statistics in ((norm, vector), (norm_alone, alone)):
-            true = np.linalg.norm(statistics)
-            if reported < UNUSABLE and (true > 1e-150 or np.isnan(true)):
-                ratio = true / reported if reported > 0.0 and np.isfinite(true) else np.inf
-                if ratio > self.norm_ratio:
-                    self.norm_ratio, self.misreported = float(ratio), name
+    def _compare_rows(self, sums: ClippedSum, table: Table, rows: Iterable[int], names: Sequence[str]) -> None:
+        """Compare norm and statistics of some rows of a chunk with those that they have alone, and norms with statistics."""
+        for row, name, (norm, vector) in zip(rows, names, sums.of_rows(table, rows), strict=True):
+            ((norm_alone, alone),) = sums.of_rows(table.take([row]), [0])
+            if norm < UNUSABLE or norm_alone < UNUSABLE:  # else the record is left out of the sum
+                gap = max(np.linalg.norm(vector - alone), abs(norm - norm_alone)) / max(np.linalg.norm(alone), 1e-150)
+                self.not_independent = max(self.not_independent, gap if np.isfinite(gap) else np.inf)
+            for reported, statistics in ((norm, vector), (norm_alone, alone)):
+                true = np.linalg.norm(statistics)
+                if reported < UNUSABLE and (true > 1e-150 or np.isnan(true)):
+                    ratio = true / reported if reported > 0.0 and np.isfinite(true) else np.inf
+                    if ratio > self.norm_ratio:
+                        self.norm_ratio, self.misreported = float(ratio), name
+
+    def compare_large_chunk(self, sums: ClippedSum, table: Table, rng: np.random.Generator) -> None:
+        """Whether a record contributes differently in a chunk of the model's size than in small ones, and than alone."""
+        large = large_chunk(sums.model, table, rng)
+        if large is not None:
+            self._compare_chunks(sums, large, rng)
+            self.problems += sums.problems
+
+    def _compare_chunks(self, sums: ClippedSum, large: Table, rng: np.random.Generator) -> None:
+        size = len(large)
+        self.largest_chunk = max(self.largest_chunk, size)
+        steps = len(large.X.values) if large.are_sequences else 0  # in which chunks of sequences are counted
+        rows_of_record = 1 + -(-steps // size)
+        together, apart = (sums(large, f"a chunk of {n} records", n * rows_of_record) for n in (size, SMALL_CHUNK))
+        if together is None or apart is None:
+            return
+        gap = sums.distance(together, apart) / size
+        self.not_independent = max(self.not_independent, gap)
+        if self.noise == "discrete":
+            self.inexact = max(self.inexact, gap)
+            return
+        row = int(rng.integers(size))
+        without = large.take(np.delete(np.arange(size), row))
+        others = sums(without, f"a chunk of {size - 1} records", size * rows_of_record)
+        alone = sums(large.take([row]), "one record")
+        if others is not None and alone is not None:
+            self.not_additive = max(self.not_additive, sums.distance(together - others, alone) / size)
+        rows = np.unique([0, size - 1, *rng.integers(size, size=LOOKED_AT)])
+        with sums.noting(f"statistics of {size} records"), np.errstate(all="ignore"):
+            starts = range(0, size, SMALL_CHUNK)
+            small = np.concatenate([sums.reported_norms(large.take(slice(i, i + SMALL_CHUNK))) for i in starts])
+            gaps = np.abs(sums.reported_norms(large) - small) / np.maximum(small, 1e-150)
+            self.not_independent = max(self.not_independent, float(np.max(np.where(np.isfinite(small), gaps, 0.0))))
+            self._compare_rows(sums, large, rows, [f"record {row} of a chunk of {size}" for row in rows])
 
 
-def each_statistics(sums: ClippedSum, table: Table, rows: Iterable[int]) -> Iterator[tuple[float, np.ndarray]]:
-    """Reported norm and scaled statistics of some records of one chunk; no statistics where the norm is unusable."""
-    statistics = sums.statistics(table)
-    norms = np.asarray(statistics.norms(sums.blocks), dtype=float)
-    for i in rows:
-        arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))
-        # the clip must cover the Frobenius norm of the array as it is, symmetric or not
-        vector = [np.ravel(arrays[name]) / block.scale for name, block in sums.blocks.items()]
-        yield norms[i], np.concatenate(vector)
+def large_chunk(model, table: Table, rng: np.random.Generator) -> Table | None:
+    """Records for one chunk of the size that the engine takes; at most 8,192 records and 128 MiB.
+
+    They are the given records, repeated, and mixtures of two: each entry comes from one of the two, so that columns keep their
+    values. None if no record is valid.
+    """
+    valid = table.valid(model)
+    if len(valid) == 0:
+        return None
+    stored = table.X.nnz * 12 if sp.issparse(table.X) else table.X.nbytes
+    usual = max(model.default_chunk_size(), model.chunk_size)
+    usual = usual if has_exact_rows(model) else whole_size(usual)
+    size = int(min(usual, MOST_RECORDS, max(SMALL_CHUNK, MOST_BYTES * len(table) // max(stored, 1))))
+    if table.are_sequences:
+        return Table(mixed_sequences(table.take(rng.choice(valid, size)).X, rng))
+    first, second = (replace(table.take(rng.choice(valid, size)), ids=None) for _ in range(2))
+    from_first = rng.random(first.X.shape) < 0.5
+    from_first[::3] = True
+    mixed = replace(first, X=_mixture(first.X, second.X, from_first))
+    usable = np.isin(np.arange(size), mixed.valid(model))
+    return mixed.take(usable).joined(first.take(~usable))
+
+
+def _mixture(first, second, from_first: np.ndarray):
+    if not sp.issparse(first):
+        return np.where(from_first, first, second)
+    mixed = first.multiply(from_first) + second.multiply(~from_first)
+    return sp.csr_array(mixed).astype(first.dtype)
+
+
+# -- findings ---------------------------------------------------------------------------------------------------
 
 
 def sum_findings(search: Search) -> list[Finding]:

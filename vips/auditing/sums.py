@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from vips.auditing.records import Table
+from vips.core import engine
 from vips.core.phases import FitPhase
 from vips.core.plan import PrivacyPlan
 
-__all__ = ["ClippedSum", "WorstPair", "as_numbers", "coordinates"]
+__all__ = ["UNUSABLE", "ClippedSum", "WorstPair", "as_numbers", "coordinates"]
+
+UNUSABLE = 1e150  # a record whose norm is not below this is left out
 
 
 def coordinates(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
@@ -65,10 +69,16 @@ class ClippedSum:
         self._randomness = self.plan.randomness(0)
         self._ordinary: frozenset[str] | None = None  # warnings that do not depend on the records
 
+    @contextmanager
+    def noting(self, what: str) -> Iterator[None]:
+        """Note an error under ``what``: whatever it is, it depends on a record."""
+        try:
+            yield
+        except Exception as error:
+            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+
     def arrays(self, table: Table, chunk_size: int | None = None) -> dict[str, np.ndarray]:
         """S(D) by block, as the engine computes it."""
-        from vips.core import engine
-
         data = table.data()
         usual = self.model.chunk_size
         self.model.chunk_size = chunk_size or usual
@@ -84,23 +94,35 @@ class ClippedSum:
             statistics.weigh(self.plan.shares_of(table.weights))
         return statistics
 
+    def reported_norms(self, table: Table) -> np.ndarray:
+        """The norms that the model reports for the rows of one chunk."""
+        return np.asarray(self.statistics(table).norms(self.blocks), dtype=float)
+
+    def of_rows(self, table: Table, rows: Iterable[int]) -> Iterator[tuple[float, np.ndarray]]:
+        """Reported norm and scaled statistics of some rows of one chunk; no statistics where the norm is unusable."""
+        statistics = self.statistics(table)
+        norms = np.asarray(statistics.norms(self.blocks), dtype=float)
+        for i in rows:
+            arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))
+            # the clip must cover the Frobenius norm of the array as it is, symmetric or not
+            vector = [np.ravel(arrays[name]) / block.scale for name, block in self.blocks.items()]
+            yield norms[i], np.concatenate(vector)
+
     def __call__(self, table: Table, what: str, chunk_size: int | None = None) -> np.ndarray | None:
         """S(D) as one vector; None after an error or if it is not finite, which is noted under ``what``."""
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                arrays = self.arrays(table, chunk_size)
-        except Exception as error:  # whatever it is, it depends on a record
-            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+        arrays = None
+        with warnings.catch_warnings(record=True) as caught, self.noting(what):
+            warnings.simplefilter("always")
+            arrays = self.arrays(table, chunk_size)
+        if arrays is None:
             return None
         messages = frozenset(str(warning.message) for warning in caught)
         if self._ordinary is None:
             self._ordinary = messages
         if messages - self._ordinary:
             self.problems.append(f"{what}: warning: {min(messages - self._ordinary)}")
-        vector = (
-            _whole_units(arrays, self.blocks) if self.plan.noise == "discrete" else coordinates(arrays, self.blocks)
-        )
+        as_vector = _whole_units if self.plan.noise == "discrete" else coordinates
+        vector = as_vector(arrays, self.blocks)
         if not np.isfinite(vector).all():
             self.problems.append(f"{what}: the sum is not finite any more")
             return None

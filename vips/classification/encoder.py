@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
@@ -13,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.printable import listed
-from vips.classification.columns import ColumnCells, as_frame, columns_stated
-from vips.classification.features import log_odds_of_tables, scale_of_rows
-from vips.classification.tables import ClassTable, class_counts, release_table
+from vips.classification.log_odds import log_odds_of_tables, scale_of_rows
+from vips.classification.tables import ClassTable, ColumnCells, as_frame, class_counts, columns_stated, release_table
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.charge import charged, ledger_to_charge
 from vips.core.ledger.ledger import PrivacyLedger
@@ -24,11 +22,19 @@ from vips.data._cell_values import as_numbers, refuse_unread
 from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.models import BayesianLogisticRegression
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
-from vips.preprocessing._encoder_report import counted_cells, report_of_encoder, saved_facts
-from vips.preprocessing._encoder_settings import checked_delta, checked_plan, persons_of
+from vips.preprocessing._encoder import (
+    SavableEncoder,
+    checked_delta,
+    checked_plan,
+    counted_cells,
+    names_to_json,
+    persons_of,
+    report_of_encoder,
+    restore_names,
+    saved_facts,
+)
 from vips.preprocessing._grids import DAYS, NUMBERS
-from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
+from vips.preprocessing._learnt_columns import Counting, Persons
 from vips.report.report import PrivacyReport
 
 __all__ = ["ClassTables"]
@@ -93,14 +99,20 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         warn_of_undeclared(X, self.columns, names_of(y, groups))
         place, n_classes = self._places(X, y)
         numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
-        arguments = Persons(numbers), plan, delta, groups is not None
         what = f"{type(self).__name__}: tables of {len(stated)} columns"
         statement = {} if plan is None else {"relation": plan.relation, "event": plan, "delta": delta}
         for name, cells in stated.items() if plan is None else ():
             if (kind := cells if isinstance(cells, str) else cells.kind) != "category":
                 refuse_unread(name, column(X, name), ~np.isnan(as_numbers(column(X, name), kind)), f"no {kind}")
         with charged(ledger, what, unit, **statement) as run:
-            self._release(X, stated, place, n_classes, *arguments, run.release_once)
+            counting = Counting.of(Persons(numbers), plan, delta, stated.values(), run.release_once)
+            rows = np.zeros(len(place), dtype=np.int64)
+            counts = class_counts(rows, 1, place, n_classes, counting.persons)
+            self.class_counts_ = counting.with_noise(counts)[:, 0]
+            self.tables_ = {
+                name: release_table(column(X, name), cells, place, n_classes, counting)
+                for name, cells in stated.items()
+            }
         self.log_odds_ = log_odds_of_tables(self.tables_, self.class_counts_, self.table_std)
         if plan is not None:
             self.privacy_ = self._statement(plan, delta, unit, run.entry)
@@ -124,25 +136,6 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         place, known = model.likelihood.places(labels)
         n_classes = len(model.likelihood.labels)
         return np.where(known, place, n_classes), n_classes
-
-    def _release(self, X, stated, place, n_classes, persons, plan, delta, of_persons: bool, release) -> None:
-        """Tables and class counts."""
-        n_categories = sum(cells == "category" for cells in stated.values())
-        most = MOST_CATEGORIES if of_persons else None
-        std, cut, with_noise = 0.0, 0.0, np.asarray
-        if plan is not None:
-            std = plan.noise_std()
-            cut = threshold(delta, std, (most or 1) * n_categories) if n_categories else math.inf
-
-            def with_noise(counts: np.ndarray) -> np.ndarray:
-                return release(plan, {"counts": counts})["counts"]
-
-        rows = np.zeros(len(place), dtype=np.int64)
-        self.class_counts_ = with_noise(class_counts(rows, 1, place, n_classes, persons))[:, 0]
-        self.tables_ = {
-            name: release_table(X, name, cells, place, n_classes, persons, with_noise, std, cut, most, len(stated))
-            for name, cells in stated.items()
-        }
 
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         names = listed([str(name) for name in self.tables_])
@@ -213,9 +206,8 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
             validate_data(self, X, skip_check_array=True, reset=False)
         columns_of(X, self.tables_)
         cells = {name: table.cells.codes(column(X, name)) for name, table in self.tables_.items()}
-        by_output = np.stack(
-            [self.log_odds_[name][:, codes] for name, codes in cells.items()], axis=-1
-        )  # (n_outputs, n_rows, n_columns)
+        # (n_outputs, n_rows, n_columns)
+        by_output = np.stack([self.log_odds_[name][:, codes] for name, codes in cells.items()], axis=-1)
         by_output += by_output.mean(axis=-1, keepdims=True)
         return scale_of_rows(self.tables_, self.log_odds_) * np.hstack(list(by_output))
 

@@ -6,15 +6,6 @@ from vips.comparison.comparison import Comparison, Divergences, Mover, Row
 from vips.expfam.divergences import kl, marginals, total_variation_bound, wasserstein
 
 __all__ = [
-    "Alignment",
-    "Comparison",
-    "Divergences",
-    "Mover",
-    "Row",
-    "align",
-    "compare",
-    "kl",
-    "marginals",
-    "total_variation_bound",
-    "wasserstein",
-]
+    "Alignment", "Comparison", "Divergences", "Mover", "Row", "align", "compare", "kl", "marginals",
+    "total_variation_bound", "wasserstein",
+]  # fmt: skip

@@ -62,7 +62,8 @@ class Shares:
         clipping, noise, together = clipped - plain, private - clipped, private - plain
         size = float(np.vdot(together, together))
         share = float(np.vdot(clipping, together)) / size if size > 0.0 else float("nan")
-        return cls(*(_rms(d) for d in (clipping, noise, baseline - plain)), share, 1.0 - share)
+        sizes = (float(np.sqrt(np.mean(np.square(d)))) for d in (clipping, noise, baseline - plain))
+        return cls(*sizes, share, 1.0 - share)
 
 
 def plans_of_arms(plan: PrivacyPlan, largest_norm: float) -> tuple[PrivacyPlan, PrivacyPlan]:
@@ -75,9 +76,8 @@ def plans_of_arms(plan: PrivacyPlan, largest_norm: float) -> tuple[PrivacyPlan, 
     largest_norm : float
         Largest norm of a record, or inf.
     """
-    seeded = replace(
-        plan, noise_multiplier=_NO_NOISE, noise="gaussian", reproducible_noise=True, report_delta=None, sent_from=None
-    )
+    without_noise = {"noise_multiplier": _NO_NOISE, "noise": "gaussian", "reproducible_noise": True}
+    seeded = replace(plan, **without_noise, report_delta=None, sent_from=None)
     largest = max(largest_norm if np.isfinite(largest_norm) else _NO_CLIP, plan.clip_norm)
     return replace(seeded, clip_norm=largest), seeded
 
@@ -119,7 +119,3 @@ def _coordinates(private, model) -> np.ndarray:
         if part.are_parameters
     ]
     return np.concatenate([np.ravel(means) for means in all_means])
-
-
-def _rms(difference: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(difference))))

@@ -6,20 +6,18 @@ import inspect
 
 from vips._support.pipelines import model_of
 from vips.comparison.arms import fit_arms
-from vips.comparison.checks import check_models, check_private_data, check_scores
+from vips.comparison.checks import (
+    check_models,
+    check_private_data,
+    check_scores,
+    check_steps,
+    common_pipeline,
+    encoded,
+    named,
+)
 from vips.comparison.comparison import Comparison, Divergences
 from vips.comparison.movement import Movement, match, parts_of
-from vips.comparison.pipelines import check_steps, common_pipeline, encoded, named
-from vips.comparison.rows import (
-    Sources,
-    alignment_rows,
-    arm_rows,
-    arm_score_rows,
-    finding_rows,
-    posterior_rows,
-    score_rows,
-    signal_rows,
-)
+from vips.comparison.rows import Sources, arm_rows, arm_score_rows, fit_rows, score_rows
 from vips.core.mechanism.random_state import as_generator
 from vips.expfam.divergences import kl, wasserstein
 from vips.parts import Part
@@ -124,8 +122,7 @@ def compare(
     divergences = {ours.name: _divergences(ours, theirs) for ours, theirs in pairs}
     movements = tuple(Movement(*pair) for pair in pairs if pair[0].are_parameters)
 
-    rows = alignment_rows(alignment, sources) + posterior_rows(pairs, divergences, movements, sources)
-    rows += finding_rows(private, baseline, sources) + signal_rows(private, baseline, sources)
+    rows = fit_rows(private, baseline, alignment, divergences, movements, sources)
     if X_test is not None:
         scores = score_rows(private, baseline, X_test, y_test, sources, (n_bootstrap, level, rng))
         rows += scores
@@ -141,16 +138,13 @@ def compare(
         rows += arm_rows(private, baseline, arms, X, X_test)
         if X_test is not None:
             rows += arm_score_rows(private, arms, X_test, y_test, (n_bootstrap, level, rng))
+    summary = (inspect.getdoc(type(private)) or "").split("\n")[0]
     return Comparison(
-        model=type(private).__name__, summary=_summary(private), private=names[0], baseline=names[1], rows=tuple(rows),
+        model=type(private).__name__, summary=summary, private=names[0], baseline=names[1], rows=tuple(rows),
         divergences=divergences, alignment=alignment, movements=movements, source=sources.both, level=level,
         privacy=reports, notes=tuple(notes),
         clip_biases=(private.clip_biases(), baseline.clip_biases()),
     )  # fmt: skip
-
-
-def _summary(model) -> str:
-    return (inspect.getdoc(type(model)) or "").split("\n")[0]
 
 
 def _described(report, name: str) -> str:

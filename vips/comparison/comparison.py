@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,6 @@ from vips._support.alignment import Alignment
 from vips._support.extras import imported
 from vips._support.files import text_or_file
 from vips._support.printable import PLAIN_TEXT, printable
-from vips.comparison.as_json import plain_values
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement, Mover, largest
 from vips.comparison.text import HEADS, notes, paragraph, table, table_cells
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from vips.comparison.comparison import Comparison
 
 __all__ = ["Comparison", "Divergences", "Mover", "Row"]
 
@@ -168,14 +169,7 @@ class Comparison:
         ------
         ValueError
         """
-        chosen = largest(self.movements, n, by)
-        by_place = {}
-        for movement in self.movements:
-            places = [place for place, (other, _) in enumerate(chosen) if other is movement]
-            if places:
-                indices = np.array([chosen[place][1] for place in places])
-                by_place |= dict(zip(places, movement.movers(indices, self.source), strict=True))
-        return [by_place[place] for place in range(len(chosen))]
+        return [movement.mover(index, self.source) for movement, index in largest(self.movements, n, by)]
 
     def to_frame(self, which: str = "summary") -> pd.DataFrame:
         """A table.
@@ -196,10 +190,7 @@ class Comparison:
         """
         if which not in ("summary", "parameters"):
             raise ValueError(f'`which` must be "summary" or "parameters", got {which!r}.')
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas: pip install pandas. `rows` and `movers()` do not.") from error
+        pandas = imported("pandas", "to_frame()")
         if which == "parameters":
             frames = [pandas.DataFrame(movement.columns()) for movement in self.movements]
             return pandas.concat(frames, ignore_index=True).assign(source=self.source)
@@ -223,7 +214,7 @@ class Comparison:
         path : str or path, optional
             An existing file is replaced when the new one is complete.
         """
-        return text_or_file(plain_values(self), path)
+        return text_or_file(_plain_values(self), path)
 
     def plot(self, n: int = 30, ax: Axes | None = None) -> Figure:
         """Plot the differences of means of the largest movers, with intervals for two independent posteriors.
@@ -243,7 +234,22 @@ class Comparison:
         ImportError
             Without matplotlib.
         """
-        return _plot_movers(self.movers(n), self.level, f"{self.private} against {self.baseline}", ax)
+        imported("matplotlib", "plot()")
+        from matplotlib.figure import Figure
+
+        movers = sorted(self.movers(n), key=lambda mover: mover.difference)
+        if ax is None:
+            ax = Figure(figsize=(7.0, 1.2 + 0.25 * len(movers)), layout="constrained").subplots()
+        differences, places = [mover.difference for mover in movers], np.arange(len(movers))
+        deviations = np.hypot([mover.private_std for mover in movers], [mover.baseline_std for mover in movers])
+        style = {"fmt": "o", "markersize": 4, "linewidth": 1, "color": "#20639b"}
+        ax.errorbar(differences, places, xerr=ndtri(0.5 + 0.5 * self.level) * deviations, **style)
+        ax.axvline(0.0, color="0.7", linewidth=1, zorder=0)
+        ax.set_yticks(places, [printable(mover.name) for mover in movers], **PLAIN_TEXT)
+        ax.set_xlabel(f"posterior mean, private minus baseline; {100.0 * self.level:g} % interval")
+        title = f"{self.private} against {self.baseline}\ncomputed from {self.source}"
+        ax.set_title(title, fontsize="medium", **PLAIN_TEXT)
+        return ax.figure
 
     def to_html(
         self,
@@ -312,22 +318,33 @@ class Comparison:
         return printable(f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>")
 
 
-def _plot_movers(movers: Sequence[Mover], level: float, title: str, ax=None):
-    """Differences of posterior means, sorted, with intervals ± z √(σ² + σ'²); the figure."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("plot() needs matplotlib: pip install 'vips[plot]'. `movers()` does not.") from error
-    movers = sorted(movers, key=lambda mover: mover.difference)
-    if ax is None:
-        ax = Figure(figsize=(7.0, 1.2 + 0.25 * len(movers)), layout="constrained").subplots()
-    half_widths = ndtri(0.5 + 0.5 * level) * np.hypot([m.private_std for m in movers], [m.baseline_std for m in movers])
-    places = np.arange(len(movers))
-    ax.errorbar(
-        [m.difference for m in movers], places, xerr=half_widths, fmt="o", markersize=4, linewidth=1, color="#20639b"
-    )
-    ax.axvline(0.0, color="0.7", linewidth=1, zorder=0)
-    ax.set_yticks(places, [printable(m.name) for m in movers], **PLAIN_TEXT)
-    ax.set_xlabel(f"posterior mean, private minus baseline; {100.0 * level:g} % interval")
-    ax.set_title(f"{title}\ncomputed from {movers[0].source}", fontsize="medium", **PLAIN_TEXT)
-    return ax.figure
+def _plain_values(comparison: Comparison) -> dict:
+    """Rows, parameters and statements; numbers that do not exist, or are infinite, are None."""
+    parameters = [
+        _finite(dict(zip(columns, values, strict=True)))
+        for columns in (movement.columns() for movement in comparison.movements)
+        for values in zip(*(list(column) for column in columns.values()), strict=True)
+    ]
+    return {
+        "model": comparison.model,
+        "summary": comparison.summary,
+        "private": comparison.private,
+        "baseline": comparison.baseline,
+        "clip_biases": list(comparison.clip_biases),
+        "level": comparison.level,
+        "rows": [_finite(asdict(row)) for row in comparison.rows],
+        "parameters": parameters,
+        "source_of_parameters": comparison.source,
+        "privacy": [report.to_dict() for report in comparison.privacy],
+        "notes": list(comparison.notes),
+    }
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float):  # NumPy's, too
+        return float(value) if math.isfinite(value) else None
+    return value

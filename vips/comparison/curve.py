@@ -54,19 +54,17 @@ class UtilityCurve:
     reports: tuple[PrivacyReport, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"Scores at δ = {self.delta:g} ({printable(self.source)})"]
-        lines += [
-            f"  ε = {epsilon:<8g} {_spread(row)}" for epsilon, row in zip(self.epsilons, self.scores, strict=True)
-        ]
-        if self.baseline is not None:
-            lines.append(f"  not private  {_spread(self.baseline)}")
-        return "\n".join(lines)
+        lines = [f"  {name:<12} {scores}" for name, scores in self._rows()]
+        return "\n".join([f"Scores at δ = {self.delta:g} ({printable(self.source)})", *lines])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
+        return html_table(f"Scores at δ = {self.delta:g} ({self.source})", ("", "mean (range)"), self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """The fits at each ε, and those without noise, with mean and range of their scores."""
         rows = [(f"ε = {epsilon:g}", _spread(row)) for epsilon, row in zip(self.epsilons, self.scores, strict=True)]
-        rows += [] if self.baseline is None else [("not private", _spread(self.baseline))]
-        return html_table(f"Scores at δ = {self.delta:g} ({printable(self.source)})", ("", "mean (range)"), rows)
+        return rows if self.baseline is None else [*rows, ("not private", _spread(self.baseline))]
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each fit: ``epsilon`` (inf for a non-private fit), ``repeat``, ``score``, ``source``; needs pandas."""

@@ -98,23 +98,16 @@ class Movement:
     def _shape(self) -> tuple[int, ...]:
         return np.shape(self.private.distribution.mean)
 
-    def marginals(self, chosen: np.ndarray) -> tuple[Family, Family]:
-        """Marginals of the parameters at the indices ``chosen``, in the private and the baseline posterior."""
-        return tuple(_taken(marginals(distribution), chosen) for distribution in self._alike)
+    def marginals(self, index: int) -> tuple[Family, Family]:
+        """Marginals of the parameter at an index, in the private and the baseline posterior; arrays of length 1."""
+        return tuple(_taken(marginals(distribution), [index]) for distribution in self._alike)
 
-    def movers(self, chosen: np.ndarray, source: str) -> list[Mover]:
-        """The parameters at the indices ``chosen`` of the flattened arrays."""
-        ours, theirs = self.marginals(chosen)
-        columns = [
-            *(values[chosen] for values in (*self.means, *self.stds, self.difference, self.standardized)),
-            kl(ours, theirs),
-            kl(theirs, ours),
-            wasserstein(ours, theirs),
-        ]
-        return [
-            Mover(self.name(int(index)), *map(float, values), source)
-            for index, *values in zip(chosen, *columns, strict=True)
-        ]
+    def mover(self, index: int, source: str) -> Mover:
+        """The parameter at an index of the flattened arrays."""
+        ours, theirs = self.marginals(index)
+        means_and_stds = [values[index] for values in (*self.means, *self.stds, self.difference, self.standardized)]
+        divergences = [values.item() for values in (kl(ours, theirs), kl(theirs, ours), wasserstein(ours, theirs))]
+        return Mover(self.name(index), *map(float, means_and_stds), *divergences, source)
 
     def columns(self) -> dict[str, list | np.ndarray]:
         """All parameters as columns of a table, without the Wasserstein distances of Betas, which take milliseconds each."""
@@ -154,7 +147,7 @@ def largest(movements: Sequence[Movement], n: int, by: str = "standardized") -> 
     return [(movements[part], int(place - starts[part])) for part, place in zip(parts, first, strict=True)]
 
 
-def _taken(distribution: Family, chosen: np.ndarray) -> Family:
+def _taken(distribution: Family, chosen: Sequence[int]) -> Family:
     """The marginals at the indices ``chosen``."""
     parameters = []
     for name, n_axes in FAMILIES[family_of(distribution)]:
@@ -177,8 +170,5 @@ def parts_of(model, posterior, order: np.ndarray | None = None) -> list[Part]:
     TypeError
         If the distributions of the posterior are unknown.
     """
-    return model.posterior_parts(posterior if _is_identity(order) else model.in_order(posterior, order))
-
-
-def _is_identity(order: np.ndarray | None) -> bool:
-    return order is None or np.array_equal(order, np.arange(len(order)))
+    is_as_given = order is None or np.array_equal(order, np.arange(len(order)))
+    return model.posterior_parts(posterior if is_as_given else model.in_order(posterior, order))

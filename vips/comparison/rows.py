@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vips.comparison.arms import Arms, Shares, shares_of_parameters, shares_of_predictions
-from vips.comparison.bootstrap import bootstrap
 from vips.comparison.comparison import Row
 from vips.comparison.movement import Movement
 from vips.comparison.text import PRIVATE, X_TEST, combined, source_of
+from vips.parts import Score
 
-__all__ = [
-    "Sources",
-    "alignment_rows",
-    "arm_rows",
-    "arm_score_rows",
-    "finding_rows",
-    "posterior_rows",
-    "score_rows",
-    "signal_rows",
-]
+__all__ = ["Sources", "arm_rows", "arm_score_rows", "bootstrap", "fit_rows", "score_rows"]
+_BLOCK = 4_000_000  # resampled records at a time
+
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -55,67 +50,45 @@ class Sources:
         return Row(quantity=quantity, value=float(value), source=self.both, **more)
 
 
-def alignment_rows(alignment, sources: Sources) -> list[Row]:
-    """Distances of matched components; no rows if there are none."""
-    if alignment is None:
-        return []
-    return [
-        sources.between("distance of matched components, mean", alignment.distances.mean()),
-        sources.between("distance of matched components, largest", alignment.distances.max()),
-    ]
+def fit_rows(private, baseline, alignment, divergences, movements: Sequence[Movement], sources: Sources) -> list[Row]:
+    """Rows of the fits alone: matched components, posteriors, findings, and shares of signal.
 
-
-def posterior_rows(pairs, divergences, movements, sources: Sources) -> list[Row]:
-    """Divergences of pairs of parts, and how far their means moved."""
-    rows = []
-    for ours, _ in pairs:
-        name, divergence = ours.name, divergences[ours.name]
-        labels = (
-            "KL(private ‖ baseline)",
-            "KL(baseline ‖ private)",
-            "2-Wasserstein distance",
-            "total variation, at most",
-        )
+    ``divergences`` are those of each part of the posteriors, of which ``movements`` holds the parameters.
+    """
+    rows, labels = [], (
+        "KL(private ‖ baseline)", "KL(baseline ‖ private)", "2-Wasserstein distance", "total variation, at most",
+    )  # fmt: skip
+    if alignment is not None:
         rows += [
-            sources.between(f"{label}, {name}", value, is_detail=not ours.are_parameters)
+            sources.between("distance of matched components, mean", alignment.distances.mean()),
+            sources.between("distance of matched components, largest", alignment.distances.max()),
+        ]
+    parameters = {movement.private.name for movement in movements}
+    for name, divergence in divergences.items():
+        rows += [
+            sources.between(f"{label}, {name}", value, is_detail=name not in parameters)
             for label, value in zip(labels, divergence.total, strict=True)
             if not math.isnan(value)
         ]
     for movement in movements:
         name, sizes = movement.private.name, np.abs(movement.standardized)
+        stds = [float(np.median(std)) for std in movement.stds]
         rows += [
             sources.between(f"shift in pooled standard deviations, median, {name}", np.median(sizes)),
             sources.between(f"shift in pooled standard deviations, largest, {name}", sizes.max()),
-            _std_row(movement, name, sources),
+            sources.row(f"posterior standard deviation, median, {name}", *stds, stds[0] - stds[1]),
         ]
-    return rows
-
-
-def _std_row(movement: Movement, name: str, sources: Sources) -> Row:
-    ours, theirs = (float(np.median(std)) for std in movement.stds)
-    return sources.row(f"posterior standard deviation, median, {name}", ours, theirs, ours - theirs)
-
-
-def signal_rows(private, baseline, sources: Sources) -> list[Row]:
-    """Share of signal in each released block; 1 for a fit without noise."""
-    theirs = baseline.signal()
-    return [
-        sources.row(
-            f"share of signal, {name}", share, theirs.get(name, 1.0), share - theirs.get(name, 1.0), is_detail=True
-        )
-        for name, share in private.signal().items()
-    ]
-
-
-def finding_rows(private, baseline, sources: Sources) -> list[Row]:
-    """What the models find about themselves, such as the number of real topics."""
-    theirs, rows = baseline.findings(), []
-    for name, ours in private.findings().items():
-        if name in theirs:
-            rows.append(sources.row(name, ours, theirs[name], ours - theirs[name]))
+    findings = baseline.findings()
+    for name, ours in private.findings().items():  # such as the number of real topics
+        if name in findings:
+            rows.append(sources.row(name, ours, findings[name], ours - findings[name]))
         else:
             only = {"source": sources.private, "private_source": sources.private}
             rows.append(Row(quantity=name, private=ours, value=ours, **only))
+    signal = baseline.signal()
+    for name, share in private.signal().items():
+        other = signal.get(name, 1.0)  # 1 for a fit without noise
+        rows.append(sources.row(f"share of signal, {name}", share, other, share - other, is_detail=True))
     return rows
 
 
@@ -123,14 +96,8 @@ def score_rows(private, baseline, X, y, sources: Sources, settings) -> list[Row]
     """Scores of both models on test records; ``settings``: number of resamples, level, generator."""
     sources, rows = sources.with_test(), []
     for ours, other in zip(private.held_out_scores(X, y), baseline.held_out_scores(X, y), strict=True):
-        (a, private_interval), (b, baseline_interval), (difference, difference_interval) = bootstrap(
-            [ours, other], _n_rows(X), *settings
-        )
-        intervals = {
-            "private_interval": private_interval,
-            "baseline_interval": baseline_interval,
-            "interval": difference_interval,
-        }
+        (a, of_a), (b, of_b), (difference, interval) = bootstrap([ours, other], _n_rows(X), *settings)
+        intervals = {"private_interval": of_a, "baseline_interval": of_b, "interval": interval}
         rows.append(sources.row(ours.name, a, b, difference, **intervals))
     return rows
 
@@ -167,3 +134,46 @@ def arm_score_rows(private, arms: Arms, X, y, settings) -> list[Row]:
 
 def _n_rows(X) -> int:
     return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+# -- intervals -----------------------------------------------------------------------------------------------------
+
+
+def bootstrap(
+    scores: list[Score], n_records: int, n_resamples: int, level: float, rng: np.random.Generator
+) -> list[tuple[float, Interval]]:
+    """Values and intervals of scores, and of the difference of the first two, all on the same resamples of the records.
+
+    Parameters
+    ----------
+    scores : list of two scores
+    n_records, n_resamples : int
+    level : float
+        Level of the intervals.
+    rng : Generator
+
+    Returns
+    -------
+    list of (value, (lower, upper))
+        For the first score, the second, and first minus second.
+    """
+    everyone = np.ones((1, n_records))
+    values = [score.of_counts(everyone)[0] for score in scores]
+    blocks, per_block = [], max(1, _BLOCK // n_records)
+    for start in range(0, n_resamples, per_block):
+        size = min(per_block, n_resamples - start)
+        taken = [np.bincount(rng.integers(0, n_records, n_records), minlength=n_records) for _ in range(size)]
+        counts = np.array(taken, dtype=np.float64)
+        blocks.append(np.stack([score.of_counts(counts) for score in scores]))
+    draws = np.concatenate(blocks, axis=1)
+    tails = 0.5 - 0.5 * level, 0.5 + 0.5 * level
+    columns = [*zip(values, draws, strict=True), (values[0] - values[1], draws[0] - draws[1])]
+    return [(float(value), _quantiles(draw, tails)) for value, draw in columns]
+
+
+def _quantiles(draws: np.ndarray, tails: tuple[float, float]) -> Interval:
+    draws = draws[np.isfinite(draws)]  # a resample may hold one class only, which has no AUC
+    if not len(draws):
+        return float("nan"), float("nan")
+    lower, upper = np.quantile(draws, tails)
+    return float(lower), float(upper)

@@ -13,17 +13,8 @@ if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison, Row
 
 __all__ = [
-    "HEADS",
-    "PRIVATE",
-    "RELEASED",
-    "X_TEST",
-    "combined",
-    "notes",
-    "paragraph",
-    "source_of",
-    "table",
-    "table_cells",
-]
+    "HEADS", "PRIVATE", "RELEASED", "X_TEST", "combined", "notes", "paragraph", "source_of", "table", "table_cells",
+]  # fmt: skip
 
 # Sources of numbers: the data from which they were computed.
 RELEASED = "released"
@@ -61,11 +52,10 @@ def paragraph(comparison: Comparison) -> str:
             f"{after:.3g}, by {abs(movement.standardized[place]):.2g} pooled posterior standard deviations."
         )
     says += [_score(row, comparison.level) for row in comparison.rows if _is_score(row)]
-    says += [
-        _share(row)
-        for row in comparison.rows
-        if " in the shift of " in row.quantity and row.quantity.startswith("share")
+    shares = [
+        row for row in comparison.rows if row.quantity.startswith("share") and " in the shift of " in row.quantity
     ]
+    says += map(_share, shares)
     says.append(_provenance(comparison.rows))
     return printable(" ".join(says))
 

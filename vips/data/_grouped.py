@@ -10,7 +10,7 @@
         X.npy                 rows; or those of a CSR matrix: data.npy, indices.npy, indptr.npy; or texts or sequences:
                               data.npy, indptr.npy
         y.npy                 labels, if there are any
-      counts-<random>/        while texts are fitted: counts of their words (vips/preprocessing/_counted_texts.py)
+      counts-<random>/        while texts are fitted: counts of their words (vips/preprocessing/_documents.py)
 
 The hash of a person is in partition (second word modulo the number of partitions), and there once. A partition checks both when
 it is opened, so that no two of them can hold parts of one person.

@@ -1,8 +1,6 @@
 """Generators of records, and digits of scikit-learn."""
 
-from vips.datasets._generators import load_digits_binary, make_lda_corpus
-from vips.datasets._pathways import make_pathways
-from vips.datasets._sparse_binary import make_sparse_binary
+from vips.datasets._generators import load_digits_binary, make_lda_corpus, make_pathways, make_sparse_binary
 from vips.datasets._tables import make_table
 
 __all__ = ["load_digits_binary", "make_lda_corpus", "make_pathways", "make_sparse_binary", "make_table"]

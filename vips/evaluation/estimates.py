@@ -21,16 +21,8 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 __all__ = [
-    "EDGES",
-    "N_BINS",
-    "WIDTH",
-    "Estimate",
-    "area_under_curve",
-    "bins_in_use",
-    "centres",
-    "linear_score",
-    "weights",
-]
+    "EDGES", "N_BINS", "WIDTH", "Estimate", "area_under_curve", "bins_in_use", "centres", "linear_score", "weights",
+]  # fmt: skip
 
 N_BINS, WIDTH = 24, 0.5  # of log odds, around 0
 EDGES = expit(WIDTH * np.arange(1 - N_BINS // 2, N_BINS // 2))  # between bins, as probabilities

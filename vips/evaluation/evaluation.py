@@ -107,16 +107,14 @@ class Evaluation:
             z = self.histogram[:, bins]
             by_bin = np.maximum(z.sum(axis=0), 0.0)
             share = linear_score(z, self.std**2, weights("outcome")[:, bins], 1.0, level)
-            rows.append(
-                (edges[bins.start], edges[bins.stop], z.sum(), np.average(middle[bins], weights=by_bin), *share[:3])
-            )
+            risk = np.average(middle[bins], weights=by_bin)
+            rows.append((edges[bins.start], edges[bins.stop], z.sum(), risk, *share[:3]))
         return pd.DataFrame(rows, columns=["from", "to", "n_records", "risk", "share", "lower", "upper"], dtype=float)
 
     def plot(self, level: float = 0.95) -> Figure:
         """Calibration with its intervals, and the ROC curve."""
-        figure, (left, right) = imported("matplotlib.pyplot", "plot()").subplots(
-            1, 2, figsize=(9.0, 4.4), layout="constrained"
-        )
+        plt = imported("matplotlib.pyplot", "plot()")
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 4.4), layout="constrained")
         table = self.calibration(level)
         for ax in (left, right):
             ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)

@@ -16,8 +16,7 @@ from vips.core.plan import PrivacyPlan
 from vips.core.stream_plan import StreamPlan
 from vips.counting import NoisyCount
 from vips.model import ConjugateExponentialModel
-from vips.planning.generated import assumptions, generated
-from vips.planning.trial import Law, Like, Trials, widths_of
+from vips.planning.trial import Law, Like, Trials, assumptions, generated, widths_of
 from vips.preprocessing._private_pipeline import MadePipeline, PrivatePipeline
 
 if TYPE_CHECKING:
@@ -70,7 +69,11 @@ class Recommendation:
         "width" is that of the 95 % interval, "without noise" what sampling leaves of it. None where no intervals are to be
         expected: ``says`` has the reason.
         """
-        return None if self.law is None else _widths(self.law, self.n_records, self.budget)
+        if self.law is None:
+            return None
+        pd, n, law = imported("pandas", "widths"), self.n_records, self.law
+        values = {"width": law.widths(n, self.budget.mu2), "without noise": law.widths(n, np.inf)}
+        return pd.DataFrame(values, index=pd.Index(law.names, name="95 % interval"))
 
     def apply(self, model):
         """An unfitted copy of the model or pipeline with this budget and these settings."""
@@ -85,14 +88,10 @@ class Recommendation:
             If the fit has no intervals; with the reason.
         """
         widths, pd = widths_of(fitted), imported("pandas", "realised()")
-        planned = (
-            {}
-            if self.law is None
-            else dict(zip(self.law.names, self.law.widths(self.n_records, self.budget.mu2), strict=True))
-        )
-        return pd.DataFrame({"planned": pd.Series(planned, dtype=float), "realised": pd.Series(widths)}).reindex(
-            list(widths)
-        )
+        planned = pd.Series(dtype=float)
+        if self.law is not None:
+            planned = pd.Series(self.law.widths(self.n_records, self.budget.mu2), index=self.law.names)
+        return pd.DataFrame({"planned": planned, "realised": pd.Series(widths)}).reindex(list(widths))
 
     def beside(self, fitted) -> str:
         """What the plan says, and up to five planned widths beside those of a fit; without them if it has no intervals."""
@@ -404,12 +403,6 @@ def check_sampling(width: Mapping[str, float], law: Law, n_records: int) -> None
             f"No ε gives this width: without noise, too, {n_records:,} records leave more uncertain. About {n:,.0f} "
             "records would do."
         )
-
-
-def _widths(law: Law, n_records: int, budget: PrivacyBudget) -> pd.DataFrame:
-    pd = imported("pandas", "widths")
-    values = {"width": law.widths(n_records, budget.mu2), "without noise": law.widths(n_records, np.inf)}
-    return pd.DataFrame(values, index=pd.Index(law.names, name="95 % interval"))
 
 
 def _of_widths(law: Law, n_records: int, budget: PrivacyBudget, width: Mapping[str, float] | None) -> str:

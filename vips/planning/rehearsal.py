@@ -19,8 +19,7 @@ from vips.core.budget import PrivacyBudget
 from vips.core.ledger import PrivacyLedger
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.model import ConjugateExponentialModel
-from vips.planning.generated import generated
-from vips.planning.trial import Like
+from vips.planning.trial import Like, generated
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._table import TableEncoder
 from vips.report.report import PrivacyReport

@@ -5,7 +5,8 @@ of sampling. A second fit, almost without noise, tells that variance. So the wid
 
     w² = s/n + c/(n² μ²)
 
-whose s and c come from these two fits: the width for every n, and for every μ of a budget.
+whose s and c come from these two fits: the width for every n, and for every μ of a budget. Records are given, or generated from
+what models and encoders declare.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from vips._support.validation import check_number
 from vips.core.budget import PrivacyBudget
 from vips.core.plan import PrivacyPlan
 from vips.core.records.groups import group_numbers
+from vips.datasets import make_table
+from vips.models._typical import persons
 from vips.preprocessing._private_pipeline import PrivatePipeline
 
-__all__ = ["Law", "Like", "Trials", "widths_of"]
+__all__ = ["Law", "Like", "Trials", "assumptions", "generated", "widths_of"]
 
 _LEVEL, _LESS_NOISE = 0.95, 1e3
+_FARTHEST, _HALVINGS = 40.0, 40  # of the intercept that gives an outcome
 
 
 @dataclass(frozen=True)
@@ -147,9 +152,8 @@ class Trials:
             fitted = self._fitted(privacy, plan, less)
             seconds = (time.perf_counter() - started) / self.n
             noisy.append(widths_of(fitted))
-        names = [
-            name for name in exact if all(name in widths for widths in noisy)
-        ]  # columns that are learnt may differ
+        # columns that are learnt may differ
+        names = [name for name in exact if all(name in widths for widths in noisy)]
         with_noise = np.mean([[widths[name] ** 2 for name in names] for widths in noisy], axis=0)
         without = np.minimum(np.square([exact[name] for name in names]), with_noise)
         return Law(names, self.n * without, (with_noise - without) * self.n_records**2 * privacy.mu2, seconds)
@@ -168,11 +172,9 @@ class Trials:
     def _fitted(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less_noise: float):
         """A copy, fitted with so many times less noise."""
         model, records = clone(self.model), self.records
-        scaled = (
-            privacy.scaled(less_noise**2)
-            if plan is None
-            else replace(plan, noise_multiplier=plan.noise_multiplier / less_noise)
-        )
+        scaled: PrivacyBudget | PrivacyPlan = privacy.scaled(less_noise**2)
+        if plan is not None:
+            scaled = replace(plan, noise_multiplier=plan.noise_multiplier / less_noise)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return records.fit(model.set_params(privacy=scaled))
@@ -195,3 +197,120 @@ def widths_of(fitted) -> dict[str, float]:
                 lower, upper = part.distribution.interval(_LEVEL)
                 widths[part.name] = float(np.median(upper - lower))
     return widths
+
+
+# -- records from what models and encoders declare: nobody's -------------------------------------------------------
+
+
+def generated(
+    model,
+    n_records: int,
+    n_features: int | None,
+    rng: np.random.Generator,
+    *,
+    effects: Mapping | None = None,
+    guess: Mapping | None = None,
+    outcome: float | None = None,
+) -> Like:
+    """Records of a model or pipeline.
+
+    Parameters
+    ----------
+    model : model or PrivatePipeline
+    n_records : int
+    n_features : int or None
+        Of records that are rows of numbers.
+    rng : Generator
+    effects, guess : mapping, optional
+        See :func:`vips.datasets.make_table`; of pipelines whose columns have names.
+    outcome : float, optional
+        Share of the last one of two classes, or average count.
+
+    Raises
+    ------
+    ValueError
+        If too little is known about such records; with what to give.
+    """
+    try:
+        _check_outcome(model[-1] if isinstance(model, PrivatePipeline) else model, outcome)
+        if not isinstance(model, PrivatePipeline):
+            if effects or guess:
+                raise NotImplementedError("`effects` and `guess` are for pipelines, whose columns have names.")
+            X, *others = model.typical_records(n_records, n_features, rng)
+            if outcome is not None:
+                others[0] = _labels(model, rng.standard_normal(len(others[0])), outcome, rng)
+            return Like(X, *others)
+        encoder, last = model[0], model[-1]
+        if not isinstance(getattr(encoder, "columns", None), Mapping):
+            raise NotImplementedError(
+                "The columns of this pipeline are not declared by name, or it takes texts: give records that resemble the "
+                "private ones, like=, generated or public."
+            )
+        groups = persons(n_records, rng) if last.reads_persons else None
+        n_rows = n_records if groups is None else len(groups)
+        table = make_table(encoder.columns, n_rows, guess=guess, effects=effects, random_state=rng)
+        if not last.needs_labels:
+            return Like(table.data)
+        predictor = table.predictor if effects else rng.standard_normal(n_rows)
+        predictor = predictor + last.typical_effects(table.data, groups, rng)
+        return Like(table.data, _labels(last, predictor, outcome, rng), groups)
+    except NotImplementedError as missing:
+        raise ValueError(str(missing)) from None
+
+
+def assumptions(model, guess: Mapping | None, outcome: float | None) -> str:
+    """What generated records are like that nobody has said, and how to say it."""
+    last = model[-1] if isinstance(model, PrivatePipeline) else model
+    columns = getattr(model[0], "columns", None) if isinstance(model, PrivatePipeline) else None
+    unsaid = [declared for name, declared in (columns or {}).items() if name not in (guess or {})]
+    kinds = {isinstance(declared, list) or declared == "category" for declared in unsaid}
+    is_class = hasattr(last, "predict_proba")
+    scatter = "targets scatter by an eighth of `target_range` around what the columns say"
+    outcomes = "about half of the outcomes are yes" if is_class else "counts are those without effects"
+    said = [
+        (False in kinds, "values are spread over their bounds", "guess={name: (mean, deviation)}"),
+        (True in kinds, "categories are equally frequent", "guess={name: shares}"),
+        (_has_outcome(last) and outcome is None, outcomes, "outcome="),
+        (hasattr(last, "target_range"), scatter, ""),
+    ]
+    assumed, ask = ([row[k] for row in said if row[0]] for k in (1, 2))
+    if not assumed:
+        return ""
+    ways = ", ".join([*filter(None, ask), "like="])
+    return (
+        f"Assumed, since nobody has said otherwise: {', '.join(assumed)}. Where that is wrong, as for rare outcomes or wide "
+        f"bounds, intervals are several times wider, or narrower: say what is public ({ways})."
+    )
+
+
+def _has_outcome(model) -> bool:
+    """Whether an average of its labels says how much they tell: of two classes, and of counts."""
+    if not model.needs_labels or not hasattr(model, "likelihood"):
+        return False
+    return getattr(model, "classes", None) is None or len(model.classes) == 2
+
+
+def _check_outcome(model, outcome: float | None) -> None:
+    """Raise ValueError for an average of labels that a model does not have."""
+    if outcome is not None and not _has_outcome(model):
+        raise ValueError(
+            f"`outcome` is the share of the last one of two classes, or an average count: a {type(model).__name__} as declared "
+            "has neither. Leave it out, or give like=."
+        )
+
+
+def _labels(model, predictor: np.ndarray, outcome: float | None, rng: np.random.Generator) -> np.ndarray:
+    """Labels of these predictors, moved by what gives the outcome."""
+    if outcome is None:
+        return model.typical_labels(predictor, rng)
+    seed, (_, largest) = rng.integers(2**32), model.typical_labels(np.array([-_FARTHEST, _FARTHEST]), rng)
+    is_class = hasattr(model, "predict_proba")
+    most = 1.0 if is_class else float(largest)
+    check_number("outcome", outcome, 0.0, most, f"between 0 and {most:g}", open_low=True, open_high=True)
+    low, high = -_FARTHEST, _FARTHEST
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        labels = model.typical_labels(predictor + middle, np.random.default_rng(seed))
+        is_low = np.mean(labels == largest if is_class else labels) < outcome
+        low, high = (middle, high) if is_low else (low, middle)
+    return labels

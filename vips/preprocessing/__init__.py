@@ -7,11 +7,6 @@ from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._table import TableEncoder
 
 __all__ = [
-    "Inspection",
-    "PrivateCountVectorizer",
-    "PrivatePipeline",
-    "PrivateTopics",
-    "TableEncoder",
-    "inspect",
+    "Inspection", "PrivateCountVectorizer", "PrivatePipeline", "PrivateTopics", "TableEncoder", "inspect",
     "make_private_pipeline",
-]
+]  # fmt: skip

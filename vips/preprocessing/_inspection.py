@@ -18,7 +18,7 @@ from vips.data._sequences import Sequences
 from vips.data._step_index import StepIndex
 from vips.data._steps import numbers_of, unread_cells
 from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
-from vips.preprocessing._encoder_settings import column_kind
+from vips.preprocessing._encoder import column_kind
 
 __all__ = ["ColumnReading", "Inspection", "inspect"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -33,16 +33,12 @@ from vips.executors import resolve as executors
 from vips.model import ConjugateExponentialModel
 from vips.persistence.checkpoint import alone_at
 from vips.preprocessing._budget import Budget, split_budget
-from vips.preprocessing._encoder_settings import column_kinds, grouped_texts, unit_of_persons, unit_of_source
+from vips.preprocessing._encoder import column_kinds, grouped_texts, unit_of_persons, unit_of_source
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, run_of, save_pipeline, without_plans
 from vips.preprocessing._table import TableEncoder
 from vips.report.report import PrivacyReport, Release
 from vips.report.unread import Seen, warn_of_unread
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 __all__ = ["MadePipeline", "PrivatePipeline", "make_private_pipeline", "restored_pipeline"]
 
@@ -51,8 +47,24 @@ def _if_steps_have(method: str):
     return available_if(lambda pipeline: hasattr(pipeline._pipeline(), method))
 
 
-def _if_model_has(method: str):
-    return available_if(lambda pipeline: hasattr(pipeline._pipeline()[-1], method))
+def _of_model(name: str, *, encodes: bool = False) -> Any:
+    """A method that a pipeline has if its model has one of this name.
+
+    If it ``encodes``, it takes rows as the pipeline does. Coefficients are in units of the columns after an encoder of tables.
+    """
+
+    def method(self, *args: Any, **kwargs: Any) -> Any:
+        of_model = getattr(self._fitted()[-1], name)
+        if encodes:
+            X, *args = args if args else (kwargs.pop("X"),)
+            return of_model(self.encoded(X), *args, **kwargs)
+        if "features" in signature(of_model).parameters:
+            kwargs["features"] = self._encoder_of_table()
+        return of_model(*args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"``{name}`` of the model{', for :meth:`encoded` rows' if encodes else ''}; arguments as there."
+    return available_if(lambda pipeline: hasattr(pipeline._pipeline()[-1], name))(method)
 
 
 class PrivatePipeline(Pipeline):
@@ -200,9 +212,8 @@ class PrivatePipeline(Pipeline):
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         if weights and not has_fit_parameter(model, "sample_weight"):
             raise TypeError(f"{type(model).__name__} takes no weights: leave `sample_weight` out.")
-        ledger = self._checked_with_model(
-            stand_in.with_exposure(exposure) if given else stand_in, X, y, ledger, sample_weight
-        )
+        exposed = stand_in.with_exposure(exposure) if given else stand_in
+        ledger = self._checked_with_model(exposed, X, y, ledger, sample_weight)
         public = _checked_public(encoder, stand_in, X, public)
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
@@ -217,7 +228,10 @@ class PrivatePipeline(Pipeline):
                         what = f"{type(self).__name__}: {type(encoder).__name__} and {type(model).__name__}"
                         run.charge(of_plan(whole, ledger.relation, encoder.threshold_delta or 0.0), what, unit)
                     paid = run if whole is None else run.part(budget.encoder, whole)
-                    _fit_encoder(encoder, X, y, paid, checkpoint, groups, executor)
+                    of_source = {"executor": executor} if isinstance(X, TextSource) else {}
+                    encoder.fit(X, y, ledger=paid, groups=groups, **of_source).set_output(transform="default")
+                    if checkpoint is not None:
+                        encoder.save(_beside(checkpoint))
                 else:
                     encoder = saved
                 features = _features(encoder, X)
@@ -283,24 +297,19 @@ class PrivatePipeline(Pipeline):
         """One step, or a scikit-learn pipeline of these: fitted copies after ``fit``."""
         return self._pipeline()[index]
 
-    @_if_model_has("summary")
-    def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """``summary`` of the model, in units of the columns after an encoder of tables.
-
-        ``level`` is that of intervals, where the table has some.
-        """
-        summary, given = self._fitted()[-1].summary, {"level": level, "features": self._encoder_of_table()}
-        return summary(**{name: given[name] for name in signature(summary).parameters if name in given})
-
-    @_if_model_has("summary_of_effects")
-    def summary_of_effects(self, level: float = 0.95) -> pd.DataFrame:
-        """``summary_of_effects`` of the model, in the same units."""
-        return self._fitted()[-1].summary_of_effects(level, features=self._encoder_of_table())
-
-    @_if_model_has("plot_coefficients")
-    def plot_coefficients(self, level: float = 0.95, *, ax: Axes | None = None) -> Axes:
-        """``plot_coefficients`` of the model, in the same units."""
-        return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
+    summary = _of_model("summary")
+    summary_of_effects = _of_model("summary_of_effects")
+    plot_coefficients = _of_model("plot_coefficients")
+    top_words = _of_model("top_words")
+    evidence = _of_model("evidence")
+    plot_topics = _of_model("plot_topics")
+    to_html = _of_model("to_html")
+    predict = _of_model("predict", encodes=True)
+    predict_interval = _of_model("predict_interval", encodes=True)
+    predict_proba = _of_model("predict_proba", encodes=True)
+    predict_log_proba = _of_model("predict_log_proba", encodes=True)
+    decision_function = _of_model("decision_function", encodes=True)
+    score_samples = _of_model("score_samples", encodes=True)
 
     def counts_read(self) -> list[Seen]:
         """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.counts_read`."""
@@ -311,26 +320,6 @@ class PrivatePipeline(Pipeline):
         encoder = self[0]
         return encoder if isinstance(encoder, TableEncoder) else None
 
-    @_if_model_has("top_words")
-    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False) -> Any:
-        """``top_words`` of the model."""
-        return self._fitted()[-1].top_words(n, relevance=relevance, as_frame=as_frame)
-
-    @_if_model_has("evidence")
-    def evidence(self) -> Any:
-        """``evidence`` of the model."""
-        return self._fitted()[-1].evidence()
-
-    @_if_model_has("plot_topics")
-    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None) -> np.ndarray:
-        """``plot_topics`` of the model."""
-        return self._fitted()[-1].plot_topics(n_words, topics=topics, relevance=relevance, axes=axes)
-
-    @_if_model_has("to_html")
-    def to_html(self, path: str | os.PathLike, *, baseline=None, n_words: int = 30) -> None:
-        """``to_html`` of the model."""
-        self._fitted()[-1].to_html(path, baseline=baseline, n_words=n_words)
-
     def encoded(self, X) -> Any:
         """Rows as predictions take them: cells that are not known become averages of the fitted records, from released values.
 
@@ -339,36 +328,6 @@ class PrivatePipeline(Pipeline):
         encoder, model = (step for _, step in self._fitted().steps)
         totals = model.feature_totals() if isinstance(encoder, TableEncoder) else None
         return encoder.transform(from_arrow(X)) if totals is None else encoder.averaged(from_arrow(X), totals)
-
-    @_if_steps_have("predict")
-    def predict(self, X, **params) -> Any:
-        """``predict`` of the model, for :meth:`encoded` rows."""
-        return self[-1].predict(self.encoded(X), **params)
-
-    @_if_model_has("predict_interval")
-    def predict_interval(self, X, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """``predict_interval`` of the model, for :meth:`encoded` rows."""
-        return self[-1].predict_interval(self.encoded(X), level)
-
-    @_if_steps_have("predict_proba")
-    def predict_proba(self, X) -> np.ndarray:
-        """``predict_proba`` of the model, for :meth:`encoded` rows."""
-        return self[-1].predict_proba(self.encoded(X))
-
-    @_if_steps_have("predict_log_proba")
-    def predict_log_proba(self, X, **params) -> np.ndarray:
-        """``predict_log_proba`` of the model, for :meth:`encoded` rows."""
-        return self[-1].predict_log_proba(self.encoded(X), **params)
-
-    @_if_steps_have("decision_function")
-    def decision_function(self, X, **params) -> np.ndarray:
-        """``decision_function`` of the model, for :meth:`encoded` rows."""
-        return self[-1].decision_function(self.encoded(X), **params)
-
-    @_if_steps_have("score_samples")
-    def score_samples(self, X) -> np.ndarray:
-        """``score_samples`` of the model, for :meth:`encoded` rows."""
-        return self[-1].score_samples(self.encoded(X))
 
     @_if_steps_have("score")
     def score(self, X, y=None, sample_weight=None, **params) -> float:
@@ -528,14 +487,6 @@ def _saved_encoder(encoder, checkpoint: str | os.PathLike | None, ledger: Privac
     if saved is not None:
         saved.unit = encoder.unit
     return saved
-
-
-def _fit_encoder(encoder, X, y, run: LedgerRun, checkpoint: str | os.PathLike | None, groups: object, executor) -> None:
-    """Release what the encoder learns, and write it to a file of the checkpoint, if there is one."""
-    of_source = {"executor": executor} if isinstance(X, TextSource) else {}
-    encoder.fit(X, y, ledger=run, groups=groups, **of_source).set_output(transform="default")
-    if checkpoint is not None:
-        encoder.save(_beside(checkpoint))
 
 
 def _beside(checkpoint: str | os.PathLike) -> str:

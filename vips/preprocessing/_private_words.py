@@ -24,13 +24,25 @@ from vips.core.plan import PrivacyPlan
 from vips.data._texts import InMemoryTexts, TextSource
 from vips.executors import resolve as executors
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._counted_texts import CountedTexts
-from vips.preprocessing._documents import Analyser, as_documents, chunks_of, counted_records, counts_of_words
-from vips.preprocessing._encoder_file import SavableEncoder
-from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
-from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, persons_of, unit_of_source
+from vips.preprocessing._documents import (
+    Analyser,
+    CountedTexts,
+    as_documents,
+    chunks_of,
+    counted_records,
+    counts_of_words,
+)
+from vips.preprocessing._encoder import (
+    SavableEncoder,
+    checked_plan,
+    grouped_texts,
+    persons_of,
+    report_of_encoder,
+    saved_facts,
+    unit_of_source,
+)
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
-from vips.preprocessing._word_sums import union_of_source
+from vips.preprocessing._sorted_words import union_of_source
 from vips.report.report import PrivacyReport
 
 __all__ = ["PrivateCountVectorizer"]

@@ -32,13 +32,30 @@ from vips.data._columns import as_table, column, columns_of, is_frame, names_of,
 from vips.data._dask import as_source
 from vips.parts import FeatureTotals
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
-from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
-from vips.preprocessing._encoder_report import counted_cells, released_texts, report_of_encoder, saved_facts
-from vips.preprocessing._encoder_settings import LEARNT_KINDS, checked_delta, checked_plan, column_kinds, persons_of
-from vips.preprocessing._feature_names import distinct, names_of_columns
-from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
-from vips.preprocessing._learnt_columns import learn_column
+from vips.preprocessing._column_kinds import (
+    MISSING,
+    OTHER,
+    Categories,
+    Number,
+    distinct,
+    kind_of_column,
+    names_of_columns,
+)
+from vips.preprocessing._encoder import (
+    LEARNT_KINDS,
+    SavableEncoder,
+    checked_delta,
+    checked_plan,
+    column_kinds,
+    counted_cells,
+    names_to_json,
+    persons_of,
+    released_texts,
+    report_of_encoder,
+    restore_names,
+    saved_facts,
+)
+from vips.preprocessing._learnt_columns import Counting, Persons, learn_column
 from vips.report.report import PrivacyReport
 from vips.report.unread import Seen
 
@@ -206,7 +223,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         if learnt_kinds:
             numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
             persons = Persons(numbers, plan.max_rows_per_group)
-            entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
+            entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, unit)
             statement = plan, delta, unit, entry
             self.unread_ = {key: column.unread for key, column in learnt.items() if column.unread is not None}
         self._keep(kinds, {key: learnt[key].declaration if key in learnt else self._declared(key) for key in kinds})
@@ -228,25 +245,13 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         facts = released_texts(learnt, self.unread_), self.declared_public, counted_cells(plan, delta), entry
         return report_of_encoder(self, plan, delta, unit, *facts)
 
-    def _learnt(self, X, kinds, plan, delta, ledger, persons, of_persons, unit) -> tuple[dict | None, dict]:
+    def _learnt(self, X, kinds, plan, delta, ledger, persons, unit) -> tuple[dict | None, dict]:
         """Charge, count, add noise; then declarations are computed from noisy counts alone."""
-        most = min(MOST_CATEGORIES, plan.max_rows_per_group or MOST_CATEGORIES) if of_persons else 1
-        n_categories = sum(kind == "category" for kind in kinds.values())
-        std = plan.noise_std()
-        cut = threshold(delta, std, most * n_categories) if n_categories else math.inf
-
-        def with_noise(totals: np.ndarray) -> np.ndarray:
-            return run.release_once(plan, {"counts": totals})["counts"]
-
         what = f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as run:
-            released = {
-                key: learn_column(
-                    column(X, key), kind, persons, with_noise, std, cut=cut, most=most if of_persons else None,
-                    quantiles=self.quantiles, n_columns=len(kinds),
-                )
-                for key, kind in kinds.items()
-            }  # fmt: skip
+            counting = Counting.of(persons, plan, delta, kinds.values(), run.release_once)
+            counting = replace(counting, quantiles=self.quantiles)
+            released = {key: learn_column(column(X, key), kind, counting) for key, kind in kinds.items()}
         return run.entry, {key: learnt() for key, learnt in released.items()}
 
     def learns_columns(self, X) -> bool:
@@ -293,9 +298,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         unread = getattr(self, "unread_", {})
         if totals is None or math.isnan(totals.size):
             nothing = Seen("", "number", np.array(math.nan), 0.0, math.nan, 0.0)
-            return [
-                replace(nothing, what=repr(key), kind=self._kinds[key], unread=share) for key, share in unread.items()
-            ]
+            of_keys = ((repr(key), self._kinds[key], share) for key, share in unread.items())
+            return [replace(nothing, what=what, kind=kind, unread=share) for what, kind, share in of_keys]
         seen, first, unit = [], 0, self._scale() ** 2
         for key, kind in self._resolved().items():
             place = slice(first, first + kind.n_features)

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from tests.models.topics.topic_pages import WORDS, fitted
 from vips import LatentDirichletAllocation
-from vips.models.topics.page.layout import distances, place
+from vips.models.topics.page.values import distances, place
 from vips.models.topics.words import TopicWords
 
 # Counts above a prior of 1: 6, 2, 0 and 0, 2, 2.

@@ -2,6 +2,10 @@
 
 Matplotlib draws in placeholder colours, which become CSS variables that differ in light and dark schemes. Names from
 outside never go through Matplotlib, which would read dollar signs as formulas: captions show them.
+
+A curve of a marginal goes over the range of its mass, and is scaled to its own peak. Positive parameters and probabilities are
+shown on a logarithmic scale, as densities of t = log x: those have one peak and vanish on both sides, also where the density of
+x itself is infinite at 0.
 """
 
 from __future__ import annotations
@@ -18,12 +22,12 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from vips._pages.engine import own_markup
+from vips._pages.page import own_markup
 from vips.comparison.curve import UtilityCurve
-from vips.comparison.report.densities import curve, is_positive
+from vips.expfam import DiagonalGaussian, Dirichlet
 from vips.expfam.divergences import Family
 
-__all__ = ["draw_epsilon", "draw_marginals", "draw_utility", "image"]
+__all__ = ["curve", "draw_epsilon", "draw_marginals", "draw_utility", "image", "is_positive"]
 
 _COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404"}
 _STYLE = {
@@ -43,6 +47,8 @@ _STYLE = {
 }
 _DASHES = {"private": "-", "baseline": (0, (4, 2))}
 _HREF = "{http://www.w3.org/1999/xlink}href"
+_N_POINTS = 161  # odd: one is at the mean
+_FAR = 14.0  # a millionth of the mean: tails of vague Betas extend over a hundred powers of ten
 
 
 def draw_marginals(private: Family, baseline: Family, description: str, identity: str) -> Markup:
@@ -157,3 +163,31 @@ def _adopt(element: ET.Element, identity: str, used: set[str]) -> None:
         # Matplotlib computes widths in its own font; the page's font is similar enough
         rules = [rule for rule in element.attrib.get("style", "").split(";") if not rule.strip().startswith("font")]
         element.attrib["style"] = ";".join([*rules, "font: 8px var(--font)"])
+
+
+# -- curves of marginals -------------------------------------------------------------------------------------------
+
+
+def is_positive(p: Family) -> bool:
+    """Whether the curve is drawn on a logarithmic axis."""
+    return not isinstance(p, DiagonalGaussian)
+
+
+def curve(p: Family) -> tuple[np.ndarray, np.ndarray]:
+    """x, and density ÷ largest density, of one marginal from ``divergences.marginals``."""
+    if isinstance(p, DiagonalGaussian):
+        z = np.linspace(-4.0, 4.0, _N_POINTS)
+        return p.mean.item() + z * p.std.item(), np.exp(-0.5 * z**2)
+    mean, std = (np.ravel(values)[0] for values in (p.mean, np.sqrt(p.var)))
+    width = std / mean
+    t = np.log(mean) + np.linspace(-min(_FAR, 8.0 * width), np.log1p(8.0 * width), _N_POINTS)
+    log_density = _log_density(p, np.minimum(t, -1e-9) if isinstance(p, Dirichlet) else t)
+    return np.exp(t), np.exp(log_density - log_density.max())
+
+
+def _log_density(p: Family, t: np.ndarray) -> np.ndarray:
+    """Log density of t = log x, up to a constant."""
+    if isinstance(p, Dirichlet):  # two categories: x has a Beta
+        ours, other = np.ravel(p.concentration)
+        return ours * t + (other - 1.0) * np.log(-np.expm1(t))
+    return p.shape.item() * t - p.rate.item() * np.exp(t)  # Gamma

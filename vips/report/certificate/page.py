@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vips._pages.engine import environment
-from vips._pages.page import rendered, today
+from vips._pages.page import environment, rendered, today
 from vips._support.files import whole_file
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.reader import book_as_of
@@ -64,6 +63,7 @@ def certificate(report: PrivacyReport, ledger: dict, stated: dict[str, str], dat
         Of the page.
     """
     facts = {"vips": metadata.version("vips"), "date": date, "ledger": ledger, "stated": stated}
+    deltas = DELTAS[::IN_TABLE] if report.has_guarantee else []
     return rendered(
         environment(__package__),
         "certificate.html",
@@ -72,7 +72,7 @@ def certificate(report: PrivacyReport, ledger: dict, stated: dict[str, str], dat
         title="Privacy certificate" if report.has_guarantee else "No privacy guarantee",
         cover=cover_view(report, ledger, **stated),
         sections=[section for section in words.sections(report) if section[0] not in _ON_THE_COVER],
-        deltas=_deltas(report),
+        deltas=[(f"{delta:.0e}", report.epsilon(float(delta))) for delta in deltas],
         record=json.dumps(facts | {"report": report.to_plain()}) if report.has_guarantee else "",
     )
 
@@ -163,13 +163,6 @@ def meaning_view(report: PrivacyReport) -> dict | None:
     }
 
 
-def _deltas(report: PrivacyReport) -> list[tuple[str, float]]:
-    """ε at some other δ; nothing without a guarantee."""
-    if not report.has_guarantee:
-        return []
-    return [(f"{delta:.0e}", report.epsilon(float(delta))) for delta in DELTAS[::IN_TABLE]]
-
-
 def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], head: str | None = None) -> dict:
     """What the ledger has counted, and which of the fits it does not count; as JSON can say it.
 
@@ -239,15 +232,12 @@ def _together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict
     }
     if not is_one_kind:
         return view
-    epsilon = replace(counted[0], releases=tuple(_releases(counted))).epsilon(delta)
+    releases = tuple(release for report in counted for release in report.releases)
+    epsilon = replace(counted[0], releases=releases).epsilon(delta)
     if not np.isfinite(epsilon):
         return view
     meant = {"delta": f"{delta:g}", "how": words.HOW, "success": success(epsilon, delta)}
     return view | {"epsilon": epsilon} | meant
-
-
-def _releases(reports: Sequence[PrivacyReport]) -> list:
-    return [release for report in reports for release in report.releases]
 
 
 def _distinct(reports: Sequence[PrivacyReport]) -> list[PrivacyReport]:

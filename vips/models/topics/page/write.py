@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vips._pages.engine import environment
-from vips._pages.page import write_page
+from vips._pages.page import environment, write_page
 from vips._support.alignment import align
 from vips.models.topics.evidence import counts_of
-from vips.models.topics.page.layout import distances, place
-from vips.models.topics.page.values import values_as_json
+from vips.models.topics.page.values import distances, place, values_as_json
 from vips.models.topics.words import TopicWords
 from vips.report import certificate
 from vips.report.certificate.page import cover_view, ledger_view
