@@ -27,9 +27,9 @@ PRELOADED = ["distributed", "tests.laws.cases", "vips.core.engine", "vips.saving
 
 PAGES = {"README.md", "start.md", "own_model.md"}  # of which every change runs the examples
 LONG_EXAMPLES = {  # in docstrings, of seconds
-    "vips/auditing/audit.py", "vips/models/components/matching/how_many.py", "vips/models/dynamics/linear.py",
+    "vips/tools/auditing/audit.py", "vips/models/components/matching/how_many.py", "vips/models/dynamics/linear.py",
     "vips/models/markov/categorical.py", "vips/models/markov/gaussian.py", "vips/models/markov/poisson.py",
-    "vips/planning/plan.py", "vips/planning/study.py",
+    "vips/tools/planning/plan.py", "vips/tools/planning/study.py",
 }  # fmt: skip
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests import ROOT
 from tests.browsing import Visit, axe, chromium, findings
-from tests.comparison import report_cases as cases
 from tests.models.topics.topic_pages import fitted as topics
 from tests.preprocessing import test_private_pipeline as pipelines
 from tests.preprocessing.test_private_topics import BUDGET, letters
 from tests.report.test_report import KINDS
+from tests.tools.comparison import report_cases as cases
 from vips import LatentDirichletAllocation, PrivateTopics
 from vips.preprocessing import PrivateCountVectorizer, make_private_pipeline
 

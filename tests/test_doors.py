@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 import vips
 from tests.classification.test_private_classifier import few_settings
 from vips import BayesianLogisticRegression, MixedLatentClassAnalysis, PrivacyBudget, PrivateClassifier
-from vips._commands.files import as_declared, read_table
-from vips._commands.reading import Reading
 from vips.classification.tables import as_frame, columns_stated
 from vips.data import Sequences
 from vips.data._columns import as_table
 from vips.models.mixtures import table as classes
 from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.report.unread import TELLS_OF_NOISE
+from vips.tools.commands.files import as_declared, read_table
+from vips.tools.commands.reading import Reading
 
 pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
 

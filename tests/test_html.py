@@ -10,7 +10,7 @@ from tests.plans import entry_of, with_release
 from tests.report.test_report import KINDS
 from vips import BayesianLogisticRegression, PrivacyPlan, compare
 from vips._pages.tables import html_table
-from vips.comparison.curve import PRIVATE, UtilityCurve
+from vips.tools.comparison.curve import PRIVATE, UtilityCurve
 
 
 def texts(shown):

@@ -23,7 +23,7 @@ def test_importing_imports_nothing_heavy():
 
 
 FITS = """
-import vips.comparison.compare, vips
+import vips.tools.comparison.compare, vips
 print(vips.compare.__name__, vips.datasets.__name__, end=" ")
 import gc
 import numpy as np

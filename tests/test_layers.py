@@ -29,10 +29,9 @@ LAYERS = [
     {"model"},
     {"models"},
     {"preprocessing"},
-    {"auditing", "comparison", "evaluation", "planning"},
     {"classification"},
     {"saving"},
-    {"_commands"},
+    {"tools"},
     {"__main__"},
 ]  # fmt: skip
 
@@ -127,7 +126,7 @@ def test_every_part_has_a_place():
         (check_cycles, "vips.core.plan", "vips.report.report", "import each other"),
         (check_layers, "vips.core.plan", "vips.model", "upwards"),
         (check_layers, "vips.core.engine", "vips.models.topics.lda", "upwards"),
-        (check_families, "vips.comparison.movement", "vips.models.topics.lda", "another family"),
+        (check_families, "vips.tools.comparison.movement", "vips.models.topics.lda", "another family"),
         (check_families, "vips.models.topics.lda", "vips.models.regression.prior", "another family"),
         (check_families, "vips.models.components.counts", "vips.models.markov.pairs", "another family"),
     ],
@@ -142,7 +141,7 @@ OF_SUMS = {"norms", "run_norms", "weighted_sum", "rounded_sum"}
 
 def check_norms(trees) -> None:
     """How long a record is, and what it adds to a sum, is written in ``vips.core.sums``; audits have canaries of their own."""
-    others = {"vips.auditing.canaries", "vips.core.mechanism.lattice"}
+    others = {"vips.tools.auditing.canaries", "vips.core.mechanism.lattice"}
     for module, tree in trees.items():
         if module.startswith("vips.core.sums.") or module in others:
             continue

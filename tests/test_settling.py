@@ -20,9 +20,9 @@ from vips import (
     LinearDynamicalSystem,
     PrivacyPlan,
 )
-from vips.auditing.child import watched
 from vips.core.posteriors import posterior_arrays
 from vips.settling import Settling, distance
+from vips.tools.auditing.child import watched
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(3000, 3))

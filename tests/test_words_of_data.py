@@ -15,9 +15,9 @@ from vips.__main__ import main
 from vips._pages.page import environment
 from vips._pages.tables import html_table
 from vips._support.printable import lines_of_table
-from vips.auditing.report import Finding
 from vips.persistence.archive import read_archive, write_archive
 from vips.preprocessing import TableEncoder, make_private_pipeline
+from vips.tools.auditing.report import Finding
 
 pd = pytest.importorskip("pandas")
 ENDS = ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]  # of lines, to str.splitlines

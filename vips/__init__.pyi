@@ -1,10 +1,5 @@
 from . import data, datasets, expfam, models, preprocessing, privacy, reference
-from .auditing.audit import audit
-from .auditing.report import AuditReport
 from .classification.classifier import PrivateClassifier
-from .comparison.compare import compare
-from .comparison.comparison import Comparison
-from .comparison.curve import UtilityCurve, privacy_utility_curve
 from .core.exact.rowwise import rowwise_product
 from .core.ledger import PrivacyLedger
 from .core.phases import FitPhase
@@ -12,8 +7,6 @@ from .core.step_size import PolynomialAveraging, RobbinsMonro
 from .core.sums import Block, DenseStatistics, RecordStatistics
 from .counting import NoisyCount, count_records
 from .data import Records
-from .evaluation.evaluate import evaluate
-from .evaluation.evaluation import Evaluation
 from .exceptions import (
     CheckpointError,
     InvalidRecordError,
@@ -50,10 +43,17 @@ from .models import (
 )
 from .models.components.matching.how_many import HowMany, how_many
 from .parts import Part, Score
-from .planning import Recommendation, Rehearsal, Study, plan_for, plan_study, rehearse
 from .preprocessing import PrivateTopics, inspect
 from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
 from .saving import load
+from .tools.auditing.audit import audit
+from .tools.auditing.report import AuditReport
+from .tools.comparison.compare import compare
+from .tools.comparison.comparison import Comparison
+from .tools.comparison.curve import UtilityCurve, privacy_utility_curve
+from .tools.evaluation.evaluate import evaluate
+from .tools.evaluation.evaluation import Evaluation
+from .tools.planning import Recommendation, Rehearsal, Study, plan_for, plan_study, rehearse
 
 __version__: str
 

@@ -8,14 +8,14 @@ import sys
 import warnings
 from importlib import metadata
 
-from vips._commands.compile import add_compile
-from vips._commands.fit import add_commands
-from vips._commands.inspect import add_certificate, add_inspect
-from vips._commands.plan import add_plan
 from vips._support.printable import printable
 from vips.core.ledger.admitted import Run
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.exceptions import PrivacyBudgetError
+from vips.tools.commands.compile import add_compile
+from vips.tools.commands.fit import add_commands
+from vips.tools.commands.inspect import add_certificate, add_inspect
+from vips.tools.commands.plan import add_plan
 
 _NO_READER = 128 + 13  # as the shell shows a command that SIGPIPE has ended
 _DEAR = 1.1  # times its own ε: an entry of which `ledger show` says why it costs so much

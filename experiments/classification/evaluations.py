@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import PrivacyBudget, evaluate
-from vips.evaluation.estimates import centres
+from vips.tools.evaluation.estimates import centres
 
 EPSILONS, SIZES, N_SAMPLES, N_TRUE = (0.5, 1.0, 4.0), (500, 2_000, 20_000), 1_000, 2_000_000
 SCORES = ("auc", "log_loss", "brier", "error")

@@ -14,13 +14,13 @@ from tqdm import tqdm
 
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from tests.auditing.audits import BY_NAME, FULL, SAMPLED, break_everywhere
-from tests.auditing.test_audit_models import BAD_MODELS
-from tests.auditing.test_audit_mutants import MUTANTS
 from tests.laws import test_mutants as mutants
 from tests.laws.cases import CASES, arguments
+from tests.tools.auditing.audits import BY_NAME, FULL, SAMPLED, break_everywhere
+from tests.tools.auditing.test_audit_models import BAD_MODELS
+from tests.tools.auditing.test_audit_mutants import MUTANTS
 from vips import PrivacyPlan, audit
-from vips.auditing.canaries import canary_bound
+from vips.tools.auditing.canaries import canary_bound
 
 CONFIDENCE = 1.0 - 1e-6
 CLIP_NORM = 3.0

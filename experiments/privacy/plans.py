@@ -42,8 +42,8 @@ from vips import (
 )
 from vips.data import Sequences
 from vips.datasets import make_pathways, make_table
-from vips.planning.trial import Like, widths_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
+from vips.tools.planning.trial import Like, widths_of
 
 DELTA, NEAR, FITS = 1e-6, 1.15, 3
 CELLS, QUICK = ((5_000, 1.0), (20_000, 1.0), (20_000, 4.0)), ((1_500, 8.0),)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.auditing.audits import look_only_for
 from tests.laws import checks
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, SecondMoments
 from tests.laws.checks import _coordinates as coordinates
 from tests.mutants import check_notices
+from tests.tools.auditing.audits import look_only_for
 from vips import FitPhase, PrivacyLedger, PrivacyPlan, StreamPlan, audit
 from vips.core import phases
 from vips.core.phases import phases_of

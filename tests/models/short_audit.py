@@ -1,7 +1,7 @@
 """Audits of models with few hostile records, without replays and canaries: those of the laws' models are whole."""
 
-from tests.auditing.audits import look_only_for
-from vips.auditing import search
+from tests.tools.auditing.audits import look_only_for
+from vips.tools.auditing import search
 
 
 def shorten(patch):

@@ -27,12 +27,12 @@ from vips import (
     PrivateClassifier,
     load,
 )
-from vips.auditing.records import Table
 from vips.data import Sequences
 from vips.data._texts import PackedTexts
 from vips.models import _sequences
 from vips.preprocessing import PrivateCountVectorizer, TableEncoder, make_private_pipeline
 from vips.report.unread import TELLS_OF_NOISE
+from vips.tools.auditing.records import Table
 
 N = 3_000
 BUDGET = PrivacyBudget(8.0, 1e-6)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.pipeline import Pipeline
 
-from tests.comparison.test_report import Page
-from tests.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
 from tests.plans import entry_of, with_release
 from tests.report.test_report import CALIBRATED, KINDS
+from tests.tools.comparison.test_report import Page
+from tests.tools.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips.report.meaning import success
 

@@ -11,9 +11,9 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from tests.comparison import report_cases as cases
 from tests.models.topics.topic_pages import WORDS, fitted
 from tests.plans import with_release
+from tests.tools.comparison import report_cases as cases
 from vips import LatentDirichletAllocation, PrivacyBudget
 from vips._support.alignment import align
 from vips._support.printable import printable

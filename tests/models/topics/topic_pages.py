@@ -1,7 +1,7 @@
 """Small fits for tests of the topics' page, with words that try to be markup or script."""
 
-from tests.comparison.report_cases import HOSTILE, PLAN
 from tests.known_bits import cached
+from tests.tools.comparison.report_cases import HOSTILE, PLAN
 from vips import LatentDirichletAllocation
 from vips.datasets import make_lda_corpus
 

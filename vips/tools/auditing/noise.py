@@ -1,0 +1,228 @@
+"""Does the noise have the size and the law that the plan states, and is it fresh every time?"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from vips.core.phases import phases_of, weights_of
+from vips.core.plan import PrivacyPlan
+from vips.tools.auditing.child import unfitted
+from vips.tools.auditing.records import Table
+from vips.tools.auditing.report import Finding
+from vips.tools.auditing.sums import WorstPair, as_numbers, coordinates
+
+__all__ = ["Draws", "draw_noise", "fresh_finding", "noise_findings", "noise_of_phases"]
+
+COORDINATES_HELD = 200
+COORDINATES_HEARD = 100_000
+COORDINATES_DRAWN = 2e7  # in all draws together
+DRAWS_OF_A_PHASE = 400
+
+
+@dataclass
+class Draws:
+    """Noise on the sums of two neighbouring data sets.
+
+    Attributes
+    ----------
+    scores, in_world_a : ndarray of shape (n_draws,)
+        Noisy sums along the neighbours' difference, in units of C; 0 is the sum without the record.
+    held : ndarray of shape (n_draws, at most 200)
+        Noise of some coordinates, divided by the standard deviation that the plan states.
+    squares : dict of str to (sum of squares, number of values)
+        Over all coordinates, divided in the same way, by block.
+    """
+
+    scores: np.ndarray
+    in_world_a: np.ndarray
+    held: np.ndarray
+    squares: Mapping[str, tuple[float, int]]
+
+
+def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws:
+    """Draw the plan's noise ``n_draws`` times, half of them on each of two neighbouring sums."""
+    sums = pair.clipped_sum
+    plan, blocks = sums.plan, sums.blocks
+    totals = [sums.arrays(pair.without), sums.arrays(pair.with_record)]
+    values = [coordinates(as_numbers(total, blocks, plan.lattice(blocks)), blocks) for total in totals]
+    shift = values[1] - values[0]
+    length = float(np.linalg.norm(shift))
+    direction = shift / length
+    n_draws = int(min(n_draws, max(400, COORDINATES_DRAWN // len(direction))))
+    held = rng.permutation(len(direction))[:COORDINATES_HELD]
+    scores, noises, squares = np.empty(n_draws), np.empty((n_draws, len(held))), np.zeros(len(direction))
+    randomness = plan.randomness(0)
+    world = np.arange(n_draws) % 2
+    for i in range(n_draws):
+        noise = coordinates(plan.add_noise(totals[world[i]], blocks, randomness, i + 1), blocks) - values[world[i]]
+        scores[i] = (noise @ direction + world[i] * length) / plan.clip_norm
+        noises[i] = noise[held] / plan.noise_std()
+        squares += (noise / plan.noise_std()) ** 2
+    sizes = [coordinates({name: np.zeros(b.shape)}, {name: b}).size for name, b in blocks.items()]
+    parts = np.split(squares, np.cumsum(sizes)[:-1])
+    by_block = {name: (float(part.sum()), part.size * n_draws) for name, part in zip(blocks, parts, strict=True)}
+    return Draws(scores, world.astype(bool), noises, by_block)
+
+
+def noise_of_phases(model, plan: PrivacyPlan) -> dict[str, tuple[float, int]]:
+    """Squares of the noise that the engine draws in a phase, in units of σ C and of the scales by which the phase clips.
+
+    ``model`` is fitted. By phase and block, as ``Draws.squares``.
+    """
+    plan = model.completed_plan(plan)
+    model.use_plan(plan)
+    squares, first = {}, 1
+    for phase in phases_of(model, plan.n_steps):
+        of_step = plan.of_step(first)
+        mechanism = plan.mechanism(model.blocks(), plan.randomness(0), dict.fromkeys(model.blocks(), 0.0))
+        dtype = np.int64 if plan.rounds_records else np.float64
+        zeros = {name: np.zeros(block.shape, dtype) for name, block in phase.blocks.items()}
+        least = min(math.prod(block.shape) for block in phase.blocks.values())
+        draws = [mechanism.release(zeros, first) for _ in range(max(2, DRAWS_OF_A_PHASE // max(least, 1)))]
+        for name, block in phase.blocks.items():
+            noise = np.array([coordinates(draw, {name: block}) for draw in draws]) / of_step.noise_std()
+            squares[f"{name} ({phase.name})"] = float(np.square(noise).sum()), noise.size
+        first += phase.n_steps
+    return squares
+
+
+def law_of(held: np.ndarray) -> dict[str, float]:
+    """p-values of the hypothesis of standard normals, independent between coordinates and between draws."""
+    n, k = held.shape
+    sample = held.ravel()[:200_000]
+    beyond = int(np.sum(np.abs(sample) > 2.5))
+    p_values = {
+        "not normal": stats.kstest(sample, "norm").pvalue,
+        "tails": stats.binomtest(beyond, sample.size, 2.0 * stats.norm.sf(2.5)).pvalue,
+        "draws are dependent": _no_correlation(held[1:].ravel(), held[:-1].ravel()),
+    }
+    if k > 1 and n > 20:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            correlation = np.nan_to_num(np.corrcoef(held, rowvar=False)[np.triu_indices(k, 1)], nan=1.0)
+            z = np.arctanh(np.clip(correlation, -1.0, 1.0)) * np.sqrt(n - 3.0)
+        p_values["coordinates are dependent"] = min(1.0, 2.0 * stats.norm.sf(np.abs(z).max()) * len(z))
+        # Σ z² has the mean and variance of a χ²; shared noise makes it far larger
+        p_values["coordinates have something in common"] = stats.chi2.sf(np.sum(z**2), len(z)) ** 0.5
+    return {name: float(p) for name, p in p_values.items()}
+
+
+def _no_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    z = np.mean(first * second) * np.sqrt(len(first))  # products of independent normals have variance 1
+    return float(min(1.0, 2.0 * stats.norm.sf(0.9 * abs(z))))
+
+
+# -- sharing ----------------------------------------------------------------------------------------------------
+
+
+def _recording(model, table: Table, plan: PrivacyPlan, recorded: list[np.ndarray]) -> PrivacyPlan:
+    """The plan of a fit of two steps, which also appends its noise to ``recorded``, in units of its standard deviation."""
+    plan = plan.with_n_steps(2)
+    plan = plan.with_phases(weights_of(phases_of(table.fit(unfitted(model, plan)), 2)))
+    add_noise = plan.add_noise
+
+    def recording(total, blocks, randomness, step):
+        noisy, of_step = add_noise(total, blocks, randomness, step), plan.of_step(step)
+        noise = coordinates(noisy, blocks) - coordinates(as_numbers(total, blocks, of_step.lattice(blocks)), blocks)
+        recorded.append(noise[:COORDINATES_HEARD] / of_step.noise_std())
+        return noisy
+
+    object.__setattr__(plan, "add_noise", recording)
+    return plan
+
+
+def _independent(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Noise of steps, fits, clones and plans in pairs that should be independent. All fits have one ``random_state``."""
+    table = table.take(slice(8))
+    recorded, recorded_louder = [], []
+    quiet = _recording(model, table, plan, recorded)
+    louder = _recording(model, table, replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
+    fitted = unfitted(model, quiet)
+    with _same_global_seed() as reseed:
+        for _ in range(n_fits):
+            reseed()
+            table.fit(fitted)
+        for changed in (quiet, louder):
+            for _ in range(n_fits):
+                reseed()
+                table.fit(unfitted(model, changed))
+    least = min(map(len, recorded))  # phases may have other blocks
+    refits, clones = np.split(np.array([noise[:least] for noise in recorded]).reshape(2 * n_fits, 2, -1), 2)
+    others = np.array([noise[:least] for noise in recorded_louder]).reshape(n_fits, 2, -1)
+    return {
+        "two steps": (clones[:, 0], clones[:, 1]),
+        "two fits of one object": (refits[0::2], refits[1::2]),
+        "two clones": (clones[0::2], clones[1::2]),
+        "two noise levels": (clones, others),
+    }
+
+
+@contextlib.contextmanager
+def _same_global_seed() -> Iterator:
+    """A function that seeds the global generators, from which noise must not come. Their states are restored at the end."""
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002
+
+    def reseed() -> None:
+        np.random.seed(0)  # noqa: NPY002
+        random.seed(0)
+
+    try:
+        yield reseed
+    finally:
+        np.random.set_state(states[0])  # noqa: NPY002
+        random.setstate(states[1])
+
+
+# -- findings ---------------------------------------------------------------------------------------------------
+
+
+def _p_of_size(squares: float, n: int) -> float:
+    """p-value of a sum of squares of ``n`` independent standard normals, on both sides."""
+    return float(min(1.0, 2.0 * min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n))))
+
+
+def noise_findings(draws: Draws, of_phases: Mapping[str, tuple[float, int]], level: float) -> list[Finding]:
+    """Size and law of the noise, also of each phase; each check fails by chance with probability ``level``."""
+    measured = {**draws.squares, **of_phases}
+    ratios = {name: float(np.sqrt(squares / n)) for name, (squares, n) in measured.items()}
+    has_size = all(_p_of_size(*squares) >= level / len(measured) for squares in measured.values())
+    p_values = law_of(draws.held)
+    words = "; ".join(name for name, p in p_values.items() if p < level) or f"smallest p {min(p_values.values()):.2g}"
+    return [
+        Finding(
+            "noise: size", f"standard deviation of {len(draws.scores)} draws by block and phase, relative to σ C scale",
+            ", ".join(f"{name} {ratio:.4f}" for name, ratio in ratios.items()), "1 up to chance", has_size,
+            "the noise has another size than the one that is accounted for.", ratios,
+        ),
+        Finding(
+            "noise: law", "normal (Kolmogorov-Smirnov, tails), independent between coordinates and draws", words,
+            f"p ≥ {level:.2g}", min(p_values.values()) >= level,
+            "the noise is not independent normals in every isometric coordinate.", p_values,
+        ),
+    ]  # fmt: skip
+
+
+def fresh_finding(model, plan: PrivacyPlan, table: Table, level: float) -> Finding:
+    """Whether any draw is used twice: differences of independent noise have √2 standard deviations, of shared noise 0."""
+    name = "noise: fresh"
+    checked = "differences of noise of steps, fits and clones, at one random_state, relative to √2 σ"
+    try:
+        differences = {pair: first - second for pair, (first, second) in _independent(model, plan, table).items()}
+    except Exception as error:  # the records are ordinary, so that the sample decides whether a fit raises
+        measured = f"a fit raised {type(error).__name__}: {error}"
+        advice = "whether a fit raises must not depend on the sample."
+        return Finding(name, checked, measured, "no error", False, advice)
+    squares = {pair: (float(np.sum(noise**2) / 2.0), noise.size) for pair, noise in differences.items()}
+    ratios = {pair: float(np.sqrt(total / n)) for pair, (total, n) in squares.items()}
+    return Finding(
+        name, checked, ", ".join(f"{pair} {ratio:.2f}" for pair, ratio in ratios.items()), "about 1; 0 for a draw used twice",
+        min(_p_of_size(*of_pair) for of_pair in squares.values()) >= level,
+        "noise is used twice: two releases with one draw can be subtracted. It must come from the operating system, in "
+        "every step of every fit.", ratios,
+    )  # fmt: skip

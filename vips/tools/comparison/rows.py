@@ -1,0 +1,179 @@
+"""Numbers of a comparison as rows, each with its source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips.parts import Score
+from vips.tools.comparison.arms import Arms, Shares, shares_of_parameters, shares_of_predictions
+from vips.tools.comparison.comparison import Row
+from vips.tools.comparison.movement import Movement
+from vips.tools.comparison.text import PRIVATE, X_TEST, combined, source_of
+
+__all__ = ["Sources", "arm_rows", "arm_score_rows", "bootstrap", "fit_rows", "score_rows"]
+_BLOCK = 4_000_000  # resampled records at a time
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Sources of the private model's numbers, of the baseline's, and of numbers from both."""
+
+    private: str
+    baseline: str
+    both: str
+
+    @classmethod
+    def of(cls, private, baseline) -> Sources:
+        """Sources for two fitted models."""
+        ours, theirs = source_of(private), source_of(baseline)
+        return cls(ours, theirs, combined(ours, theirs))
+
+    def with_test(self) -> Sources:
+        """Sources of numbers that also use test records."""
+        return Sources(*(combined(source, X_TEST) for source in (self.private, self.baseline, self.both)))
+
+    def row(self, quantity: str, private: float, baseline: float, value: float, **more) -> Row:
+        """A row with numbers of both models."""
+        return Row(
+            quantity=quantity, private=float(private), baseline=float(baseline), value=float(value), source=self.both,
+            private_source=self.private, baseline_source=self.baseline, **more,
+        )  # fmt: skip
+
+    def between(self, quantity: str, value: float, **more) -> Row:
+        """A row with a number of the pair."""
+        return Row(quantity=quantity, value=float(value), source=self.both, **more)
+
+
+def fit_rows(private, baseline, alignment, divergences, movements: Sequence[Movement], sources: Sources) -> list[Row]:
+    """Rows of the fits alone: matched components, posteriors, findings, and shares of signal.
+
+    ``divergences`` are those of each part of the posteriors, of which ``movements`` holds the parameters.
+    """
+    rows, labels = [], (
+        "KL(private ‖ baseline)", "KL(baseline ‖ private)", "2-Wasserstein distance", "total variation, at most",
+    )  # fmt: skip
+    if alignment is not None:
+        rows += [
+            sources.between("distance of matched components, mean", alignment.distances.mean()),
+            sources.between("distance of matched components, largest", alignment.distances.max()),
+        ]
+    parameters = {movement.private.name for movement in movements}
+    for name, divergence in divergences.items():
+        rows += [
+            sources.between(f"{label}, {name}", value, is_detail=name not in parameters)
+            for label, value in zip(labels, divergence.total, strict=True)
+            if not math.isnan(value)
+        ]
+    for movement in movements:
+        name, sizes = movement.private.name, np.abs(movement.standardized)
+        stds = [float(np.median(std)) for std in movement.stds]
+        rows += [
+            sources.between(f"shift in pooled standard deviations, median, {name}", np.median(sizes)),
+            sources.between(f"shift in pooled standard deviations, largest, {name}", sizes.max()),
+            sources.row(f"posterior standard deviation, median, {name}", *stds, stds[0] - stds[1]),
+        ]
+    findings = baseline.findings()
+    for name, ours in private.findings().items():  # such as the number of real topics
+        if name in findings:
+            rows.append(sources.row(name, ours, findings[name], ours - findings[name]))
+        else:
+            only = {"source": sources.private, "private_source": sources.private}
+            rows.append(Row(quantity=name, private=ours, value=ours, **only))
+    signal = baseline.signal()
+    for name, share in private.signal().items():
+        other = signal.get(name, 1.0)  # 1 for a fit without noise
+        rows.append(sources.row(f"share of signal, {name}", share, other, share - other, is_detail=True))
+    return rows
+
+
+def score_rows(private, baseline, X, y, sources: Sources, settings) -> list[Row]:
+    """Scores of both models on test records; ``settings``: number of resamples, level, generator."""
+    sources, rows = sources.with_test(), []
+    for ours, other in zip(private.held_out_scores(X, y), baseline.held_out_scores(X, y), strict=True):
+        (a, of_a), (b, of_b), (difference, interval) = bootstrap([ours, other], _n_rows(X), *settings)
+        intervals = {"private_interval": of_a, "baseline_interval": of_b, "interval": interval}
+        rows.append(sources.row(ours.name, a, b, difference, **intervals))
+    return rows
+
+
+def arm_rows(private, baseline, arms: Arms, X, X_test) -> list[Row]:
+    """How far clipping, noise and other causes moved parameters and predictions (of test records, or else of fitted ones)."""
+    rows = _share_rows("parameters", shares_of_parameters(private, baseline, arms), PRIVATE)
+    shares = shares_of_predictions(private, baseline, arms, X if X_test is None else X_test)
+    source = PRIVATE if X_test is None else combined(PRIVATE, X_TEST)
+    return rows if shares is None else rows + _share_rows("predictions", shares, source)
+
+
+def _share_rows(what: str, shares: Shares, source: str) -> list[Row]:
+    values = {
+        f"share of clipping in the shift of {what}": shares.clipping_share,
+        f"share of noise in the shift of {what}": shares.noise_share,
+        f"shift of {what} by clipping, root mean square": shares.clipping,
+        f"shift of {what} by noise, root mean square": shares.noise,
+        f"shift of {what} by neither (plain arm to baseline), root mean square": shares.neither,
+    }
+    return [Row(quantity=quantity, value=value, source=source) for quantity, value in values.items()]
+
+
+def arm_score_rows(private, arms: Arms, X, y, settings) -> list[Row]:
+    """How clipping and noise changed the scores on test records."""
+    source, rows = combined(PRIVATE, X_TEST), []
+    plain, clipped, noisy = (model.held_out_scores(X, y) for model in (arms.plain, arms.clipped, private))
+    for what, after, before in (("clipping", clipped, plain), ("noise", noisy, clipped)):
+        for one, other in zip(after, before, strict=True):
+            _, _, (value, interval) = bootstrap([one, other], _n_rows(X), *settings)
+            rows.append(Row(quantity=f"{one.name}, change by {what}", value=value, interval=interval, source=source))
+    return rows
+
+
+def _n_rows(X) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+# -- intervals -----------------------------------------------------------------------------------------------------
+
+
+def bootstrap(
+    scores: list[Score], n_records: int, n_resamples: int, level: float, rng: np.random.Generator
+) -> list[tuple[float, Interval]]:
+    """Values and intervals of scores, and of the difference of the first two, all on the same resamples of the records.
+
+    Parameters
+    ----------
+    scores : list of two scores
+    n_records, n_resamples : int
+    level : float
+        Level of the intervals.
+    rng : Generator
+
+    Returns
+    -------
+    list of (value, (lower, upper))
+        For the first score, the second, and first minus second.
+    """
+    everyone = np.ones((1, n_records))
+    values = [score.of_counts(everyone)[0] for score in scores]
+    blocks, per_block = [], max(1, _BLOCK // n_records)
+    for start in range(0, n_resamples, per_block):
+        size = min(per_block, n_resamples - start)
+        taken = [np.bincount(rng.integers(0, n_records, n_records), minlength=n_records) for _ in range(size)]
+        counts = np.array(taken, dtype=np.float64)
+        blocks.append(np.stack([score.of_counts(counts) for score in scores]))
+    draws = np.concatenate(blocks, axis=1)
+    tails = 0.5 - 0.5 * level, 0.5 + 0.5 * level
+    columns = [*zip(values, draws, strict=True), (values[0] - values[1], draws[0] - draws[1])]
+    return [(float(value), _quantiles(draw, tails)) for value, draw in columns]
+
+
+def _quantiles(draws: np.ndarray, tails: tuple[float, float]) -> Interval:
+    draws = draws[np.isfinite(draws)]  # a resample may hold one class only, which has no AUC
+    if not len(draws):
+        return float("nan"), float("nan")
+    lower, upper = np.quantile(draws, tails)
+    return float(lower), float(upper)
