@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vips
-from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
+from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments, exposures
 from tests.persistence.damage import edited, rewritten
 from tests.steps import Stop, stopped_after
 from vips import (
@@ -42,15 +42,16 @@ COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
 @pytest.mark.repeated("discrete-network")
 def test_a_resumed_fit_equals_the_undisturbed_one_where_noise_is_reproducible(case, noise, tmp_path):
     plan = replace(PLAN, clip_norm=case.clip_norm, reproducible_noise=True, noise=noise)
-    records = arguments(case.make_records(40, np.random.default_rng(1)))
+    made = case.make_records(40, np.random.default_rng(1))
+    records, beside = arguments(made), exposures(made)
     path = tmp_path / "fit.vips"
-    expected = released_arrays(case.make_model(privacy=plan, random_state=3).fit(*records))
+    expected = released_arrays(case.make_model(privacy=plan, random_state=3).fit(*records, **beside))
     for step in (0, 1, 4):
         path.unlink(missing_ok=True)
         with pytest.raises(Stop):
-            stopped_after(case.make_model(privacy=plan, random_state=3), step).fit(*records, checkpoint=path)
+            stopped_after(case.make_model(privacy=plan, random_state=3), step).fit(*records, **beside, checkpoint=path)
         assert path.exists() is (step > 0)
-        resumed = case.make_model(privacy=plan, random_state=3).fit(*records, checkpoint=path)
+        resumed = case.make_model(privacy=plan, random_state=3).fit(*records, **beside, checkpoint=path)
         for name, value in released_arrays(resumed).items():
             np.testing.assert_array_equal(value, expected[name])
 
