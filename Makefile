@@ -48,7 +48,7 @@ docs: $(VENV)/docs.stamp
 
 # Compiled once, before workers of pytest start, and where files with kernels have changed; the second process begins with what
 # takes longest.
-$(VENV)/kernels.stamp: $(VENV)/test.stamp $(shell grep -rl --include="*.py" "_compute.compiled import" vips)
+$(VENV)/kernels.stamp: $(VENV)/test.stamp $(shell grep -rl --include="*.py" "exact.compiled import" vips)
 	$(BIN)/python -m vips compile > /dev/null & \
 	$(BIN)/python -m vips compile LatentDirichletAllocation SwitchingLinearDynamicalSystem GaussianHMM > /dev/null && wait $$! && touch $@
 
