@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from tests.laws.cases import BetaBernoulli
+from tests.laws.cases import BetaBernoulli, SecondMoments
 from vips import (
     Block,
     ConjugateExponentialModel,
@@ -328,3 +328,26 @@ def test_phases_that_are_none_are_refused_before_anything_is_read(phases, error,
     model.phases = lambda n_steps: phases
     with pytest.raises(error, match=message):
         model.fit(np.zeros((3, 2)))
+
+
+class Skewed(SecondMoments):
+    """Rounds the two halves of its matrix apart."""
+
+    def expected_statistics(self, records, posterior):
+        statistics = super().expected_statistics(records, posterior)
+        rounded_sum = statistics.rounded_sum
+
+        def skewed(weights, blocks, lattice):
+            sums = rounded_sum(weights, blocks, lattice)
+            return sums | {"second": sums["second"] + np.triu(np.full_like(sums["second"], 3), 1)}
+
+        statistics.rounded_sum = skewed
+        return statistics
+
+
+def test_no_half_of_a_matrix_is_released_without_noise():
+    """Noise is drawn for one half and mirrored: the difference of the halves would have none."""
+    plan = PrivacyPlan(noise_multiplier=4.0, sampling="full", n_steps=2, noise="discrete")
+    model = Skewed(privacy=plan, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 3)))
+    second = model.noisy_totals_.average["second"]
+    np.testing.assert_array_equal(second, second.T)

@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 
 from vips.core.execution.local import Threads, ThreadWorkers
 from vips.core.execution.partitions import Task
+from vips.core.mechanism.noise import mirrored_upper
 from vips.core.phases import phases_of, step_of
 from vips.core.posteriors import copied
 from vips.core.sums import NoisyTotals, ReleasedStep
@@ -152,11 +153,8 @@ def clipped_sum(
     """
     task = Task.of_step(model, phase, posterior, plan.of_step(t), data.is_checked)
     total = (workers or ThreadWorkers(data)).sum(task, plan.sampler(randomness, t))
-    symmetrises = not plan.rounds_records  # rounding made them symmetric already
-    return {
-        name: _symmetrised(total[name]) if block.symmetric and symmetrises else total[name]
-        for name, block in phase.blocks.items()
-    }
+    symmetric = mirrored_upper if plan.rounds_records else _symmetrised  # noise is drawn for one half of a matrix
+    return {name: symmetric(total[name]) if block.symmetric else total[name] for name, block in phase.blocks.items()}
 
 
 def _by_block(step_size: float | Mapping[str, float], blocks: Mapping[str, Block]) -> dict[str, float]:
