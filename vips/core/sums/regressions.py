@@ -114,6 +114,8 @@ class RegressionSums(RecordStatistics):
             norms = np.maximum(norms, self._joint(of_pair, blocks, True))
             additive = np.maximum(additive, self._joint(of_pair, blocks, False))
             parts = np.maximum(parts, of_pair)
+        if self._largest:  # the sum reads the record's own r and ω: without numbers it has no norm
+            norms = np.where(np.isfinite(self.residual + self.precision).all(axis=1), norms, np.nan)
         self._starts, self._parts, self._bounds = None, np.vstack([parts, additive * _ROUNDING]), norms * _ROUNDING
         return self._bounds
 
