@@ -464,6 +464,7 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "mixed effects",
     "mixed effects of counts",
     "linear",
+    "linear, searched",
     "principal components",
     "factors",
     "gaussian chain",
