@@ -8,7 +8,8 @@ released number c: scores and information come divided by it.
 
 The engine multiplies a record's statistic by w. So the statistic is c u (s_j)², where u = min(1, C/n) is the weight that a
 record of norm n gets; in a fit with weights of records w may be smaller than u. Its norm is at most c ‖s‖², since u ≤ 1, and at
-most c C ‖s‖, since u ‖s‖ ≤ C in units of the block of scores. The first grows with the square of a person's scores: only where the norm of the whole record is known, it is used.
+most c C ‖s‖, since u ‖s‖ ≤ C in units of the block of scores. The first grows with the square of a person's scores: only where
+the norm of the whole record is known, it is used.
 """
 
 from __future__ import annotations
