@@ -32,6 +32,7 @@ _RATIO = 0.1
 _RATIOS, _LEAST_OF_WEIGHTS = (0.3, 25.0), 0.02
 # Longest move of the point at which a step takes scores.
 _LONGEST = 4.0
+_ADAPTED = 3  # part of the scores after which C follows from what was released
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,10 @@ class Search:
     def n_done(self) -> int:
         """Number of scores until now."""
         return int(self.kept.counts.sum())
+
+    def adapts(self, n_scores: int) -> bool:
+        """Whether it is time, of so many scores, to let C follow from what was released."""
+        return self.n_done == max(n_scores // _ADAPTED, 1)
 
     def after(self, average: Mapping[str, np.ndarray], n_scores: int) -> Search:
         """With what a step of ``n_scores`` has released, as it is summed."""

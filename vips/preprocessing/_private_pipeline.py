@@ -313,8 +313,8 @@ class PrivatePipeline(Pipeline):
 
     def counts_read(self) -> list[Seen]:
         """Noisy counts of what was read of each column: see :meth:`vips.parts.SelfDescription.counts_read`."""
-        encoder, model = (step for _, step in self._fitted().steps)
-        return encoder.columns_seen(model.feature_totals()) if isinstance(encoder, TableEncoder) else []
+        model, encoder = self._fitted()[-1], self._encoder_of_table()
+        return [] if encoder is None else encoder.columns_seen(model.feature_totals())
 
     def _encoder_of_table(self) -> TableEncoder | None:
         encoder = self[0]
@@ -326,7 +326,7 @@ class PrivatePipeline(Pipeline):
         What ``pipeline[0].transform`` gives is what the fit has seen: there, such cells are zeros.
         """
         encoder, model = (step for _, step in self._fitted().steps)
-        totals = model.feature_totals() if isinstance(encoder, TableEncoder) else None
+        totals = None if self._encoder_of_table() is None else model.feature_totals()
         return encoder.transform(from_arrow(X)) if totals is None else encoder.averaged(from_arrow(X), totals)
 
     @_if_steps_have("score")

@@ -100,9 +100,8 @@ class RegressionSums(RecordStatistics):
         self.residual, self.precision, self._clip_norm, self._unit = residual, precision, clip_norm, unit
         self._bounds: Any = None  # norms of the records
         self._starts: np.ndarray | None = None  # where their rows start
-        self._piece: tuple[float, list[Any] | None] | None = (
-            None  # of a record in pieces: weight, scores in the last piece
-        )
+        # of a record in pieces: the weight, and all its scores in the last piece
+        self._piece: tuple[float, list[Any] | None] | None = None
 
     # -- norms --------------------------------------------------------------------------------------------------
 

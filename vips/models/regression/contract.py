@@ -80,8 +80,7 @@ _STEPS_PER_ZOOM = 20
 # three, over that of its moments.
 _PART = 0.3
 _UNIT_WITH_RATES = float(np.sqrt(1.0 + 2.0 * _PART**2))
-# Limits of C, and the part of the scores after which it follows from released information.
-_SIZES, _ADAPTED = (0.5, 6.0), 3
+_SIZES = 0.5, 6.0  # limits of C
 # Prior precision in the coordinates of a search, and of the intercept over it; of directions that no row sees.
 _FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
 # Deviation of the effect of an indicator under that prior: a logarithm of odds or rates.
@@ -175,10 +174,8 @@ class AugmentedRegression(ConjugateExponentialModel):
     def blocks(self) -> dict[str, Block]:
         d, outputs = self._n_coefficients(), () if self.n_outputs == 1 else (self.n_outputs,)
         if self._searches:
-            p, rates = (
-                self.n_features_in_ + 1,
-                {"rates": Block((2,), scale=1.0 / _PART)} if self._releases_rates else {},
-            )
+            p = self.n_features_in_ + 1
+            rates = {"rates": Block((2,), scale=1.0 / _PART)} if self._releases_rates else {}
             scores = blocks_of_scores(outputs, d, self._clip_norm(), self._releases_bends)
             return {"moments": Block((p, p), symmetric=True), **rates, **scores}
         scale = self._scales()
@@ -406,7 +403,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         ]
         means, precisions = (np.array(values) for values in zip(*moments, strict=True))
         search = search.towards(means)
-        if search.n_done == max(n_scores // _ADAPTED, 1) and search.zooms.n_zooms:
+        if search.adapts(n_scores) and search.zooms.n_zooms:
             recent = np.flatnonzero(search.kept.counts)[-2:]
             trace = np.trace(search.kept.informations[:, recent].mean(axis=(0, 1))) / search.unit**2
             share = np.clip(trace / (search.zooms.count * LIMIT / 4.0), 0.01, 1.0)

@@ -464,11 +464,8 @@ class PolyaGammaRegression(AugmentedRegression):
         sees all records. None without noise."""
         if not hasattr(self, "noisy_totals_"):
             return None
-        d, noise, zooms = (
-            self.n_features_in_,
-            self.noisy_totals_.noise_std,
-            getattr(self.last_posterior_, "zooms", None),
-        )
+        d, noise = self.n_features_in_, self.noisy_totals_.noise_std
+        zooms = getattr(self.last_posterior_, "zooms", None)
         if zooms is not None and (counted := zooms.counts_of(d)) is not None:
             return counted
         average = {

@@ -69,7 +69,7 @@ _LONG_TAILS = 1.25, 1.45  # of columns and target: variance in wide windows over
 # Limits of C; the unit of residuals, in deviations of the target around its expected value, over those of C; the limit of
 # residuals over C; deviation of the prior of coefficients, in deviations of the target.
 _SIZES, _UNIT, _LIMIT, _SCALE = (3.6, 12.0), 1.3, 1.4, 7.0
-_ADAPTED, _NARROWER = 3, (0.4, 1.0)  # part of the scores after which C follows from released squares, and its factor
+_NARROWER = 0.4, 1.0  # factor of C once it follows from released squares
 _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 
 
@@ -354,7 +354,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         )  # fmt: skip
         posterior = self._natural(given, zooms)
         posterior.search = search = search.towards(given.mean[None])
-        if search.n_done == max(n_scores // _ADAPTED, 1):
+        if search.adapts(n_scores):
             posterior.search = replace(search, size=float(np.clip(deviation, *_NARROWER)) * search.size)
         return posterior
 
