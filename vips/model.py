@@ -234,12 +234,11 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 plan = replace(plan, max_weight=np.inf)
             self.use_plan(plan)
             plan.check_blocks(self.blocks())
-            if not self.is_private:
-                self.begin(weighted)
+            start = None if self.is_private else self.begin(weighted)
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
             settling = self.settling_of(plan)
-            self.last_posterior_, noisy_totals = engine.run(self, data, plan, journal, executor, settling)
+            self.last_posterior_, noisy_totals = engine.run(self, data, plan, journal, executor, settling, start)
             if settling is not None and not settling.distance <= self.tolerance:
                 message = self._not_settled(plan.n_steps, settling.distance)
                 warnings.warn(message, ConvergenceWarning, stacklevel=levels_to_user())

@@ -49,12 +49,12 @@ FAMILIES = [
     (BayesianLinearRegression(penalty="ard"), NUMBER, {}, ORIGIN),
     (ProbabilisticPCA(1), None, {}, ORIGIN),
     (FactorAnalysis(1), None, {}, ORIGIN + UNIT),
-    (BayesianGaussianMixture(2), None, {}, ORIGIN + UNIT),
-    (BayesianGaussianMixture(2, inference="em"), None, {}, ORIGIN + UNIT),
-    (BayesianGaussianMixture(2, covariance_type="diag"), None, {}, ORIGIN + UNIT),
-    (BayesianGaussianMixture(2, dof=5.0), None, {}, ORIGIN + UNIT),
-    (GaussianHMM(2), None, {}, ORIGIN + UNIT),
-    (GaussianHMM(2, covariance_type="diag"), None, {}, ORIGIN + UNIT),
+    (BayesianGaussianMixture(2, random_state=0), None, {}, ORIGIN + UNIT),
+    (BayesianGaussianMixture(2, random_state=0, inference="em"), None, {}, ORIGIN + UNIT),
+    (BayesianGaussianMixture(2, random_state=0, covariance_type="diag"), None, {}, ORIGIN + UNIT),
+    (BayesianGaussianMixture(2, random_state=0, dof=5.0), None, {}, ORIGIN + UNIT),
+    (GaussianHMM(2, random_state=0), None, {}, ORIGIN + UNIT),
+    (GaussianHMM(2, random_state=0, covariance_type="diag"), None, {}, ORIGIN + UNIT),
 ]
 
 
@@ -127,10 +127,11 @@ def test_mixtures_follow_missing_steps_tables_of_mostly_zeros_and_weights():
     X, rng = GROUPED, np.random.default_rng(1)
     zeros = np.where(rng.random(X.shape) < 0.9, 0.0, X)
     steps = np.where(rng.random((40, 10, 1)) < 0.1, np.nan, X.reshape(40, 10, 2))
+    tailed = BayesianGaussianMixture(2, random_state=0, dof=5.0)
     fits = [
-        lambda s: BayesianGaussianMixture(2, dof=5.0).fit(s * zeros).predict_proba(s * zeros),
-        lambda s: BayesianGaussianMixture(2, dof=5.0).fit(s * X, sample_weight=1.0 + CLASS).predict_proba(s * X),
-        lambda s: np.concatenate(GaussianHMM(2).fit(list(s * steps)).predict_proba(list(s * steps))),
+        lambda s: tailed.fit(s * zeros).predict_proba(s * zeros),
+        lambda s: tailed.fit(s * X, sample_weight=1.0 + CLASS).predict_proba(s * X),
+        lambda s: np.concatenate(GaussianHMM(2, random_state=0).fit(list(s * steps)).predict_proba(list(s * steps))),
     ]
     for fit in fits:
         np.testing.assert_allclose(fit(1e-6), fit(1.0), atol=1e-6)

@@ -315,9 +315,10 @@ class Contract(ABC):
         """The labels of a private fit as an array of numbers, from a series or array of one dimension, of any dtype."""
         return y
 
-    def begin(self, records: DataSource) -> None:  # noqa: B027
+    def begin(self, records: DataSource) -> Any:
         """Look at the records of a fit without privacy, before its first step; where it has weights, these stand beside the
-        labels."""
+        labels. Returns the posterior at which the fit begins, or None for that of :meth:`start`."""
+        return None
 
     def in_units(self, posterior: Any) -> Any:
         """The posterior whose moves tell whether an ordinary fit has settled: one that does not depend on columns' units."""

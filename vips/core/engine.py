@@ -70,7 +70,7 @@ class Settling(Protocol):
 
 def run(
     model: Contract, data: DataSource, plan: PrivacyPlan, journal: Journal, executor: Executor | None = None,
-    settling: Settling | None = None,
+    settling: Settling | None = None, start: Any = None,
 ) -> tuple[Any, NoisyTotals]:  # fmt: skip
     """Fit ``model`` to ``data`` as ``plan`` allows.
 
@@ -86,6 +86,8 @@ def run(
         Computes the sums; see ``vips.executors.resolve``. Noise is always drawn in this process.
     settling : Settling, optional
         Stops an ordinary fit that has settled, in its last phase.
+    start : posterior, optional
+        At which an ordinary fit begins: it may depend on the records. None: what ``model.start`` gives, which never sees them.
 
     Returns
     -------
@@ -94,6 +96,11 @@ def run(
     noisy_totals : NoisyTotals
         The last average, the noise in it, and the steps that the model keeps.
 
+    Raises
+    ------
+    ValueError
+        If a private fit is given a start.
+
     Guarantees
     ----------
     - The data enter only through ``clipped_sum``, once per step, and each record's share in it has norm ≤ C.
@@ -101,10 +108,13 @@ def run(
     - A noisy total is entered in the ledger, and its step written to the checkpoint, before the next step uses it.
     - The phases, the number of steps, the shapes and the scale factors are public numbers of the plan and the model.
     """
+    if start is not None and plan.is_private:
+        raise ValueError("A private fit begins where model.start says: another start may depend on the records.")
     randomness = plan.randomness(model.random_state)
     blocks = model.blocks()
     phases = phases_of(model, plan.n_steps, blocks)
-    average, posterior = model.start(randomness.initial)
+    average, first_posterior = model.start(randomness.initial)
+    posterior = first_posterior if start is None else start
     noise_std: dict[str, float | np.ndarray] = dict.fromkeys(blocks, 0.0)
     first, steps, kept = 1, [], set(model.kept_steps(plan.n_steps))
     if journal.start is not None:

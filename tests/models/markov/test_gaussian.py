@@ -15,7 +15,8 @@ from vips.core.sums import DenseStatistics, gaussian_runs
 from vips.data import Sequences
 from vips.models._chains import inferred
 from vips.models.markov import gaussian
-from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
+from vips.models.markov.gaussian_posterior import GaussianChainPosterior
+from vips.models.markov.posterior import order_of_mask
 
 K, D = 3, 2
 RNG = np.random.default_rng(0)

@@ -88,6 +88,20 @@ class Moments:
         covariance = np.square(factors[:, 0]) * inner / count[:, None]
         return cls(count, weight, mean, covariance[:, None], totals.get("tail"))
 
+    @classmethod
+    def of_rows(cls, X: np.ndarray, shares: np.ndarray, kind: str) -> Moments:
+        """Moments of the rows of an ordinary fit, with the weight of each row in each component, shape (n, K)."""
+        count = shares.sum(axis=0) + _NOTHING
+        mean, d = shares.T @ X / count[:, None], X.shape[1]
+        if kind in ("full", "tied"):
+            scatter = np.stack([share * (X - at).T @ (X - at) for share, at in zip(shares.T, mean, strict=True)])
+            covariance = scatter.sum(axis=0)[None] / count.sum() if kind == "tied" else scatter / count[:, None, None]
+        else:
+            squares = np.stack([share @ np.square(X - at) for share, at in zip(shares.T, mean, strict=True)])
+            squares = np.repeat(squares.mean(axis=1)[:, None], d, axis=1) if kind == "spherical" else squares
+            covariance = (squares / count[:, None])[:, None]
+        return cls(count, count, mean, covariance, None)
+
     def first(self, n: int) -> Moments:
         """Totals of the first n components; the others get no records, and the place of the first."""
         is_empty = np.arange(len(self.count)) >= n

@@ -31,6 +31,7 @@ from vips.models.components.matching.charts import Chart
 __all__ = ["SURE", "Component", "Frame", "check_rates"]
 
 _LARGEST_RATE = 1e15
+_LEAST_SCALE = 1e-12  # of a column that varies, in public units
 SURE = 1e6  # records, of a posterior that stands for parameters
 
 
@@ -40,6 +41,15 @@ class Frame:
 
     centre: np.ndarray
     scale: np.ndarray
+
+    @classmethod
+    def of(cls, cells: np.ndarray, weights: np.ndarray, otherwise: Frame) -> Frame:
+        """In which the records of an ordinary fit have mean 0 and variance 1; NaN is a missing cell."""
+        is_seen = ~np.isnan(cells)
+        n = np.maximum(weights @ is_seen, np.finfo(np.float64).tiny)
+        centre = np.where(is_seen.any(axis=0), weights @ np.where(is_seen, cells, 0.0) / n, otherwise.centre)
+        scale = np.sqrt(weights @ np.where(is_seen, np.square(cells - centre), 0.0) / n)
+        return cls(centre, np.where(scale > _LEAST_SCALE * otherwise.scale, scale, otherwise.scale))
 
     def check(self) -> None:
         """Raise ValueError for coordinates of a file that no fit has."""

@@ -32,6 +32,7 @@ from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, 
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models._mixture import Mixture
+from vips.models._starts import best_start, clusters
 from vips.models._variance_ratios import WITH_SQUARES, matched_blocks
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
@@ -135,9 +136,17 @@ class GaussianMixtureModel(Mixture):
         blocks = {name: Block(shape[name], name == "second" and symmetric, scales[name]) for name in shape}
         return blocks | self.block_of_squares()
 
-    def begin(self, records: DataSource) -> None:
-        """Look where the columns lie."""
+    def begin(self, records: DataSource) -> MixturePosterior | None:
+        """Look where the columns lie, and begin at clusters of the records."""
         look_at_columns(self, records, self._vectors)
+        return best_start(self, records, self._starts)
+
+    def _starts(self, records, weights: np.ndarray, rng: np.random.Generator) -> list[MixturePosterior]:
+        X, kind, priors, K = self._vectors(records), self.covariance_type, self._priors(), self.n_components
+        everybody, (centre, units) = Moments.of_rows(X, weights[:, None], kind), self._place
+        first = self._with_learnt_priors(self._first(np.zeros((K, X.shape[1]))), everybody, priors)
+        members = [clusters((X - centre) / units, weights, K, rng) for _ in range(3)]
+        return [next_posterior(Moments.of_rows(X, shares, kind), first, priors, K) for shares in members]
 
     def in_units(self, posterior):
         return posterior.in_units(*self._place)
@@ -147,15 +156,10 @@ class GaussianMixtureModel(Mixture):
         return self.initial(rng), self._first(rng.standard_normal((self.n_components, self.n_features_in_)))
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """One component, which is split until there are ``n_components``; then the steps of all of them.
-
-        Without noise the first split comes after the second step, whose totals are taken about the mean.
-        """
+        """In a private fit one component, which is split until there are ``n_components``; then the steps of all of them."""
         moments = {"released": "noisy counts, first and second moments of the components"}
-        lengths = lengths_of_growth(self.n_components, n_steps, 1 if self.is_private else 2, 1)
-        growing = growing_phases(
-            lengths, n_steps, 1.0 if self._is_textbook() else _GROWING, end=self._split_components, **moments
-        )
+        lengths = lengths_of_growth(self.n_components, n_steps, 1, 1) if self.is_private else []
+        growing = growing_phases(lengths, n_steps, _GROWING, end=self._split_components, **moments)
         n_left = n_steps - sum(phase.n_steps for phase in growing)
         return [*growing, FitPhase("components", n_left, step_size=partial(self._step_size, n_left), **moments)]
 
@@ -198,8 +202,8 @@ class GaussianMixtureModel(Mixture):
         return longer * (1.0 + 1e-8) if self.is_private else np.inf
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """Full-batch steps until the components have settled, at most 500 after as many as it takes to find them."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500 + self.n_components)
+        """Full-batch steps until the components have settled, at most 500."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def default_chunk_size(self) -> int:
         return int(np.clip(_CHUNK // (self.n_columns + 3 * self.n_components), 256, 16384))
@@ -209,16 +213,14 @@ class GaussianMixtureModel(Mixture):
     def _step_size(self, n_steps: int, s: int) -> float:
         """ρ of the steps s = 1, 2, … after the last split, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3,
         5/(s + 4)) in a private fit (longer steps if they are less than 40), (1 + s)^(-0.6) in a non-private stochastic one,
-        and 1 in a non-private full-batch one. While components are split it is ½, but 1 in the first step."""
-        if self.n_components == 1 and s == 1:
+        and 1 in a non-private full-batch one. While components are split it is ½. It is 1 in the first step of all."""
+        if s == 1 and (self.n_components == 1 or not self.is_private):
             return 1.0
         if self.schedule is not None:
             return self.schedule(s)
-        if self._is_textbook():
-            return 1.0
-        if not self.is_private:
-            return RobbinsMonro(offset=1.0, decay=0.6)(s)
-        return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
+        if self.is_private:
+            return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
+        return 1.0 if self.plan_of_fit().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
 
     def to_posterior(self, average, noise_std, previous: MixturePosterior | None) -> MixturePosterior:
         """The update of all components; noisy totals are denoised first."""
@@ -339,9 +341,6 @@ class GaussianMixtureModel(Mixture):
         return tail
 
     _place = property(place)
-
-    def _is_textbook(self) -> bool:
-        return not self.is_private and self.plan_of_fit().sampling_rate == 1.0
 
     def _influences(self, frame: MixturePosterior) -> list[Influence]:
         blocks, d = matched_blocks(self.blocks()), self.n_features_in_

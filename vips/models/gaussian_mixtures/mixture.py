@@ -43,12 +43,13 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     mean_precision_prior : float or None
         β₀; None is 1.
     mean_prior : array of shape (n_features,) or None
-        m₀; None is the mean of all records, in a private fit the noisy one that the first step releases.
+        m₀; None is the mean of the records (of at most 20,000 of them), in a private fit the noisy one that the first step
+        releases.
     degrees_of_freedom_prior : float or None
         ν₀; None is the number of columns.
     covariance_prior : array or None
         W₀, as in scikit-learn: of shape (n_features, n_features), (n_features,) for diagonal covariances, or a float for
-        spherical ones. None is the covariance of all records; in a private fit a thousandth of the noisy one that the first
+        spherical ones. None is the covariance of these records; in a private fit a thousandth of the noisy one that the first
         step releases.
     reg_covar : float or None
         Added to variances. None is 1e-6 in units of the columns, ``spreads_`` squared / 16, and in a private fit the square of
@@ -67,7 +68,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         Step sizes after the components were found; see :meth:`step_size`.
     on_invalid : {"drop", "raise"}
     random_state : int, Generator, RandomState or None
-        Seeds directions in which spherical components are split, and the sampling of non-private fits. Noise is never seeded.
+        Seeds where a non-private fit begins and what it samples, and in a private fit directions in which spherical components
+        are split. Noise is never seeded.
 
     Attributes
     ----------

@@ -30,11 +30,12 @@ from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
-from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities, order_of_mask
+from vips.models._starts import best_start
+from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import VectorSimulator
 from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_counts, states_of_bins
-from vips.models.markov.posterior import FORBIDDEN, private_chain, private_counts
+from vips.models.markov.posterior import FORBIDDEN, order_of_mask, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
 from vips.report.unread import Seen
@@ -61,7 +62,7 @@ class GaussianHMM(HiddenMarkovModel):
     startprob_prior, transmat_prior : float or None
         Concentration of the Dirichlet priors; None is 1/K, as in hmmlearn.
     means_prior : array of shape (d,) or None
-        None: the mean of all steps, which a private fit releases in its first step.
+        None: the mean of the steps (of at most 20,000 of them), which a private fit releases in its first step.
     beta_prior, dof_prior : float or None
         How many steps the priors of means and covariances count as; None is 1 and d, as in hmmlearn.
     scale_prior : array of shape (d, d) or (d,), or None
@@ -91,7 +92,7 @@ class GaussianHMM(HiddenMarkovModel):
     schedule : RobbinsMonro, callable or None
         Step sizes of the steps after the start, as a function of 1, 2, …. None: see :meth:`step_size`.
     random_state : int, Generator, RandomState or None
-        Seeds the sampling of non-private fits. Noise is never seeded.
+        Seeds where a non-private fit begins, and what it samples. Noise is never seeded.
 
     Attributes
     ----------
@@ -209,9 +210,25 @@ class GaussianHMM(HiddenMarkovModel):
             _blocks_of_states(self.n_components, self.n_features_in_, float(self.typical_length), self._is_full())
         )
 
-    def begin(self, records: DataSource) -> None:
-        """Look where the columns lie."""
+    def begin(self, records: DataSource) -> GaussianChainPosterior | None:
+        """Look where the columns lie, and begin at clusters of the steps."""
         look_at_columns(self, records, self._vectors)
+        return best_start(self, records, self._starts)
+
+    def _starts(
+        self, records: Sequences, weights: np.ndarray, rng: np.random.Generator
+    ) -> list[GaussianChainPosterior]:
+        records, priors, first = records.first(self.max_length), self._priors(), self._first().gaussians
+        X, (centre, units) = self._vectors(records), self._place
+        is_seen = np.isfinite(X).all(axis=1)
+        if priors.mean is None and is_seen.any():
+            first = replace(first, prior_mean=X[is_seen].mean(axis=0))
+
+        def posterior_of(shares, start, moves) -> GaussianChainPosterior:
+            moments = Moments.of_rows(X[is_seen], shares[is_seen], self.covariance_type)
+            return self._chain(start, moves, next_posterior(moments, first, priors, self.n_components))
+
+        return self._starts_at(records, (X - centre) / units, posterior_of, rng)
 
     def in_units(self, posterior):
         return posterior.in_units(*self._place)
@@ -222,7 +239,9 @@ class GaussianHMM(HiddenMarkovModel):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """In a private fit moments of all steps, then counts of neighbouring steps in bins, from which the states are computed
-        (``pairs.py``), then the states. Where there is no privacy, or columns are many, one state is split instead."""
+        (``pairs.py``), then the states. Where columns are many, one state is split instead."""
+        if not self.is_private:
+            return [FitPhase("states", n_steps, step_size=partial(self._step_size, n_steps), **self._moments())]
         if self._counts_pairs():
             return self._phases_of_pairs(n_steps)
         return self._phases_of_growth(n_steps)
@@ -245,14 +264,11 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _phases_of_growth(self, n_steps: int) -> list[FitPhase]:
         """One state, which is split until there are ``n_components``; with masks, some steps until the states get their order;
-        then the steps of all states.
-
-        Without noise the first split comes after the second step, whose totals are taken about the mean. From one split to the
-        next, states settle: in a third of all steps, and at most 5 steps.
+        then the steps of all states. From one split to the next, states settle: in a third of all steps, and at most 5 steps.
         """
-        K, growing = self.n_components, 1.0 if self._is_textbook() else _GROWING
+        K, growing = self.n_components, _GROWING
         interval = int(np.clip(n_steps // 3 // max(K - 1, 1), 1, _SETTLES))
-        lengths = lengths_of_growth(K, n_steps, 1 if self.is_private else 2, interval)
+        lengths = lengths_of_growth(K, n_steps, 1, interval)
         splits = {"update": self._unordered_states, "end": self._split_states} if lengths else {}
         moments = self._moments()
         first = growing_phases(lengths or [1], n_steps, growing, **moments, **splits)
@@ -381,14 +397,14 @@ class GaussianHMM(HiddenMarkovModel):
     def _step_size(self, n_steps: int, s: int) -> float:
         """ρ of the steps s = 1, 2, … of all states, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in
         a private fit (longer steps if they are less than 40), (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
-        non-private full-batch one. While states are split it is ½, but 1 in the first step, as in the first one after pairs."""
+        non-private full-batch one. While states are split it is ½. It is 1 in the first step of all, and after pairs."""
+        if s == 1 and not self.is_private:
+            return 1.0
         if self.schedule is not None:
             return self.schedule(s)
         if self.is_private:
-            if s == 1 and self._counts_pairs():
-                return 1.0
-            return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
-        return 1.0 if self._is_textbook() else RobbinsMonro(offset=1.0, decay=0.6)(s)
+            return 1.0 if s == 1 and self._counts_pairs() else min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
+        return 1.0 if self.plan_of_fit().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
 
     def default_clip(self) -> float:
         """1: a sequence of ``typical_length`` counts whole."""
@@ -402,8 +418,8 @@ class GaussianHMM(HiddenMarkovModel):
         return max(of_states, n * self.n_features_in_ / blocks["pairs"].scale if "pairs" in blocks else 0.0)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """Full-batch steps until the states have settled, at most 500 after as many as it takes to find them."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500 + _SETTLES * self.n_components)
+        """Full-batch steps until the states have settled, at most 500."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def default_chunk_size(self) -> int:
         d = self.n_columns
@@ -602,9 +618,6 @@ class GaussianHMM(HiddenMarkovModel):
         )
 
     _place = property(place)
-
-    def _is_textbook(self) -> bool:
-        return not self.is_private and self.plan_of_fit().sampling_rate == 1.0
 
     def _is_masked(self) -> bool:
         return not all(mask.all() for mask in self._allowed())

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import quadratic_assignment
 
 from vips.core.exact.compiled import aligned
 from vips.core.exact.lanes import WIDTH
@@ -17,7 +16,7 @@ from vips.core.sums.gaussians import Tables
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.markov.posterior import ChainPosterior, chain_of
 
-__all__ = ["GaussianChainPosterior", "densities", "order_of_mask"]
+__all__ = ["GaussianChainPosterior", "densities"]
 
 _LEAST_STEPS = 2_000  # below it, one thread
 
@@ -75,28 +74,6 @@ class GaussianChainPosterior(ChainPosterior):
         if len(arrays["start"]) != K or gaussians.factor.shape != shape:
             raise ValueError(f"the posterior's states do not fit together, or have no covariances of type {kind!r}")
         return cls(**chain_of(arrays), gaussians=gaussians)
-
-
-def order_of_mask(start: np.ndarray, moves: np.ndarray, allowed: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """The order of states in which most of the counts are those of first states and moves that the masks allow.
-
-    Parameters
-    ----------
-    start, moves : ndarray of shape (K,), (K, K)
-        Counts, ≥ 0.
-    allowed : tuple of ndarray of bool, shape (K,), (K, K)
-
-    Returns
-    -------
-    order : ndarray of shape (K,)
-        The state that takes each place.
-    """
-    n = len(start) + 1  # a node before all sequences, which stays where it is
-    masks, counts = np.zeros((n, n)), np.zeros((n, n))
-    masks[0, 1:], masks[1:, 1:] = allowed
-    counts[0, 1:], counts[1:, 1:] = start, moves
-    options = {"maximize": True, "partial_match": np.zeros((1, 2), int), "rng": np.random.default_rng(0)}
-    return quadratic_assignment(masks, counts, options=options).col_ind[1:] - 1
 
 
 def densities(X: np.ndarray, tables: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,11 +28,13 @@ from vips.data._step_index import step_frame
 from vips.models import _typical as typical
 from vips.models._chains import inferred
 from vips.models._sequences import SequenceModel
+from vips.models._starts import clusters
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, drawn_states
-from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
+from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, order_of_mask
+from vips.models.markov.statistics import first_shares
 from vips.report.words import whose
 
 if TYPE_CHECKING:
@@ -409,6 +411,24 @@ class HiddenMarkovModel(SequenceModel):
             return self.simulator().some_lengths(self.match(), n, rng)
         start, moves = (part.concentration.sum() for part in (self.last_posterior_.start, self.last_posterior_.moves))
         return np.minimum(rng.geometric(start / (start + moves), n), self.max_length)
+
+    def _starts_at(
+        self, records: Sequences, points: np.ndarray, posterior_of: Callable, rng: np.random.Generator
+    ) -> list[ChainPosterior]:
+        """Posteriors of states at clusters of the steps, for :func:`vips.models._starts.best_start`.
+
+        ``posterior_of`` takes indicators of the state at each step, (n_steps, K), and counts of first states and moves.
+        Sequences have no weights.
+        """
+        goes_on, starts = np.ones(len(points), bool), []
+        goes_on[records.offsets[1:][records.lengths > 0] - 1] = False
+        before = np.flatnonzero(goes_on)
+        for _ in range(3):
+            shares = clusters(points, np.ones(len(points)), self.n_components, rng)
+            start, moves = first_shares(records, shares).sum(axis=0), shares[before].T @ shares[before + 1]
+            order = order_of_mask(start, moves, self._allowed())
+            starts.append(posterior_of(shares[:, order], start[order], moves[np.ix_(order, order)]))
+        return starts
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         return self.inferred(records, self.at_means(self.posterior_))[2]

@@ -13,12 +13,14 @@ from vips.core.budget import PrivacyBudget
 from vips.core.exact.rowwise import rowwise_product
 from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.core.plan import PrivacyPlan
+from vips.core.records.source import DataSource
 from vips.core.sums import Block, Joint
 from vips.core.sums.runs import ComponentSums, SumsOfSymbols, SymbolSums
 from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet, Gamma
 from vips.models import _typical as typical
 from vips.models._chains import inferred
+from vips.models._starts import best_start
 from vips.models.components.component import Frame, check_rates
 from vips.models.components.counts import Counts
 from vips.models.components.kernels import fill_likely
@@ -130,7 +132,8 @@ class PoissonHMM(HiddenMarkovModel):
     schedule : RobbinsMonro, callable or None
         Step sizes of the states' steps, as a function of 2, 3, …. None: see :meth:`step_size`.
     random_state : int, Generator, RandomState or None
-        Seeds restarts in the computation of the first states, and the sampling of non-private fits. Noise is never seeded.
+        Seeds restarts in the computation of the first states, and where a non-private fit begins and what it samples. Noise is
+        never seeded.
 
     Attributes
     ----------
@@ -244,8 +247,15 @@ class PoissonHMM(HiddenMarkovModel):
         return average, replace(posterior, seed=rng.integers(2**32, size=4, dtype=np.uint32))
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Counts of each column in bins; then counts of neighbours in fewer bins, which hold about as many steps each, from
-        which the states are computed (``pairs.py``); then the states."""
+        """In a private fit counts of each column in bins; then counts of neighbours in fewer bins, which hold about as many
+        steps each, from which the states are computed (``pairs.py``); then the states."""
+        states = {
+            "blocks": list(self._blocks_of_states()),
+            "step_size": self.step_size,
+            "released": "noisy counts of first states and of moves between states, and noisy sums of the counts in each state",
+        }
+        if not self.is_private:
+            return [FitPhase("states", n_steps, **states)]
         steps = steps_of_shares(self.plan_of_fit(), n_steps, *_SHARES)
         marginals = FitPhase(
             "marginals",
@@ -267,14 +277,23 @@ class PoissonHMM(HiddenMarkovModel):
             step_size=plain_average,
             released="noisy counts of neighbouring counts",
         )
-        states = FitPhase(
-            "states",
-            n_steps - marginals.n_steps - pairs.n_steps,
-            blocks=list(self._blocks_of_states()),
-            step_size=self.step_size,
-            released="noisy counts of first states and of moves between states, and noisy sums of the counts in each state",
-        )
-        return [marginals, pairs, states]
+        return [marginals, pairs, FitPhase("states", n_steps - marginals.n_steps - pairs.n_steps, **states)]
+
+    def begin(self, records: DataSource) -> PoissonPosterior | None:
+        """Begin at clusters of the steps."""
+        return best_start(self, records, self._starts)
+
+    def _starts(self, records: Sequences, weights: np.ndarray, rng: np.random.Generator) -> list[PoissonPosterior]:
+        records, columns = records.first(self.max_length), self._columns()
+        cells = columns.cells(records.values)
+        columns = self._columns(Frame.of(cells, np.ones(len(cells)), columns.coordinates))
+        statistics, first = columns.statistics(cells), replace(self.start(rng)[1], frame=columns.coordinates)
+        rows = np.hstack([np.ones((len(cells), 1)), statistics])
+
+        def posterior_of(shares, start, moves) -> PoissonPosterior:
+            return self._posterior(start, moves, shares.T @ rows, first)
+
+        return self._starts_at(records, statistics[:, columns.means], posterior_of, rng)
 
     def expected_statistics(self, records: Sequences, posterior: PoissonPosterior) -> Joint:
         records, columns = records.first(self.max_length), self._columns(posterior.frame)

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import quadratic_assignment
 
 from vips.expfam import Dirichlet, Draws
 from vips.models._denoising import denoise_counts, posterior_mean
 
 __all__ = [
-    "FORBIDDEN", "ChainPosterior", "Contexts", "SymbolPosterior", "SymbolTables", "chain_of", "private_chain", "private_counts",
+    "FORBIDDEN", "ChainPosterior", "Contexts", "SymbolPosterior", "SymbolTables", "chain_of", "order_of_mask",
+    "private_chain", "private_counts",
 ]  # fmt: skip
 
 FORBIDDEN = 1e-200  # concentration of a move that the public mask forbids
@@ -196,6 +198,28 @@ class SymbolPosterior(ChainPosterior):
             raise ValueError("the posterior's classes of symbols do not fit to its emissions")
         contexts = contexts if contexts.classes.any() else None
         return cls(**chain, emissions=emissions, noise=arrays["noise"], contexts=contexts)
+
+
+def order_of_mask(start: np.ndarray, moves: np.ndarray, allowed: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """The order of states in which most of the counts are those of first states and moves that the masks allow.
+
+    Parameters
+    ----------
+    start, moves : ndarray of shape (K,), (K, K)
+        Counts, ≥ 0.
+    allowed : tuple of ndarray of bool, shape (K,), (K, K)
+
+    Returns
+    -------
+    order : ndarray of shape (K,)
+        The state that takes each place.
+    """
+    n = len(start) + 1  # a node before all sequences, which stays where it is
+    masks, counts = np.zeros((n, n)), np.zeros((n, n))
+    masks[0, 1:], masks[1:, 1:] = allowed
+    counts[0, 1:], counts[1:, 1:] = start, moves
+    options = {"maximize": True, "partial_match": np.zeros((1, 2), int), "rng": np.random.default_rng(0)}
+    return quadratic_assignment(masks, counts, options=options).col_ind[1:] - 1
 
 
 def private_chain(

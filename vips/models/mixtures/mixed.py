@@ -16,14 +16,16 @@ from vips.core.budget import PrivacyBudget
 from vips.core.exact.blas import eigh
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
+from vips.core.records.source import DataSource
 from vips.core.sums import Block
 from vips.core.sums.classes import ClassStatistics
 from vips.expfam import Draws
+from vips.models._starts import best_start, clusters
 from vips.models.components.columns import Columns
 from vips.models.components.component import Component, Frame
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
-from vips.models.mixtures.contract import LIMIT, LatentClasses
+from vips.models.mixtures.contract import LIMIT, LatentClasses, dense_rows
 from vips.models.mixtures.posterior import ClassPosterior
 from vips.models.mixtures.table import Column, column_of_any_kind, columns_declared, places_of
 
@@ -153,9 +155,9 @@ class MixedLatentClassAnalysis(LatentClasses):
         return self._blocks_of_marginals() | self._blocks_of_moments() | self._blocks_of_classes()
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Marginals of all columns; second moments, which say in which directions classes differ; and then the classes."""
-        is_exact = not self.is_private and self.plan_of_fit().sampling_rate == 1.0
-        n_first = 1 if is_exact else max(min(_FIRST_STEPS, n_steps // 8), 1)
+        """In a private fit marginals of all columns, and second moments, which say in which directions classes differ; then the
+        classes."""
+        n_first = max(min(_FIRST_STEPS, n_steps // 8), 1) if self.is_private else 0
         n_second = min(n_first if self._blocks_of_moments() else 0, n_steps - n_first)
         average = {"update": unchanged, "step_size": plain_average}
         marginals = FitPhase(
@@ -184,6 +186,25 @@ class MixedLatentClassAnalysis(LatentClasses):
             released="noisy counts of classes and of their answers, and noisy moments of their numbers and counts",
         )
         return [marginals, moments, classes]
+
+    def begin(self, records: DataSource) -> ClassPosterior | None:
+        """Begin at clusters of the records, or around their marginals."""
+        return best_start(self, records, self._starts)
+
+    def _starts(self, records, weights: np.ndarray, rng: np.random.Generator) -> list[ClassPosterior]:
+        values, columns, K = dense_rows(records), self._columns(), self.n_components
+        cells, public = columns.cells(values), columns.frame
+        columns = self._columns(Frame.of(cells[:, : len(public.centre)], weights, public))
+        rows, places, statistics = columns.rows(values), columns.places(values), columns.statistics(cells)
+        nothing = np.zeros((K, columns.n_means)), np.zeros(columns.n_marginals)
+        starts = []
+        for _ in range(2):
+            shares = clusters(statistics[:, columns.means], np.ones(len(values)), K, rng)
+            sums = ClassStatistics(shares, rows, places, columns.width).weighted_sum(weights)
+            starts.append(self._posterior(np.hstack([sums["count"][:, None], sums["cells"]]), columns, *nothing))
+        marginals = weights @ columns.bins.indicators(cells)
+        draws = _SPREAD * rng.standard_normal(nothing[0].shape)
+        return [*starts, self._posterior(columns.begun(weights.sum(), marginals, draws), columns, *nothing)]
 
     def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
         """Indicators of the bins of all columns."""

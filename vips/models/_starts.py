@@ -1,0 +1,98 @@
+"""Where an ordinary fit of components or states begins: at records.
+
+A private fit finds its components from released totals alone. An ordinary one reads records. Several starts, most of them at
+clusters of a sample of the records, as scikit-learn's k-means finds them (Arthur and Vassilvitskii, 2007), each take a few
+steps of variational Bayes on the sample. The fit begins where the bound is best (short runs: Biernacki, Celeux and Govaert,
+2003). Models of categories alone do without: from their marginals, or counts of neighbours, they reach the same limits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from vips.core.mechanism.random_state import as_generator
+from vips.core.records.partition import with_their_weights
+from vips.core.records.source import DataSource
+from vips.data._sequences import Sequences
+
+__all__ = ["best_start", "clusters"]
+
+_STEPS = 10
+_TIE = 1e-6  # relative, of bounds that differ by rounding alone
+_MOST_ROWS = 20_000  # of the sample; of sequences steps
+
+
+def best_start(
+    model, data: DataSource, starts_at: Callable[[Any, np.ndarray, np.random.Generator], Sequence[Any]]
+) -> Any:
+    """The posterior at which an ordinary fit begins; None if there are no records.
+
+    Parameters
+    ----------
+    model : ConjugateExponentialModel
+        With ``n_components`` and a ``bound``.
+    data : DataSource
+    starts_at : callable
+        Takes records, their weights and a generator to posteriors, of which one is chosen.
+    """
+    rng = as_generator(model.random_state)
+    records, weights = _sample(model, data, rng)
+    if records is None:
+        return None
+    with np.errstate(all="ignore"):
+        starts = starts_at(records, weights, rng)
+        if model.n_components == 1:
+            return starts[0]
+        later = [_after(model, records, weights, posterior) for posterior in starts]
+        bounds = np.nan_to_num([model.bound(records, posterior) for posterior in later], nan=-np.inf)
+    is_best = bounds >= bounds.max() - _TIE * np.abs(bounds.max())
+    return later[int(np.argmax(is_best))]
+
+
+def clusters(points: np.ndarray, weights: np.ndarray, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
+    """Weights of the points in their clusters, shape (n, n_clusters); NaN stands for a mean, 0."""
+    if n_clusters == 1 or not len(points):
+        return np.repeat(weights[:, None], n_clusters, axis=1)
+    means = KMeans(min(n_clusters, len(points)), n_init=1, random_state=int(rng.integers(2**31)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
+        members = means.fit_predict(np.nan_to_num(points), sample_weight=weights)
+    return weights[:, None] * np.eye(n_clusters)[members]
+
+
+def _after(model, records, weights: np.ndarray, posterior):
+    """The posterior after a few steps of variational Bayes."""
+    for _ in range(_STEPS):
+        totals = model.expected_statistics(records, posterior).weighted_sum(weights)
+        posterior = model.to_posterior(totals, dict.fromkeys(totals, 0.0), posterior)
+    return posterior
+
+
+def _sample(model, data: DataSource, rng: np.random.Generator) -> tuple[Any, np.ndarray]:
+    """Records and their weights; (None, no weights) if there are none. If they are many, a sample: those whose keys are least,
+    so that heavier ones are more often in it, and count once."""
+    records, kept, keys, is_whole = None, np.empty(0), np.empty(0), True
+    for chunk, weights in with_their_weights(data.chunks(model.chunk_size), model.plan_of_fit().max_weight is not None):
+        counted = np.flatnonzero(model.valid_records(chunk) & (weights > 0.0))
+        records = chunk[counted] if records is None else _joined(records, chunk[counted])
+        kept = np.concatenate([kept, weights[counted]])
+        keys = np.concatenate([keys, rng.standard_exponential(len(counted)) / weights[counted]])
+        sizes = records.lengths if isinstance(records, Sequences) else np.ones(len(keys))
+        if sizes.sum() > _MOST_ROWS:
+            order = np.argsort(keys)
+            first = np.sort(order[: max(int(np.searchsorted(np.cumsum(sizes[order]), _MOST_ROWS)), 1)])
+            records, kept, keys, is_whole = records[first], kept[first], keys[first], False
+    return records if len(keys) else None, kept if is_whole else np.ones(len(keys))
+
+
+def _joined(first, second):
+    if isinstance(first, Sequences):
+        return Sequences.joined([first, second])
+    return sp.vstack([first, second], format="csr") if sp.issparse(first) else np.concatenate([first, second])
