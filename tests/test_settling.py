@@ -22,7 +22,7 @@ from vips import (
 )
 from vips.core.posteriors import posterior_arrays
 from vips.settling import Settling, distance
-from vips.tools.auditing.child import watched
+from vips.tools.auditing.replay import watched
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(3000, 3))

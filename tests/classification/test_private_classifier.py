@@ -31,7 +31,7 @@ from vips.core.accounting.gaussian import gaussian_log_delta
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.settings import encode
 from vips.preprocessing._learnt_columns import MOST_CATEGORIES
-from vips.tools.auditing.bound import lower_bound
+from vips.tools.auditing.canaries import lower_bound
 
 COLUMNS = {"age": (0, 100), "income": "number", "town": ["A", "B"], "word": "category"}
 HELD = {"class_counts_", "feature_names_in_", "log_odds_", "n_features_in_", "privacy_", "tables_"}

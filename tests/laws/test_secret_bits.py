@@ -23,7 +23,7 @@ SOURCE = "vips.core.mechanism.secret_bits"
 DRAWING = {"urandom", "getrandom", "token_bytes", "token_hex", "randbits", "randbelow", "getrandbits", "SystemRandom"}
 UNSEEDED = {"default_rng", "SeedSequence", "PCG64", "AESCounter", "RandomState"}
 # They compare, save or restore the state of Python's shared generator, or wait for a random time.
-NO_DRAWS = {"tools.auditing.contents", "tools.auditing.child", "tools.auditing.noise", "core.ledger.chain_file"}
+NO_DRAWS = {"tools.auditing.contents", "tools.auditing.replay", "tools.auditing.noise", "core.ledger.chain_file"}
 
 
 def other_draws(tree: ast.Module) -> list[str]:

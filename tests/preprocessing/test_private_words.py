@@ -19,7 +19,7 @@ from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.core.mechanism.secret_bits import secret_bits
 from vips.preprocessing import PrivateCountVectorizer, _documents, _private_words, _set_union
 from vips.preprocessing._set_union import noisy_union, plans_of_rounds, thresholds
-from vips.tools.auditing.bound import lower_bound
+from vips.tools.auditing.canaries import lower_bound
 
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
 EXACT = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1)

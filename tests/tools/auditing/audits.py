@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.laws.cases import CASES, arguments
 from vips import PrivacyPlan, audit
-from vips.tools.auditing import child
+from vips.tools.auditing import replay
 
 BY_NAME = {case.name: case for case in CASES}
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
@@ -30,15 +30,14 @@ CANARIES = [
     of_canaries(2.0, 1, relation="replace_one"), of_canaries(6.0, 8, relation="replace_one"),
 ]  # fmt: skip
 
-_MODULE = import_module("vips.tools.auditing.audit")  # `vips.tools.auditing.audit` may be the function
-_Audit = _MODULE._Audit
+_Audit = import_module("vips.tools.auditing.audit")._Audit  # `vips.tools.auditing.audit` may be the function
 
 
 def look_only_for(findings, patch):
     """Audits leave out the parts that find other faults."""
     if not any(finding.startswith("replay") or finding == "memory" for finding in findings):
         patch.setattr(_Audit, "replays", lambda self, processes: [])
-        patch.setattr(_MODULE, "two_processes", lambda: nullcontext([]))
+        patch.setattr(replay, "two_processes", lambda: nullcontext([]))
     if not any(finding.startswith(("canary", "one step")) for finding in findings):
         patch.setattr(_Audit, "canaries", lambda self, n_runs: [])
     if findings <= {"noise: fresh", "samples", "event"}:
@@ -51,7 +50,7 @@ def break_everywhere(mutant, patch):
     """Break the code in this process, and in those where an audit replays fits."""
     mutant(patch)
     broken = f"import pytest; from {mutant.__module__} import {mutant.__name__} as mutant; mutant(pytest.MonkeyPatch())"
-    patch.setattr(child, "CODE", f"{broken}; {child.CODE}")
+    patch.setattr(replay, "CODE", f"{broken}; {replay.CODE}")
 
 
 def audited(case, plan=SAMPLED, n_runs=2000, *, persons=False, max_weight=None):

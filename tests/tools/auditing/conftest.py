@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from vips.tools.auditing import child
+from vips.tools.auditing import replay
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def forked(forkserver):
             pass
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(child, "subprocess", types.SimpleNamespace(Popen=Forked, PIPE=subprocess.PIPE))
+        patch.setattr(replay, "subprocess", types.SimpleNamespace(Popen=Forked, PIPE=subprocess.PIPE))
         yield
 
 

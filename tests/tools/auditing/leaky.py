@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan
-from vips.tools.auditing.child import Fit, frozen, pickled, shown_by, two_processes
 from vips.tools.auditing.records import Table
-from vips.tools.auditing.replay import ADVICE, finding
+from vips.tools.auditing.replay import ADVICE, Fit, finding, frozen, pickled, shown_by, two_processes
 from vips.tools.auditing.report import Finding
 
 

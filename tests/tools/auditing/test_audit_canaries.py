@@ -10,8 +10,7 @@ from scipy import stats
 
 from tests.tools.auditing.audits import CANARIES, CONFIDENCE, of_canaries
 from vips import PrivacyPlan
-from vips.tools.auditing.bound import log_likelihood_ratio, lower_bound
-from vips.tools.auditing.canaries import canary_bound, canary_totals
+from vips.tools.auditing.canaries import canary_bound, canary_totals, log_likelihood_ratio, lower_bound
 from vips.tools.auditing.records import ROWS_OF_PERSON
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -12,8 +12,7 @@ from tests.tools.auditing.audits import BY_NAME, FULL, SAMPLED, audited
 from vips import DenseStatistics
 from vips.core.phases import phases_of
 from vips.tools.auditing.records import Table
-from vips.tools.auditing.search import MOST_RECORDS, Search, large_chunk
-from vips.tools.auditing.sums import ClippedSum
+from vips.tools.auditing.search import MOST_RECORDS, ClippedSum, Search, large_chunk
 
 pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
@@ -73,7 +72,7 @@ def gap(model, chunk_size=None) -> float:
     """Largest violation of independence in a large chunk."""
     search = searched(model, chunk_size)
     assert not search.problems
-    return search.not_independent
+    return search.gaps["independence"]
 
 
 @pytest.mark.parametrize("model", [CentredInLargeChunks, CentredInChunksOfItsOwn, NormsOfTheChunk])

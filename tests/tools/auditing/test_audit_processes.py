@@ -61,6 +61,6 @@ def test_what_cannot_be_sent_is_named():
 
 
 def test_a_process_that_ends_early_is_named(monkeypatch):
-    monkeypatch.setattr("vips.tools.auditing.child.CODE", "import os; os.write(2, b'killed'); os._exit(9)")
+    monkeypatch.setattr("vips.tools.auditing.replay.CODE", "import os; os.write(2, b'killed'); os._exit(9)")
     with pytest.raises(ValueError, match="killed"):
         audit(Coins(privacy=PLAN), np.eye(4), n_runs=0)

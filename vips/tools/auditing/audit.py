@@ -20,15 +20,11 @@ from vips.core.ledger.ledger import current_ledger
 from vips.core.mechanism.random_state import as_generator
 from vips.core.phases import phases_of, step_of
 from vips.core.plan import PrivacyPlan
-from vips.tools.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
-from vips.tools.auditing.canaries import canary_bound, event_finding, sample_finding
-from vips.tools.auditing.child import KINDS, FrozenPlan, Process, fit, frozen, pickled, two_processes, unfitted
-from vips.tools.auditing.noise import draw_noise, fresh_finding, noise_findings, noise_of_phases
+from vips.tools.auditing import noise, replay
+from vips.tools.auditing.canaries import canary_bound, canary_finding, log_likelihood_ratio, lower_bound
 from vips.tools.auditing.records import ROWS_OF_PERSON, Table, hostile_records
-from vips.tools.auditing.replay import replay_findings
 from vips.tools.auditing.report import AuditReport, Finding
-from vips.tools.auditing.search import Search, lattice_findings, sum_findings
-from vips.tools.auditing.sums import ClippedSum
+from vips.tools.auditing.search import ClippedSum, Search, lattice_findings, sum_findings
 
 __all__ = ["AuditReport", "Finding", "audit"]
 
@@ -118,7 +114,7 @@ def audit(
     if n_runs != 0 and n_runs < 1000:
         raise ValueError(f"`n_runs` must be 0, or at least 1000 to say anything, got {n_runs!r}.")
     table = Table.of(model.as_numbers(X), y, groups, sample_weight)
-    with two_processes() as processes:
+    with replay.two_processes() as processes:
         return _Audit.of(model, table, as_generator(random_state)).report(processes, n_runs)
 
 
@@ -135,38 +131,34 @@ class _Audit:
     @classmethod
     def of(cls, model, table: Table, rng: np.random.Generator) -> _Audit:
         table = table.take(np.sort(rng.permutation(len(table))[:LARGEST_TABLE]))
-        audit = cls(model, pickled(model), model.privacy, table.as_float(), rng)
-        try:
-            fitted, _ = audit.fit()
-        except Exception:  # perhaps the model takes integers only
-            audit.table = table
+        unused = replay.pickled(model)
+        for given in (table.as_float(), table):  # perhaps the model takes integers only
+            audit = cls(model, unused, model.privacy, given, rng)
             try:
                 fitted, _ = audit.fit()
             except Exception as error:
-                raise ValueError(
-                    f"{type(model).__name__} cannot be fitted to X. {type(error).__name__}: {error}"
-                ) from error
-        audit.plan = replace(model.privacy, clip_norm=fitted.privacy_.plan.clip_norm)
-        return audit
+                failed = error
+            else:
+                audit.plan = replace(model.privacy, clip_norm=fitted.privacy_.plan.clip_norm)
+                return audit
+        raise ValueError(f"{type(model).__name__} cannot be fitted to X. {type(failed).__name__}: {failed}") from failed
 
-    def report(self, processes: Sequence[Process], n_runs: int) -> AuditReport:
+    def report(self, processes: Sequence[replay.Process], n_runs: int) -> AuditReport:
         search, findings = self.sums()
-        findings += [*self.replays(processes), event_finding(self.plan)]
+        findings += [*self.replays(processes), noise.event_finding(self.plan)]
         if n_runs:
-            findings += [
-                sample_finding(self.plan, LEVEL),
-                fresh_finding(self.model, self.plan, self.table.take(slice(8)), LEVEL),
-            ]
+            findings.append(noise.sample_finding(self.plan, LEVEL))
+            findings.append(noise.fresh_finding(self.model, self.plan, self.table.take(slice(8)), LEVEL))
             findings += [*self.one_step(search, n_runs), *self.canaries(n_runs)]
         return AuditReport(type(self.model).__name__, self.plan, tuple(findings))
 
-    def frozen(self, kind: str = "noisy") -> FrozenPlan:
-        return frozen(self.plan, n_steps=min(self.plan.n_steps, 3), kind=kind)
+    def frozen(self, kind: str = "noisy") -> replay.FrozenPlan:
+        return replay.frozen(self.plan, n_steps=min(self.plan.n_steps, 3), kind=kind)
 
     def fit(self, kind: str = "noisy") -> tuple[object, list]:
         """A fit with fixed totals: the fitted model, and its E-steps, the first and the last one after the fit."""
-        model = unfitted(self.model, self.frozen(kind))
-        posteriors = fit(model, self.table)
+        model = replay.unfitted(self.model, self.frozen(kind))
+        posteriors = replay.fit(model, self.table)
         phases = phases_of(model, len(posteriors) - 1)
         of_steps = [step_of(phases, t)[0] for t in range(1, len(posteriors))]
         return model, list(zip([*of_steps, phases[-1]], posteriors, strict=True))
@@ -177,7 +169,7 @@ class _Audit:
         plan = replace(self.plan, noise="gaussian", **everyone)
         plain, exact = Search("gaussian"), Search("discrete")
         ends = []
-        for kind in KINDS:
+        for kind in replay.KINDS:
             # an error that the totals alone decide; the first kind raised none before
             with contextlib.suppress(Exception):
                 fitted, e_steps = self.fit(kind)
@@ -198,8 +190,8 @@ class _Audit:
             exact.compare_large_chunk(ClippedSum(fitted, plan, *ends[1]), self.table, self.rng)
         return exact if used else plain, sum_findings(plain) + lattice_findings(exact, used)
 
-    def replays(self, processes: Sequence[Process]) -> list[Finding]:
-        return replay_findings(processes, self.unused, self.frozen(), self.table, self.neighbours())
+    def replays(self, processes: Sequence[replay.Process]) -> list[Finding]:
+        return replay.replay_findings(processes, self.unused, self.frozen(), self.table, self.neighbours())
 
     def neighbours(self) -> dict[str, Table]:
         table = self.table
@@ -224,13 +216,13 @@ class _Audit:
         if pair is None or not np.isfinite(pair.moved):
             measured = "the sums did not differ" if pair is None else "the sums differ without bound"
             return [Finding("one step of the model", checked, measured, "a finite difference", None)]
-        draws = draw_noise(pair, n_runs // TRIALS_PER_DRAW, self.rng)
+        draws = noise.draw_noise(pair, n_runs // TRIALS_PER_DRAW, self.rng)
         plan = pair.clipped_sum.plan
         ratios = log_likelihood_ratio(draws.scores[:, None] - replaced, plan)  # replaced: 0 and 2 become -1 and 1
         bound = lower_bound(ratios, draws.in_world_a, plan, 1.0 - LEVEL)
         advice = "one step releases more than is accounted for: see sensitivity and noise."
         return [
-            *noise_findings(draws, noise_of_phases(self.fit()[0], self.plan), LEVEL),
+            *noise.noise_findings(draws, noise.noise_of_phases(self.fit()[0], self.plan), LEVEL),
             canary_finding("one step of the model", checked, bound, advice),
         ]
 

@@ -11,21 +11,26 @@ Every law here is a statement about S(D), the engine's clipped sum of a data set
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
+from vips.core import engine
 from vips.core.execution.partitions import has_exact_rows, whole_size
 from vips.core.mechanism.lattice import SENSITIVITY_FACTOR
+from vips.core.phases import FitPhase
+from vips.core.plan import PrivacyPlan
 from vips.tools.auditing.records import Table, hostile_records, mixed_sequences, mutated
 from vips.tools.auditing.report import Finding
-from vips.tools.auditing.sums import UNUSABLE, ClippedSum, WorstPair
 
-__all__ = ["Search", "lattice_findings", "sum_findings"]
+__all__ = ["ClippedSum", "Search", "WorstPair", "as_numbers", "coordinates", "lattice_findings", "sum_findings"]
 
+UNUSABLE = 1e150  # a record whose norm is not below this is left out
 TOLERANCE = 1e-9
 BASE_SIZE = 8
 MUTATIONS = 20
@@ -34,53 +39,164 @@ MOST_RECORDS, MOST_BYTES = 8192, 2**27  # of one chunk
 SMALL_CHUNK, LOOKED_AT = 64, 6
 
 
-@dataclass
-class Search:
-    """Largest movements found so far, over posteriors and data sets; all relative to C.
+# -- the engine's clipped sum as a function of a data set -------------------------------------------------------
 
-    Attributes
-    ----------
-    added, replaced : float
-        Largest movement of the sum by adding (or removing), and by replacing, one record.
-    not_additive, not_independent, remembered, inexact : float
-        Largest violation of each law; ``inexact`` is of the sums on the lattice, in any order and any chunks.
-    norm_ratio : float
-        Largest (true norm) / (reported norm).
-    largest_chunk : int
-        Records in the largest chunk.
-    problems : list of str
-        Errors, warnings and sums that are not finite, caused by a record.
+
+def coordinates(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
+    """All blocks as one vector of scaled, isometric coordinates; shape (..., n_coordinates).
+
+    ``arrays`` may have further axes in front. A symmetric block gives its upper triangle, √2 times the off-diagonal entries.
+    """
+    parts = []
+    for name, block in blocks.items():
+        array = np.asarray(arrays[name]) / block.scale
+        leading = array.ndim - len(block.shape)
+        if block.symmetric:
+            rows, columns = np.triu_indices(block.shape[-1])
+            array = array[..., rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+        parts.append(array.reshape(*array.shape[:leading], -1))
+    return np.concatenate(parts, axis=-1)
+
+
+def as_numbers(total: Mapping[str, np.ndarray], blocks: Mapping[str, object], lattice) -> dict[str, np.ndarray]:
+    """A total in the units of the statistics: one on a lattice is in whole steps of it."""
+    return {name: np.array(lattice.values(v, blocks[name]) if lattice else v) for name, v in total.items()}
+
+
+def _whole_units(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
+    """Sums on the lattice as one vector of integers, which are isometric coordinates already."""
+    parts = [
+        arrays[name][(..., *np.triu_indices(block.shape[-1]))] if block.symmetric else arrays[name]
+        for name, block in blocks.items()
+    ]
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+@dataclass
+class ClippedSum:
+    """S(D) of a phase at one posterior; notes errors and warnings as ``problems`` instead of raising them.
+
+    ``plan`` takes every record (q = 1). With ``noise="discrete"`` sums are integers, to be multiplied by ``unit``.
     """
 
+    model: object
+    plan: PrivacyPlan
+    phase: FitPhase
+    posterior: object
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.blocks = self.phase.blocks
+        lattice = self.plan.lattice(self.blocks)
+        self.unit = 1.0 if lattice is None else lattice.unit
+        self._randomness = self.plan.randomness(0)
+        self._ordinary: frozenset[str] | None = None  # warnings that do not depend on the records
+
+    @contextmanager
+    def noting(self, what: str) -> Iterator[None]:
+        """Note an error under ``what``: whatever it is, it depends on a record."""
+        try:
+            yield
+        except Exception as error:
+            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+
+    def arrays(self, table: Table, chunk_size: int | None = None) -> dict[str, np.ndarray]:
+        """S(D) by block, as the engine computes it."""
+        data = table.data()
+        usual = self.model.chunk_size
+        self.model.chunk_size = chunk_size or usual
+        try:
+            return engine.clipped_sum(self.model, self.phase, data, self.posterior, self.plan, self._randomness, 1)
+        finally:
+            self.model.chunk_size = usual
+
+    def statistics(self, table: Table):
+        """Statistics of the rows, as the engine asks for them."""
+        statistics = self.phase.statistics_of(self.model, table.as_chunk(), self.posterior)
+        if table.weights is not None:
+            statistics.weigh(self.plan.shares_of(table.weights))
+        return statistics
+
+    def reported_norms(self, table: Table) -> np.ndarray:
+        """The norms that the model reports for the rows of one chunk."""
+        return np.asarray(self.statistics(table).norms(self.blocks), dtype=float)
+
+    def of_rows(self, table: Table, rows: Iterable[int]) -> Iterator[tuple[float, np.ndarray]]:
+        """Reported norm and scaled statistics of some rows of one chunk; no statistics where the norm is unusable."""
+        statistics = self.statistics(table)
+        norms = np.asarray(statistics.norms(self.blocks), dtype=float)
+        for i in rows:
+            arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))
+            # the clip must cover the Frobenius norm of the array as it is, symmetric or not
+            vector = [np.ravel(arrays[name]) / block.scale for name, block in self.blocks.items()]
+            yield norms[i], np.concatenate(vector)
+
+    def __call__(self, table: Table, what: str, chunk_size: int | None = None) -> np.ndarray | None:
+        """S(D) as one vector; None after an error or if it is not finite, which is noted under ``what``."""
+        arrays = None
+        with warnings.catch_warnings(record=True) as caught, self.noting(what):
+            warnings.simplefilter("always")
+            arrays = self.arrays(table, chunk_size)
+        if arrays is None:
+            return None
+        messages = frozenset(str(warning.message) for warning in caught)
+        if self._ordinary is None:
+            self._ordinary = messages
+        if messages - self._ordinary:
+            self.problems.append(f"{what}: warning: {min(messages - self._ordinary)}")
+        as_vector = _whole_units if self.plan.noise == "discrete" else coordinates
+        vector = as_vector(arrays, self.blocks)
+        if not np.isfinite(vector).all():
+            self.problems.append(f"{what}: the sum is not finite any more")
+            return None
+        return vector
+
+    def distance(self, first: np.ndarray, second: np.ndarray) -> float:
+        """L2 distance relative to C."""
+        with np.errstate(over="ignore"):  # of a broken model
+            return float(np.linalg.norm((first - second).astype(float))) * self.unit / self.plan.clip_norm
+
+
+@dataclass(frozen=True)
+class WorstPair:
+    """Two neighbouring data sets whose sums are furthest apart, and the sum (its plan and posterior) for which they are."""
+
+    clipped_sum: ClippedSum
+    without: Table
+    with_record: Table
+    moved: float
+
+
+# -- the search ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Search:
+    """What was found so far, over posteriors and data sets; movements and gaps relative to C, as large as any."""
+
     noise: str
-    added: float = 0.0
+    added: float = 0.0  # movement of the sum by adding or removing one record
     replaced: float = 0.0
-    not_additive: float = 0.0
-    not_independent: float = 0.0
-    remembered: float = 0.0
-    inexact: float = 0.0
-    norm_ratio: float = 0.0
+    gaps: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("independence", "additivity", "memory"), 0.0))
+    norm_ratio: float = 0.0  # true norm ÷ reported norm
     largest_chunk: int = 0
     n_pairs: int = 0
     culprit: str = "none"
     misreported: str = "none"
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = field(
+        default_factory=list
+    )  # errors, warnings and sums that are not finite, caused by a record
     worst_added: WorstPair | None = None
     worst_replaced: WorstPair | None = None
 
-    @property
-    def allowed(self) -> float:
-        """Movement allowed to one added record; a replaced one may move the sum by twice that."""
-        return SENSITIVITY_FACTOR if self.noise == "discrete" else 1.0 + TOLERANCE
-
     def run(self, sums: ClippedSum, table: Table, rng: np.random.Generator, n_mutations: int = MUTATIONS) -> None:
         """Attack one posterior with records made from ``table``, then with mutations of the most successful ones."""
+        sums.problems = self.problems
         records = hostile_records(table, rng)
         base = table.take(np.sort(rng.permutation(len(table))[:BASE_SIZE]))
         reference = sums(base, "the given records")
         empty = sums(base.take(slice(0)), "no record at all")
-        if empty is not None:
-            self.not_additive = max(self.not_additive, sums.distance(empty, np.zeros_like(empty)))
+        self._compare("additivity", sums, empty, None if empty is None else np.zeros_like(empty))
         bases = {"": (base, reference)}
         if not self.n_pairs:
             equal = base.take(np.zeros(5, int))
@@ -100,7 +216,7 @@ class Search:
                 moved = self._note_added(sums, name + where, others, joined, before, after)
                 if alone is None or not np.isfinite(moved):
                     continue
-                self.not_additive = max(self.not_additive, sums.distance(after - before, alone) / len(joined))
+                self._compare("additivity", sums, after - before, alone, len(joined))
                 if where == "":
                     moves.append((moved, after, joined))
                     if len(moves) * len(after) > LARGEST_MATRIX:
@@ -108,12 +224,14 @@ class Search:
                     best = max(best, (moved, record), key=lambda pair: pair[0])
         self._note_replaced(sums, moves)
         self._orders_and_chunks(sums, base.joined(*records.values()), rng)
-        again = sums(base, "the given records")
-        if again is not None and reference is not None:
-            self.remembered = max(self.remembered, sums.distance(again, reference) / len(base))
+        self._compare("memory", sums, sums(base, "the given records"), reference, len(base))
         if self.noise == "gaussian":
             self._alone_and_together(sums, base, records)
-        self.problems += sums.problems
+
+    def _compare(self, law: str, sums, first: np.ndarray | None, second: np.ndarray | None, n_records: int = 1) -> None:
+        """Two sums that are equal by a law, of so many records. None stands for an error, which is noted already."""
+        if first is not None and second is not None:
+            self.gaps[law] = max(self.gaps[law], sums.distance(first, second) / n_records)
 
     def _note_added(self, sums, name, others, joined, before, after) -> float:
         self.n_pairs += 1
@@ -138,16 +256,11 @@ class Search:
             self.worst_replaced = WorstPair(sums, moves[first][2], moves[second][2], moved)
 
     def _orders_and_chunks(self, sums, everything, rng) -> None:
-        together = sums(everything, "all hostile records together")
-        order = everything.shuffled(rng)
+        what, order = "all hostile records together", everything.shuffled(rng)
+        together = sums(everything, what)
         for rows, chunk_size in ((order, None), (order, 3), (np.arange(len(everything)), 1)):
-            other = sums(everything.take(rows), "all hostile records together", chunk_size)
-            if other is None or together is None:  # an error, which is noted already
-                continue
-            gap = sums.distance(other, together) / len(everything)
-            if self.noise == "discrete":
-                self.inexact = max(self.inexact, gap)
-            self.not_independent = max(self.not_independent, gap)
+            other = sums(everything.take(rows), what, chunk_size)
+            self._compare("independence", sums, other, together, len(everything))
 
     def _alone_and_together(self, sums, base, records) -> None:
         """Statistics of the given and the hostile records that are one row, in one chunk and alone."""
@@ -164,7 +277,7 @@ class Search:
             ((norm_alone, alone),) = sums.of_rows(table.take([row]), [0])
             if norm < UNUSABLE or norm_alone < UNUSABLE:  # else the record is left out of the sum
                 gap = max(np.linalg.norm(vector - alone), abs(norm - norm_alone)) / max(np.linalg.norm(alone), 1e-150)
-                self.not_independent = max(self.not_independent, gap if np.isfinite(gap) else np.inf)
+                self.gaps["independence"] = max(self.gaps["independence"], gap if np.isfinite(gap) else np.inf)
             for reported, statistics in ((norm, vector), (norm_alone, alone)):
                 true = np.linalg.norm(statistics)
                 if reported < UNUSABLE and (true > 1e-150 or np.isnan(true)):
@@ -174,36 +287,29 @@ class Search:
 
     def compare_large_chunk(self, sums: ClippedSum, table: Table, rng: np.random.Generator) -> None:
         """Whether a record contributes differently in a chunk of the model's size than in small ones, and than alone."""
-        large = large_chunk(sums.model, table, rng)
-        if large is not None:
-            self._compare_chunks(sums, large, rng)
-            self.problems += sums.problems
-
-    def _compare_chunks(self, sums: ClippedSum, large: Table, rng: np.random.Generator) -> None:
+        sums.problems, large = self.problems, large_chunk(sums.model, table, rng)
+        if large is None:
+            return
         size = len(large)
         self.largest_chunk = max(self.largest_chunk, size)
         steps = len(large.X.values) if large.are_sequences else 0  # in which chunks of sequences are counted
         rows_of_record = 1 + -(-steps // size)
         together, apart = (sums(large, f"a chunk of {n} records", n * rows_of_record) for n in (size, SMALL_CHUNK))
-        if together is None or apart is None:
-            return
-        gap = sums.distance(together, apart) / size
-        self.not_independent = max(self.not_independent, gap)
-        if self.noise == "discrete":
-            self.inexact = max(self.inexact, gap)
+        self._compare("independence", sums, together, apart, size)
+        if together is None or apart is None or self.noise == "discrete":
             return
         row = int(rng.integers(size))
         without = large.take(np.delete(np.arange(size), row))
         others = sums(without, f"a chunk of {size - 1} records", size * rows_of_record)
-        alone = sums(large.take([row]), "one record")
-        if others is not None and alone is not None:
-            self.not_additive = max(self.not_additive, sums.distance(together - others, alone) / size)
+        difference = None if others is None else together - others
+        self._compare("additivity", sums, difference, sums(large.take([row]), "one record"), size)
         rows = np.unique([0, size - 1, *rng.integers(size, size=LOOKED_AT)])
         with sums.noting(f"statistics of {size} records"), np.errstate(all="ignore"):
             starts = range(0, size, SMALL_CHUNK)
             small = np.concatenate([sums.reported_norms(large.take(slice(i, i + SMALL_CHUNK))) for i in starts])
             gaps = np.abs(sums.reported_norms(large) - small) / np.maximum(small, 1e-150)
-            self.not_independent = max(self.not_independent, float(np.max(np.where(np.isfinite(small), gaps, 0.0))))
+            largest = float(np.max(np.where(np.isfinite(small), gaps, 0.0)))
+            self.gaps["independence"] = max(self.gaps["independence"], largest)
             self._compare_rows(sums, large, rows, [f"record {row} of a chunk of {size}" for row in rows])
 
 
@@ -239,65 +345,54 @@ def _mixture(first, second, from_first: np.ndarray):
 
 # -- findings ---------------------------------------------------------------------------------------------------
 
+ADVICE = {
+    "independence": "a record's statistics depend on other records in its chunk: compute row i from row i and the posterior "
+    "alone, with no maximum, mean or scale over the rows.",
+    "additivity": "the total is not a plain sum: nothing may be divided by the number of records or the size of the sample, "
+    "and a record of weight 0 must be absent, not multiplied by 0.",
+    "memory": "a step depends on records of an earlier one: keep no latent variables from batch to batch.",
+    "sums on the lattice": 'with noise="discrete" a record\'s rounded share must be a function of that record alone, to the '
+    "last bit: in `rounded_sum`, hold no sum over records in floating point, and let no product over a chunk decide a bit.",
+}
+
 
 def sum_findings(search: Search) -> list[Finding]:
     """Findings on sums in floating point."""
-    return [
-        _sensitivity("sensitivity", search),
-        Finding(
-            "norms",
-            "norms that the model reports, against the norms of what it sums",
-            f"at most {search.norm_ratio:.9g} of the norm reported ({search.misreported})",
-            f"1 + {TOLERANCE:g}",
-            search.norm_ratio <= 1.0 + TOLERANCE,
-            "norms under-report: `norms` must be at least the joint L2 norm, over all blocks divided by their scales, of what "
-            "`weighted_sum` sums. Multiply by 1 + 1e-9 to cover rounding.",
-            {"ratio": search.norm_ratio},
-        ),
-        _law(
-            "independence",
-            search.not_independent,
-            "statistics and norms of a record alone and among others, sums in another order and in other chunks, of up to "
-            f"{search.largest_chunk} records",
-            "a record's statistics depend on other records in its chunk: compute row i from row i and the posterior alone, "
-            "with no maximum, mean or scale over the rows.",
-        ),
-        _law(
-            "additivity",
-            search.not_additive,
-            "what a record adds to a sum, against what it gives alone",
-            "the total is not a plain sum: nothing may be divided by the number of records or the size of the sample, and a "
-            "record of weight 0 must be absent, not multiplied by 0.",
-        ),
-        _law(
-            "memory",
-            search.remembered,
-            "the same sum before and after other records were seen",
-            "a step depends on records of an earlier one: keep no latent variables from batch to batch.",
-        ),
-        _no_problems("defective records", search, "records with NaN, infinite, huge, tiny or negative entries"),
-    ]
+    checked = {
+        "independence": "statistics and norms of a record alone and among others, sums in another order and in other chunks, "
+        f"of up to {search.largest_chunk} records",
+        "additivity": "what a record adds to a sum, against what it gives alone",
+        "memory": "the same sum before and after other records were seen",
+    }
+    norms = Finding(
+        "norms",
+        "norms that the model reports, against the norms of what it sums",
+        f"at most {search.norm_ratio:.9g} of the norm reported ({search.misreported})",
+        f"1 + {TOLERANCE:g}",
+        search.norm_ratio <= 1.0 + TOLERANCE,
+        "norms under-report: `norms` must be at least the joint L2 norm, over all blocks divided by their scales, of what "
+        "`weighted_sum` sums. Multiply by 1 + 1e-9 to cover rounding.",
+        {"ratio": search.norm_ratio},
+    )
+    laws = [_law(name, search.gaps[name], what, TOLERANCE) for name, what in checked.items()]
+    defects = "records with NaN, infinite, huge, tiny or negative entries"
+    return [_sensitivity("sensitivity", search), norms, *laws, _no_problems("defective records", search, defects)]
 
 
 def lattice_findings(search: Search, used: bool) -> list[Finding]:
     """Findings on integer sums; failures are only noted unless the plan has ``used`` such sums."""
+    checked = "integer sums in any order and in any chunks, and what a record adds to them"
     findings = [
         _sensitivity("sensitivity on the lattice", search),
-        _law(
-            "sums on the lattice",
-            max(search.inexact, search.not_additive, search.remembered),
-            "integer sums in any order and in any chunks, and what a record adds to them",
-            'with noise="discrete" a record\'s rounded share must be a function of that record alone, to the last bit: in '
-            "`rounded_sum`, hold no sum over records in floating point, and let no product over a chunk decide a last bit.",
-            allowed=0.0,
-        ),
+        _law("sums on the lattice", max(search.gaps.values()), checked, 0.0),
         _no_problems("defective records on the lattice", search, "the same records, rounded"),
     ]
     return [finding if used or finding.passed else replace(finding, passed=None) for finding in findings]
 
 
 def _sensitivity(name: str, search: Search) -> Finding:
-    added, replaced, allowed = search.added, search.replaced, search.allowed
+    added, replaced = search.added, search.replaced  # a replaced record may move the sum twice as far as an added one
+    allowed = SENSITIVITY_FACTOR if search.noise == "discrete" else 1.0 + TOLERANCE
     return Finding(
         name,
         f"movement of the clipped sum over {search.n_pairs} pairs of neighbours, relative to the clip norm",
@@ -310,21 +405,17 @@ def _sensitivity(name: str, search: Search) -> Finding:
     )
 
 
-def _law(name: str, gap: float, checked: str, advice: str, allowed: float = TOLERANCE) -> Finding:
+def _law(name: str, gap: float, checked: str, allowed: float) -> Finding:
     measured = f"a difference of {gap:.3g}" if gap else "no difference"
-    return Finding(name, checked, measured, f"{allowed:g}", gap <= allowed, advice, {"gap": gap})
+    return Finding(name, checked, measured, f"{allowed:g}", gap <= allowed, ADVICE[name], {"gap": gap})
 
 
 def _no_problems(name: str, search: Search, checked: str) -> Finding:
-    problems = list(dict.fromkeys(search.problems))
-    measured = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
-    return Finding(
-        name,
-        checked,
-        measured or "no error, no warning, finite sums",
-        "no error, no warning, finite sums",
-        not problems,
+    problems, allowed = list(dict.fromkeys(search.problems)), "no error, no warning, finite sums"
+    n_more = len(problems) - 3
+    measured = "; ".join([*problems[:3], *([f"and {n_more} more"] if n_more > 0 else [])]) or allowed
+    advice = (
         "a record reveals itself by errors, warnings or infinite sums: let `valid_records` drop it, or give it a norm that is "
-        "not finite.",
-        {"problems": float(len(problems))},
+        "not finite."
     )
+    return Finding(name, checked, measured, allowed, not problems, advice, {"problems": float(len(problems))})
