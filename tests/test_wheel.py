@@ -18,6 +18,6 @@ def test_the_wheel_ships_templates_script_and_style(tmp_path):
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert shipped == files
-    assert {"vips/tools/comparison/report/templates/page.html", "vips/_pages/templates/shell.html"} <= shipped
-    assert {f"vips/tools/comparison/report/report.{kind}" for kind in ("css", "js")} <= shipped
+    assert {"vips/tools/comparison/templates/report.html", "vips/_pages/templates/shell.html"} <= shipped
+    assert {f"vips/tools/comparison/report.{kind}" for kind in ("css", "js")} <= shipped
     assert {f"vips/report/certificate/certificate.{kind}" for kind in ("css", "js")} <= shipped

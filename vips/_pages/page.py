@@ -1,7 +1,7 @@
 """Pages: numbers in words, the template engine, and a page as one file.
 
 The engine escapes every string that enters a template, unless ``own_markup`` made it. That function is called for figures that
-Matplotlib drew from numbers alone (``comparison/report/charts.py``), and for a page's script and style. Nothing else in the
+Matplotlib drew from numbers alone (``tools/comparison/charts.py``), and for a page's script and style. Nothing else in the
 package turns a string into markup; a test checks this.
 """
 
@@ -12,7 +12,6 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata, resources
@@ -23,9 +22,7 @@ from markupsafe import Markup
 from vips._support.files import whole_file
 from vips._support.printable import printable
 
-__all__ = ["Cell", "at_most", "environment", "number", "own_markup", "rendered", "today", "write_page"]
-
-_NO_INTERVAL = (math.nan, math.nan)
+__all__ = ["at_most", "environment", "number", "own_markup", "rendered", "today", "write_page"]
 
 
 def number(value: float) -> str:
@@ -36,45 +33,6 @@ def number(value: float) -> str:
 def at_most(probability: float) -> str:
     """A bound in per cent, rounded upwards."""
     return f"{math.ceil(1e3 * probability - 1e-9) / 10:g} %"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A number in a table, as ``number_cell`` in ``templates/pieces.html`` shows it.
-
-    Attributes
-    ----------
-    value : float
-    label : str
-        Source of the number; shown if there is a number.
-    interval : (float, float)
-        Shown unless it is NaN.
-    """
-
-    value: float
-    label: str = ""
-    interval: tuple[float, float] = _NO_INTERVAL
-
-    @property
-    def text(self) -> str:
-        """The number, rounded."""
-        return number(self.value)
-
-    @property
-    def spread(self) -> str:
-        """The interval in words, or nothing."""
-        lower, upper = self.interval
-        return "" if math.isnan(lower) else f"{number(lower)} to {number(upper)}"
-
-    @property
-    def source(self) -> str:
-        """The label, or an empty string if there is no number."""
-        return "" if math.isnan(self.value) else self.label
-
-    @property
-    def key(self) -> str:
-        """Sort key for the script; empty for a missing number, which comes last."""
-        return "" if math.isnan(self.value) else repr(float(self.value))
 
 
 # -- the engine ----------------------------------------------------------------------------------------------------

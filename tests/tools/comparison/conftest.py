@@ -2,7 +2,7 @@
 
 import pytest
 
-from vips.tools.comparison.report import charts
+from vips.tools.comparison import charts
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from vips import (
 from vips.datasets import load_digits_binary, make_lda_corpus
 from vips.privacy import Release
 from vips.tools.comparison.curve import PRIVATE, PUBLIC, UtilityCurve
+from vips.tools.comparison.page import templates
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=10)
 HOSTILE = (
@@ -79,3 +80,9 @@ def topics():
 def network():
     digits = load_digits_binary().data[:300]
     return compare(*(SigmoidBeliefNetwork(4, privacy=plan, random_state=0).fit(digits) for plan in (PLAN, None)))
+
+
+def section(name, view):
+    """A section of the report."""
+    sources = {"private": "released", "baseline": "released", "both": "released"}
+    return str(getattr(templates().get_template("report_sections.html").module, name)(view, sources))

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.tools.comparison import report_cases
 from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyLedger, PrivacyPlan, privacy_utility_curve
 from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.tools.comparison.curve import NO_GUARANTEE
-from vips.tools.comparison.report.page import _MEANS, render
-from vips.tools.comparison.report.sections import utility_view
+from vips.tools.comparison.page import MEANS, utility_view
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
 
@@ -64,8 +64,8 @@ def test_fits_without_a_guarantee_are_not_called_private(data, broken):
     seeded.privacy = replace(PLAN, reproducible_noise=broken.get("reproducible_noise", False))
     curve = curve_of(seeded, [1.0], data, n_repeats=1)
     assert curve.source == NO_GUARANTEE
-    assert 'class="source unprotected"' in render("utility.html", view=utility_view(curve))
-    assert NO_GUARANTEE in _MEANS
+    assert 'class="source unprotected"' in report_cases.section("utility", utility_view(curve))
+    assert NO_GUARANTEE in MEANS
 
 
 def test_every_fit_is_charged_to_an_open_ledger(data, tmp_path):

@@ -19,13 +19,13 @@ import vips
 from tests.plans import with_release
 from tests.tools.comparison import report_cases as cases
 from vips import PrivacyLedger, compare
-from vips._pages.page import Cell, at_most
+from vips._pages.page import at_most
 from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
 from vips.expfam.divergences import marginals
+from vips.tools.comparison import Row
+from vips.tools.comparison.charts import curve
 from vips.tools.comparison.curve import NO_GUARANTEE
-from vips.tools.comparison.report.charts import curve
-from vips.tools.comparison.report.page import render
-from vips.tools.comparison.report.sections import topics_view
+from vips.tools.comparison.page import topics_view
 
 VOID = {"meta", "br", "img", "input", "hr", "link"}
 COMPARISONS = ["regression", "released", "topics", "network"]
@@ -421,8 +421,8 @@ def test_bounds_are_rounded_upwards(probability, shown):
 
 
 def test_numbers_sort_by_value_and_missing_ones_are_said():
-    view = {"level": "95", "rows": [("KL", [Cell(-1e-5), Cell(float("nan"), "released")])]}
-    page = render("numbers.html", view=view)
+    row = Row(quantity="KL", private=-1e-5, value=float("nan"), source="released")
+    page = cases.section("numbers", {"level": 0.95, "rows": [row]})
     assert 'data-sort="-1e-05"' in page
     assert '<td class="number" data-sort="" data-head="value">–</td></tr>' in page
 
@@ -451,7 +451,7 @@ def test_curves_of_vague_and_of_certain_probabilities_are_finite(shape):
 
 def test_words_of_both_topics_are_marked():
     comparison = cases.topics()
-    section = render("topics.html", view=topics_view(comparison))
+    section = cases.section("topics", topics_view(comparison))
     assert "<b>" in section
     means = comparison.movements[0].private.distribution.mean
     words = comparison.movements[0].private.columns

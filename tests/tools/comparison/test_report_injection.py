@@ -20,11 +20,10 @@ from vips import Comparison, Part, PrivacyPlan, PrivacyReport
 from vips._pages.page import own_markup
 from vips.core.plan_phases import Phase
 from vips.privacy import Release
-from vips.tools.comparison import Row
+from vips.tools.comparison import Row, charts
 from vips.tools.comparison.curve import UtilityCurve
 from vips.tools.comparison.movement import Movement
-from vips.tools.comparison.report import charts
-from vips.tools.comparison.report import page as report_page
+from vips.tools.comparison.page import templates
 
 PACKAGE = Path(vips.__file__).parent
 HARMLESS = "=harmless="
@@ -137,7 +136,7 @@ def test_all_fields_are_found():
 
 
 def test_control_characters_are_shown_as_escapes():
-    template = report_page.templates().from_string("{{ text }}|{{ own }}")
+    template = templates().from_string("{{ text }}|{{ own }}")
     shown = template.render(text="a\x1b[2J\x00\u202e<b>\nend", own=own_markup("<i>"))
     assert shown == "a\\x1b[2J\\x00\\u202e&lt;b&gt;\nend|<i>"
 
@@ -243,7 +242,7 @@ def test_markup_is_made_in_one_place():
             assert name == "_pages/page.py"
         if "own_markup" in called:
             callers.add(name)
-    assert callers == {"tools/comparison/report/charts.py", "_pages/page.py"}
+    assert callers == {"tools/comparison/charts.py", "_pages/page.py"}
     for path in PACKAGE.rglob("templates/*.html"):
         text = path.read_text(encoding="utf-8")
         assert "autoescape" not in text

@@ -298,7 +298,7 @@ class Comparison:
             raise TypeError(f"`curve` must be a result of privacy_utility_curve(...), got {type(curve).__name__}.")
         for library in ("jinja2", "matplotlib"):
             imported(library, "to_html()")
-        from vips.tools.comparison.report import write_report
+        from vips.tools.comparison.page import write_report
 
         write_report(
             self, path, curve, ledger, dataset=dataset, purpose=purpose, responsible=responsible, chosen_by=chosen_by,

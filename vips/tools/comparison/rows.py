@@ -31,7 +31,7 @@ class Sources:
     @classmethod
     def of(cls, private, baseline) -> Sources:
         """Sources for two fitted models."""
-        ours, theirs = source_of(private), source_of(baseline)
+        ours, theirs = source_of(private.privacy_), source_of(baseline.privacy_)
         return cls(ours, theirs, combined(ours, theirs))
 
     def with_test(self) -> Sources:

@@ -10,6 +10,7 @@ from vips._support.printable import printable
 from vips.tools.comparison.movement import largest
 
 if TYPE_CHECKING:
+    from vips.report.report import PrivacyReport
     from vips.tools.comparison.comparison import Comparison, Row
 
 __all__ = [
@@ -24,9 +25,9 @@ PRIVATE = "private data"
 HEADS = "", "private", "baseline", "value", "computed from"
 
 
-def source_of(model) -> str:
-    """Source of a fitted model's numbers: private data, unless the fit has a guarantee."""
-    return RELEASED if model.privacy_.has_guarantee else PRIVATE
+def source_of(report: PrivacyReport) -> str:
+    """Source of a fit's numbers: private data, unless the fit has a guarantee."""
+    return RELEASED if report.has_guarantee else PRIVATE
 
 
 def combined(*sources: str) -> str:
