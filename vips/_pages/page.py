@@ -74,13 +74,7 @@ def _without_control(value: object) -> object:
 def write_page(
     path: str | os.PathLike, templates: Environment, template: str, parts: Sequence[tuple[str, str]], **values: object
 ) -> None:
-    """Write what :func:`rendered` gives today, whole or not at all.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written; an existing file is then unchanged.
-    """
+    """Write what :func:`rendered` gives today, whole or not at all."""
     page = rendered(templates, template, parts, today=today(), **values)
     with whole_file(path) as file:
         file.write(page)
@@ -94,18 +88,9 @@ def today() -> str:
 def rendered(
     templates: Environment, template: str, parts: Sequence[tuple[str, str]], *, today: str, **values: object
 ) -> bytes:
-    """Render a template that extends ``shell.html``.
+    """Render a template that extends ``shell.html`` with these values.
 
-    Parameters
-    ----------
-    templates : Environment
-        From :func:`vips._pages.page.environment`.
-    template : str
-    parts : sequence of (str, str)
-        Package and name of style sheets (``.css``) and scripts (``.js``); ``page.css`` comes first by itself.
-    today : str
-    **values
-        For the template.
+    ``parts`` are packages and names of style sheets (``.css``) and scripts (``.js``); ``page.css`` comes first by itself.
     """
     style, script = (_joined([(__package__, "page.css"), *parts], ending) for ending in (".css", ".js"))
     page = templates.get_template(template).render(

@@ -17,24 +17,10 @@ def html_table(
     *,
     prose: bool = False,
 ) -> str | None:
-    """A table whose first column names the rows. Every object is shown as its ``str``.
+    """A table whose first column names the rows, as HTML; None without Jinja2: notebooks then show the object as text.
 
-    Parameters
-    ----------
-    caption : object
-    heads : sequence
-        Headings of the columns; empty for a table without a head.
-    rows : iterable of sequences
-        Each as long as ``heads``, if there are heads. Without rows there is no table, only the notes.
-    notes : iterable
-        Paragraphs below the table.
-    prose : bool
-        Cells hold sentences, aligned at the left and at the top.
-
-    Returns
-    -------
-    str or None
-        HTML; None without Jinja2, and notebooks then show the object as text.
+    Every object is shown as its ``str``. Empty ``heads`` make a table without a head; without rows there is no table, only the
+    notes, which are paragraphs below it. With ``prose`` cells hold sentences, aligned at the left and at the top.
     """
     try:
         from vips._pages.page import environment

@@ -38,16 +38,8 @@ def entries_of_noise(value: np.ndarray, std: float | np.ndarray, symmetric: bool
 def blocks_of_noise(
     blocks: Mapping[str, object], average: Mapping[str, np.ndarray], noise_std: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Names of the blocks that cannot be told from noise.
+    """Names of the blocks that cannot be told from noise; arguments as in :class:`vips.core.sums.NoisyTotals`.
 
-    Parameters
-    ----------
-    blocks : dict of str to Block
-    average, noise_std
-        As in :class:`vips.core.sums.NoisyTotals`.
-
-    Notes
-    -----
     A block of noise alone is not named with probability 0.001. Where deviations differ from entry to entry, an average was
     carried from step to step, and its entries may depend on each other: then the largest one decides, of which that stays true
     (Šidák, 1967).

@@ -28,7 +28,7 @@ from vips.core.ledger.ledger import PrivacyLedger, check_that_it_was_charged
 from vips.core.plan import PrivacyPlan
 from vips.core.units import is_group
 from vips.report import words
-from vips.report.report_fields import as_plain, from_plain
+from vips.report.report_fields import as_plain, finite, from_plain
 
 __all__ = ["PrivacyReport", "Release", "rows_like_one"]
 
@@ -48,10 +48,6 @@ _PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
 @lru_cache(maxsize=1)
 def _installed() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in _PACKAGES}
-
-
-def _versions() -> dict[str, str]:
-    return dict(_installed())
 
 
 def today() -> str:
@@ -161,7 +157,7 @@ class PrivacyReport:
     )
     tuning: str = "not stated; the guarantee covers this fit with settings chosen without these records"
     also_not_covered: tuple[str, ...] = ()
-    versions: dict[str, str] = field(default_factory=_versions)
+    versions: dict[str, str] = field(default_factory=lambda: dict(_installed()))
     date: str = field(default_factory=lambda: today(), compare=False)
 
     def __post_init__(self) -> None:
@@ -272,10 +268,10 @@ class PrivacyReport:
         :meth:`to_json` writes, and what follows from it."""
         epsilon = self.epsilon() if self.delta is not None else math.inf
         said = {heading: list(items) for heading, items in words.sections(self)}
-        return _finite(as_plain(self)) | {
+        return finite(as_plain(self)) | {
             "guarantee": self.has_guarantee,
             "relation": self.plan.relation,
-            "epsilon": _finite(epsilon),
+            "epsilon": finite(epsilon),
             "delta": self.delta,
             "gdp_mu": self.gdp_mu(),
             "declared_public": list(self.declared_public),
@@ -409,15 +405,6 @@ class PrivacyReport:
             return html_table("", (), (), [self])
         rows = [(heading, words.in_line(items)) for heading, items in words.sections(self)]
         return html_table("Privacy statement", (), rows, prose=True)
-
-
-def _finite(value: object) -> object:
-    """With None in place of infinite numbers, and lists in place of tuples."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def rows_like_one(report: PrivacyReport) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -11,7 +12,7 @@ from typing import get_args, get_origin, get_type_hints
 
 from vips.core.plan import PrivacyPlan
 
-__all__ = ["as_plain", "from_plain"]
+__all__ = ["as_plain", "finite", "from_plain"]
 
 LONGEST_TEXT, LONGEST_LIST = 1_000_000, 10_000  # characters, items
 MOST_PARTS = 1_000  # releases of a report, and phases of a plan
@@ -28,23 +29,21 @@ def as_plain(value: object) -> object:
     return value
 
 
+def finite(value: object) -> object:
+    """With None in place of numbers that are not finite, and lists in place of tuples: ready for JSON."""
+    if isinstance(value, dict):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, float):  # NumPy's, too
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
 def from_plain(kind: type, value: object, name: str = "a privacy report") -> object:
-    """Inverse of :func:`as_plain`, for values from anywhere.
-
-    Parameters
-    ----------
-    kind : type
-        What to read: a dataclass, a tuple or dict of strings, a text or a number; or one of these or None.
-    value : object
-        Of parsed JSON.
-    name : str
-        Of ``value``, for messages.
-
-    Raises
-    ------
-    ValueError
-        If names are missing or unknown, or something has the wrong type, is too long or out of range.
-    """
+    """Inverse of :func:`as_plain`, for parsed JSON from anywhere: a dataclass, a tuple or dict of strings, a text or a number;
+    or one of these or None. ValueError, which says the ``name``, if names are missing or unknown, or something has the wrong
+    type, is too long or out of range."""
     if isinstance(kind, UnionType):
         (kind,) = {*get_args(kind)} - {NoneType}
         return None if value is None else from_plain(kind, value, name)

@@ -159,7 +159,8 @@ def sections(report: PrivacyReport) -> list[Section]:
             f"{repeated:g} steps were released twice, because the fit ended while their checkpoint was written; ε counts both",
         )))  # fmt: skip
     listed.append(("Not covered", report.not_covered))
-    listed += [("Fingerprint", lines)] if (lines := _fingerprints(report)) else []
+    lines = tuple(f"{release.what}: SHA-256 {release.sha256}" for release in releases if release.sha256)
+    listed += [("Fingerprint", lines)] if lines else []
     listed.append(("Versions", tuple(f"{name} {version}" for name, version in report.versions.items())))
     return listed
 
@@ -224,11 +225,6 @@ def _arithmetic(plan: PrivacyPlan) -> str:
     )
 
 
-def _fingerprints(report: PrivacyReport) -> tuple[str, ...]:
-    """The fingerprint of each release that has one."""
-    return tuple(f"{release.what}: SHA-256 {release.sha256}" for release in report.releases if release.sha256)
-
-
 def _charges(report: PrivacyReport) -> tuple[str, ...]:
     charges: dict[tuple[str, str], list[Release]] = {}
     for release in report.releases:
@@ -241,10 +237,6 @@ def _charges(report: PrivacyReport) -> tuple[str, ...]:
         who = "" if len(charges) == 1 else f"{' and '.join(release.what for release in releases)} "
         purpose = releases[0].ledger["purpose"]
         aim = f", for the purpose: {purpose}" if purpose else ""
-        lines.append(f"{who}charged to '{dataset}' as run {run}, {_steps_charged(releases)}{aim}")
+        n_steps = sum(release.plan.n_steps + release.repeated_steps for release in releases)
+        lines.append(f"{who}charged to '{dataset}' as run {run}, {n_steps:g} step{'s' * (n_steps > 1)}{aim}")
     return *lines, "a ledger counts releases, not scores or choices made from them"
-
-
-def _steps_charged(releases: Sequence[Release]) -> str:
-    n_steps = sum(release.plan.n_steps + release.repeated_steps for release in releases)
-    return f"{n_steps:g} step{'s' * (n_steps > 1)}"

@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from html.parser import HTMLParser
 from importlib import metadata
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from vips._support.files import refuse_endless
-from vips.core.budget import Cost, PrivacyBudget
+from vips.core.budget import Cost
 from vips.core.ledger.admitted import Run
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.pricing import cost_of_plan, sum_of
@@ -39,39 +40,24 @@ _COMPARED = ("date", "unit", "releases")  # with a line of their own
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one comparison.
+    """The result of one comparison."""
 
-    Attributes
-    ----------
-    is_right : bool or None
-        None where nothing could be compared.
-    what : str
-        What was compared.
-    said : str
-        The number or text, and where page and file differ both of them.
-    """
-
-    is_right: bool | None
+    is_right: bool | None  # None where nothing could be compared
     what: str
-    said: str
+    said: str  # the number or text, and where page and file differ both of them
 
     def __str__(self) -> str:
         mark = {True: "ok", False: "differs", None: "note"}[self.is_right]
         return f"{mark:8s}{self.what}: {self.said}"
 
 
-@dataclass(frozen=True)
-class _Page:
+class _Page(NamedTuple):
     text: bytes
+    again: bytes  # the page that vips writes from the facts
     version: str
-    date: str
     stated: dict[str, str]
     report: PrivacyReport
     ledger: dict
-
-    def again(self) -> bytes:
-        """The page that vips writes from the facts."""
-        return _with_plain_ends(certificate(self.report, self.ledger, self.stated, self.date))
 
 
 def findings(
@@ -138,13 +124,11 @@ def _read(path: str | os.PathLike) -> _Page:
     if body.record is None:
         raise ValueError(f"{path} is no certificate of a fit with a guarantee: it holds nothing that could be checked.")
     try:
-        page = _page(text, **json.loads(body.record))
-        page.again()
+        return _page(text, **json.loads(body.record))
     except Exception as error:  # whatever a forged record makes of it
         raise ValueError(
             f"{path} is not a certificate that vips writes ({type(error).__name__}: {error!s:.300})."
         ) from error
-    return page
 
 
 def _with_plain_ends(text: bytes) -> bytes:
@@ -155,16 +139,16 @@ def _with_plain_ends(text: bytes) -> bytes:
 def _page(text: bytes, *, vips: str, date: str, stated: dict, report: dict, ledger: dict) -> _Page:
     if not all(isinstance(value, str) for value in (vips, date, *stated, *stated.values())):
         raise TypeError("its texts are none")
-    return _Page(text, vips, date, stated, PrivacyReport.from_json(report), ledger)
+    read = PrivacyReport.from_json(report)
+    return _Page(text, _with_plain_ends(certificate(read, ledger, stated, date)), vips, stated, read, ledger)
 
 
 def _text(page: _Page) -> Finding:
     """Whether people read what the facts say."""
-    again = page.again()
-    if page.text == again:
+    if page.text == page.again:
         return Finding(True, "text", "all of it follows from the facts that the page keeps for this check")
     lines = zip_longest(
-        *(text.decode("utf-8", errors="surrogateescape").split("\n") for text in (page.text, again)), fillvalue=""
+        *(text.decode("utf-8", errors="surrogateescape").split("\n") for text in (page.text, page.again)), fillvalue=""
     )
     read, written = next((read, written) for read, written in lines if read != written)
     installed = metadata.version("vips")
@@ -290,11 +274,12 @@ def _of_entry(
         if ours and theirs and ours != theirs:
             yield _compared(f"{what} in the title", ours, theirs, "the ledger")
     left = book_before(ledger, run.run).left()
-    priced, delta = _price(releases, left), ledger.delta
+    thresholds = Cost(0.0, math.fsum(release.threshold_delta for release in releases))
+    priced = sum_of([thresholds, *(cost_of_plan(release.plan, left) for release in releases)])
     repeated, charged = releases[-1].repeated_steps, _beyond(run, releases[-1].plan)
     is_repeated = math.isclose(charged, repeated, rel_tol=1e-6, abs_tol=1e-6)
     is_same = all(map(_is_close, astuple(priced), astuple(run.whole))) and is_repeated
-    costs = [_shown(cost, delta) for cost in (priced, run.whole)]
+    costs = [_shown(cost, ledger.delta) for cost in (priced, run.whole)]
     said = costs[1] if is_same else f"what the page states costs {costs[0]}, the ledger charged {costs[1]}"
     if not is_repeated:
         said += f"; steps beyond the plan: {repeated:g} on the page, {charged:g} in the ledger"
@@ -306,12 +291,6 @@ def _beyond(run: Run, plan: PrivacyPlan) -> float:
     whole = run.weight_after(0)
     beyond = float(run.charged - whole)
     return beyond * run.whole.mu2 / float(whole) * plan.n_steps / plan.gdp_mu() ** 2 if run.is_gaussian else beyond
-
-
-def _price(releases: Iterable[Release], left: PrivacyBudget) -> Cost:
-    """What the releases of one entry cost where this is left."""
-    thresholds = Cost(0.0, math.fsum(release.threshold_delta for release in releases))
-    return sum_of([thresholds, *(cost_of_plan(release.plan, left) for release in releases)])
 
 
 def _is_close(ours: float, theirs: float) -> bool:

@@ -50,17 +50,9 @@ def write_certificate(
 
 
 def certificate(report: PrivacyReport, ledger: dict, stated: dict[str, str], date: str) -> bytes:
-    """The page, all of which follows from these facts. It holds them once more, for :func:`~.check.findings`.
+    """The page, all of which follows from these facts: the report, what :func:`ledger_view` gives, texts of people, its date.
 
-    Parameters
-    ----------
-    report : PrivacyReport
-    ledger : dict
-        From :func:`ledger_view`.
-    stated : dict of str to str
-        Texts of people.
-    date : str
-        Of the page.
+    It holds them once more, for :func:`~.check.findings`.
     """
     facts = {"vips": metadata.version("vips"), "date": date, "ledger": ledger, "stated": stated}
     deltas = DELTAS[::IN_TABLE] if report.has_guarantee else []
@@ -84,25 +76,10 @@ def cover_view(
     n_unknown: int = 0,
     **stated: str,
 ) -> dict:
-    """The first page.
+    """The first page of ``report``, with what :func:`ledger_view` gives, and texts of people by the names of ``_FACTS`` and
+    ``_CHOICE``: what is empty becomes a line to be filled in by hand, and what is no text raises TypeError.
 
-    Parameters
-    ----------
-    report : PrivacyReport
-        What the page is about.
-    ledger : dict
-        From :func:`ledger_view`.
-    others : sequence of PrivacyReport
-        Of further fits that are shown.
-    n_unknown : int
-        Number of further fits that are shown and have no statement.
-    **stated : str
-        Texts of people, by the names of ``_FACTS`` and ``_CHOICE``. What is empty becomes a line to be filled in by hand.
-
-    Raises
-    ------
-    TypeError
-        If a text is something else.
+    Further fits are shown with it: ``others``, and ``n_unknown`` that have no statement.
     """
     for name, text in stated.items():
         if not isinstance(text, str):
@@ -166,21 +143,8 @@ def meaning_view(report: PrivacyReport) -> dict | None:
 def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], head: str | None = None) -> dict:
     """What the ledger has counted, and which of the fits it does not count; as JSON can say it.
 
-    Where it has counted nothing but the one report, the total is that report's ε.
-
-    Parameters
-    ----------
-    ledger : PrivacyLedger, optional
-    reports : sequence of PrivacyReport
-    head : str, optional
-        The ledger's last entry then. None: now.
-
-    Raises
-    ------
-    TypeError
-        If ``ledger`` is something else.
-    LedgerError
-        If the ledger never had this head.
+    Where it has counted nothing but the one report, the total is that report's ε. ``head`` is the ledger's last entry at that
+    time, LedgerError if it never had it; None is now.
     """
     if ledger is None:
         charged = next((report for report in reports if report.ledger is not None), None)
@@ -209,14 +173,7 @@ def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], 
 
 
 def _together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict | None:
-    """ε of everything that was fitted for a page, as if all of it were of the same records; None for a single fit.
-
-    Parameters
-    ----------
-    reports : sequence of PrivacyReport
-    n_unknown : int
-        Number of further fits whose statements are not known.
-    """
+    """ε of everything that was fitted for a page, as if all of it were of the same records; None for a single fit."""
     reports = _distinct(reports)
     counted = [report for report in reports if report.has_guarantee]
     if not counted or len(counted) + n_unknown < 2:
