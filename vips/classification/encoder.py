@@ -37,7 +37,7 @@ from vips.preprocessing._grids import DAYS, NUMBERS
 from vips.preprocessing._learnt_columns import Counting, Persons
 from vips.report.report import PrivacyReport
 
-__all__ = ["ClassTables"]
+__all__ = ["ClassTables", "places_of_labels"]
 
 _MOST_CELLS = max(NUMBERS.n_cells, DAYS.n_cells)
 
@@ -97,7 +97,9 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         plan, delta = self._plan(stated, ledger)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         warn_of_undeclared(X, self.columns, names_of(y, groups))
-        place, n_classes = self._places(X, y)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        place, n_classes = places_of_labels(y, X.shape[0], self.classes, self.privacy)
         numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
         what = f"{type(self).__name__}: tables of {len(stated)} columns"
         statement = {} if plan is None else {"relation": plan.relation, "event": plan, "delta": delta}
@@ -124,18 +126,6 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
             return None, 0.0
         plan = checked_plan(self.privacy, len(stated) + 1)
         return plan, checked_delta(self.threshold_delta, stated, self.privacy, ledger)
-
-    def _places(self, X, y) -> tuple[np.ndarray, int]:
-        """Place of each row's class, n_classes for a label that is none. Raises from public facts in a private fit."""
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        privacy = self.privacy if isinstance(self.privacy, PrivacyPlan) else None
-        model = BayesianLogisticRegression(privacy=privacy, max_norm=privacy and 1.0, classes=self.classes)
-        model.check_arguments()
-        labels = model.records_of(np.zeros((X.shape[0], 1)), y).arrays[1]
-        place, known = model.likelihood.places(labels)
-        n_classes = len(model.likelihood.labels)
-        return np.where(known, place, n_classes), n_classes
 
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         names = listed([str(name) for name in self.tables_])
@@ -246,6 +236,16 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
             self.privacy_ = self._statement(plan, *facts)
         elif "report" in values:
             raise ValueError("its statement is not that of its settings")
+
+
+def places_of_labels(y, n_rows: int, classes: Sequence | None, privacy: object) -> tuple[np.ndarray, int]:
+    """Place of each row's class, n_classes for a label that is none; and n_classes. Under a plan, raises from public facts."""
+    plan = privacy if isinstance(privacy, PrivacyPlan) else None
+    model = BayesianLogisticRegression(privacy=plan, max_norm=plan and 1.0, classes=classes)
+    model.check_arguments()
+    place, is_known = model.likelihood.places(model.records_of(np.zeros((n_rows, 1)), y).arrays[1])
+    n_classes = len(model.likelihood.labels)
+    return np.where(is_known, place, n_classes), n_classes
 
 
 def _counts(values: object, n_dimensions: int) -> np.ndarray:

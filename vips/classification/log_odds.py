@@ -58,25 +58,10 @@ def posterior_log_odds(
     n_records: float,
     positions: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Posterior means of δ in each cell.
+    """Posterior means of δ in each cell, within ±6, from noisy counts of the class and of all others.
 
-    Parameters
-    ----------
-    of_class, of_others : ndarray of shape (n_cells,)
-        Noisy counts of the class and of all others.
-    std : (float, float)
-        Standard deviations of their noise.
-    total : float
-        Log odds over all records.
-    n_records : float
-        About how many there are.
-    positions : ndarray of shape (n_kinds, n_cells), optional
-        In a column of numbers: where the cells are, in [-2, 2].
-
-    Returns
-    -------
-    ndarray of shape (n_cells,)
-        Within ±6.
+    ``std`` are the deviations of their noise, ``total`` the log odds over all of about ``n_records`` records. In a column of
+    numbers ``positions`` says where the cells are, in [-2, 2]: shape (n_kinds, n_cells).
     """
     blocks = [slice(first, first + _BLOCK) for first in range(0, len(of_class), _BLOCK)]
     settings = (std, total, n_records)

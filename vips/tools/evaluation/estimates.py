@@ -56,14 +56,7 @@ def weights(name: str) -> np.ndarray:
 
 
 def linear_score(z: np.ndarray, variance: float, c: np.ndarray, highest: float, level: float) -> Estimate:
-    """Σ c z / Σ z of the cells given, with its interval in [0, highest].
-
-    Parameters
-    ----------
-    z, c : ndarray of one shape
-    variance : float
-        Of the noise in a cell.
-    """
+    """Σ c z / Σ z of the cells given, whose noise has this variance, with its interval in [0, highest]."""
     q, n, total = ndtri(0.5 + 0.5 * level) ** 2, z.sum(), (c * z).sum()
     # Var T = Σ (c - t)² (N + s²), by powers of t
     square = max((c * c * z).sum(), 0.0) + variance * (c * c).sum()

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from vips._support.no_warnings import without_warnings
 from vips._support.pipelines import model_of
+from vips.classification.encoder import places_of_labels
 from vips.core.budget import PrivacyBudget, plan_of_one_release
 from vips.core.exact.blas_threads import one_blas_thread
 from vips.core.exact.rowwise import PIECE
@@ -20,7 +21,6 @@ from vips.core.records.partition import rows_without
 from vips.core.records.tables import from_arrow, without_mask
 from vips.core.sums import Block
 from vips.data._dask import as_source
-from vips.models import BayesianLogisticRegression
 from vips.models._coefficient_tables import classes_of
 from vips.preprocessing._encoder import persons_of
 from vips.report.report import PrivacyReport, Release
@@ -121,7 +121,7 @@ def evaluate(
         raise ValueError("A person counts 1, whatever the number of rows: leave `max_rows_per_group` out.")
     ledger = ledger_to_charge(ledger, plan.sent_from)
     X = table_in_memory(X)
-    place = _places(classes, y, X.shape[0], plan)
+    place, _ = places_of_labels(y, X.shape[0], classes, plan)
     persons, unit = persons_of(groups, X.shape[0], plan, unit)
     check_predictions(predict, X, len(classes))
     with charged(ledger, f"evaluation of {type(model).__name__}", unit, plan.relation, event=plan) as run:
@@ -144,15 +144,6 @@ def evaluate(
     return Evaluation(np.asarray(noisy, dtype=np.float64), plan.noise_std(), outcome, positive is None, report)
 
 
-def _places(classes: list, y, n_rows: int, plan: PrivacyPlan) -> np.ndarray:
-    """Place of each row's class; -1 for a label that is none. Raises from public facts."""
-    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=classes)
-    model.check_arguments()
-    labels = model.records_of(np.zeros((n_rows, 1)), y).arrays[1]
-    place, is_known = model.likelihood.places(labels)
-    return np.where(is_known, place, -1)
-
-
 def _cells(predicted: np.ndarray, place: np.ndarray, positive: int | None) -> np.ndarray:
     """The cell of each row in the histogram, outcome by risk; -1 for a row that counts as nothing."""
     if positive is None:
@@ -161,7 +152,7 @@ def _cells(predicted: np.ndarray, place: np.ndarray, positive: int | None) -> np
         risk, outcome = predicted[:, positive], place == positive
     # a risk of ½ is below: the first of two classes is predicted
     cells = outcome * N_BINS + np.searchsorted(EDGES, risk)
-    return np.where(np.isnan(risk) | (place < 0), -1, cells)
+    return np.where(np.isnan(risk) | (place == predicted.shape[1]), -1, cells)
 
 
 def _histogram(cells: np.ndarray, persons: np.ndarray | None, plan: PrivacyPlan) -> np.ndarray:
@@ -209,15 +200,6 @@ def check_predictions(predict: Callable, X, n_classes: int) -> None:
 def probabilities(predict: Callable, X, n_classes: int) -> np.ndarray:
     """Probabilities of each class, shape (n_rows, n_classes); NaN for a row that has none.
 
-    Parameters
-    ----------
-    predict : function
-        From rows to probabilities.
-    X : ndarray, CSR matrix or data frame
-    n_classes : int
-
-    Guarantees
-    ----------
     If ``predict`` takes each row by itself, the result for a row depends on it and on its place in a call.
     """
     out = np.full((X.shape[0], n_classes), np.nan)

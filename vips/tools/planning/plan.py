@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from vips._support.extras import imported
+from vips._support.pipelines import model_of
 from vips._support.validation import check_integer, check_number
 from vips.core.budget import PrivacyBudget, check_privacy
 from vips.core.plan import PrivacyPlan
@@ -267,12 +268,12 @@ def _of_stream(model, plan: StreamPlan, n_records: int, says: list[str], documen
 
 def _like(model, like, n_features: int | None, needed: bool, public: Mapping[str, Any]) -> Like | str:
     """Records of trials, or why there are none."""
-    last = model[-1] if isinstance(model, PrivatePipeline) else model
+    last = model_of(model)
     try:
         if type(last).to_noise_aware_posterior is ConjugateExponentialModel.to_noise_aware_posterior:
             last.to_noise_aware_posterior()  # says that such fits have no intervals
         if like is not None:
-            return Like(*like) if isinstance(like, tuple) else Like(like)
+            return Like.of(like)
         return generated(model, _GENERATED, n_features, np.random.default_rng(0), **public)
     except (NotImplementedError, ValueError) as missing:
         if needed or any(value is not None for value in public.values()):
@@ -312,8 +313,7 @@ class Planner:
         if isinstance(records, str):
             self.reason = records
         else:  # the second trials have more records, if the first have no intervals
-            needs_labels = (model[-1] if self.is_pipeline else model).needs_labels
-            *sizes, n_fits = _OF_TRIAL[needs_labels]
+            *sizes, n_fits = _OF_TRIAL[model_of(model).needs_labels]
             larger = sizes[1:] if self.n_records > sizes[0] else []
             self.trials = [Trials(model, records, self.n_records, n, n_fits) for n in (sizes[0], *larger)]
 

@@ -133,7 +133,7 @@ def rehearse(
     if like is None:
         records = generated(model, n_records, n_features, rng, effects=effects, guess=guess)
     else:
-        records = (Like(*like) if isinstance(like, tuple) else Like(like)).drawn(n_records, rng)
+        records = Like.of(like).drawn(n_records, rng)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ledger = _ledger(model, Path(folder) / "rehearsal.ledger")

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from vips._support.pipelines import model_of
 from vips._support.validation import check_number
 from vips.core.budget import PrivacyBudget
 from vips.core.plan import PrivacyPlan
@@ -36,18 +37,16 @@ _FARTHEST, _HALVINGS = 40.0, 40  # of the intercept that gives an outcome
 
 @dataclass(frozen=True)
 class Like:
-    """Records that resemble the private ones, and which of them are one person's.
-
-    Parameters
-    ----------
-    X : array, data frame, sparse matrix, list or Sequences
-    y : array of shape (n_rows,), optional
-    groups : array of shape (n_rows,), optional
-    """
+    """Records that resemble the private ones, and which of them are one person's."""
 
     X: Any
     y: Any = None
     groups: Any = None
+
+    @classmethod
+    def of(cls, like: Any) -> Like:
+        """Records, (X, y) or (X, y, groups)."""
+        return cls(*like) if isinstance(like, tuple) else cls(like)
 
     @property
     def n_rows(self) -> int:
@@ -83,21 +82,12 @@ def _rows(values, rows: np.ndarray):
 
 @dataclass(frozen=True)
 class Law:
-    """The law of the widths of 95 % intervals.
-
-    Parameters
-    ----------
-    names : list of str
-    of_sampling, of_noise : ndarray of shape (n_quantities,)
-        s and c.
-    seconds : float
-        That the fit will take for each record, about.
-    """
+    """The law of the widths of 95 % intervals."""
 
     names: list[str]
-    of_sampling: np.ndarray
-    of_noise: np.ndarray
-    seconds: float
+    of_sampling: np.ndarray  # s of each quantity
+    of_noise: np.ndarray  # c
+    seconds: float  # that the fit will take for each record, about
 
     def widths(self, n_records: float, mu2: float) -> np.ndarray:
         """Shape (n_quantities,)."""
@@ -120,17 +110,8 @@ class Law:
 
 
 class Trials:
-    """Trial fits of one model, to at most ``n_trial`` records; laws are of the mean squares over ``n_fits`` of them.
-
-    Parameters
-    ----------
-    model : model or PrivatePipeline
-        Copies are fitted.
-    like : Like
-    n_records : int
-        Of the fit that is planned.
-    n_trial, n_fits : int
-    """
+    """Fits of copies of a model to at most ``n_trial`` of the ``n_records`` that are planned; laws are of the mean squares of
+    ``n_fits`` of them."""
 
     def __init__(self, model, like: Like, n_records: int, n_trial: int, n_fits: int) -> None:
         self.model, self.n_records, self.n, self.n_fits = model, n_records, min(n_records, n_trial), n_fits
@@ -139,12 +120,7 @@ class Trials:
 
     def law(self, privacy: PrivacyBudget, plan: PrivacyPlan | None) -> Law:
         """The law near this budget; ``plan`` is that of a model, and None for a pipeline, which plans itself.
-
-        Raises
-        ------
-        NotImplementedError
-            If such a fit has no intervals; with the reason.
-        """
+        NotImplementedError with the reason if such a fit has no intervals."""
         less = self.n_records / self.n
         exact, noisy = self._exact(privacy, plan, less), []
         for _ in range(self.n_fits):
@@ -182,7 +158,7 @@ class Trials:
 
 def widths_of(fitted) -> dict[str, float]:
     """Widths of the intervals that people read: of each coefficient, and the median of other parameters of one kind."""
-    model = fitted[-1] if isinstance(fitted, PrivatePipeline) else fitted
+    model = model_of(fitted)
     if reason := model.why_no_intervals():
         raise NotImplementedError(reason)
     with warnings.catch_warnings():
@@ -212,27 +188,13 @@ def generated(
     guess: Mapping | None = None,
     outcome: float | None = None,
 ) -> Like:
-    """Records of a model or pipeline.
+    """Records of a model or pipeline; ValueError, with what to give, if too little is known about such records.
 
-    Parameters
-    ----------
-    model : model or PrivatePipeline
-    n_records : int
-    n_features : int or None
-        Of records that are rows of numbers.
-    rng : Generator
-    effects, guess : mapping, optional
-        See :func:`vips.datasets.make_table`; of pipelines whose columns have names.
-    outcome : float, optional
-        Share of the last one of two classes, or average count.
-
-    Raises
-    ------
-    ValueError
-        If too little is known about such records; with what to give.
+    ``n_features`` is needed by models alone, ``effects`` and ``guess`` are for pipelines (:func:`vips.datasets.make_table`);
+    ``outcome`` is the share of the last one of two classes, or the average count.
     """
     try:
-        _check_outcome(model[-1] if isinstance(model, PrivatePipeline) else model, outcome)
+        _check_outcome(model_of(model), outcome)
         if not isinstance(model, PrivatePipeline):
             if effects or guess:
                 raise NotImplementedError("`effects` and `guess` are for pipelines, whose columns have names.")
@@ -260,7 +222,7 @@ def generated(
 
 def assumptions(model, guess: Mapping | None, outcome: float | None) -> str:
     """What generated records are like that nobody has said, and how to say it."""
-    last = model[-1] if isinstance(model, PrivatePipeline) else model
+    last = model_of(model)
     columns = getattr(model[0], "columns", None) if isinstance(model, PrivatePipeline) else None
     unsaid = [declared for name, declared in (columns or {}).items() if name not in (guess or {})]
     kinds = {isinstance(declared, list) or declared == "category" for declared in unsaid}
