@@ -13,16 +13,19 @@ plain arm's clip cannot bind. The difference between plain arm and baseline is t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
 
 from vips.core.plan import PrivacyPlan
 from vips.expfam import Dirichlet
+from vips.tools.comparison.comparison import Row
 from vips.tools.comparison.movement import match, parts_of
+from vips.tools.comparison.rows import bootstrap
+from vips.tools.comparison.text import PRIVATE, X_TEST, combined
 
-__all__ = ["Arms", "Shares", "fit_arms", "plans_of_arms", "shares_of_parameters", "shares_of_predictions"]
+__all__ = ["arm_rows", "arm_score_rows", "fit_arms", "plans_of_arms"]
 
 # Standard deviation of the noise that replaces none, ÷ clip norm: the least that a plan accepts.
 _NO_NOISE = 1e-12
@@ -30,59 +33,15 @@ _NO_NOISE = 1e-12
 _NO_CLIP = 1e6
 
 
-@dataclass(frozen=True)
-class Arms:
-    """Two fits beside the private one."""
-
-    plain: object
-    clipped: object
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Effects of clipping and of noise on a vector.
-
-    Attributes
-    ----------
-    clipping, noise, neither : float
-        Root mean squares of b - a, of c - b, and of the baseline minus a.
-    clipping_share, noise_share : float
-        Shares of c - a; they sum to 1. NaN if nothing moved.
-    """
-
-    clipping: float
-    noise: float
-    neither: float
-    clipping_share: float
-    noise_share: float
-
-    @classmethod
-    def of(cls, plain: np.ndarray, clipped: np.ndarray, private: np.ndarray, baseline: np.ndarray) -> Shares:
-        """From the same vector in the three arms and the baseline."""
-        clipping, noise, together = clipped - plain, private - clipped, private - plain
-        size = float(np.vdot(together, together))
-        share = float(np.vdot(clipping, together)) / size if size > 0.0 else float("nan")
-        sizes = (float(np.sqrt(np.mean(np.square(d)))) for d in (clipping, noise, baseline - plain))
-        return cls(*sizes, share, 1.0 - share)
-
-
 def plans_of_arms(plan: PrivacyPlan, largest_norm: float) -> tuple[PrivacyPlan, PrivacyPlan]:
-    """Plans of the plain and the clipped arm.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        Plan of the private fit, with its clip norm filled in.
-    largest_norm : float
-        Largest norm of a record, or inf.
-    """
+    """Plans of the plain and the clipped arm, from that of the private fit and the largest norm of a record, or inf."""
     without_noise = {"noise_multiplier": _NO_NOISE, "noise": "gaussian", "reproducible_noise": True}
     seeded = replace(plan, **without_noise, report_delta=None, sent_from=None)
     largest = max(largest_norm if np.isfinite(largest_norm) else _NO_CLIP, plan.clip_norm)
     return replace(seeded, clip_norm=largest), seeded
 
 
-def fit_arms(private, X, y=None) -> Arms:
+def fit_arms(private, X, y=None) -> list:
     """Fit the plain and the clipped arm to the training data. Neither is private, whatever ε its report states."""
     seed = {"random_state": 0} if getattr(private, "random_state", None) is None else {}
     fitted = []
@@ -90,24 +49,44 @@ def fit_arms(private, X, y=None) -> Arms:
         arm = clone(private).set_params(privacy=plan, **seed)
         arm.sent_from = None  # the ledger that paid for the private fit; no ledger pays for an arm
         fitted.append(arm.fit(X, y) if private.needs_labels else arm.fit(X))
-    return Arms(*fitted)
+    return fitted
 
 
-def shares_of_parameters(private, baseline, arms: Arms) -> Shares:
-    """Shares for the means of the last steps' posteriors (for topics: square roots of probabilities; in units of columns:
-    divided by deviations of the private fit), each arm aligned with the private fit."""
-    deviations = 1.0
+def arm_rows(private, baseline, arms: list, X, X_test) -> list[Row]:
+    """How far clipping, noise and other causes moved parameters and predictions (of test records, or else of fitted ones).
+
+    Parameters are means of the last steps' posteriors, each arm's aligned with the private fit's (for topics: square roots of
+    probabilities; in units of columns: divided by deviations of the private fit).
+    """
+    models, deviations = (*arms, private, baseline), 1.0
     if private.units_of_columns is not None:
         parts = parts_of(private, private.last_posterior_)
         deviations = np.concatenate([np.ravel(part.distribution.std) for part in parts if part.are_parameters])
-    models = arms.plain, arms.clipped, private, baseline
-    return Shares.of(*(_coordinates(private, model) / deviations for model in models))
+    rows = _share_rows("parameters", PRIVATE, *(_coordinates(private, model) / deviations for model in models))
+    predictions = [model.predictions(X if X_test is None else X_test) for model in models]
+    if predictions[0] is None:  # a model class without predictions
+        return rows
+    source = PRIVATE if X_test is None else combined(PRIVATE, X_TEST)
+    return rows + _share_rows("predictions", source, *predictions)
 
 
-def shares_of_predictions(private, baseline, arms: Arms, X) -> Shares | None:
-    """Shares for the predictions of the records ``X``; None for a model class without predictions."""
-    vectors = [model.predictions(X) for model in (arms.plain, arms.clipped, private, baseline)]
-    return None if vectors[0] is None else Shares.of(*vectors)
+def _share_rows(
+    what: str, source: str, plain: np.ndarray, clipped: np.ndarray, private: np.ndarray, baseline: np.ndarray
+) -> list[Row]:
+    """Effects of clipping and of noise on a vector; their shares are NaN if nothing moved."""
+    clipping, noise, together = clipped - plain, private - clipped, private - plain
+    size = float(np.vdot(together, together))
+    share = float(np.vdot(clipping, together)) / size if size > 0.0 else float("nan")
+    moved = {"clipping": clipping, "noise": noise, "neither (plain arm to baseline)": baseline - plain}
+    values = {
+        f"share of clipping in the shift of {what}": share,
+        f"share of noise in the shift of {what}": 1.0 - share,
+        **{
+            f"shift of {what} by {cause}, root mean square": float(np.sqrt(np.mean(np.square(by_cause))))
+            for cause, by_cause in moved.items()
+        },
+    }
+    return [Row(quantity=quantity, value=value, source=source) for quantity, value in values.items()]
 
 
 def _coordinates(private, model) -> np.ndarray:
@@ -119,3 +98,14 @@ def _coordinates(private, model) -> np.ndarray:
         if part.are_parameters
     ]
     return np.concatenate([np.ravel(means) for means in all_means])
+
+
+def arm_score_rows(private, arms: list, X, y, settings) -> list[Row]:
+    """How clipping and noise changed the scores on test records; ``settings`` as of :func:`~.rows.score_rows`."""
+    source, rows = combined(PRIVATE, X_TEST), []
+    plain, clipped, noisy = (model.held_out_scores(X, y) for model in (*arms, private))
+    for what, after, before in (("clipping", clipped, plain), ("noise", noisy, clipped)):
+        for one, other in zip(after, before, strict=True):
+            _, _, (value, interval) = bootstrap([one, other], X, *settings)
+            rows.append(Row(quantity=f"{one.name}, change by {what}", value=value, interval=interval, source=source))
+    return rows

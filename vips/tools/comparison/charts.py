@@ -27,7 +27,7 @@ from vips.expfam import DiagonalGaussian, Dirichlet
 from vips.expfam.divergences import Family
 from vips.tools.comparison.curve import UtilityCurve
 
-__all__ = ["curve", "draw_epsilon", "draw_marginals", "draw_utility", "image", "is_positive"]
+__all__ = ["curve", "draw_epsilon", "draw_marginals", "draw_utility", "image"]
 
 _COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404"}
 _STYLE = {
@@ -62,7 +62,7 @@ def draw_marginals(private: Family, baseline: Family, description: str, identity
             axes.fill_between(x, y, color=_COLOURS[kind], alpha=0.18, linewidth=0.0)
             axes.plot(x, y, color=_COLOURS[kind], linestyle=_DASHES[kind], linewidth=1.4)
         lower, upper = min(x.min() for x, _ in curves), max(x.max() for x, _ in curves)
-        if is_positive(private) and upper > 3.0 * lower:
+        if not isinstance(private, DiagonalGaussian) and upper > 3.0 * lower:  # positive
             axes.set_xscale("log")
             _plain_log(axes.xaxis, 4, (1.0,) if upper > 30.0 * lower else (1.0, 2.0, 5.0))
         else:
@@ -166,11 +166,6 @@ def _adopt(element: ET.Element, identity: str, used: set[str]) -> None:
 
 
 # -- curves of marginals -------------------------------------------------------------------------------------------
-
-
-def is_positive(p: Family) -> bool:
-    """Whether the curve is drawn on a logarithmic axis."""
-    return not isinstance(p, DiagonalGaussian)
 
 
 def curve(p: Family) -> tuple[np.ndarray, np.ndarray]:

@@ -21,15 +21,8 @@ _IGNORED = {"privacy", "privacy_", "threshold_delta", "unit", "round_totals_", "
 
 
 def check_models(private, baseline) -> tuple:
-    """The two models, the private one first.
-
-    Raises
-    ------
-    TypeError
-        If they are not two models of one class.
-    ValueError
-        If they are not fitted, of different shapes or different words, or neither is private.
-    """
+    """The two models, the private one first; an error if they are not fitted, not of one class, shape and words, or neither is
+    private."""
     for name, model in (("private", private), ("baseline", baseline)):
         if not isinstance(model, ConjugateExponentialModel):
             raise TypeError(f"`{name}` must be a fitted model of vips, got {type(model).__name__}.")
@@ -140,15 +133,8 @@ def _is_declared(step) -> bool:
 
 
 def common_pipeline(private, baseline) -> Pipeline | None:
-    """The pipeline whose steps come before both models; None without pipelines.
-
-    Raises
-    ------
-    NotFittedError
-        If a pipeline is not fitted.
-    ValueError
-        If two pipelines make other columns of the same rows, so that the coefficients of their models mean different things.
-    """
+    """The pipeline whose steps come before both models; None without pipelines. Two must make the same columns of the same
+    rows, or the coefficients of their models mean different things: ValueError."""
     pipelines = [model for model in (private, baseline) if isinstance(model, Pipeline)]
     for pipeline in pipelines:
         check_is_fitted(pipeline)
@@ -167,13 +153,8 @@ def encoded(pipeline: Pipeline, X):
 
 
 def named(model, pipeline: Pipeline):
-    """The model with the names of the columns that a pipeline makes, and their units after an encoder of tables.
-
-    Raises
-    ------
-    ValueError
-        If the model was fitted to columns of other names.
-    """
+    """The model with the names of the columns that a pipeline makes, and their units after an encoder of tables; ValueError if
+    it was fitted to columns of other names."""
     try:
         names = pipeline[:-1].get_feature_names_out()
     except AttributeError:

@@ -10,7 +10,7 @@ from vips.expfam.divergences import kl, wasserstein
 from vips.parts import Part
 from vips.report.only_noise import NO_SIGNAL
 from vips.report.words import loss, who_counts
-from vips.tools.comparison.arms import fit_arms
+from vips.tools.comparison.arms import arm_rows, arm_score_rows, fit_arms
 from vips.tools.comparison.checks import (
     check_models,
     check_private_data,
@@ -22,7 +22,7 @@ from vips.tools.comparison.checks import (
 )
 from vips.tools.comparison.comparison import Comparison, Divergences
 from vips.tools.comparison.movement import Movement, match, parts_of
-from vips.tools.comparison.rows import Sources, arm_rows, arm_score_rows, fit_rows, score_rows
+from vips.tools.comparison.rows import Sources, fit_rows, score_rows
 
 __all__ = ["compare"]
 
@@ -119,7 +119,8 @@ def compare(
             notes.append(f"the {which} has {NO_SIGNAL}.")
         if reason := model.why_no_intervals():
             notes.append(f"deviations of the {which} ignore the noise. {reason}")
-    divergences = {ours.name: _divergences(ours, theirs) for ours, theirs in pairs}
+    distributions = {ours.name: (ours.distribution, theirs.distribution) for ours, theirs in pairs}
+    divergences = {name: Divergences(kl(p, q), kl(q, p), wasserstein(p, q)) for name, (p, q) in distributions.items()}
     movements = tuple(Movement(*pair) for pair in pairs if pair[0].are_parameters)
 
     rows = fit_rows(private, baseline, alignment, divergences, movements, sources)
@@ -161,9 +162,3 @@ def _pairs(ours: list[Part], theirs: list[Part]) -> list[tuple[Part, Part]]:
     """Parts that exist in both posteriors; scales of a prior may exist in one only."""
     by_name = {part.name: part for part in theirs}
     return [(part, by_name[part.name]) for part in ours if part.name in by_name]
-
-
-def _divergences(ours: Part, theirs: Part) -> Divergences:
-    """Divergences of a part."""
-    p, q = ours.distribution, theirs.distribution
-    return Divergences(kl(p, q), kl(q, p), wasserstein(p, q))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from vips._support.printable import PLAIN_TEXT, printable
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.expfam.divergences import bound_from_kl
 from vips.report.report import PrivacyReport
+from vips.report.report_fields import finite
 from vips.tools.comparison.curve import UtilityCurve
 from vips.tools.comparison.movement import Movement, Mover, largest
 from vips.tools.comparison.text import HEADS, notes, paragraph, table, table_cells
@@ -214,7 +214,7 @@ class Comparison:
         path : str or path, optional
             An existing file is replaced when the new one is complete.
         """
-        return text_or_file(_plain_values(self), path)
+        return text_or_file(finite(_plain_values(self)), path)
 
     def plot(self, n: int = 30, ax: Axes | None = None) -> Figure:
         """Plot the differences of means of the largest movers, with intervals for two independent posteriors.
@@ -319,9 +319,9 @@ class Comparison:
 
 
 def _plain_values(comparison: Comparison) -> dict:
-    """Rows, parameters and statements; numbers that do not exist, or are infinite, are None."""
+    """Rows, parameters and statements."""
     parameters = [
-        _finite(dict(zip(columns, values, strict=True)))
+        dict(zip(columns, values, strict=True))
         for columns in (movement.columns() for movement in comparison.movements)
         for values in zip(*(list(column) for column in columns.values()), strict=True)
     ]
@@ -332,19 +332,9 @@ def _plain_values(comparison: Comparison) -> dict:
         "baseline": comparison.baseline,
         "clip_biases": list(comparison.clip_biases),
         "level": comparison.level,
-        "rows": [_finite(asdict(row)) for row in comparison.rows],
+        "rows": [asdict(row) for row in comparison.rows],
         "parameters": parameters,
         "source_of_parameters": comparison.source,
         "privacy": [report.to_dict() for report in comparison.privacy],
         "notes": list(comparison.notes),
     }
-
-
-def _finite(value):
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float):  # NumPy's, too
-        return float(value) if math.isfinite(value) else None
-    return value

@@ -128,13 +128,7 @@ class Movement:
 
 
 def largest(movements: Sequence[Movement], n: int, by: str = "standardized") -> list[tuple[Movement, int]]:
-    """The ``n`` parameters whose means moved most: for each, its part of the posterior and its index there.
-
-    Raises
-    ------
-    ValueError
-        If ``n`` or ``by`` is invalid; see :meth:`vips.Comparison.movers`.
-    """
+    """The ``n`` parameters whose means moved most: for each, its part of the posterior and its index there."""
     if by not in ("standardized", "absolute"):
         raise ValueError(f'`by` must be "standardized" or "absolute", got {by!r}.')
     check_integer("n", n)
@@ -163,12 +157,7 @@ def match(model, posterior, other) -> Alignment | None:
 
 
 def parts_of(model, posterior, order: np.ndarray | None = None) -> list[Part]:
-    """The distributions of a posterior, with latent components in the given order, which labels follow.
-
-    Raises
-    ------
-    TypeError
-        If the distributions of the posterior are unknown.
-    """
+    """The distributions of a posterior, with latent components in the given order, which labels follow; TypeError if they are
+    unknown."""
     is_as_given = order is None or np.array_equal(order, np.arange(len(order)))
     return model.posterior_parts(posterior if is_as_given else model.in_order(posterior, order))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
 from vips.parts import Score
-from vips.tools.comparison.arms import Arms, Shares, shares_of_parameters, shares_of_predictions
 from vips.tools.comparison.comparison import Row
 from vips.tools.comparison.movement import Movement
-from vips.tools.comparison.text import PRIVATE, X_TEST, combined, source_of
+from vips.tools.comparison.text import X_TEST, combined, source_of
 
-__all__ = ["Sources", "arm_rows", "arm_score_rows", "bootstrap", "fit_rows", "score_rows"]
+__all__ = ["Sources", "bootstrap", "fit_rows", "score_rows"]
 _BLOCK = 4_000_000  # resampled records at a time
 
 Interval = tuple[float, float]
@@ -33,10 +32,6 @@ class Sources:
         """Sources for two fitted models."""
         ours, theirs = source_of(private.privacy_), source_of(baseline.privacy_)
         return cls(ours, theirs, combined(ours, theirs))
-
-    def with_test(self) -> Sources:
-        """Sources of numbers that also use test records."""
-        return Sources(*(combined(source, X_TEST) for source in (self.private, self.baseline, self.both)))
 
     def row(self, quantity: str, private: float, baseline: float, value: float, **more) -> Row:
         """A row with numbers of both models."""
@@ -94,69 +89,22 @@ def fit_rows(private, baseline, alignment, divergences, movements: Sequence[Move
 
 def score_rows(private, baseline, X, y, sources: Sources, settings) -> list[Row]:
     """Scores of both models on test records; ``settings``: number of resamples, level, generator."""
-    sources, rows = sources.with_test(), []
+    sources, rows = Sources(*(combined(source, X_TEST) for source in astuple(sources))), []
     for ours, other in zip(private.held_out_scores(X, y), baseline.held_out_scores(X, y), strict=True):
-        (a, of_a), (b, of_b), (difference, interval) = bootstrap([ours, other], _n_rows(X), *settings)
+        (a, of_a), (b, of_b), (difference, interval) = bootstrap([ours, other], X, *settings)
         intervals = {"private_interval": of_a, "baseline_interval": of_b, "interval": interval}
         rows.append(sources.row(ours.name, a, b, difference, **intervals))
     return rows
-
-
-def arm_rows(private, baseline, arms: Arms, X, X_test) -> list[Row]:
-    """How far clipping, noise and other causes moved parameters and predictions (of test records, or else of fitted ones)."""
-    rows = _share_rows("parameters", shares_of_parameters(private, baseline, arms), PRIVATE)
-    shares = shares_of_predictions(private, baseline, arms, X if X_test is None else X_test)
-    source = PRIVATE if X_test is None else combined(PRIVATE, X_TEST)
-    return rows if shares is None else rows + _share_rows("predictions", shares, source)
-
-
-def _share_rows(what: str, shares: Shares, source: str) -> list[Row]:
-    values = {
-        f"share of clipping in the shift of {what}": shares.clipping_share,
-        f"share of noise in the shift of {what}": shares.noise_share,
-        f"shift of {what} by clipping, root mean square": shares.clipping,
-        f"shift of {what} by noise, root mean square": shares.noise,
-        f"shift of {what} by neither (plain arm to baseline), root mean square": shares.neither,
-    }
-    return [Row(quantity=quantity, value=value, source=source) for quantity, value in values.items()]
-
-
-def arm_score_rows(private, arms: Arms, X, y, settings) -> list[Row]:
-    """How clipping and noise changed the scores on test records."""
-    source, rows = combined(PRIVATE, X_TEST), []
-    plain, clipped, noisy = (model.held_out_scores(X, y) for model in (arms.plain, arms.clipped, private))
-    for what, after, before in (("clipping", clipped, plain), ("noise", noisy, clipped)):
-        for one, other in zip(after, before, strict=True):
-            _, _, (value, interval) = bootstrap([one, other], _n_rows(X), *settings)
-            rows.append(Row(quantity=f"{one.name}, change by {what}", value=value, interval=interval, source=source))
-    return rows
-
-
-def _n_rows(X) -> int:
-    return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
 # -- intervals -----------------------------------------------------------------------------------------------------
 
 
 def bootstrap(
-    scores: list[Score], n_records: int, n_resamples: int, level: float, rng: np.random.Generator
+    scores: list[Score], X, n_resamples: int, level: float, rng: np.random.Generator
 ) -> list[tuple[float, Interval]]:
-    """Values and intervals of scores, and of the difference of the first two, all on the same resamples of the records.
-
-    Parameters
-    ----------
-    scores : list of two scores
-    n_records, n_resamples : int
-    level : float
-        Level of the intervals.
-    rng : Generator
-
-    Returns
-    -------
-    list of (value, (lower, upper))
-        For the first score, the second, and first minus second.
-    """
+    """Values and intervals of two scores, and of the first minus the second, all on the same resamples of the records X."""
+    n_records = X.shape[0] if hasattr(X, "shape") else len(X)
     everyone = np.ones((1, n_records))
     values = [score.of_counts(everyone)[0] for score in scores]
     blocks, per_block = [], max(1, _BLOCK // n_records)

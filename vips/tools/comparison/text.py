@@ -52,7 +52,7 @@ def paragraph(comparison: Comparison) -> str:
             f"Of {n_parameters:,} posterior means, the one that moved most is {movement.name(place)}, from {before:.3g} to "
             f"{after:.3g}, by {abs(movement.standardized[place]):.2g} pooled posterior standard deviations."
         )
-    says += [_score(row, comparison.level) for row in comparison.rows if _is_score(row)]
+    says += [_score(row, comparison.level) for row in comparison.rows if X_TEST in row.private_source]
     shares = [
         row for row in comparison.rows if row.quantity.startswith("share") and " in the shift of " in row.quantity
     ]
@@ -79,10 +79,6 @@ def table_cells(row: Row) -> tuple[str, ...]:
     """Cells of one row, in the columns ``HEADS``."""
     numbers = (_number(value) for value in (row.private, row.baseline, row.value))
     return printable(row.quantity), *numbers, printable(row.source)
-
-
-def _is_score(row: Row) -> bool:
-    return X_TEST in row.private_source
 
 
 def _score(row: Row, level: float) -> str:
