@@ -42,10 +42,7 @@ Namespace = dict[str, object]
 class Contents:
     """Describes models, the modules and classes of their authors, and what belongs to the whole process.
 
-    Parameters
-    ----------
-    models : sequence of ConjugateExponentialModel
-        The authors' modules are the packages of the models' classes, and all that were not installed.
+    The authors' modules are the packages of the models' classes, and all that were not installed.
     """
 
     def __init__(self, models: Sequence[object]) -> None:

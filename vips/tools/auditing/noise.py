@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,7 +41,7 @@ def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws
     sums = pair.clipped_sum
     plan, blocks = sums.plan, sums.blocks
     totals = [sums.arrays(pair.without), sums.arrays(pair.with_record)]
-    values = [coordinates(as_numbers(total, blocks, plan.lattice(blocks)), blocks) for total in totals]
+    values = [_values(total, blocks, plan) for total in totals]
     shift = values[1] - values[0]
     length = float(np.linalg.norm(shift))
     direction = shift / length
@@ -60,6 +59,10 @@ def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws
     parts = np.split(squares, np.cumsum(sizes)[:-1])
     by_block = {name: (float(part.sum()), part.size * n_draws) for name, part in zip(blocks, parts, strict=True)}
     return Draws(scores, world.astype(bool), noises, by_block)
+
+
+def _values(total: Mapping, blocks: Mapping, plan: PrivacyPlan) -> np.ndarray:
+    return coordinates(as_numbers(total, blocks, plan.lattice(blocks)), blocks)
 
 
 def noise_of_phases(model, plan: PrivacyPlan) -> dict[str, tuple[float, int]]:
@@ -88,11 +91,12 @@ def law_of(held: np.ndarray) -> dict[str, float]:
     """p-values of the hypothesis of standard normals, independent between coordinates and between draws."""
     n, k = held.shape
     sample = held.ravel()[:200_000]
-    beyond = int(np.sum(np.abs(sample) > 2.5))
+    beyond, products = int(np.sum(np.abs(sample) > 2.5)), held[1:] * held[:-1]
     p_values = {
         "not normal": stats.kstest(sample, "norm").pvalue,
         "tails": stats.binomtest(beyond, sample.size, 2.0 * stats.norm.sf(2.5)).pvalue,
-        "draws are dependent": _no_correlation(held[1:].ravel(), held[:-1].ravel()),
+        # products of independent normals have variance 1
+        "draws are dependent": min(1.0, 2.0 * stats.norm.sf(0.9 * abs(products.mean()) * np.sqrt(products.size))),
     }
     if k > 1 and n > 20:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -102,11 +106,6 @@ def law_of(held: np.ndarray) -> dict[str, float]:
         # Σ z² has the mean and variance of a χ²; shared noise makes it far larger
         p_values["coordinates have something in common"] = stats.chi2.sf(np.sum(z**2), len(z)) ** 0.5
     return {name: float(p) for name, p in p_values.items()}
-
-
-def _no_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    z = np.mean(first * second) * np.sqrt(len(first))  # products of independent normals have variance 1
-    return float(min(1.0, 2.0 * stats.norm.sf(0.9 * abs(z))))
 
 
 # -- sharing ----------------------------------------------------------------------------------------------------
@@ -120,7 +119,7 @@ def _recording(model, table: Table, plan: PrivacyPlan, recorded: list[np.ndarray
 
     def recording(total, blocks, randomness, step):
         noisy, of_step = add_noise(total, blocks, randomness, step), plan.of_step(step)
-        noise = coordinates(noisy, blocks) - coordinates(as_numbers(total, blocks, of_step.lattice(blocks)), blocks)
+        noise = coordinates(noisy, blocks) - _values(total, blocks, of_step)
         recorded.append(noise[:COORDINATES_HEARD] / of_step.noise_std())
         return noisy
 
@@ -130,19 +129,19 @@ def _recording(model, table: Table, plan: PrivacyPlan, recorded: list[np.ndarray
 
 def _independent(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Noise of steps, fits, clones and plans in pairs that should be independent. All fits have one ``random_state``."""
-    table = table.take(slice(8))
     recorded, recorded_louder = [], []
     quiet = _recording(model, table, plan, recorded)
     louder = _recording(model, table, replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
-    fitted = unfitted(model, quiet)
-    with _same_global_seed() as reseed:
-        for _ in range(n_fits):
-            reseed()
+    clones_of_both = [unfitted(model, changed) for changed in (quiet, louder) for _ in range(n_fits)]
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        for fitted in [unfitted(model, quiet)] * n_fits + clones_of_both:
+            np.random.seed(0)  # noqa: NPY002  # the global generators, from which noise must not come
+            random.seed(0)
             table.fit(fitted)
-        for changed in (quiet, louder):
-            for _ in range(n_fits):
-                reseed()
-                table.fit(unfitted(model, changed))
+    finally:
+        np.random.set_state(states[0])  # noqa: NPY002
+        random.setstate(states[1])
     least = min(map(len, recorded))  # phases may have other blocks
     refits, clones = np.split(np.array([noise[:least] for noise in recorded]).reshape(2 * n_fits, 2, -1), 2)
     others = np.array([noise[:least] for noise in recorded_louder]).reshape(n_fits, 2, -1)
@@ -152,22 +151,6 @@ def _independent(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dic
         "two clones": (clones[0::2], clones[1::2]),
         "two noise levels": (clones, others),
     }
-
-
-@contextlib.contextmanager
-def _same_global_seed() -> Iterator:
-    """A function that seeds the global generators, from which noise must not come. Their states are restored at the end."""
-    states = np.random.get_state(), random.getstate()  # noqa: NPY002
-
-    def reseed() -> None:
-        np.random.seed(0)  # noqa: NPY002
-        random.seed(0)
-
-    try:
-        yield reseed
-    finally:
-        np.random.set_state(states[0])  # noqa: NPY002
-        random.setstate(states[1])
 
 
 # -- findings ---------------------------------------------------------------------------------------------------

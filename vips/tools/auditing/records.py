@@ -43,12 +43,12 @@ class Table:
     @classmethod
     def of(cls, X, y=None, groups=None, sample_weight=None) -> Table:
         """From X, y, groups and weights as ``fit`` takes them."""
-        X = sp.csr_array(X) if sp.issparse(X) else X if isinstance(X, Sequences) else _array(X)
+        X = sp.csr_array(X) if sp.issparse(X) else X if isinstance(X, Sequences) else np.asarray(X)
         if len(X.shape) != 2 or X.shape[0] < 2:
             raise ValueError(f"An audit needs a table with at least two records, got shape {X.shape}.")
         numbers = None if groups is None else group_numbers(groups, X.shape[0])
-        weights = None if sample_weight is None else _array(sample_weight).astype(np.float64)
-        table = cls(X, None if y is None else _array(y), numbers, weights)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        table = cls(X, None if y is None else np.asarray(y), numbers, weights)
         return table if groups is None else table.take(table.ids >= 0)
 
     def __len__(self) -> int:
@@ -156,10 +156,6 @@ class Table:
         y = None if self.y is None else np.concatenate([table.y for table in tables])
         weights = None if self.weights is None else np.concatenate([table.weights for table in tables])
         return Table(X, y, _distinct_ids(tables), weights)
-
-
-def _array(values) -> np.ndarray:
-    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
 
 
 def _distinct_ids(tables: Sequence[Table]) -> np.ndarray | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from dataclasses import asdict, dataclass, field
 
 from vips._support.printable import printable
 from vips.core.plan import PrivacyPlan
-from vips.report.report_fields import as_plain
+from vips.report.report_fields import as_plain, finite
 
 __all__ = ["AuditReport", "Finding"]
 
@@ -47,8 +46,7 @@ class Finding:
 
     def to_dict(self) -> dict:
         """Plain numbers and strings."""
-        values = {name: value if math.isfinite(value) else None for name, value in self.values.items()}
-        return asdict(self) | {"values": values}
+        return finite(asdict(self))
 
     def __str__(self) -> str:
         verdict = {True: "passed", False: "FAILED", None: "noted"}[self.passed]

@@ -55,21 +55,10 @@ def read_table(path: str | Path, reading: Reading):
 
 
 def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit: str | None = None) -> tuple:
-    """The .txt files of a folder, in the order of their names, or a column of a table.
+    """Texts, ids of persons or None, and a data frame of what else is known: other columns, or the name of each file.
 
-    Parameters
-    ----------
-    text : str
-        Column of texts. A cell that holds none is an empty text.
-    unit : str, optional
-        Column of ids; "folder" for texts in folders, each of which holds those of one person.
-
-    Returns
-    -------
-    texts : list of str
-    groups : series of ids, or None
-    frame : data frame
-        What else is known of each text: other columns, or the name of its file.
+    The texts are the .txt files of a folder, in the order of their names, or the column ``text`` of a table, where a cell that
+    holds none is empty. Ids are the column ``unit``, or the folders in the folder if that is "folder".
     """
     path = Path(path)
     if not path.is_dir():
