@@ -37,6 +37,5 @@ def hits(false_alarms: float, epsilon: float, delta: float) -> float:
 
 def gaussian_success(mu: float) -> float:
     """Like :func:`success`, for a fit that is exactly μ-Gaussian differentially private: Φ(μ/2)."""
-    return float(
-        ndtr(0.5 * mu)
-    )  # Dong, Roth and Su (2022), arXiv:1905.02383v3: the trade-off of N(0, 1) against N(μ, 1)
+    # Dong, Roth and Su (2022), arXiv:1905.02383v3: the trade-off of N(0, 1) against N(μ, 1)
+    return float(ndtr(0.5 * mu))

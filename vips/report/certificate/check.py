@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from html.parser import HTMLParser
 from importlib import metadata
-from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,22 +146,14 @@ def _text(page: _Page) -> Finding:
     """Whether people read what the facts say."""
     if page.text == page.again:
         return Finding(True, "text", "all of it follows from the facts that the page keeps for this check")
-    lines = zip_longest(
-        *(text.decode("utf-8", errors="surrogateescape").split("\n") for text in (page.text, page.again)), fillvalue=""
-    )
-    read, written = next((read, written) for read, written in lines if read != written)
+    read, written = (text.decode("utf-8", errors="surrogateescape") for text in (page.text, page.again))
+    pairs = enumerate(zip(read, written, strict=False))
+    place = next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(read), len(written)))
+    start = max(place - 30, read.rfind("\n", 0, place) + 1)
+    ours, theirs = (repr(text[start : start + 90].partition("\n")[0].strip()) for text in (read, written))
     installed = metadata.version("vips")
     other = f"; it was written by vips {page.version}, and this is {installed}" if page.version != installed else ""
-    return Finding(
-        False, "text", f"the page says {_around(read, written)}, its facts say {_around(written, read)}{other}"
-    )
-
-
-def _around(text: str, other: str) -> str:
-    """The part of a line in which it differs from another one."""
-    pairs = enumerate(zip(text, other, strict=False))
-    start = max(0, next((place for place, (ours, theirs) in pairs if ours != theirs), 0) - 30)
-    return repr(text[start : start + 90].strip())
+    return Finding(False, "text", f"the page says {ours}, its facts say {theirs}{other}")
 
 
 # -- the model -------------------------------------------------------------------------------------------------------
