@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import fields
-from itertools import chain
 from pathlib import Path
 
 from vips._support.files import check_writable, whole_file
+from vips.report.report_fields import from_plain
 from vips.tools.commands.files import meaning_of
 from vips.tools.commands.reading import Reading
 
@@ -89,14 +88,9 @@ def checked_needs(needs: object, model: object, path: str) -> tuple[dict, Readin
             )
         for name, what in zip(needs["columns"], needs["declared"], strict=True):
             meaning_of(name, what)
-    return needs, _checked_reading(needs["reading"], path)
-
-
-def _checked_reading(values: object, path: str) -> Reading:
-    if isinstance(values, dict) and set(values) == {field.name for field in fields(Reading)}:
-        lists = {name: values[name] for name in ("date_formats", "missing")}
-        texts = [value for name, value in values.items() if name not in lists]
-        are_lists = all(isinstance(words, list | tuple) for words in lists.values())
-        if are_lists and all(isinstance(text, str) for text in chain(texts, *lists.values())):
-            return Reading(**values | {name: tuple(words) for name, words in lists.items()})
-    raise ValueError(f"{path} was not written by `fit --save`: it does not say how the table was written.")
+    try:
+        return needs, from_plain(Reading, needs["reading"])
+    except ValueError:
+        raise ValueError(
+            f"{path} was not written by `fit --save`: it does not say how the table was written."
+        ) from None
