@@ -42,34 +42,24 @@ SMALL_CHUNK, LOOKED_AT = 64, 6
 # -- the engine's clipped sum as a function of a data set -------------------------------------------------------
 
 
-def coordinates(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
-    """All blocks as one vector of scaled, isometric coordinates; shape (..., n_coordinates).
+def coordinates(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object], are_whole: bool = False) -> np.ndarray:
+    """All blocks as one vector of isometric coordinates, in units of their scales; or whole units of a lattice, as they are.
 
-    ``arrays`` may have further axes in front. A symmetric block gives its upper triangle, √2 times the off-diagonal entries.
+    A symmetric block gives its upper triangle, √2 times the off-diagonal entries: a lattice counts these in such units.
     """
     parts = []
     for name, block in blocks.items():
-        array = np.asarray(arrays[name]) / block.scale
-        leading = array.ndim - len(block.shape)
+        array = np.asarray(arrays[name]) if are_whole else np.asarray(arrays[name]) / block.scale
         if block.symmetric:
             rows, columns = np.triu_indices(block.shape[-1])
-            array = array[..., rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
-        parts.append(array.reshape(*array.shape[:leading], -1))
-    return np.concatenate(parts, axis=-1)
+            array = array[..., rows, columns] * (1 if are_whole else np.where(rows == columns, 1.0, np.sqrt(2.0)))
+        parts.append(np.ravel(array))
+    return np.concatenate(parts)
 
 
 def as_numbers(total: Mapping[str, np.ndarray], blocks: Mapping[str, object], lattice) -> dict[str, np.ndarray]:
     """A total in the units of the statistics: one on a lattice is in whole steps of it."""
     return {name: np.array(lattice.values(v, blocks[name]) if lattice else v) for name, v in total.items()}
-
-
-def _whole_units(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
-    """Sums on the lattice as one vector of integers, which are isometric coordinates already."""
-    parts = [
-        arrays[name][(..., *np.triu_indices(block.shape[-1]))] if block.symmetric else arrays[name]
-        for name, block in blocks.items()
-    ]
-    return np.concatenate([np.ravel(part) for part in parts])
 
 
 @dataclass
@@ -144,8 +134,7 @@ class ClippedSum:
             self._ordinary = messages
         if messages - self._ordinary:
             self.problems.append(f"{what}: warning: {min(messages - self._ordinary)}")
-        as_vector = _whole_units if self.plan.noise == "discrete" else coordinates
-        vector = as_vector(arrays, self.blocks)
+        vector = coordinates(arrays, self.blocks, self.plan.noise == "discrete")
         if not np.isfinite(vector).all():
             self.problems.append(f"{what}: the sum is not finite any more")
             return None

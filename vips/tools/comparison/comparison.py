@@ -325,16 +325,10 @@ def _plain_values(comparison: Comparison) -> dict:
         for columns in (movement.columns() for movement in comparison.movements)
         for values in zip(*(list(column) for column in columns.values()), strict=True)
     ]
-    return {
-        "model": comparison.model,
-        "summary": comparison.summary,
-        "private": comparison.private,
-        "baseline": comparison.baseline,
-        "clip_biases": list(comparison.clip_biases),
-        "level": comparison.level,
+    names = "model", "summary", "private", "baseline", "clip_biases", "level", "notes"
+    return {name: getattr(comparison, name) for name in names} | {
         "rows": [asdict(row) for row in comparison.rows],
         "parameters": parameters,
         "source_of_parameters": comparison.source,
         "privacy": [report.to_dict() for report in comparison.privacy],
-        "notes": list(comparison.notes),
     }
