@@ -41,18 +41,13 @@ _N_CELLS, _FINEST = 32, 2.0**-10  # of declared bounds; the finest cell near 0 i
 
 @dataclass(frozen=True)
 class ColumnCells:
-    """Cells of one column, in an order in which neighbours are alike if the column holds numbers.
+    """Cells of one column, in an order in which neighbours are alike if the column holds numbers or dates.
 
-    Attributes
-    ----------
-    kind : {"number", "date", "category"}
-    edges : tuple of float
-        Of numbers and dates: one more than cells. Values beyond the first or the last edge are in the first or last cell.
-    categories : tuple
-        The others are in the cell after them.
+    These have one edge more than cells: values beyond the first or the last edge are in the first or last cell. Other
+    categories than those that are named are in the cell after them.
     """
 
-    kind: str
+    kind: str  # "number", "date" or "category"
     edges: tuple[float, ...] = ()
     categories: tuple = ()
 

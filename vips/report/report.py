@@ -245,11 +245,7 @@ class PrivacyReport:
     def after(self, other: PrivacyReport, learnt: Sequence[str] = ()) -> PrivacyReport:
         """The report of this fit and of what was released before it, such as an encoder's columns, about the same records.
 
-        Parameters
-        ----------
-        other : PrivacyReport
-        learnt : sequence of str
-            Of what this fit calls declared, what was learnt before it.
+        ``learnt`` is what was learnt before it, of what this fit calls declared.
         """
         fit = self.releases[-1]
         fit = replace(fit, declared=tuple(fact for fact in fit.declared if fact not in learnt))

@@ -62,22 +62,9 @@ class _Page(NamedTuple):
 def findings(
     path: str | os.PathLike, report: PrivacyReport | None = None, ledger: str | os.PathLike | None = None
 ) -> list[Finding]:
-    """Compare a certificate with a model's report, and with a ledger.
+    """Compare the certificate at ``path`` with the report of a model that was read from its file, and with a ledger.
 
-    Parameters
-    ----------
-    path : str or path
-        Of the page.
-    report : PrivacyReport, optional
-        Of the model that was read from its file.
-    ledger : str or path, optional
-
-    Raises
-    ------
-    ValueError
-        If the page is no certificate with a guarantee.
-    OSError
-        If page or ledger cannot be read.
+    ValueError if the page is no certificate with a guarantee, OSError if page or ledger cannot be read.
 
     Guarantees
     ----------

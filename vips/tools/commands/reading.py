@@ -27,22 +27,7 @@ _FIRST = datetime(2001, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is written: public, and declared.
-
-    Parameters
-    ----------
-    separator, decimal, thousands : str
-        One character each; no sign of thousands by default.
-    encoding : str
-    date_formats : tuple of str
-        As for ``strptime``; a text is read by the first one that fits. Empty: ISO 8601.
-    missing : tuple of str
-        Words that mean a missing cell, as the empty one does.
-
-    Raises
-    ------
-    ValueError
-        If the settings contradict each other, or are none.
+    """How a table is written: public, and declared. ValueError if the settings contradict each other, or are none.
 
     Guarantees
     ----------
@@ -51,12 +36,12 @@ class Reading:
     - A line that cannot be parsed is a record whose cells are all missing.
     """
 
-    separator: str = ","
+    separator: str = ","  # one character, as each sign
     decimal: str = "."
-    thousands: str = ""
+    thousands: str = ""  # none
     encoding: str = "utf-8"
-    date_formats: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    date_formats: tuple[str, ...] = ()  # as for strptime: a text is read by the first one that fits; empty: ISO 8601
+    missing: tuple[str, ...] = ()  # words that mean a missing cell, as the empty one does
 
     def __post_init__(self) -> None:
         if len(self.separator) != 1 or self.separator in '"\r\n':
