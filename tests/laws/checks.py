@@ -181,6 +181,9 @@ def records_do_not_see_each_other(case):
 def norms_are_joint_and_never_too_small(case):
     model, plan, records, posterior = prepared(case, 20)
     records = with_extremes(case, records)
+    if is_searched(last_phase(model), posterior):  # at the middle of the coordinates tilts are largest
+        middle = posterior.search.zooms.coordinates.shift[: model.n_features_in_]
+        records = stacked(records, [np.append(middle, case.extreme[len(middle) :])])
     norms_of_records_hold(case, model, records, posterior)
     if not model.reads_persons:
         norms_of_runs_hold(case, model, plan, records[18:], posterior)  # two ordinary ones, and the extremes

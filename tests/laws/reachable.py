@@ -45,7 +45,8 @@ ZOOMS = {f"zooms_{name}" for name in (
     "counted_size", "counted_size_std",
 )}  # fmt: skip
 SEARCH = ZOOMS | {f"search_{name}" for name in (
-    "point", "size", "unit", "kept_points", "kept_scores", "kept_squares", "kept_informations", "kept_counts", "kept_sizes",
+    "point", "size", "unit", "kept_points", "kept_scores", "kept_squares", "kept_tilts",
+    "kept_informations", "kept_counts", "kept_sizes",
 )}  # fmt: skip
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {

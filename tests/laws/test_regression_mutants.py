@@ -80,6 +80,16 @@ def bends_not_in_the_norm(patch):
     patch.setattr(RegressionSums, "_parts_of_norms", mutant)
 
 
+def tilts_not_in_the_norm(patch):
+    original = RegressionSums._parts_of_norms
+
+    def mutant(self, residual, precision, blocks):
+        wide = {"tilt": replace(blocks["tilt"], scale=1e9)} if "tilt" in blocks else {}
+        return original(self, residual, precision, blocks | wide)
+
+    patch.setattr(RegressionSums, "_parts_of_norms", mutant)
+
+
 def squares_not_in_the_norm(patch):
     patch.setattr(regression_norms, "joint_norm", lambda score, others, scale, *_: np.hypot(score / scale, others))
 
@@ -382,6 +392,12 @@ MUTANTS = [
         "moved the sum by more than C",
     ),
     (bends_not_in_the_norm, "norms_are_joint_and_never_too_small", COUNTS, "a norm is smaller than the record"),
+    (
+        tilts_not_in_the_norm,
+        "norms_are_joint_and_never_too_small",
+        "linear, searched",
+        "a norm is smaller than the record",
+    ),
     (squares_not_in_the_norm, "norms_are_joint_and_never_too_small", SEARCHED, "a norm is smaller than the record"),
     (squares_not_in_the_norm, "norms_are_joint_and_never_too_small", COUNTS, "a norm is smaller than the record"),
     (squares_not_in_the_norm, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),

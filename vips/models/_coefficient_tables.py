@@ -55,8 +55,8 @@ UNBOUNDED = (
 # Where expected values are not those of the model.
 BENT = (
     "Expected values do not depend on {columns} as the model says, by straight lines that add up: large residuals are limited "
-    "and rows far out weigh less, so coefficients may be off by more than their limits. Add squares or products of these "
-    "columns, or make categories of them."
+    "and rows far out weigh less, so coefficients, and the intercept, may be off by more than their limits. Add squares or "
+    "products of these columns, or make categories of them."
 )
 # What a private fit makes of columns whose variance is in few rows.
 TAILS = (

@@ -52,7 +52,10 @@ ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
 _TOLERANCE = 1e-4
 _UNSURE = 4.0  # deviations, over how far points moved in the second half, where information is hidden
 _VISIBLE = 3.5  # deviations of noise above which information is seen, or √d if that is more
-_CHANCE = 0.005  # of bends where there are none
+_CHANCE = 0.005  # of bends, and of tilts, where there are none
+# Deviations of a tilt below which it moves no limit by much; variance of Σ u (h - κ) r x over that of Σ u r x, at most about;
+# how far the information in it is from κ times that in scores.
+_LEAST_TILT, _SPREAD_OF_TILTS, _CARRIED = 4.0, 0.25, 0.2
 _DOUBT = 0.5  # deviation of a variance that was stated as 1
 _ROUNDING = 1e-12  # of eigenvalues, over the largest
 _FEWEST_NEAR = 4  # scores whose scatter is compared
@@ -79,6 +82,8 @@ class Released:
         b_t, g_t and B_t.
     informations : ndarray of shape (k, d, d)
         H_t.
+    tilts : ndarray of shape (k, d or 0)
+        Σ u h r x, with h falling from 1 in the middle of the rows to 0 far out, if they are released.
     stds : ndarray of shape (k, 3)
         Deviations of the noise in an entry of g_t, on the diagonal of H_t, and of B_t.
     variance : ndarray of shape (k,)
@@ -91,6 +96,7 @@ class Released:
     scores: np.ndarray
     informations: np.ndarray
     squares: np.ndarray
+    tilts: np.ndarray
     stds: np.ndarray
     variance: np.ndarray
     ratios: tuple[float, float]
@@ -104,7 +110,8 @@ class Released:
         deviation = float(np.sqrt(max(variance, min(noise, 1.0), 1e-12)))
         stds = self.stds * np.array([1.0 / deviation, 1.0, deviation**-2.0])
         scores, points, squares = self.scores / deviation, self.points / deviation, self.squares / deviation**2
-        return replace(self, scores=scores, points=points, squares=squares, stds=stds), deviation
+        tilts = self.tilts / deviation
+        return replace(self, scores=scores, points=points, squares=squares, tilts=tilts, stds=stds), deviation
 
     def matched(self, prior: Prior, start: np.ndarray, n_rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray]:
         """Mean and precision of the coefficients given all that was released; the search for them begins at ``start``."""
@@ -145,11 +152,12 @@ class Released:
         ratios = variance_ratios(c @ self.squares, np.linalg.norm(c * s_B), np.maximum(np.diagonal(H), 1e-300))
         R = np.sqrt(np.clip(ratios, *self.ratios))
         sampled = 1.0 + (c**2 * self.variance).sum()
-        near = sampled * R[:, None] * H * R + np.eye(d) * np.square(c * s).sum()
+        of_scores = float(np.sqrt(np.square(c * s).sum()))
+        near = sampled * R[:, None] * H * R + np.eye(d) * of_scores**2
         off = 0.5 * noise**2 / d * np.square(estimate - point).sum()
         V = near + np.eye(d) * (_KAPPA**2 * (c**2 * far).sum() + off)
         total = c @ (self.scores + _NEAR * self._moved) + (1.0 - _NEAR) * H @ point
-        return _Linear(total, M, V, near, H, noise)
+        return _Linear(total, M, V, near, H, noise, of_scores)
 
     @cached_property
     def _moved(self) -> np.ndarray:
@@ -220,6 +228,27 @@ class Released:
             stands_out[:, -1] = stands_out[-1] = False
         return stands_out.any(axis=1)
 
+    def tilted(self, at: np.ndarray) -> np.ndarray:
+        """Coefficients on which rows in the middle and rows far out do not agree, shape (d,): where clips, which weigh the
+        latter less, move the estimate.
+
+        If the expected label is that of the model for each x, any weights that depend on x alone give the same root: so tilts
+        are κ times the scores at the same points, but for noise and sampling (Hausman, 1978). κ is the best for all of them.
+        """
+        d = len(at)
+        if not self.tilts.size:
+            return np.zeros(d, bool)
+        tilt, score = self.tilts.mean(axis=0), self.scores.mean(axis=0)
+        kappa = np.clip(tilt @ score / max(score @ score, 1e-300), 0.0, 1.0)
+        linear = self._linear(at, self.informations.mean(axis=0))
+        far = np.square(linear.H @ (self.points.mean(axis=0) - at)).mean()  # κ is not the same in all directions
+        variance = (1.0 + kappa**2) * self._average_std(0) ** 2 + _CARRIED**2 * far
+        V = _SPREAD_OF_TILTS * (linear.near - linear.noise_of_scores**2 * np.eye(d)) + variance * np.eye(d)
+        M = _raised(linear.M, linear.noise)
+        off, cov = np.linalg.solve(M, tilt - kappa * score), np.linalg.solve(M, np.linalg.solve(M, V).T)
+        least = max(_LEAST_TILT, ndtri(1.0 - _CHANCE / (2 * d)))
+        return np.abs(off) > least * np.sqrt(np.maximum(np.diagonal(cov), 1e-300))
+
     def linear_model(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """y, M and V near these coefficients."""
         linear = self._linear(at, self.informations.mean(axis=0))
@@ -228,7 +257,7 @@ class Released:
 
 @dataclass(frozen=True)
 class _Linear:
-    """y, M, V, V as if all scores were taken near the root, H, and the noise in eigenvalues of H."""
+    """y, M, V, V as if all scores were taken near the root, H, and the noise in eigenvalues of H and in y."""
 
     total: np.ndarray
     M: np.ndarray
@@ -236,6 +265,7 @@ class _Linear:
     near: np.ndarray
     H: np.ndarray
     noise: float
+    noise_of_scores: float
 
     def seen(self, M: np.ndarray, V: np.ndarray) -> np.ndarray:
         """M V⁻¹ of a symmetric M."""

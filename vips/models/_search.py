@@ -23,6 +23,8 @@ _TOO_LARGE = 1e18  # of files, which hold sums over records, and noise
 _MOST_KEPT, _MOST_NUMBERS, _FEWEST_KEPT = 64, 2**20, 4
 # Scale of the information beside that of scores: with many columns it is the noisiest block.
 _INFORMATION, _INFORMATION_OF_MANY = 0.7, 2.0
+# Scale of the tilt.
+_TILT = 1.0
 # Scale of bends, and the most coefficients with which they stand out from noise.
 _BENDS, MOST_BENDS = 3.0, 40
 _MOST_OF_SQUARES = 2.0  # c
@@ -43,6 +45,7 @@ class KeptSteps:
     ----------
     points, scores, squares : ndarray of shape (n_outputs, n_places, d)
         Coefficients at which the steps of each place were computed, and what they released there.
+    tilts : ndarray of shape (n_outputs, n_places, d or 0)
     informations : ndarray of shape (n_outputs, n_places, d, d)
     counts : ndarray of shape (n_places,)
         Numbers of these steps.
@@ -53,15 +56,20 @@ class KeptSteps:
     points: np.ndarray
     scores: np.ndarray
     squares: np.ndarray
+    tilts: np.ndarray
     informations: np.ndarray
     counts: np.ndarray
     sizes: np.ndarray
 
     @classmethod
-    def none(cls, n_outputs: int, n_places: int, d: int) -> KeptSteps:
+    def none(cls, n_outputs: int, n_places: int, d: int, tilts: bool) -> KeptSteps:
         """Places for steps to come."""
-        rows, matrices = (n_outputs, n_places, d), (n_outputs, n_places, d, d)
-        return cls(*np.zeros((3, *rows)), np.zeros(matrices), *np.zeros((2, n_places)))
+        rows, of_tilts, matrices = (
+            (n_outputs, n_places, d),
+            (n_outputs, n_places, d * tilts),
+            (n_outputs, n_places, d, d),
+        )
+        return cls(*np.zeros((3, *rows)), np.zeros(of_tilts), np.zeros(matrices), *np.zeros((2, n_places)))
 
     def after(self, place: int, size: float, **released: np.ndarray) -> KeptSteps:
         """With a step at C = ``size`` that released this, each of shape (n_outputs, d) or (n_outputs, d, d)."""
@@ -79,9 +87,10 @@ class KeptSteps:
         """What was released about each output; ``noise_std`` is that of one step in the blocks as they are summed."""
         used = self.counts > 0.0
         counts, size = self.counts[used], np.sqrt(self.sizes[used])
-        stds = [noise_std[name] * factor / np.sqrt(counts) for name, factor in _factors(size, unit).items()]
+        factors = _factors(size, unit)
+        stds = [noise_std[name] * factors[name] / np.sqrt(counts) for name in _BLOCKS]
         others = np.column_stack(stds), (1.0 / sampling_rate - 1.0) / counts, ratios
-        arrays = (self.points, self.scores, self.informations, self.squares)
+        arrays = (self.points, self.scores, self.informations, self.squares, self.tilts)
         return [Released(*(array[j, used] for array in arrays), *others) for j in range(len(self.points))]
 
 
@@ -106,11 +115,13 @@ class Search:
     kept: KeptSteps
 
     @classmethod
-    def begun(cls, zooms: Zooms, point: np.ndarray, size: float, unit: float, n_scores: int) -> Search:
+    def begun(
+        cls, zooms: Zooms, point: np.ndarray, size: float, unit: float, n_scores: int, tilts: bool = False
+    ) -> Search:
         """Before the first of so many scores."""
         outputs, d = point.shape
         n_places = min(n_scores, _MOST_KEPT, max(_FEWEST_KEPT, _MOST_NUMBERS // (outputs * d * d)))
-        return cls(zooms, point, size, unit, KeptSteps.none(outputs, n_places, d))
+        return cls(zooms, point, size, unit, KeptSteps.none(outputs, n_places, d, tilts))
 
     @property
     def n_done(self) -> int:
@@ -127,10 +138,11 @@ class Search:
         totals = {
             name: factor * np.reshape(average[name], (outputs, *average[name].shape[outputs > 1 :]))
             for name, factor in _factors(self.size, self.unit).items()
+            if name in average
         }
         kept = self.kept.after(
             self.n_done // -(-n_scores // n_places), self.size, points=self.point, scores=totals["linear"],
-            informations=totals["precision"], squares=totals["squares"],
+            informations=totals["precision"], squares=totals["squares"], tilts=totals.get("tilt", self.kept.tilts[:, 0]),
         )  # fmt: skip
         return replace(self, kept=kept)
 
@@ -168,8 +180,9 @@ class Search:
 
 
 def _factors(size, unit: float) -> dict:
-    """By which sums are multiplied, in the order of the blocks: see :func:`scores_at`."""
-    return {"linear": size * unit, "precision": size * unit**2, "squares": np.square(size * unit) / _of_squares(size)}
+    """By which sums are multiplied, by block: see :func:`scores_at`."""
+    squares = np.square(size * unit) / _of_squares(size)
+    return {"linear": size * unit, "precision": size * unit**2, "squares": squares, "tilt": size * unit}
 
 
 def _of_squares(size):
@@ -179,7 +192,7 @@ def _of_squares(size):
 
 def blocks_of_scores(
     outputs: tuple[int, ...], d: int, clip_norm: float, bends: bool, squares: float = SQUARES_SCALE,
-    of_many: float = _INFORMATION_OF_MANY,
+    of_many: float = _INFORMATION_OF_MANY, tilts: bool = False,
 ) -> dict[str, Block]:  # fmt: skip
     """Blocks of a step that releases scores, of d coefficients of so many outputs.
 
@@ -191,17 +204,21 @@ def blocks_of_scores(
         "precision": Block((*outputs, d, d), symmetric=True, scale=information),
         "squares": Block((*outputs, d), scale=squares * clip_norm),
     }
+    blocks |= {"tilt": Block((*outputs, d), scale=_TILT)} if tilts else {}
     return blocks | ({"bends": Block((*outputs, d, d), symmetric=True, scale=_BENDS)} if bends else {})
 
 
-def phase_of_scores(n_scores: int, bends: bool, statistics: str = "expected_statistics") -> FitPhase:
+def phase_of_scores(
+    n_scores: int, bends: bool, statistics: str = "expected_statistics", tilts: bool = False
+) -> FitPhase:
     """The phase of these blocks: each total is released by itself and kept, but for bends, of which late ones, near the
     estimate, weigh more in their average."""
     of_bends = (lambda s: {"bends": 2.0 / (s + 1)}) if bends else (lambda s: {})
-    released = "noisy scores, information and squares of scores"
+    kept = [*_BLOCKS, "tilt"] if tilts else _BLOCKS
+    released = "noisy scores, information and squares of scores" + ", tilts" * tilts + ", bends" * bends
     return FitPhase(
-        "scores", n_scores, blocks=[*_BLOCKS, "bends"] if bends else _BLOCKS, statistics=statistics,
-        step_size=lambda s: dict.fromkeys(_BLOCKS, 1.0) | of_bends(s), released=f"{released}, bends" if bends else released,
+        "scores", n_scores, blocks=[*kept, "bends"] if bends else kept, statistics=statistics,
+        step_size=lambda s: dict.fromkeys(kept, 1.0) | of_bends(s), released=released,
     )  # fmt: skip
 
 
@@ -229,10 +246,10 @@ def fitting_size(
 
 def scores_at(
     rows: np.ndarray, lengths: np.ndarray, y: np.ndarray, psi: np.ndarray, likelihood, size: float, unit: float,
-    labels: np.ndarray | None, clip_norm: float | None, as_csr: bool, bends: bool,
+    labels: np.ndarray | None, clip_norm: float | None, as_csr: bool, bends: bool, tilts: np.ndarray | None = None,
 ) -> RegressionSums:  # fmt: skip
     """What a private step sums of moved rows: r x/(s C), I x xᵀ/(s² C), of a record's score the squares times c, and perhaps
-    r x xᵀ/(s C).
+    r x xᵀ/(s C) and h r x/(s C).
 
     Parameters
     ----------
@@ -253,6 +270,8 @@ def scores_at(
         Whether sums go entry by entry: so roundings do not depend on other rows.
     bends : bool
         Whether r x xᵀ is summed.
+    tilts : ndarray of shape (n_records,), optional
+        h, if h r x is summed.
     """
 
     def parts(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -270,6 +289,7 @@ def scores_at(
         lengths,
         *parts(y),
         bends=bends,
+        tilts=tilts,
         largest=None if labels is None else of_labels,
         clip_norm=clip_norm,
         unit=_of_squares(size),

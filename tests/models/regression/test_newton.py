@@ -78,7 +78,9 @@ def scores_of(points):
 
 def released_of(points, scores, informations, squares, stds=(1e-9, 1e-9, 1e-9), sampled=0.0):
     k = len(points)
-    return Released(points, scores, informations, squares, np.tile(stds, (k, 1)), np.full(k, sampled), RATIOS)
+    return Released(
+        points, scores, informations, squares, np.zeros((k, 0)), np.tile(stds, (k, 1)), np.full(k, sampled), RATIOS
+    )
 
 
 def _coefficients_without_noise_are_the_root():
@@ -422,7 +424,7 @@ def released_along(informations):
     H = 20.0 * np.eye(3) + (np.array(informations) - 20.0)[:, None, None] * np.outer(along, along)
     stds = np.column_stack([np.ones(k), 2.0 * np.ones(k), np.ones(k)])
     diagonals = np.diagonal(H, axis1=1, axis2=2)
-    return Released(points, np.zeros((k, 3)), H, diagonals, stds, np.zeros(k), RATIOS)
+    return Released(points, np.zeros((k, 3)), H, diagonals, np.zeros((k, 0)), stds, np.zeros(k), RATIOS)
 
 
 def test_effects_whose_size_noise_hides_have_no_limits():

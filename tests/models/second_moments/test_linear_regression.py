@@ -300,9 +300,9 @@ def test_errors_may_grow_with_a_column(monkeypatch):
 
 def check_a_bend_is_named():
     rng, n = np.random.default_rng(12), 20_000
-    X = np.column_stack([rng.exponential(size=n).clip(0.0, 8.0), rng.normal(size=n).clip(-4.0, 4.0)])
-    settings = {"max_norm": 9.0, "target_range": (-8.0, 25.0), "privacy": PrivacyBudget(1.0, 1e-6)}
-    for bend in (0.0, 0.2):
+    X = rng.normal(size=(n, 2)).clip(-4.0, 4.0)
+    settings = {"max_norm": 9.0, "target_range": (-12.0, 25.0), "privacy": PrivacyBudget(1.0, 1e-6)}
+    for bend in (0.0, 0.3):
         y = X @ [1.0, 0.5] + bend * X[:, 0] ** 2 + rng.normal(size=n)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
@@ -318,7 +318,29 @@ def test_a_column_with_a_bend_is_named(monkeypatch):
         patch.setattr(_newton.Released, "bent", lambda self, bends, *others: np.zeros(len(bends), bool))
 
     check_a_bend_is_named()
-    check_notices(check_a_bend_is_named, straight, monkeypatch, "a bend of 0.2")
+    check_notices(check_a_bend_is_named, straight, monkeypatch, "a bend of 0.3")
+
+
+def check_a_bend_of_third_order_is_named():
+    """Squares and products of columns do not show it."""
+    rng, n = np.random.default_rng(13), 20_000
+    X = rng.normal(size=(n, 2)).clip(-4.0, 4.0)
+    settings = {"max_norm": 6.0, "target_range": (-30.0, 30.0), "privacy": PrivacyBudget(2.0, 1e-6)}
+    for bend in (0.0, 0.25):
+        y = X @ [1.0, 0.5] + bend * X[:, 0] ** 3 + np.exp(0.3 * X[:, 1]) * rng.normal(size=n)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", PrivacyWarning)
+            BayesianLinearRegression(**settings).fit(X, y).summary()
+        said = [str(warning.message) for warning in caught if "by straight lines" in str(warning.message)]
+        assert [message[:40] for message in said] == [BENT.format(columns="x0")[:40]] * (bend > 0.0), f"{bend} x³"
+
+
+def test_a_column_with_a_bend_of_third_order_is_named(monkeypatch):
+    def untilted(patch):
+        patch.setattr(_newton.Released, "tilted", lambda self, at: np.zeros(len(at), bool))
+
+    check_a_bend_of_third_order_is_named()
+    check_notices(check_a_bend_of_third_order_is_named, untilted, monkeypatch, "0.25 x³")
 
 
 def test_save_summary_audit_and_persons(tmp_path, monkeypatch):

@@ -82,6 +82,8 @@ class RegressionSums(RecordStatistics):
     diagonal : bool
     bends : bool
         Whether block "bends" sums r x xᵀ.
+    tilts : ndarray of shape (n_records,), optional
+        h between 0 and 1, which no label changes, if block "tilt" sums h r x.
     largest : callable, optional
         The pairs r and ω over which the norm of a record is the largest. None: norms are of the record's own.
     clip_norm : float, optional
@@ -92,11 +94,12 @@ class RegressionSums(RecordStatistics):
 
     def __init__(
         self, rows: Any, lengths: np.ndarray, residual: np.ndarray, precision: np.ndarray, *, diagonal: bool = False,
-        bends: bool = False, largest: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]] | None = None,
+        bends: bool = False, tilts: np.ndarray | None = None,
+        largest: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]] | None = None,
         clip_norm: float | None = None, unit: float = 1.0,
     ) -> None:  # fmt: skip
         self.rows, self._lengths, self._diagonal, self._largest = rows, lengths, diagonal, largest
-        self._bends = bends
+        self._bends, self._tilts = bends, tilts
         self.residual, self.precision, self._clip_norm, self._unit = residual, precision, clip_norm, unit
         self._bounds: Any = None  # norms of the records
         self._starts: np.ndarray | None = None  # where their rows start
@@ -139,6 +142,8 @@ class RegressionSums(RecordStatistics):
         others = self._outer_norms() * length / blocks["precision"].scale
         if "bends" in blocks:
             others = np.hypot(others, self._outer_norms() * row_norms(residual) / blocks["bends"].scale)
+        if self._tilts is not None:
+            others = np.hypot(others, self._tilts * self._lengths * row_norms(residual) / blocks["tilt"].scale)
         if self._diagonal:
             of_row = self._lengths / blocks["cross"].scale
             others = np.hypot(others, np.hypot(of_row, 1.0 / blocks["weight"].scale) * length)
@@ -167,6 +172,7 @@ class RegressionSums(RecordStatistics):
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         squares = self._squared_scores(weights)
+        tilts = None if self._tilts is None else self._tilts[np.flatnonzero(weights)]
         rows, weights, residual, precision = self._present(weights)
         linear = _times(rows.T, weights[:, None] * residual).T
         weighted = weights[:, None] * precision
@@ -176,6 +182,8 @@ class RegressionSums(RecordStatistics):
         sums = {"linear": linear, "precision": outer_sums(rows, weighted)}
         if self._bends:
             sums["bends"] = outer_sums(rows, weights[:, None] * residual, signed=True)
+        if tilts is not None:
+            sums["tilt"] = _times(rows.T, (weights * tilts)[:, None] * residual).T
         return self._shaped(sums | squares)
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
@@ -185,6 +193,7 @@ class RegressionSums(RecordStatistics):
         squares = {name: value.astype(np.int64) for name, value in squares.items()}
         if not sp.issparse(self.rows):
             return super().rounded_sum(weights, blocks, lattice) | self._shaped(squares)
+        tilts = None if self._tilts is None else self._tilts[np.flatnonzero(weights)]
         rows, weights, residual, precision = self._present(weights)
         indptr, columns, n_columns = rows.indptr, rows.indices, rows.shape[1]
         record = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))
@@ -193,19 +202,20 @@ class RegressionSums(RecordStatistics):
             shares = [np.rint(values * (weights * factor)[record] / unit[name]) for factor in factors.T]
             return np.array([np.bincount(columns, share, n_columns) for share in shares]).astype(np.int64)
 
-        linear = rounded(rows.data, residual, "linear")
+        linear = {"linear": rounded(rows.data, residual, "linear")}
+        if tilts is not None:
+            linear["tilt"] = rounded(rows.data, tilts[:, None] * residual, "tilt")
         if self._diagonal:
             second = rounded(np.square(rows.data), precision, "precision")
             cross = rounded(rows.data, precision, "cross")
             weight = np.rint(weights[:, None] * precision / unit["weight"]).sum(axis=0).astype(np.int64)
-            sums = {"linear": linear, "precision": second, "cross": cross, "weight": weight}
-            return self._shaped(sums | squares)
+            return self._shaped(linear | {"precision": second, "cross": cross, "weight": weight} | squares)
         factors = {"precision": precision} | ({"bends": residual} if self._bends else {})
         outer = {
             name: np.stack([_outer_sum(rows, weights * column, unit[name]).astype(np.int64) for column in values.T])
             for name, values in factors.items()
         }
-        return self._shaped({"linear": linear} | outer | squares)
+        return self._shaped(linear | outer | squares)
 
     def carry(self, carried: Any, used: np.ndarray, weight: float, is_last: bool) -> Any:
         if self._clip_norm is None:

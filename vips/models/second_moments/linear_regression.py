@@ -129,7 +129,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     -----
     *Privacy.*
     Unit: one row of X with its target. Relation: add or remove one. Released: noisy second moments of columns and target, which
-    count records, and scores, information, squares of scores and bends, hence the posterior. Public by declaration:
+    count records, and scores, information, squares of scores, bends and tilts, hence the posterior. Public by declaration:
     ``max_norm``, ``target_range``, the number of columns, all other arguments.
 
     Examples
@@ -225,7 +225,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     def blocks(self) -> dict[str, Block]:
         blocks, p = super().blocks(), self.n_features_in_ + bool(self.fit_intercept)
         return (
-            blocks | blocks_of_scores((), p, self._clip_norm(), p <= MOST_BENDS, *_SCALES) if self._searches else blocks
+            blocks | blocks_of_scores((), p, self._clip_norm(), p <= MOST_BENDS, *_SCALES, True)
+            if self._searches
+            else blocks
         )
 
     def _clip_norm(self) -> float:
@@ -241,7 +243,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             "zoom", 1, blocks=("second",), statistics="_moments", update=unchanged, end=self._zoomed, step_size=plain_average,
             released="noisy sums of products of columns and target, in coordinates of those before",
         )  # fmt: skip
-        return [*[zoom] * n_zooms, phase_of_scores(n_steps - n_zooms, "bends" in self.blocks(), "_scores")]
+        return [*[zoom] * n_zooms, phase_of_scores(n_steps - n_zooms, "bends" in self.blocks(), "_scores", True)]
 
     def _n_zooms(self, n_steps: int) -> int:
         return number_of_zooms(n_steps)
@@ -321,13 +323,15 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         point = np.append(slopes, np.zeros(int(bool(self.fit_intercept))))[None]
         n_scores, posterior = self._n_scores(), self._prior_posterior(zooms)
         size = fitting_size(self.plan_of_fit(), zooms.count, n_scores, self.n_features_in_, 1.0, _SIZES)
-        posterior.search = Search.begun(zooms, point, size, _UNIT, n_scores)
+        posterior.search = Search.begun(zooms, point, size, _UNIT, n_scores, True)
         return posterior
 
     def _scores(self, records: Records, posterior: LinearPosterior) -> RegressionSums:
         zooms, d = posterior.zooms, self.n_features_in_
         moved = self._moved(records, zooms)
         rows, target, origin = moved[:, :d], moved[:, d], zooms.coordinates.shift[d]
+        with np.errstate(over="ignore"):
+            tilts = 1.0 / (1.0 + 2.0 * np.square(np.square(row_norms(rows))))
         if self.fit_intercept:
             rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
         else:
@@ -335,7 +339,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         search, settings = posterior.search, (self._clip_norm(), self.plan_of_fit().rounds_records)
         return scores_at(
             rows, row_norms(rows), target, rowwise_product(rows, search.point.T), _Normal(), search.size, search.unit,
-            (np.array(self.target_range) - origin) * zooms.coordinates.scale[d], *settings, rows.shape[1] <= MOST_BENDS,
+            (np.array(self.target_range) - origin) * zooms.coordinates.scale[d], *settings, rows.shape[1] <= MOST_BENDS, tilts,
         )  # fmt: skip
 
     def _searched(self, average, noise_std, previous: LinearPosterior) -> LinearPosterior:
@@ -349,7 +353,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         given = coefficients_of_scores(released, units, d, self.penalty, scale)
         units = units * deviation
         given = LinearPosterior(
-            given.mean * units, given.precision / np.outer(units, units), given.linear / units,
+            given.mean * units, positive_definite(given.precision / np.outer(units, units)), given.linear / units,
             given.information / np.outer(units, units), deviation**-2.0, given.prior_precision / np.square(units[:d]),
         )  # fmt: skip
         posterior = self._natural(given, zooms)
@@ -546,7 +550,11 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         hidden = self._hidden() & ~indicator_columns(self.n_features_in_, self.indicators, others)
         withhold(self, table, hidden[None], units, HIDDEN)
         self._warn_of_tails(units, others)
-        warn_of_columns(self, self._bent(), units, BENT, 4)
+        d = self.n_features_in_
+        is_bent = self._bent()
+        if is_bent[d:].any() and not is_bent[:d].any():
+            warnings.warn(BENT.format(columns="the columns"), PrivacyWarning, stacklevel=3)
+        warn_of_columns(self, is_bent[:d], units, BENT, 4)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
         warn_of_nothing(self, signal)
         return table
@@ -591,13 +599,18 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return ~moments_of_columns(moments, noisy.noise_std["second"], self._constant(), is_centred).is_visible
 
     def _bent(self) -> np.ndarray:
-        """Whether targets depend on each column in another way than a straight line, shape (n_features,)."""
-        search, d = self.last_posterior_.search, self.n_features_in_
-        if search is None or "bends" not in self.noisy_totals_.average:
-            return np.zeros(d, bool)
-        totals, unit = self.noisy_totals_, search.size * search.unit
-        released, is_centred = self._released_scores(), bool(self.fit_intercept)
-        return released.bent(totals.average["bends"], totals.noise_std["bends"], unit, is_centred)[:d]
+        """Whether targets depend on each column, and perhaps the intercept, in another way than a straight line, shape (p,)."""
+        search = self.last_posterior_.search
+        if search is None:
+            return np.zeros(self.n_features_in_, bool)
+        totals, unit, released = self.noisy_totals_, search.size * search.unit, self._released_scores()
+        of_unit, deviation = released.in_deviations()
+        tilted = of_unit.tilted(search.point[0] / deviation)
+        if "bends" not in totals.average:
+            return tilted
+        return tilted | released.bent(
+            totals.average["bends"], totals.noise_std["bends"], unit, bool(self.fit_intercept)
+        )
 
     def feature_totals(self) -> FeatureTotals | None:
         """Sums of the first zoom, or second moments of a fit without zooms; None without noise."""

@@ -127,7 +127,7 @@ def under_penalty(
     mean, _, lam = mixed(information, linear, n_features, scale)
     wide_mean, cov, _ = mixed(information, linear, n_features, _CAUTION * scale)
     cov += np.outer(wide_mean - mean, wide_mean - mean)
-    precision = inverse_from_factor(cholesky(positive_definite(cov)))
+    precision = positive_definite(inverse_from_factor(cholesky(positive_definite(cov))))
     return LinearPosterior(mean, precision, linear, information, noise_precision, lam)
 
 
