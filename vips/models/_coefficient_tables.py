@@ -20,6 +20,7 @@ from vips.report.words import whose
 __all__ = [
     "BENT",
     "HIDDEN",
+    "INSEPARABLE",
     "TAILS",
     "UNBOUNDED",
     "Signal",
@@ -51,6 +52,11 @@ HIDDEN = (
 UNBOUNDED = (
     "Noise hides how large the effect of {columns} is: labels are nearly certain, and the few that are not would tell. Its "
     "mean may be far too small, and there are no limits. More records or a larger ε would show it."
+)
+INSEPARABLE = (
+    "Noise hides what tells the effects of {columns} apart, since these columns vary together, or hardly vary. There are no "
+    "limits in their rows. Leave one of them out, or declare their sum or difference in its place; more records or a larger ε "
+    "would tell them apart."
 )
 # Where expected values are not those of the model.
 BENT = (

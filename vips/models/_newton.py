@@ -52,6 +52,7 @@ ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
 _TOLERANCE = 1e-4
 _UNSURE = 4.0  # deviations, over how far points moved in the second half, where information is hidden
 _VISIBLE = 3.5  # deviations of noise above which information is seen, or √d if that is more
+_MOSTLY = 0.95  # share of a variance in directions that noise hides, from which nothing else tells of a coefficient
 _CHANCE = 0.005  # of bends, and of tilts, where there are none
 # Deviations of a tilt below which it moves no limit by much; variance of Σ u (h - κ) r x over that of Σ u r x, at most about;
 # how far the information in it is from κ times that in scores.
@@ -193,6 +194,15 @@ class Released:
         H, noise = self.average_information()
         of_constant = np.square(H[-1]) / max(H[-1, -1], noise) if has_intercept else 0.0
         return np.diagonal(H) - of_constant > max(_VISIBLE, np.sqrt(len(H))) * noise
+
+    def inseparable(self, precision: np.ndarray) -> np.ndarray:
+        """Coefficients whose variance lies in directions of which noise hides the information, shape (d,): effects of columns
+        that vary together, or hardly vary. ``precision`` is that of the coefficients."""
+        H, noise = self.average_information()
+        values, vectors = eigh(H)
+        hidden, cov = vectors[:, values < _VISIBLE * noise], np.linalg.inv(precision)
+        shares = np.einsum("ik,kl,il->i", hidden, hidden.T @ cov @ hidden, hidden)
+        return shares > _MOSTLY * np.diagonal(cov)
 
     def unbounded(self, at: np.ndarray, precision: np.ndarray, has_intercept: bool) -> np.ndarray:
         """Coefficients at these values that may be larger by any factor, shape (d,): the information about how far they go was

@@ -343,6 +343,19 @@ def test_a_column_with_a_bend_of_third_order_is_named(monkeypatch):
     check_notices(check_a_bend_of_third_order_is_named, untilted, monkeypatch, "0.25 x³")
 
 
+def test_columns_that_vary_together_get_no_limits():
+    """Age and year of birth, which a visit within ten years tells apart; a third column has limits."""
+    rng, n = np.random.default_rng(14), 20_000
+    age, other = rng.normal(50.0, 18.0, n).clip(0.0, 110.0), rng.normal(size=n)
+    born = rng.integers(2010, 2020, n) - age
+    y = 0.3 * age + 0.3 * (born - 1965.0) + other + 3.0 * rng.normal(size=n)
+    X = (np.column_stack([age, born, other]) - [55.0, 1960.0, 0.0]) / [55.0, 60.0, 5.0]
+    settings = {"max_norm": np.sqrt(3.0), "target_range": (-60.0, 60.0), "privacy": PrivacyBudget(1.0, 1e-6)}
+    with pytest.warns(PrivacyWarning, match="effects of x0, x1 apart"):
+        table = BayesianLinearRegression(**settings).fit(X, y).summary()
+    assert table["lower"].isna().tolist()[:3] == [True, True, False]
+
+
 def test_save_summary_audit_and_persons(tmp_path, monkeypatch):
     shorten(monkeypatch)
     rng = np.random.default_rng(5)

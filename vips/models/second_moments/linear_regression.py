@@ -28,6 +28,7 @@ from vips.models import _typical as typical
 from vips.models._coefficient_tables import (
     BENT,
     HIDDEN,
+    INSEPARABLE,
     TAILS,
     Signal,
     check_indicators,
@@ -365,7 +366,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     def _natural(self, given: LinearPosterior, zooms: Zooms) -> LinearPosterior:
         """The posterior of coefficients of columns, from one of coefficients of moved rows."""
         d, coordinates = self.n_features_in_, zooms.coordinates
-        units = np.append(coordinates.scale[:d], np.full(len(given.mean) - d, CONSTANT)) / coordinates.scale[d]
+        units = self._units_of_rows(coordinates, len(given.mean))
         outer, shift = np.outer(units, units), np.zeros(len(units))
         shift[d:] = coordinates.shift[d]
         information = given.information / outer
@@ -540,16 +541,19 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         Warns
         -----
         PrivacyWarning
-            If noise hides columns, which get no limits; if the variance of a column, or of the target, is in few rows; if the
-            target depends on columns in another way than by straight lines; if a table without effects would show as much with
-            a probability above 5 %.
+            If noise hides columns, or what tells columns apart that vary together: they get no limits; if the variance of a
+            column, or of the target, is in few rows; if the target depends on columns in another way than by straight lines; if
+            a table without effects would show as much with a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
         others = None if features is None else features.indicators
-        hidden = self._hidden() & ~indicator_columns(self.n_features_in_, self.indicators, others)
+        are_numbers = ~indicator_columns(self.n_features_in_, self.indicators, others)
+        hidden = self._hidden() & are_numbers
         withhold(self, table, hidden[None], units, HIDDEN)
-        self._warn_of_tails(units, others)
+        inseparable = self._inseparable() & are_numbers & ~hidden
+        withhold(self, table, inseparable[None], units, INSEPARABLE)
+        self._warn_of_tails(are_numbers & ~inseparable, units)
         d = self.n_features_in_
         is_bent = self._bent()
         if is_bent[d:].any() and not is_bent[:d].any():
@@ -559,13 +563,13 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         warn_of_nothing(self, signal)
         return table
 
-    def _warn_of_tails(self, units, others) -> None:
-        """Warn of columns, and of a target, whose variance is in few rows."""
+    def _warn_of_tails(self, columns: np.ndarray, units) -> None:
+        """Warn of those of these columns, and of a target, whose variance is in few rows."""
         if is_group(self.privacy_.unit) or self.privacy_.plan.max_weight is not None:  # else other weights differ, too
             return
         d = self.n_features_in_
-        *columns, target = self.posterior_.zooms.long_tailed(np.repeat(_LONG_TAILS, [d, 1]))
-        warn_of_columns(self, columns & ~indicator_columns(d, self.indicators, others), units, TAILS, 4)
+        *are_long, target = self.posterior_.zooms.long_tailed(np.repeat(_LONG_TAILS, [d, 1]))
+        warn_of_columns(self, are_long & columns, units, TAILS, 4)
         if target:
             warnings.warn(
                 f"A part of the variance of {target_of(self)} is in few rows far out. A private fit moves such targets nearer, "
@@ -597,6 +601,19 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return np.zeros(d, bool)
         moments = noisy.average["second"][: d + 1, : d + 1]
         return ~moments_of_columns(moments, noisy.noise_std["second"], self._constant(), is_centred).is_visible
+
+    def _inseparable(self) -> np.ndarray:
+        """Columns of a private fit whose effects noise does not let it tell apart, shape (n_features,)."""
+        d, last = self.n_features_in_, self.last_posterior_
+        if last.search is None:
+            return np.zeros(d, bool)
+        units = self._units_of_rows(last.zooms.coordinates, len(last.mean))
+        return self._released_scores().inseparable(last.around.precision * np.outer(units, units))[:d]
+
+    def _units_of_rows(self, coordinates: Coordinates, n_coefficients: int) -> np.ndarray:
+        """Coefficients of columns over those of moved rows, and the intercept, shape (n_coefficients,)."""
+        d = self.n_features_in_
+        return np.append(coordinates.scale[:d], np.full(n_coefficients - d, CONSTANT)) / coordinates.scale[d]
 
     def _bent(self) -> np.ndarray:
         """Whether targets depend on each column, and perhaps the intercept, in another way than a straight line, shape (p,)."""
