@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hmmlearn import hmm
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from vips import (
     BayesianGaussianMixture,
     CategoricalHMM,
     GaussianHMM,
+    LatentClassAnalysis,
     MixedLatentClassAnalysis,
     PoissonHMM,
     PrivacyPlan,
@@ -191,3 +195,42 @@ def test_the_sample_holds_the_records_that_count():
         chain, InMemoryData(Sequences.from_lengths(np.zeros((100_000, 1)), np.full(1000, 100))), rng
     )
     assert abs(drawn.lengths.sum() - 20_000) <= 100
+
+
+@pytest.mark.filterwarnings("ignore:.*has not settled")
+def test_components_without_records_have_no_estimates():
+    """A prior's mean is no estimate, and a component that another one repeats is none of the records'."""
+    rng = np.random.default_rng(0)
+    answers = (rng.random((500, 6)) < np.where(rng.random(500) < 0.5, 0.1, 0.9)[:, None]).astype(int)
+    sparse = LatentClassAnalysis(6, categories=[2] * 6, class_prior=1e-6, random_state=0).fit(answers)
+    with pytest.warns(ConvergenceWarning, match=r"class \d.* hold no record"):
+        table = sparse.summary()
+    assert (table["typical answers"] == "").sum() >= 2
+    X = np.concatenate([np.full((50, 1), 3.0), np.full((50, 1), 8.0)])
+    numbers = MixedLatentClassAnalysis(2, columns=[(0.0, 10.0)], random_state=0).fit(X[:50])
+    with pytest.warns(ConvergenceWarning, match="alike|no record"):
+        numbers.summary()
+    with pytest.warns(ConvergenceWarning, match="no record"):
+        table = (
+            BayesianGaussianMixture(
+                3,
+                weight_concentration_prior_type="dirichlet_distribution",
+                weight_concentration_prior=1e-9,
+                random_state=0,
+            )
+            .fit(X)
+            .summary()
+        )
+    assert table.iloc[-1][["mean x0", "std x0"]].isna().all()
+    with pytest.warns(ConvergenceWarning, match="alike|no record"):
+        PoissonHMM(3, max_count=10, random_state=0).fit(list(X.reshape(10, 10, 1))).summary()
+
+
+def test_clear_components_are_not_warned_of():
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.normal(k, 0.5, (100, 2)) for k in (0.0, 5.0, 10.0)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        BayesianGaussianMixture(6, random_state=0).fit(X).summary()  # a Dirichlet process
+        MixedLatentClassAnalysis(3, columns=[(-5.0, 15.0)] * 2, random_state=0).fit(X).summary()
+        GaussianHMM(3, random_state=0).fit([X]).summary()

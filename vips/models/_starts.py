@@ -17,14 +17,16 @@ import scipy.sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from vips._support.validation import levels_to_user
 from vips.core.mechanism.random_state import as_generator
 from vips.core.records.partition import with_their_weights
 from vips.core.records.source import DataSource
 from vips.data._sequences import Sequences
 
-__all__ = ["best_start", "clusters"]
+__all__ = ["best_start", "clusters", "lost"]
 
 _STEPS = 10
+_ALIKE = 1e-3  # of the features' sizes
 _TIE = 1e-6  # relative, of bounds that differ by rounding alone
 _MOST_ROWS = 20_000  # of the sample; of sequences steps
 
@@ -65,6 +67,37 @@ def clusters(points: np.ndarray, weights: np.ndarray, n_clusters: int, rng: np.r
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
         members = means.fit_predict(np.nan_to_num(points), sample_weight=weights)
     return weights[:, None] * np.eye(n_clusters)[members]
+
+
+def lost(model, word: str, counts: np.ndarray, features: np.ndarray, may_be_empty: bool = False) -> np.ndarray:
+    """Components of an ordinary fit that hold no record, shape (K,), after a warning of these, and of such as are alike.
+
+    Parameters
+    ----------
+    model : ConjugateExponentialModel
+    word : str
+        For a component.
+    counts : ndarray of shape (K,)
+        Records of each.
+    features : ndarray of shape (K, n)
+        What it is like.
+    may_be_empty : bool
+        Whether a prior leaves components empty on purpose.
+    """
+    if hasattr(model, "noisy_totals_"):
+        return np.zeros(len(counts), bool)
+    is_empty, scale = counts < 1.0, np.ptp(features, axis=0) + np.abs(features).max(axis=0)
+    near = (np.abs(features[:, None] - features) <= _ALIKE * scale).all(axis=2) & ~is_empty & ~is_empty[:, None]
+    are_alike = np.flatnonzero(near.sum(axis=1) > 1)
+    end = f"Write a smaller n_components, or try another random_state than {model.random_state!r}."
+    for places, what in (
+        (np.flatnonzero(is_empty & (not may_be_empty)), "hold no record: their rows have no estimates."),
+        (are_alike, "are alike: these records tell no difference."),
+    ):
+        if len(places):
+            names = ", ".join(f"{word} {k}" for k in places)
+            warnings.warn(f"{names} {what} {end}", ConvergenceWarning, stacklevel=levels_to_user())
+    return is_empty
 
 
 def _after(model, records, weights: np.ndarray, posterior):

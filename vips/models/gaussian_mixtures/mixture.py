@@ -15,6 +15,7 @@ from vips.core.sums.gaussians import MixtureStatistics
 from vips.expfam import Dirichlet
 from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
+from vips.models._starts import lost
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.parts import Part, last_of
 from vips.report.words import whose
@@ -158,10 +159,12 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         -------
         pandas.DataFrame
             A row for each component: its share, and its "lower" and "upper" limit where intervals know the noise; whether it
-            has records, or may be noise; mean and standard deviation of each column.
+            has records, or may be noise; mean and standard deviation of each column, NaN in an ordinary fit without records.
 
         Warns
         -----
+        ConvergenceWarning
+            If two components of an ordinary fit are alike, or one holds no record, but of a Dirichlet process.
         PrivacyWarning
             If there are no limits in a private fit: it says why.
         """
@@ -180,7 +183,14 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         for j, name in enumerate(self.column_names()):
             table[f"mean {name}"] = self.means_[order, j]
             table[f"std {name}"] = deviations[order, j]
-        table = pd.DataFrame(table, index=pd.Index([f"component {k}" for k in order]))
+        table, of_process = (
+            pd.DataFrame(table, index=pd.Index([f"component {k}" for k in order])),
+            self._priors().process,
+        )
+        is_empty = lost(
+            self, "component", np.where(self._has_records(), 1.0, 0.0), self.means_ / self._place[1], of_process
+        )
+        table.loc[is_empty[order], [name for name in table if name.startswith(("mean ", "std "))]] = np.nan
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def plot_components(self, columns: tuple = (0, 1), *, X=None, ax: Axes | None = None) -> Axes:

@@ -28,7 +28,7 @@ from vips.data._step_index import step_frame
 from vips.models import _typical as typical
 from vips.models._chains import inferred
 from vips.models._sequences import SequenceModel
-from vips.models._starts import clusters
+from vips.models._starts import clusters, lost
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.markov import kernels
@@ -296,6 +296,8 @@ class HiddenMarkovModel(SequenceModel):
         -----
         PrivacyWarning
             If there are no limits in a private fit: it says why.
+        ConvergenceWarning
+            If two states of an ordinary fit are alike, or one holds no step, which has no estimates.
         """
         pd = imported("pandas", "summary()")
 
@@ -313,7 +315,14 @@ class HiddenMarkovModel(SequenceModel):
             "steps of a stay": np.minimum(stays, float(self.max_length)),
             "then": after,
         }
-        table = pd.DataFrame(table | self._seen(names, n_typical), index=pd.Index(self.state_names()))
+        seen, posterior = self._seen(names, n_typical), self.posterior_
+        table = pd.DataFrame(table | seen, index=pd.Index(self.state_names()))
+        if not hasattr(self, "noisy_totals_"):
+            of_start, of_moves = self.chain_priors()
+            counts = posterior.start.concentration - of_start + (posterior.moves.concentration - of_moves).sum(axis=0)
+            is_empty = lost(self, "state", counts, self.components(posterior)[0])
+            for name in seen:
+                table.loc[is_empty, name] = "" if name == "typical symbols" else np.nan
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def plot_transitions(self, ax: Axes | None = None) -> Axes:

@@ -30,6 +30,7 @@ from vips.expfam import Dirichlet, Draws
 from vips.models import _typical as typical
 from vips.models._denoising import posterior_mean
 from vips.models._mixture import Mixture
+from vips.models._starts import lost
 from vips.models._variance_ratios import WITH_SQUARES
 from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
@@ -314,6 +315,8 @@ class LatentClasses(Mixture):
         -----
         PrivacyWarning
             If there are no limits in a private fit: it says why.
+        ConvergenceWarning
+            If two classes of an ordinary fit are alike, or one holds no record and has no estimates.
         """
         pd = imported("pandas", "summary()")
 
@@ -330,7 +333,13 @@ class LatentClasses(Mixture):
         columns |= ({} if labels is None else {"label": labels}) | self._moments(level)
         if posterior.answers:
             columns["typical answers"] = strings_for_pandas([self._typical(k, n_answers) for k in range(n_classes)])
-        table = pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class")).iloc[self._by_size()]
+        table = pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class"))
+        if not hasattr(self, "noisy_totals_"):
+            counts = posterior.weights.concentration - self._class_prior()
+            is_empty = lost(self, "class", counts, self.components(posterior)[0])
+            for name in table.columns[1:]:
+                table.loc[is_empty, name] = "" if name == "typical answers" else np.nan
+        table = table.iloc[self._by_size()]
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def plot_profiles(self, columns: Sequence[str] | None = None, *, ax: Axes | None = None) -> Axes:
