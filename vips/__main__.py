@@ -9,7 +9,7 @@ import warnings
 from importlib import metadata
 
 from vips._support.printable import printable
-from vips.core.ledger.admitted import Run
+from vips.core.ledger.book import Run
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.exceptions import PrivacyBudgetError
 from vips.tools.commands.compile import add_compile

@@ -11,8 +11,7 @@ from scipy.special import ndtri
 
 from vips._support.validation import check_level
 from vips.core.budget import PrivacyBudget, plan_of_one_release
-from vips.core.ledger.charge import charged, ledger_to_charge
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.ledger import PrivacyLedger, charged, ledger_to_charge
 from vips.core.ledger.run import LedgerRun
 from vips.core.plan import PrivacyPlan
 from vips.core.records.groups import check_groups_of_source, check_ids, group_numbers, name_of

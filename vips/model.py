@@ -20,8 +20,7 @@ from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.validation import levels_to_user
 from vips.core import engine
 from vips.core.contract import Contract
-from vips.core.ledger.charge import ledger_to_charge
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.ledger import PrivacyLedger, ledger_to_charge
 from vips.core.ledger.origin import RemembersItsLedger
 from vips.core.ledger.run import LedgerRun
 from vips.core.plan import PrivacyPlan

@@ -10,7 +10,7 @@ import pytest
 import vips
 from tests.own_model import GaussianMean
 from vips import PrivacyLedger, PrivacyPlan
-from vips.core.ledger.admitted import Run
+from vips.core.ledger.book import Run
 from vips.core.plan_phases import Phase
 from vips.report import words
 

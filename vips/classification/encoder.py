@@ -15,8 +15,7 @@ from vips._support.printable import listed
 from vips.classification.log_odds import log_odds_of_tables, scale_of_rows
 from vips.classification.tables import ClassTable, ColumnCells, as_frame, class_counts, columns_stated, release_table
 from vips.core.budget import PrivacyBudget
-from vips.core.ledger.charge import charged, ledger_to_charge
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.ledger import PrivacyLedger, charged, ledger_to_charge
 from vips.core.plan import PrivacyPlan
 from vips.data._cell_values import as_numbers, refuse_unread
 from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared

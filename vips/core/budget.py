@@ -29,10 +29,12 @@ from vips.core.ledger import open_ledger
 from vips.core.plan import PrivacyPlan
 from vips.core.rounding import rounded_down
 from vips.core.stream_plan import StreamPlan
-from vips.exceptions import PrivacyBudgetError
+from vips.exceptions import LedgerError, PrivacyBudgetError
 
-__all__ = ["Cost", "PrivacyBudget", "check_privacy", "plan_of_one_release"]
+__all__ = ["ANY_UNIT", "Cost", "PrivacyBudget", "check_privacy", "checked_terms", "new_terms", "plan_of_one_release"]
 
+# The default unit of a ledger: it accepts whatever a model calls one record.
+ANY_UNIT = "one record"
 GAUSSIAN_SHARE = 0.9  # of δ; the rest is the limit of δ₀
 _LEAST_DELTA = 1e-290
 _NOTHING = "Nothing is left of this budget, and nothing was charged."
@@ -45,10 +47,6 @@ class Cost:
     mu2: float = 0.0
     delta_0: float = 0.0
     pure: float = 0.0
-
-    def exactly(self) -> tuple[Fraction, Fraction, Fraction]:
-        """The numbers as fractions, whose sums are not rounded."""
-        return Fraction(self.mu2), Fraction(self.delta_0), Fraction(self.pure)
 
     def epsilon(self, delta: float) -> float:
         """ε of the whole budget if this were all that it paid for; ``delta`` is the budget's."""
@@ -157,18 +155,18 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         shares = tuple(map(float, shares))
         whole = sum(map(Fraction, shares))
         numbers = self.mu2, self.delta_0, self.pure
-        parts = ([rounded_down(Fraction(number) * Fraction(share) / whole) for number in numbers] for share in shares)
-        return tuple(self._with(*part) for part in parts)
+        parts = []
+        for share in shares:
+            mu2, delta_0, pure = (rounded_down(Fraction(number) * Fraction(share) / whole) for number in numbers)
+            part = PrivacyBudget.of_parts(mu2, delta_0, pure, self.delta, self.relation, self.sampled_share)
+            object.__setattr__(part, "sent_from", self.sent_from)
+            parts.append(part)
+        return tuple(parts)
 
     def scaled(self, factor: float) -> PrivacyBudget:
         """The budget with ``factor`` times the μ², which is about the square of ε; for plans, as it may hold more."""
         check_number("factor", factor, 0.0, 1e12, "a positive number", open_low=True)
         return PrivacyBudget.of_parts(self.mu2 * factor, self.delta_0, self.pure, self.delta, self.relation)
-
-    def _with(self, mu2: float, delta_0: float, pure: float) -> PrivacyBudget:
-        part = PrivacyBudget.of_parts(mu2, delta_0, pure, self.delta, self.relation, self.sampled_share)
-        object.__setattr__(part, "sent_from", self.sent_from)
-        return part
 
     def plan(self, *, n_steps: int | None = None, sampling_rate: float | None = None, **settings: Any) -> PrivacyPlan:
         """The plan that spends it.
@@ -245,3 +243,37 @@ def limits(epsilon: float, delta: float, pure: float) -> tuple[float, float, flo
         raise ValueError(f"δ = {delta:g} is no budget that a ledger can keep: write one above 1e-290.")
     mu = gaussian_mu(epsilon - pure, gaussian_delta)
     return mu * mu * (1.0 - 1e-12), rounded_down(Fraction(delta) - Fraction(gaussian_delta)), pure
+
+
+def new_terms(
+    epsilon: float, delta: float, dataset: str, unit: str, relation: str, pure: float,
+    kept: list[float] | None = None,
+) -> dict:  # fmt: skip
+    """What a ledger promises, fixed when it is made, ready for JSON; or an error that names what is wrong. Its limits may be
+    ``kept``."""
+    check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
+    check_delta(delta)
+    check_number("pure", pure, 0.0, epsilon, "a part of `epsilon`")
+    for name, value in (("dataset", dataset), ("unit", unit)):
+        if not isinstance(value, str) or not value:
+            raise LedgerError(f"`{name}` must be a name in words, got {value!r}.")
+    check_choice("relation", relation, ("add_or_remove", "replace_one"))
+    epsilon, delta, pure = float(epsilon), float(delta), float(pure)
+    computed = limits(epsilon, delta, pure)
+    mu2, delta_0, pure = kept or computed
+    is_within = mu2 > 0.0 and 0.0 < delta_0 <= (1.0 - GAUSSIAN_SHARE) * delta * (1.0 + 1e-9)
+    most = (epsilon - pure) * (1.0 + 1e-9) + 1e-12
+    if not is_within or gaussian_epsilon(math.sqrt(mu2), GAUSSIAN_SHARE * delta) > most:
+        raise ValueError(
+            f"ε = {epsilon:g}, of which {pure:g} is pure, at δ = {delta:g} is no budget that a ledger can keep."
+        )
+    terms = {"epsilon": epsilon, "delta": delta, "dataset": dataset, "unit": unit, "relation": relation}
+    return terms | {"limits": [mu2, delta_0, pure]}
+
+
+def checked_terms(body: dict) -> dict:
+    """The terms in a ledger's first entry. Its limits are kept, because another machine could round them otherwise. An error of
+    any kind if they are not those of a ledger, or promise more than (ε, δ)."""
+    kept = [float(limit) for limit in body["limits"]]
+    names = ("epsilon", "delta", "dataset", "unit", "relation")
+    return new_terms(**{name: body[name] for name in names}, pure=kept[2], kept=kept)

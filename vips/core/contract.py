@@ -186,9 +186,8 @@ class Contract(ABC):
         last = phases_of(self, n_steps)[-1]
         n_kept = min(last.n_steps // 2, _MOST_KEPT)
         small = sum(math.prod(block.shape) for block in last.blocks.values()) <= _MOST_NUMBERS
-        return (
-            np.linspace(n_steps - last.n_steps // 2 + 1, n_steps, n_kept).round().astype(int).tolist() if small else ()
-        )
+        first = n_steps - last.n_steps // 2 + 1
+        return np.linspace(first, n_steps, n_kept).round().astype(int).tolist() if small else ()
 
     @property
     def moves_averages(self) -> bool:

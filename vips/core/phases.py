@@ -26,7 +26,6 @@ __all__ = [
     "weights_of",
 ]  # fmt: skip
 
-
 _MOST_WEIGHT = 1e6  # over that of other steps, which a plan takes
 
 

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from vips.core.mechanism.noise import Randomness
     from vips.core.sums.blocks import Block
 
-__all__ = [
-    "PrivacyPlan",
-]
-
+__all__ = ["PrivacyPlan"]
 
 _FULL_STEPS = 20  # of a plan without further settings
 _LEAST_NOISE = 1e-12
 _LEAST_SHARE = 1e-100  # of a weight in the largest
+_NUMBERS = {
+    float: ("noise_multiplier", "sampling_rate", "clip_norm", "max_weight"),
+    int: ("n_steps", "max_rows_per_group"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,16 +128,10 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
                           "between 1e-12 and 1e12, inf without noise, or None for the model's default")  # fmt: skip
         if not isinstance(self.reproducible_noise, bool | np.bool_):
             raise ValueError(f"`reproducible_noise` must be True or False, got {self.reproducible_noise!r}.")
-        for name, kind in (
-            ("noise_multiplier", float),
-            ("sampling_rate", float),
-            ("n_steps", int),
-            ("clip_norm", float),
-            ("max_rows_per_group", int),
-            ("max_weight", float),
-        ):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, kind(getattr(self, name)))  # products of float16 would underflow
+        for kind, names in _NUMBERS.items():
+            for name in names:
+                if getattr(self, name) is not None:  # products of float16 would underflow
+                    object.__setattr__(self, name, kind(getattr(self, name)))
         if self.relation not in ("add_or_remove", "replace_one"):
             raise ValueError(f'`relation` must be "add_or_remove" or "replace_one", got {self.relation!r}.')
         if self.noise not in ("gaussian", "discrete"):
@@ -220,9 +215,8 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         """The same plan with the least noise within (``epsilon``, ``delta``)."""
         analyst = accounting.get_accountant(accountant)
         settings = replace(self, report_delta=float(delta))
-        return replace(
-            settings, noise_multiplier=accounting.calibrate_noise(analyst, settings, float(epsilon), float(delta))
-        )
+        noise = accounting.calibrate_noise(analyst, settings, float(epsilon), float(delta))
+        return replace(settings, noise_multiplier=noise)
 
     def with_phases(self, phases: Iterable[Phase]) -> PrivacyPlan:
         """The same plan with the phases of a model; samples give all of them weight 1. Itself if it has them already.

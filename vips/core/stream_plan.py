@@ -202,10 +202,8 @@ class StreamPlan(open_ledger.KeepsItsScope):
         plan = replace(self)
         kept = plan.__dict__  # the cached properties
         kept["whole"] = replace(plan.whole, noise_multiplier=searched["noise_multiplier"])
-        is_fitted = self.mechanism == "toeplitz"
-        kept["strategy"] = (
-            BufferedToeplitz(self.n_batches, self.decay, **searched["strategy"]) if is_fitted else plan.strategy
-        )
+        if self.mechanism == "toeplitz":
+            kept["strategy"] = BufferedToeplitz(self.n_batches, self.decay, **searched["strategy"])
         if self.is_private and not plan.whole.epsilon(self.delta) <= self.epsilon * (1.0 + 1e-9):
             raise ValueError("the noise is less than the plan's")
         if not math.isclose(plan.of_draws.noise_multiplier, searched["of_draws"], rel_tol=1e-9):

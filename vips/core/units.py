@@ -7,9 +7,8 @@ import re
 __all__ = ["each_of", "is_group", "is_same_unit", "noun_of", "unit_of_group"]
 
 _OF_GROUP = "all rows of one "
-_ENDING = re.compile(
-    r"([\s_.-]+([Ii][Dd]s?|key|number|nr)|(?<=[a-z])I[Dd]s?)$"
-)  # of patient_id, "patient number", patientID
+# Of patient_id, "patient number", patientID.
+_ENDING = re.compile(r"([\s_.-]+([Ii][Dd]s?|key|number|nr)|(?<=[a-z])I[Dd]s?)$")
 _ROWS = "one row"  # how models call a record of a table
 _NO_NAMES = ("", "group", "groups", "id")
 _ONE = re.compile(r"one ([a-z]+)( .*)?")

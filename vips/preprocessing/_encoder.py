@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._support.printable import listed, shortened
 from vips._support.validation import check_number
 from vips.core.budget import GAUSSIAN_SHARE, PrivacyBudget, plan_of_one_release
-from vips.core.ledger.charge import delta_for_threshold
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.ledger import PrivacyLedger, delta_for_threshold
 from vips.core.plan import PrivacyPlan
 from vips.core.records.groups import check_groups_of_source, group_numbers, name_of
 from vips.core.units import unit_of_group

@@ -19,8 +19,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.validation import check_integer, check_number
 from vips.core.budget import PrivacyBudget, check_privacy
-from vips.core.ledger.charge import delta_for_threshold
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.ledger import PrivacyLedger, delta_for_threshold
 from vips.core.ledger.origin import RemembersItsLedger
 from vips.core.ledger.pricing import of_plan
 from vips.core.ledger.run import LedgerRun

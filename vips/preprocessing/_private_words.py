@@ -18,8 +18,7 @@ from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.no_warnings import without_warnings
 from vips._support.validation import check_integer, check_number
 from vips.core.budget import PrivacyBudget
-from vips.core.ledger.charge import charged, delta_for_threshold, ledger_to_charge
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.ledger import PrivacyLedger, charged, delta_for_threshold, ledger_to_charge
 from vips.core.plan import PrivacyPlan
 from vips.data._texts import InMemoryTexts, TextSource
 from vips.executors import resolve as executors

@@ -25,8 +25,7 @@ from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.printable import listed
 from vips._support.validation import check_number
 from vips.core.budget import PrivacyBudget
-from vips.core.ledger.charge import charged, ledger_to_charge
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.ledger import PrivacyLedger, charged, ledger_to_charge
 from vips.core.plan import PrivacyPlan
 from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.data._dask import as_source

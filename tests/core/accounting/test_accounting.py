@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from vips import PrivacyPlan
 from vips.core import accounting
-from vips.core.accounting import log_moments as moments
+from vips.core.accounting import moments
 
 REFERENCE = json.loads(Path(__file__).with_name("reference_epsilon.json").read_text())
 ACCOUNTANTS = sorted(accounting.ACCOUNTANTS)

@@ -18,7 +18,8 @@ from scipy.stats import norm
 from tests.mutants import check_notices
 from vips import PrivacyPlan
 from vips.core import accounting
-from vips.core.accounting import ACCOUNTANTS, convolution, gaussian, pld, renyi, stepwise
+from vips.core.accounting import ACCOUNTANTS, events, gaussian, pld, stepwise
+from vips.core.accounting import losses as step_losses
 from vips.core.accounting.events import library, neighbours
 from vips.core.accounting.losses import one_step_losses
 
@@ -259,8 +260,8 @@ def test_the_total_loss_is_never_below_a_direct_sum(outside):
             direct = np.convolve(direct, dense)
         values, steps = (np.arange(len(direct)) + 5 * losses.places[0]) * spacing, [(losses, 2), (losses, 3)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(convolution, "_OUTSIDE", outside)
-            total = convolution.TotalLoss(steps, spacing, *convolution.window(steps))
+            patch.setattr(step_losses, "_OUTSIDE", outside)
+            total = step_losses.TotalLoss(steps, spacing, *step_losses.window(steps))
         for epsilon in np.linspace(0.0, 15.0, 61):
             exact = np.maximum(-np.expm1(epsilon - values), 0.0) @ direct
             assert exact - 1e-15 <= total.delta(epsilon) <= exact + 2.0 * outside + 1e-15
@@ -330,7 +331,7 @@ def test_renyi_divergence_of_a_step_is_that_of_both_directions():
         ]
         exact = max(math.log(moment) / (order - 1) for moment in moments)
         ours, of_rounded = (
-            renyi._renyi_curve(PLANS[name], (order,))[1][0] for name in ("poisson", "discrete, poisson")
+            events._renyi_curve(PLANS[name], (order,))[1][0] for name in ("poisson", "discrete, poisson")
         )
         assert ours == pytest.approx(exact, rel=1e-6)
         assert exact < of_rounded < exact * 1.01
@@ -484,13 +485,13 @@ def losses_rounded_down(patch):
 
 
 def what_is_outside_is_forgotten(patch):
-    original = convolution.TotalLoss.__init__
+    original = step_losses.TotalLoss.__init__
 
     def mutant(self, *arguments):
         original(self, *arguments)
         self._at_infinity = 0.0
 
-    patch.setattr(convolution.TotalLoss, "__init__", mutant)
+    patch.setattr(step_losses.TotalLoss, "__init__", mutant)
 
 
 def rate_squared_in_the_step(patch):

@@ -11,17 +11,17 @@ from tests.core.ledger import test_ledger_events, test_ledger_sums, test_other_e
 from tests.mutants import check_notices
 from vips.core import budget
 from vips.core.accounting import domination
-from vips.core.ledger import admitted, book, other_events, pricing
+from vips.core.ledger import book, pricing
 from vips.core.ledger.book import Book
 
 
 def deltas_do_not_add_up(patch):
-    original = admitted.Run.spent
-    patch.setattr(admitted.Run, "spent", lambda self: (original(self)[0], 0 * original(self)[1], original(self)[2]))
+    original = book.Run.spent
+    patch.setattr(book.Run, "spent", lambda self: (original(self)[0], 0 * original(self)[1], original(self)[2]))
 
 
 def amounts_are_not_checked(patch):
-    patch.setattr(admitted, "amount", lambda value: value)
+    patch.setattr(book, "amount", lambda value: value)
 
 
 def limits_are_not_checked(patch):
@@ -71,7 +71,7 @@ def sampled_plans_need_no_delta(patch):
 
 
 def samples_are_charged_as_full_batches(patch):
-    patch.setattr(other_events, "_sampled", lambda rate, event, relation, times: (times * rate / 4.0, 0.0, []))
+    patch.setattr(pricing, "_sampled", lambda rate, event, relation, times: (times * rate / 4.0, 0.0, []))
 
 
 EVENTS, SUMS, OTHERS = test_ledger_events, test_ledger_sums, test_other_events

@@ -19,8 +19,7 @@ from tests.mutants import check_notices
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.core.accounting.gaussian import gaussian_epsilon
 from vips.core.ledger import LedgerError, pricing
-from vips.core.ledger.admitted import Run
-from vips.core.ledger.book import Book
+from vips.core.ledger.book import Book, Run
 from vips.core.ledger.pricing import of_plan
 from vips.core.ledger.run import LedgerRun
 from vips.core.plan_phases import Phase

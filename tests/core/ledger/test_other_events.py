@@ -11,8 +11,7 @@ from dp_accounting import dp_event, pld
 from vips import PrivacyBudgetError
 from vips.core.accounting.domination import mu_of_zcdp
 from vips.core.budget import PrivacyBudget
-from vips.core.ledger.other_events import parts_of_event
-from vips.core.ledger.pricing import stated
+from vips.core.ledger.pricing import parts_of_event, stated
 
 GAUSSIAN, LAPLACE = dp_accounting.GaussianDpEvent(2.0), dp_accounting.LaplaceDpEvent(3.0)
 ADD_OR_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE

@@ -22,7 +22,7 @@ from scipy.special import log_ndtr, ndtr
 
 from vips import PrivacyLedger, PrivacyPlan
 from vips.core.accounting.domination import dominating_mu
-from vips.core.ledger.admitted import Run
+from vips.core.ledger.book import Run
 from vips.core.plan_phases import Phase
 
 NUMERICAL = 1e-3  # relative

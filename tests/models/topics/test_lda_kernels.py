@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.special import psi
 
 import vips
-from vips.core.sums.word_kernels import CACHED, add_rounded, sum_weighted
+from vips.core.sums.kernels import CACHED, add_rounded_words, sum_words
 from vips.datasets import make_lda_corpus
 from vips.models.topics.digamma import exp_digamma
 from vips.models.topics.documents import find_canonical
@@ -105,9 +105,9 @@ def test_sums_by_brute_force_however_words_are_divided(rounded):
         total = np.zeros((n_words, n_topics)) if rounded else np.full((n_topics, n_words), np.nan)
         for first, last in itertools.pairwise(cuts):
             if rounded:
-                add_rounded(*parts, scaled_weights, 1e-3, first, last, total)
+                add_rounded_words(*parts, scaled_weights, 1e-3, first, last, total)
             else:
-                sum_weighted(*parts, scaled_weights, first, last, total)
+                sum_words(*parts, scaled_weights, first, last, total)
         return total.T if rounded else total
 
     expected = np.zeros((n_topics, n_words))
@@ -213,7 +213,7 @@ def test_kernels_change_with_what_is_inlined_into_them():
     lanes, digamma = "core/exact/lanes.py", "models/topics/digamma.py"
     for name, inlined in (
         ("models/topics/kernels.py", (lanes, digamma)),
-        ("core/sums/word_kernels.py", (lanes,)),
+        ("core/sums/kernels.py", (lanes,)),
         ("models/_chains.py", (lanes,)),
         ("models/_exponentials.py", (lanes,)),
         ("core/sums/gaussian_kernels.py", (lanes,)),

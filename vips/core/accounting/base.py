@@ -1,4 +1,4 @@
-"""The interface of accountants, and the registered ones."""
+"""The interface of accountants, and the one that a name stands for."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from vips.core.plan import PrivacyPlan
 
-__all__ = ["ACCOUNTANTS", "NEARLY_ALL", "Accountant", "is_plain"]
+__all__ = ["ACCOUNTANTS", "NEARLY_ALL", "Accountant", "get_accountant", "is_plain"]
 
 NEARLY_ALL = 1.0 - 1e-9  # larger sampling rates count as 1, which never understates ε
 
-# By name; ``registry.py`` fills it.
+# By name; the package fills it.
 ACCOUNTANTS: dict[str, Accountant] = {}
 
 
@@ -49,3 +51,21 @@ class Accountant(ABC):
 
 def is_plain(plan: PrivacyPlan) -> bool:
     return plan.relation == "add_or_remove"
+
+
+def get_accountant(name: str, orders: Sequence[float] | str | None = None) -> Accountant:
+    """The accountant of that name, after a check that it can use ``orders``."""
+    if name not in ACCOUNTANTS:
+        raise ValueError(f"Unknown accountant {name!r}: write one of {', '.join(map(repr, ACCOUNTANTS))}.")
+    accountant = ACCOUNTANTS[name]
+    if orders is not None:
+        if not accountant.uses_orders:
+            raise ValueError(f"The accountant {name!r} has no orders: leave `orders` out.")
+        if isinstance(orders, str):
+            if orders != "paper" or name != "moments":
+                raise ValueError(f'`orders` must be numbers, or "paper" for the accountant "moments"; got {orders!r}.')
+        elif not len(orders) or not all(accountant.smallest_order < order < np.inf for order in orders):
+            raise ValueError(
+                f"`orders` of {name!r} must be finite numbers above {accountant.smallest_order:g}, at least one."
+            )
+    return accountant

@@ -48,13 +48,7 @@ def noise_for_mu(plan: PrivacyPlan, mu: float, delta_0: float, tol: float = 1e-4
 
 
 def _least_noise(cost_of: Callable, most: float, plan: PrivacyPlan, log_mu: float, target: str, tol: float) -> float:
-    """The least noise multiplier with which a plan costs at most ``most``; ``log_mu`` is where the central limit puts it.
-
-    Raises
-    ------
-    ValueError
-        If more than the largest multiplier is needed, or less than the smallest would do.
-    """
+    """The least noise multiplier with which a plan costs at most ``most``; ``log_mu`` is where the central limit puts it."""
 
     def excess(log_sigma: float) -> float:
         return math.log(max(cost_of(replace(plan, noise_multiplier=math.exp(log_sigma))), 1e-12) / most)

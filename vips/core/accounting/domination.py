@@ -129,7 +129,6 @@ def mu_of_zcdp(rho: float) -> float:
     """
     if rho == 0.0 or rho > _MOST_RHO:
         return rho and math.inf
-    epsilon = brentq(
-        lambda e: e * math.tanh(0.5 * e) - rho, 0.0, 2.0 * math.sqrt(rho) + 2.0 * rho, xtol=1e-300, rtol=1e-14
-    )
+    most = 2.0 * (math.sqrt(rho) + rho)
+    epsilon = brentq(lambda e: e * math.tanh(0.5 * e) - rho, 0.0, most, xtol=1e-300, rtol=1e-14)
     return _WORST_EVENT * mu_of_pure(epsilon)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vips.core.accounting.base import NEARLY_ALL, Accountant, is_plain
-from vips.core.accounting.convolution import TotalLoss, window
+from vips.core.accounting.events import renyi_epsilon, renyi_log_deltas
 from vips.core.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
-from vips.core.accounting.losses import one_step_losses
-from vips.core.accounting.renyi import renyi_epsilon, renyi_log_deltas
+from vips.core.accounting.losses import TotalLoss, one_step_losses, window
 
 if TYPE_CHECKING:
     from vips.core.plan import PrivacyPlan
@@ -52,13 +51,12 @@ def log_profile(plan: PrivacyPlan, epsilons: np.ndarray) -> np.ndarray:
     """
     if _is_gaussian(plan):
         return np.log(np.maximum(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilons)), 1e-300))
-    deltas = np.max([total.deltas(epsilons) for total in _compose(*_loss_parameters([plan]))], axis=0) + _rounding(
-        [plan]
-    )
+    rounding, totals = _rounding([plan]), _compose(*_loss_parameters([plan]))
+    deltas = np.max([total.deltas(epsilons) for total in totals], axis=0) + rounding
     logs = np.log(np.clip(deltas, 1e-300, 1.0))
     if not is_plain(plan):
         return logs
-    small = deltas < _RESOLUTION * _rounding([plan])
+    small = deltas < _RESOLUTION * rounding
     logs[small] = np.minimum(logs[small], renyi_log_deltas(plan, epsilons[small]))
     return logs
 

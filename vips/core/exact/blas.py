@@ -32,7 +32,6 @@ __all__ = [
     "threads_for",
 ]
 
-
 _SMALL = 400  # columns
 # Rows (or columns) of each call of BLAS: it chooses a kernel by their number, and the rounding depends on the kernel.
 _PIECE, _LARGE_PIECE = 256, 512

@@ -121,7 +121,5 @@ def _forget_other_threads() -> None:
 if hasattr(os, "register_at_fork"):
     # Nobody may be setting the number of threads during a fork: the child would wait forever for a lock inside of OpenBLAS.
     os.register_at_fork(
-        before=lambda: _lock.acquire(),
-        after_in_parent=lambda: _lock.release(),
-        after_in_child=_forget_other_threads,
+        before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_forget_other_threads
     )

@@ -195,16 +195,12 @@ def _is_rowwise(compute: Compute, k: int, m: int, dtype: np.dtype, in_order_of_c
     rng = np.random.default_rng(0)
     rows, other = rng.standard_normal((PIECE, k)).astype(dtype), rng.standard_normal((k, m)).astype(dtype)
     other = other if in_order_of_c else np.asfortranarray(other)
-    product, memory = _alone(compute, rows, other), np.empty(rows.size + max(_SHIFTS), dtype)
     shifts = _SHIFTS if PIECE * k * m < _MUCH_WORK else _SHIFTS[:1]
-    for shift in shifts:
-        moved = memory[shift : shift + rows.size].reshape(rows.shape)
-        moved[:] = np.roll(rows, shift, axis=0)
-        if not np.array_equal(np.roll(product, shift, axis=0), _alone(compute, moved, other)):
-            return False
-    return True
-
-
-def _alone(compute: Compute, rows: np.ndarray, other: np.ndarray) -> np.ndarray:
     with one_blas_thread():
-        return compute(rows, other)
+        product, memory = compute(rows, other), np.empty(rows.size + max(_SHIFTS), dtype)
+        for shift in shifts:
+            moved = memory[shift : shift + rows.size].reshape(rows.shape)
+            moved[:] = np.roll(rows, shift, axis=0)
+            if not np.array_equal(np.roll(product, shift, axis=0), compute(moved, other)):
+                return False
+    return True

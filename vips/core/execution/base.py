@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTEMPTS", "Executor", "Workers", "added_in_order"]
 
-
 # How often a step is attempted when workers are lost.
 ATTEMPTS = 3
 

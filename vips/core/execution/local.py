@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -39,14 +38,10 @@ class ThreadWorkers(Workers):
     def sum(self, task: PartitionTask, sampler: Callable[[int], PoissonCoins]) -> Totals:
         task.prepare()
         calls = (  # this thread opens the next partition while others compute
-            partial(_numbered, i, call)
+            lambda i=i, call=call: (i, call())
             for i, partition in enumerate(self.data.partitions)
             for call in task.calls(partition, sampler(i))
         )
         with closing(side_by_side(calls, task.most_calls())) as sums:
             shares = (added(share for _, share in group) for _, group in groupby(sums, itemgetter(0)))
             return added_in_order(shares, task)
-
-
-def _numbered(i: int, call: Callable[[], Totals]) -> tuple[int, Totals]:
-    return i, call()

@@ -46,14 +46,7 @@ if TYPE_CHECKING:
     from vips.core.plan import PrivacyPlan
     from vips.core.sums.blocks import Block
 
-__all__ = [
-    "MOST_ROWS",
-    "PartitionTask",
-    "Task",
-    "added",
-    "partition_sum",
-    "share_of_worker",
-]
+__all__ = ["MOST_ROWS", "PartitionTask", "Task", "added", "partition_sum", "share_of_worker"]
 
 MOST_NUMBERS = 2**25  # in the sums of chunks that wait to be added
 MOST_ROWS = 1000  # of a person, by a model that reads persons: memory is that of a chunk
@@ -64,7 +57,6 @@ class PartitionTask(ABC):
 
     Attributes
     ----------
-    plan : PrivacyPlan
     adds_on_workers : bool
         Whether a cluster adds shares on its workers, as the tree of :mod:`vips.core.execution.tree`. If not, the process that
         fits receives them one after the other.
@@ -228,14 +220,12 @@ def calls_of_chunks(
 
 def chunk_sum(task: Task, chunk: Any, size: int | None, most: int) -> Totals:
     """Σ over the records of a chunk, or over the pieces of a record that is larger."""
-    lattice = task.plan.lattice(task.blocks)
+    blocks, lattice = task.blocks, task.plan.lattice(task.blocks)
     total: Totals | None = None
     # One limit for the whole sum costs less than one for each product. A warning would reveal that some record overflows.
     with one_blas_thread(), np.errstate(all="ignore"):
         for statistics, weights in weighted(task, *usable(task, chunk), size, most):
-            shares = (
-                statistics.rounded_sum(weights, task.blocks, lattice) if lattice else statistics.weighted_sum(weights)
-            )
+            shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
             if total is None:
                 total = _first_total(shares, task, copy=not statistics.sums_are_new)
             else:
@@ -282,16 +272,8 @@ def weighted(
     """Statistics of the rows of a chunk, or of its persons, and the weight of each in the sum.
 
     A record of more rows (of sequences: steps) than a chunk is taken in pieces, twice: its rows have one weight, which depends
-    on all of them.
-
-    Parameters
-    ----------
-    rows, starts
-        From :func:`usable`.
-    size : int or None
-        Rows to which a chunk is filled up.
-    most : int
-        Rows of a chunk.
+    on all of them. ``rows`` and ``starts`` are from :func:`usable`. A chunk has at most ``most`` rows, and is filled up to
+    ``size``.
     """
     plan, blocks, n_rows = task.plan, task.blocks, rows.shape[0]
     if task.model.reads_persons:
@@ -386,26 +368,18 @@ def weights_of_rows(
         if not (plan.is_private or weights.all()):
             raise ValueError("A record is not valid: the statistics of a record are not finite.")
         return _weighed(statistics, weights)
-    norms, is_usable = norms_of_runs(plan, statistics, blocks, starts, n_rows)
+    norms, is_usable = norms_of_rows(plan, statistics, blocks, n_rows)
+    bounds = statistics.run_norms(norms, blocks, starts)
+    if statistics.sample_weights is not None:  # rows that cancel may not, once they are weighted
+        bounds = np.maximum(bounds, RecordStatistics.run_norms(statistics, norms, blocks, starts))
     weights = np.zeros(len(is_usable))
-    weights[: starts[-1]] = np.repeat(plan.clip_weights(norms), np.diff(starts))
+    weights[: starts[-1]] = np.repeat(plan.clip_weights(bounds), np.diff(starts))
     return _weighed(statistics, weights * is_usable)
 
 
 def _weighed(statistics: RecordStatistics, weights: np.ndarray) -> np.ndarray:
     """Weights of the clip, times those of the rows, which are at most 1 in a private fit: no record's share grows."""
     return weights if statistics.sample_weights is None else weights * statistics.sample_weights
-
-
-def norms_of_runs(
-    plan: PrivacyPlan, statistics: RecordStatistics, blocks: Mapping[str, Block], starts: np.ndarray, n_rows: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Norm of each record, at least that of the sum of its rows; and which rows have a norm that can be used."""
-    norms, is_usable = norms_of_rows(plan, statistics, blocks, n_rows)
-    bounds = statistics.run_norms(norms, blocks, starts)
-    if statistics.sample_weights is not None:  # rows that cancel may not, once they are weighted
-        bounds = np.maximum(bounds, RecordStatistics.run_norms(statistics, norms, blocks, starts))
-    return bounds, is_usable
 
 
 def norms_of_rows(
@@ -436,12 +410,8 @@ def usable(task: Task, chunk: Any) -> tuple[Any, np.ndarray | None]:
 
 
 def share_of_worker(task: PartitionTask, partition: Partition, coins: PoissonCoins, threads: int) -> Totals:
-    """:func:`partition_sum` as a worker runs it: with few threads, and without messages that quote a record.
-
-    Parameters
-    ----------
-    threads : int
-        Largest number of threads for kernels; BLAS has one.
+    """:func:`partition_sum` as a worker runs it: with at most ``threads`` threads for kernels and one for BLAS, and without
+    messages that quote a record.
 
     Raises
     ------

@@ -43,14 +43,8 @@ def form_of(opened: OpenPartition) -> tuple:
 
 
 def stand_ins_for(opened: OpenPartition, labels: Any) -> OpenPartition:
-    """Four records in containers like those of ``opened``: rows with entries, with few, with zeros, and with defects.
-
-    Parameters
-    ----------
-    opened : OpenPartition
-    labels : sequence of numbers
-        Labels that the model knows.
-    """
+    """Four records in containers like those of ``opened``: rows with entries, with few, with zeros, and with defects; with
+    ``labels``, numbers, that the model knows."""
     rows: Any
     X, y, has_runs = opened.X, opened.y, opened.starts is not None
     kinds = [0, 0, 1, 2, 0, 3] if has_runs else [0, 1, 2, 3]

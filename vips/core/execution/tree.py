@@ -8,7 +8,6 @@ import numpy as np
 
 __all__ = ["FAN_IN", "Totals", "TreeSum", "add", "add_to"]
 
-
 # How many totals are added to one, at every level of the tree.
 FAN_IN = 16
 Totals = dict[str, np.ndarray]
@@ -30,8 +29,7 @@ def add(totals: Iterable[Totals]) -> Totals:
     totals = iter(totals)
     result = {name: value.copy() for name, value in next(totals).items()}
     for total in totals:
-        for name, value in total.items():
-            result[name] += value
+        add_to(result, total)
     return result
 
 

@@ -32,13 +32,7 @@ from vips._support.files import check_file_locks, no_fork, partial_of, partials_
 from vips.core.ledger.clerk import ask
 from vips.exceptions import LedgerError
 
-__all__ = [
-    "START",
-    "Chain",
-    "ChainFile",
-    "Entry",
-    "UnconfirmedError",
-]
+__all__ = ["START", "Chain", "ChainFile", "Entry", "UnconfirmedError"]
 
 APPLICATION_ID = 0x76697073  # "vips" in SQLite's header
 FORMAT_VERSION = 1

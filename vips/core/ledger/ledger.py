@@ -10,23 +10,31 @@ from __future__ import annotations
 import inspect
 import os
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import get_ident
 from typing import Any
 
+from vips.core.budget import ANY_UNIT, new_terms
 from vips.core.ledger import open_ledger
+from vips.core.ledger.book import checked_purpose
 from vips.core.ledger.chain_file import ChainFile
 from vips.core.ledger.open_ledger import Scope, SentFrom
 from vips.core.ledger.pricing import Statement, of_plan, stated
 from vips.core.ledger.reader import LedgerReader, append_entries, now
 from vips.core.ledger.run import LedgerRun
-from vips.core.ledger.terms import ANY_UNIT, checked_purpose, new_terms
 from vips.core.plan import PrivacyPlan
 from vips.exceptions import LedgerError, PrivacyBudgetError
 
-__all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
+__all__ = [
+    "LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "charged", "current_ledger", "delta_for_threshold",
+    "ledger_to_charge",
+]  # fmt: skip
+
+THRESHOLD_SHARE = 1.0 / 10.0
+_LEAST_DELTA = 1e-100
 
 # Kinds of functions whose bodies run after the call, and of results that are computed lazily.
 _DEFERRED_FUNCTIONS: tuple[Any, ...] = (
@@ -384,6 +392,68 @@ def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
     """
     scope = open_ledger.paying(*sent)
     return None if scope is None else _reach(scope)
+
+
+def ledger_to_charge(
+    ledger: PrivacyLedger | LedgerRun | None, *sent: SentFrom, plan: object = None
+) -> PrivacyLedger | LedgerRun | None:
+    """``ledger``, or that of the scope that encloses the call, if any; ``sent`` as for :func:`current_ledger`. A part of a
+    larger charge stays what it is, if it pays for a release with this plan object.
+
+    Raises
+    ------
+    TypeError, LedgerError
+        If ``ledger`` is none, another one than the scope's, or a charge for something else.
+    """
+    if isinstance(ledger, LedgerRun):
+        if not ledger.pays_for(plan):
+            raise LedgerError("This charge has paid for another release. Pass the ledger itself as `ledger`.")
+        return ledger
+    if ledger is not None and not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
+    enclosing = current_ledger(*sent)
+    if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
+        raise LedgerError(
+            f"`ledger` is {ledger.path}, but the fit belongs to a scope `with` {enclosing.path}: charge one of them."
+        )
+    return ledger or enclosing
+
+
+def delta_for_threshold(delta_0: float, ledger: PrivacyLedger | None) -> float:
+    """δ of a threshold: what a budget holds for it, but at most a tenth of what is left in the ledger.
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If nothing is left.
+    """
+    delta = delta_0 if ledger is None else min(delta_0, THRESHOLD_SHARE * ledger.remaining().delta_0)
+    if not delta > _LEAST_DELTA:
+        raise PrivacyBudgetError(
+            "No δ is left for a threshold, so that no category or word could be learnt. Nothing was charged. Declare the "
+            "categories as a list, or the words as a `vocabulary`."
+        )
+    return delta
+
+
+@contextmanager
+def charged(
+    ledger: PrivacyLedger | LedgerRun | None, what: str, unit: str, relation: str = "add_or_remove", **statement: Any
+) -> Iterator[LedgerRun]:
+    """Charge a release before the block, which releases by :meth:`LedgerRun.release_once`; an error before that gives all back.
+
+    Without ``ledger`` nothing is charged; for a run that is charged already, this is its first step. The other arguments are
+    those of :meth:`PrivacyLedger.begin_event`.
+    """
+    run = ledger if isinstance(ledger, LedgerRun) else LedgerRun(None)
+    try:
+        if isinstance(ledger, PrivacyLedger):
+            run = ledger.begin_event(what, unit=unit, relation=relation, **statement)
+        yield run
+        run.finish()
+    except BaseException:
+        run.close()
+        raise
 
 
 def check_that_it_was_charged(report: Any) -> None:

@@ -112,9 +112,6 @@ class _Scopes(dict[object, Scope]):
             flag[0] = 0
         self.flags.pop(key, None)
 
-    def shared(self) -> list[tuple[Scope, mmap.mmap]]:
-        return [(scope, self.flags[key]) for key, scope in self.items()]
-
 
 class _Process:
     """The scopes that are open in this process, and those that were open in its parents when it was forked."""
@@ -124,7 +121,8 @@ class _Process:
         self._inherited = tuple(inherited)
 
     def forked(self) -> _Process:
-        return _Process([*self.scopes.shared(), *self.calls.shared(), *self._inherited])
+        shared = ((scope, held.flags[key]) for held in (self.scopes, self.calls) for key, scope in held.items())
+        return _Process([*shared, *self._inherited])
 
     def inherited(self, open_still: bool = False) -> list[Scope]:
         return [scope for scope, flag in self._inherited if flag[0] or not open_still]

@@ -14,6 +14,9 @@ zCDP with rho, δ                the smallest that dominates its Rényi divergen
 Whoever states (ε, δ) states δ-approximate ε-privacy: such a mechanism is one that reveals everything with probability δ, and
 is ε-private otherwise. What is left is a public function of the ledger's history, so that shares of it may be taken any number
 of times. The theorems: docs/guarantee.md, part 6 of the proof.
+
+An event's noise multiplier is relative to the norm of one record's share. That is the sensitivity under add-or-remove-one;
+under replace-one it is half of it, and not every accountant of dp_accounting doubles it. So there such events are refused.
 """
 
 from __future__ import annotations
@@ -23,20 +26,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
-from vips._support.validation import check_choice, check_number
+from vips._support.validation import check_choice, check_integer, check_number
 from vips.core.accounting.domination import dominating_mu, mu_of_pure, mu_of_zcdp
+from vips.core.accounting.events import library, neighbours
 from vips.core.budget import Cost, PrivacyBudget
-from vips.core.ledger.other_events import parts_of_event
 from vips.core.plan import PrivacyPlan
 from vips.exceptions import LedgerError, PrivacyBudgetError
 
 if TYPE_CHECKING:
     from vips.core.ledger.reader import LedgerReader
 
-__all__ = ["Statement", "check_plan", "cost_of_plan", "fields_of", "of_plan", "stated", "sum_of"]
+__all__ = ["Statement", "check_plan", "cost_of_plan", "fields_of", "of_plan", "parts_of_event", "stated", "sum_of"]
 
 SAMPLED_SHARE = 1.0 / 20.0  # of what is left of δ₀, for one sampled plan
 _ROUNDED_UP = 1.0 + 1e-12
+_MOST_TIMES = 2**53  # larger numbers are not exact as floats
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,11 @@ def stated(
     def price(left: PrivacyBudget) -> Cost:
         costs = [cost_of_plan(plan, left) for plan in sampled]
         if delta <= left.delta_0 < delta + math.fsum(cost.delta_0 for cost in costs) * _ROUNDED_UP:
-            raise PrivacyBudgetError(_too_many(len(sampled), left))
+            raise PrivacyBudgetError(
+                f"The event has {len(sampled)} sampled parts, and each takes a twentieth of what is left of the ledger's δ/10 "
+                f"(δ₀ = {left.delta_0:.3g}): too little is left for so many in one charge, and nothing was charged. Charge "
+                "them one after the other, before each is released, and equal ones together as a SelfComposedDpEvent."
+            )
         costs += [Cost(gaussian * _ROUNDED_UP), _cost_of_pure(pure, delta, left)]
         return sum_of(costs)
 
@@ -168,14 +176,6 @@ def _gaussian(mu: float, delta: float) -> Cost:
     return Cost(mu * mu * _ROUNDED_UP, delta)
 
 
-def _too_many(n_sampled: int, left: PrivacyBudget) -> str:
-    return (
-        f"The event has {n_sampled} sampled parts, and each takes a twentieth of what is left of the ledger's δ/10 (δ₀ = "
-        f"{left.delta_0:.3g}): too little is left for so many in one charge, and nothing was charged. Charge them one after "
-        "the other, before each is released, and equal ones together as a SelfComposedDpEvent."
-    )
-
-
 def _beside(cost: Cost, delta: float) -> Cost:
     return Cost(cost.mu2, math.nextafter(cost.delta_0 + delta, math.inf) if cost.delta_0 else delta, cost.pure)
 
@@ -196,4 +196,78 @@ def _no_conversion(ledger: LedgerReader, what: str) -> str:
     return (
         f"The ledger of {ledger.dataset!r} counts under 'replace_one', and vips converts only `epsilon`, with or without "
         f"`delta`, and `rho` alone from 'add_or_remove', not {what}. State it under 'replace_one'."
+    )
+
+
+def parts_of_event(event: Any, relation: str, times: int = 1) -> tuple[float, float, list[PrivacyPlan]]:
+    """What an event consists of: Σ μ² of Gaussian parts, Σ ε of pure parts, and plans of sampled Gaussians.
+
+    Raises
+    ------
+    TypeError
+        If it is not an event.
+    ValueError
+        If its numbers are impossible, or a part is none of these.
+    """
+    kinds, kind = library(), type(event)
+    if not isinstance(event, kinds.DpEvent):
+        raise TypeError(f"`event` must be a DpEvent of dp_accounting or a PrivacyPlan, got {kind.__name__}.")
+    if kind is kinds.ComposedDpEvent:
+        parts = [parts_of_event(part, relation, times) for part in event.events]
+        squares, pure, plans = zip(*parts, strict=True) if parts else ((), (), ())
+        return math.fsum(squares), math.fsum(pure), [plan for part in plans for plan in part]
+    if kind is kinds.SelfComposedDpEvent:
+        check_integer("event.count", event.count)
+        times *= int(event.count)
+        if times > _MOST_TIMES:
+            raise ValueError(
+                "An event is repeated more than 2^53 times, which no ledger can add up. State fewer repetitions."
+            )
+        return parts_of_event(event.event, relation, times)
+    if kind is kinds.PoissonSampledDpEvent:
+        check_number("event.sampling_probability", event.sampling_probability, 0.0, 1.0, "in [0, 1]")
+        return _sampled(float(event.sampling_probability), event.event, relation, times)
+    if kind is kinds.ZCDpEvent:
+        check_number("event.rho", event.rho, 0.0, math.inf, "a finite number ≥ 0", open_high=True)
+        check_number("event.xi", event.xi, 0.0, 0.0, "0: other bounds are not covered")
+        return mu_of_zcdp(times * float(event.rho)) ** 2, 0.0, []
+    if kind is kinds.GaussianDpEvent or kind is kinds.LaplaceDpEvent:
+        check_number("event.noise_multiplier", event.noise_multiplier, 1e-100, 1e100, "between 1e-100 and 1e100")
+        if relation == "replace_one":
+            raise ValueError(_ambiguous(event))
+        ratio = 1.0 / float(event.noise_multiplier)
+        return (times * ratio**2, 0.0, []) if kind is kinds.GaussianDpEvent else (0.0, times * ratio, [])
+    if kind is kinds.RandomizedResponseDpEvent and relation == "replace_one":
+        check_number("event.noise_parameter", event.noise_parameter, 0.0, 1.0, "in (0, 1]", open_low=True)
+        check_integer("event.num_buckets", event.num_buckets)
+        noise, buckets = float(event.noise_parameter), int(event.num_buckets)
+        return 0.0, times * math.log1p(buckets * (1.0 - noise) / noise), []
+    raise ValueError(_unknown(event, relation))
+
+
+def _sampled(rate: float, event: Any, relation: str, times: int) -> tuple[float, float, list[PrivacyPlan]]:
+    if type(event) is not library().GaussianDpEvent:
+        raise ValueError(_unknown(event, relation))
+    gaussian, *_ = parts_of_event(event, relation)
+    if rate == 0.0:
+        return 0.0, 0.0, []
+    if rate == 1.0:
+        return times * gaussian, 0.0, []
+    return 0.0, 0.0, [PrivacyPlan(noise_multiplier=gaussian**-0.5, sampling_rate=rate, n_steps=times)]
+
+
+def _unknown(event: Any, relation: str) -> str:
+    return (
+        f"A ledger cannot add up {event}. State what its mechanism guarantees: `epsilon`, with `delta` if it has one, or "
+        "`rho`. If privacy loss distributions cover the event, this gives an `epsilon` for a `delta` of your choice: "
+        f"dp_accounting.pld.PLDAccountant(dp_accounting.{neighbours(relation)}).compose(event).get_epsilon(delta)"
+    )
+
+
+def _ambiguous(event: Any) -> str:
+    is_gaussian = type(event) is library().GaussianDpEvent
+    statement, size = ("rho=0.5 * ratio**2", "standard deviation") if is_gaussian else ("epsilon=ratio", "scale")
+    return (
+        f"Under 'replace_one', {event} does not say to which sensitivity its noise is relative. State {statement}, where "
+        f"ratio is the largest change by one replaced record ÷ the {size} of the noise."
     )

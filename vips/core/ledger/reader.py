@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from vips.core.budget import PrivacyBudget
-from vips.core.ledger.admitted import Run
-from vips.core.ledger.book import Book
+from vips.core.ledger.book import Book, Run, checked_purpose
 from vips.core.ledger.chain_file import ChainFile, UnconfirmedError
 from vips.core.ledger.clerk import ask
 from vips.core.ledger.pricing import of_plan
-from vips.core.ledger.terms import checked_purpose
 from vips.core.plan import PrivacyPlan
 from vips.exceptions import LedgerError
 
@@ -194,11 +192,8 @@ def book_as_of(ledger: LedgerReader, head: str | None = None) -> Book:
 
 def book_before(ledger: LedgerReader, run: str) -> Book:
     """The state before the entry that charged a run."""
-    return Book().after(takewhile(lambda entry: not _charges(entry[1], run), ledger._entries()))
-
-
-def _charges(body: dict, run: str) -> bool:
-    return body["kind"] == "charge" and body["run"] == run
+    charge = "charge", run
+    return Book().after(takewhile(lambda entry: (entry[1]["kind"], entry[1].get("run")) != charge, ledger._entries()))
 
 
 def now() -> str:

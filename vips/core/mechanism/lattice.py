@@ -123,13 +123,9 @@ def _isometric(array: np.ndarray, block: Block) -> np.ndarray:
 
 
 def _isometry(block: Block) -> np.ndarray:
-    size = block.shape[-1]
-    return np.where(np.eye(size, dtype=bool), 1.0, math.sqrt(2.0))
+    return np.where(np.eye(block.shape[-1], dtype=bool), 1.0, math.sqrt(2.0))
 
 
 def _n_coordinates(block: Block) -> int:
     n = math.prod(block.shape)
-    if block.symmetric:
-        size = block.shape[-1]
-        return n // (size * size) * (size * (size + 1) // 2)
-    return n
+    return n * (block.shape[-1] + 1) // (2 * block.shape[-1]) if block.symmetric else n

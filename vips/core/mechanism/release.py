@@ -7,29 +7,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from vips.core.sums.blocks import Block
 
 if TYPE_CHECKING:
     from vips.core.mechanism.noise import Randomness
     from vips.core.plan import PrivacyPlan
-    from vips.core.sums.blocks import Block
 
 __all__ = ["IndependentNoise", "Mechanism", "with_fresh_noise"]
 
 
-class _Numbers(NamedTuple):
-    """A block of plain numbers."""
-
-    shape: tuple[int, ...]
-    symmetric: bool = False
-    scale: float = 1.0
-
-
 def with_fresh_noise(plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """``totals`` plus one fresh draw of noise over all of them, from the operating system."""
-    blocks: Any = {name: _Numbers(np.shape(total)) for name, total in totals.items()}
+    blocks = {name: Block(np.shape(total)) for name, total in totals.items()}
     return plan.add_noise(totals, blocks, plan.randomness(None), 1)
 
 
@@ -63,9 +56,6 @@ class IndependentNoise(Mechanism):
 
     Parameters
     ----------
-    plan : PrivacyPlan
-    blocks : dict of str to Block
-    randomness : Randomness
     std : dict of str to float or ndarray
         Standard deviation of the noise in the average with which the run starts; 0 unless it resumes another.
     """

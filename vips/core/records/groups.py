@@ -35,6 +35,7 @@ __all__ = [
 _LARGEST_FLOAT = 2.0**53  # from here on, a float may stand for several whole numbers
 _EXACT_FLOATS = ("float64", "Float64", "double")  # of NumPy, pandas and Arrow; others round whole numbers
 _MOST_DIGITS = 640  # of numbers that Python writes as text whatever its settings
+_NO_IDS = "Ids must be whole numbers, strings or bytes, but these have {}: convert them to int64 or strings."
 
 
 def canonical_id(value: Any) -> bytes | None:
@@ -50,9 +51,8 @@ def canonical_id(value: Any) -> bytes | None:
             return str.encode(str(value))
         if isinstance(value, tuple):
             parts = [canonical_id(part) for part in value]
-            return (
-                None if None in parts else b"".join(b"%d:%b" % (len(part), part) for part in parts if part is not None)
-            )
+            if None not in parts:
+                return b"".join(b"%d:%b" % (len(part), part) for part in parts if part is not None)
     return None
 
 
@@ -151,9 +151,7 @@ def check_ids(groups: Any) -> None:
         is_other = str(kind).startswith(("period", "interval", "datetime", "timedelta", "date"))
         is_rounded = getattr(kind, "kind", "O") == "f" and not any(word in str(kind) for word in _EXACT_FLOATS)
         if getattr(kind, "kind", "O") in "mMcV" or is_other or is_rounded:
-            raise TypeError(
-                f"Ids must be whole numbers, strings or bytes, but these have dtype {kind}: convert them to int64 or strings."
-            )
+            raise TypeError(_NO_IDS.format(f"dtype {kind}"))
 
 
 def arrow_values(groups: Any) -> Any:
@@ -197,17 +195,13 @@ def _check_arrow_type(kind: Any) -> None:
         types.is_integer, types.is_boolean, types.is_float64, types.is_decimal, types.is_null,
     )  # fmt: skip
     if not any(is_usable(kind) for is_usable in usable):
-        raise TypeError(
-            f"Ids must be whole numbers, strings or bytes, but these have type {kind}: convert them to int64 or strings."
-        )
+        raise TypeError(_NO_IDS.format(f"type {kind}"))
 
 
 def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> tuple[Iterable[bytes | None], np.ndarray]:
     number_of_key: dict[bytes, int] = {}
-    numbers = np.fromiter(
-        (-1 if key is None else number_of_key.setdefault(key, len(number_of_key)) for key in ids), np.int64, n_rows
-    )
-    return number_of_key, numbers
+    numbers = (-1 if key is None else number_of_key.setdefault(key, len(number_of_key)) for key in ids)
+    return number_of_key, np.fromiter(numbers, np.int64, n_rows)
 
 
 def _numbers_of_values(values: np.ndarray) -> tuple[Iterable[bytes | None], np.ndarray]:

@@ -35,10 +35,7 @@ class Ragged:
     begins : ndarray of int64, shape (n_rows,), or None
         None: the rows stand one after the other, and nothing else is in ``storage``.
     lengths : ndarray of int64, shape (n_rows,)
-
-    Attributes
-    ----------
-    lengths : ndarray of int64, shape (n_rows,)
+        An attribute, too.
     """
 
     def __init__(self, storage: np.ndarray, begins: np.ndarray | None, lengths: np.ndarray) -> None:
@@ -167,9 +164,7 @@ def gathered(storage: np.ndarray, begins: np.ndarray, offsets: np.ndarray) -> np
     copies = np.empty((offsets[-1], *storage.shape[1:]), storage.dtype)
     source, target = (np.asarray(values).reshape(-1).view(f"u{values.itemsize}") for values in (storage, copies))
     starts, ends = begins.astype(np.int64) * width, offsets.astype(np.int64) * width
-    run_ranges(
-        lambda first, last: _copy_rows(source, starts, ends, first, last, target), ends, least_work=_LEAST_VALUES
-    )
+    run_ranges(lambda i, j: _copy_rows(source, starts, ends, i, j, target), ends, least_work=_LEAST_VALUES)
     return copies
 
 

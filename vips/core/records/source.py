@@ -19,7 +19,9 @@ import numpy as np
 from vips.core.records.partition import OpenPartition
 from vips.exceptions import SourceError
 
-__all__ = ["DataSource", "FileStamp", "Partition", "PartitionedSource", "found_files"]
+__all__ = ["DataSource", "FileStamp", "Partition", "PartitionedSource", "Paths", "found_files"]
+
+Paths = str | os.PathLike | Iterable[str | os.PathLike]  # a file, a folder, or files
 
 
 class Partition(ABC):
@@ -171,7 +173,7 @@ class FileStamp:
         return self.path
 
 
-def found_files(path: str | os.PathLike | Iterable[str | os.PathLike], pattern: str) -> Sequence[str | os.PathLike]:
+def found_files(path: Paths, pattern: str) -> Sequence[str | os.PathLike]:
     """A file, the files of a folder that match ``pattern`` by name, in the order of their names, or those given."""
     if not isinstance(path, str | os.PathLike):
         files = list(path)

@@ -121,16 +121,12 @@ def suggestion_for(dtype: Any, values: str, in_frame: bool) -> str:
     frame, or a series.
     """
     kind = getattr(dtype, "kind", "O")
-    if kind == "M" and in_frame:
-        return (
-            "Dates become numbers as days since a public date, e.g. "
-            f"(pandas.to_datetime({values}, utc=True) - pandas.Timestamp('2000-01-01', tz='UTC')) / pandas.Timedelta(days=1)."
-        )
     if kind == "M":
-        return (
-            "Dates become numbers as days since a public date, e.g. "
-            f"({values} - numpy.datetime64('2000-01-01')) / numpy.timedelta64(1, 'D')."
-        )
+        days = f"({values} - numpy.datetime64('2000-01-01')) / numpy.timedelta64(1, 'D')"
+        if in_frame:
+            since = "pandas.Timestamp('2000-01-01', tz='UTC')"
+            days = f"(pandas.to_datetime({values}, utc=True) - {since}) / pandas.Timedelta(days=1)"
+        return f"Dates become numbers as days since a public date, e.g. {days}."
     if kind == "m":
         days = f"pandas.to_timedelta({values}) / pandas.Timedelta(days=1)"
         days = days if in_frame else f"{values} / numpy.timedelta64(1, 'D')"

@@ -104,9 +104,7 @@ class ClassStatistics(Form):
         kernels.add_answers(self._places, weights, shares, count, total)
         return count, np.ascontiguousarray(total.T)
 
-    def _joined(
-        self, of_rows: Mapping[str, np.ndarray], count: np.ndarray, answers: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def _joined(self, of_rows: Mapping, count: np.ndarray, answers: np.ndarray) -> dict[str, np.ndarray]:
         of_count, of_cells = self._names
         cells = np.hstack([*of_rows.values(), answers])
         return ({} if of_count is None else {of_count: count}) | {of_cells: cells}

@@ -139,7 +139,6 @@ class DenseStatistics(Form):
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of the blocks."""
         return tuple(self.arrays)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
@@ -201,10 +200,6 @@ class DenseStatistics(Form):
 class Joint(Form):
     """Forms side by side, each with blocks of its own. A record's norm is joint over the blocks of all.
 
-    Parameters
-    ----------
-    *forms : Form
-
     Raises
     ------
     ValueError
@@ -242,10 +237,6 @@ class BySquaredWeights(Form):
 
     The norm is that of a weight of 1, the largest in a private fit: the clip does not depend on the weight, and a match that
     simulates records need not know it.
-
-    Parameters
-    ----------
-    form : Form
     """
 
     def __init__(self, form: Form) -> None:

@@ -52,8 +52,6 @@ class GaussianSums(Form):
     offsets : ndarray of int64, shape (n_sequences + 1,)
     shares : ndarray of shape (n_steps, K)
         γ_tk; zeros at missing steps.
-    tables : Tables
-    blocks : dict of str to Block
     centre : float
         c.
     largest : float

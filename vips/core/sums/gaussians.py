@@ -93,7 +93,6 @@ class MixtureStatistics(Form):
     X : ndarray of float64, shape (n_records, d)
     tables : Tables
         Of the posterior.
-    blocks : dict of str to Block
     largest : float
         Norm down to which a record is weighted; ``inf`` if there is no such bound. Public.
 
@@ -124,7 +123,11 @@ class MixtureStatistics(Form):
             )  # fmt: skip
 
         run_ranges(fill, np.arange(-(-n // kernels.TILE) + 1) * work * kernels.TILE)
-        self._norms = self._with_other_blocks(norms)
+        if "tail" in blocks:
+            norms += row_dots(self._tails(), self._tails()) / blocks["tail"].scale ** 2
+        if tables.covariance_type == "tied":
+            norms += self._tied_squares() / blocks["second"].scale ** 2
+        self._norms = np.sqrt(norms) * _ROUNDING
         self._influence = None
         if np.isfinite(largest):
             self._influence = largest / np.maximum(self._norms, largest)
@@ -186,14 +189,6 @@ class MixtureStatistics(Form):
         return formed | {"second": self._second(formed["linear"], images)}
 
     # -- helpers ------------------------------------------------------------------------------------------------
-
-    def _with_other_blocks(self, squares: np.ndarray) -> np.ndarray:
-        """Joint norm of each record over all blocks, from the squares of ``kernels.fill_responsibilities``."""
-        if "tail" in self._blocks:
-            squares += row_dots(self._tails(), self._tails()) / self._blocks["tail"].scale ** 2
-        if self._tables.covariance_type == "tied":
-            squares += self._tied_squares() / self._blocks["second"].scale ** 2
-        return np.sqrt(squares) * _ROUNDING
 
     def _tails(self) -> np.ndarray:
         """r_k E[log u_k - u_k] of each record."""

@@ -63,9 +63,7 @@ class NetworkStatistics(Form):
         full: bool, alone: bool,
     ) -> None:  # fmt: skip
         self.names = _NAMES + ("outer",) * full
-        self._omega, self._residual, self._z = (
-            np.asarray(array, dtype=np.float64) for array in (omega, residual, mean)
-        )
+        self._omega, self._residual, self._z = (np.asarray(array, np.float64) for array in (omega, residual, mean))
         self._weights, self._full = weights, full
         self._times = strict_product if alone else rowwise_product
         self._centred, self._var = self._z - centre, self._z * (1.0 - self._z)
@@ -128,7 +126,8 @@ class NetworkStatistics(Form):
         if not self._full:
             return sums
         packed = packed_pairs(z)
-        packed[:, _diagonal_places(n_hidden)] = z  # E z² = E z
+        of_squares = np.concatenate([[0], np.cumsum(np.arange(n_hidden, 1, -1))])  # places of z_k z_k
+        packed[:, of_squares] = z  # E z² = E z
         return sums | {"outer": unpacked(product((omega * column).T, packed), n_hidden)}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
@@ -138,9 +137,7 @@ class NetworkStatistics(Form):
         weights, omega, residual, z, centred, var = self._present(weights)
         shape = blocks["weights"].shape
 
-        def outer(
-            left: np.ndarray, right: np.ndarray, correction: tuple[np.ndarray, ...] | None, name: str
-        ) -> np.ndarray:
+        def outer(left: np.ndarray, right: np.ndarray, correction: tuple | None, name: str) -> np.ndarray:
             total = np.zeros(shape)
             unit = lattice.unit * blocks[name].scale
             kernels.add_rounded_outer(left, right, correction, weights, unit, total)
@@ -164,11 +161,6 @@ class NetworkStatistics(Form):
         arrays = weights, self._omega, self._residual, self._z, self._centred, self._var
         present = np.flatnonzero(weights)
         return arrays if len(present) == len(weights) else tuple(array[present] for array in arrays)
-
-
-def _diagonal_places(n_hidden: int) -> np.ndarray:
-    """Indices of z_k z_k in packed pairs."""
-    return np.concatenate([[0], np.cumsum(np.arange(n_hidden, 1, -1))])
 
 
 def unpacked(packed: np.ndarray, n_hidden: int) -> np.ndarray:

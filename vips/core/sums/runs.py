@@ -59,7 +59,8 @@ class ComponentSums(Form):
         if not present.all():
             rows, shares, of_rows = rows[present], shares[present], of_rows[present]
         total = (of_rows[:, None] * shares).T @ rows
-        return {name: _shaped(total[:, place], place) for name, place in self.places.items()}
+        of_first = slice(0, 1)  # has shape (K,)
+        return {name: total[:, 0] if place == of_first else total[:, place] for name, place in self.places.items()}
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         formed = weights[:, None, None] * self._formed(0, len(weights))
@@ -89,10 +90,6 @@ class ComponentSums(Form):
 
         run_ranges(fill, self.offsets[first : last + 1] - self.offsets[first], least_work=_LEAST_STEPS)
         return sums
-
-
-def _shaped(total: np.ndarray, place: slice) -> np.ndarray:
-    return total[:, 0] if place == slice(0, 1) else total
 
 
 class SumsOfSymbols(Form):
@@ -155,19 +152,15 @@ class SumsOfSymbols(Form):
 
 
 class SymbolSums(SumsOfSymbols):
-    """Sums of shares by symbol of each sequence.
+    """Sums of shares by symbol of each sequence. ``name``, ``n_symbols`` and ``shape`` are as in :class:`SumsOfSymbols`.
 
     Parameters
     ----------
-    name : str
-        As in :class:`SumsOfSymbols`.
     codes : ndarray of shape (n_steps,)
         What is no code is a missing step.
     offsets : ndarray of int64, shape (n_sequences + 1,)
     shares : ndarray of shape (n_steps, K)
         Of each step.
-    n_symbols, shape
-        As in :class:`SumsOfSymbols`.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ import numpy as np
 
 from vips.core.exact.threads import run_ranges
 from vips.core.mechanism.lattice import Lattice
-from vips.core.sums import word_kernels as kernels
+from vips.core.sums import kernels
 from vips.core.sums.blocks import Block
 from vips.core.sums.forms import Form
 
@@ -33,7 +33,6 @@ class WordShares(Form):
         θ̃, and zeros behind the topics.
     scaled_weights : ndarray of shape (n_words, width)
         c B. Public.
-    n_topics : int
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class WordShares(Form):
         norms = np.empty(len(self.topic_weights))
 
         def fill(start: int, stop: int) -> None:
-            kernels.fill_norms(
+            kernels.fill_word_norms(
                 self.indptr, self.indices, self.ratios, self.topic_weights, self._scaled_weights, start, stop, norms
             )
 
@@ -63,7 +62,7 @@ class WordShares(Form):
         total = np.empty((self._n_topics, len(self._scaled_weights)))
 
         def add(first_word: int, last_word: int) -> None:
-            kernels.sum_weighted(
+            kernels.sum_words(
                 self.indptr, self.indices, self.ratios, self.topic_weights, weights, self._scaled_weights,
                 first_word, last_word, total,
             )  # fmt: skip
@@ -76,7 +75,7 @@ class WordShares(Form):
         unit = lattice.unit * blocks[self.names[0]].scale
 
         def add(first_word: int, last_word: int) -> None:
-            kernels.add_rounded(
+            kernels.add_rounded_words(
                 self.indptr, self.indices, self.ratios, self.topic_weights, weights, self._scaled_weights,
                 unit, first_word, last_word, total,
             )  # fmt: skip

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from vips._support.files import refuse_endless
 from vips.core.budget import Cost
-from vips.core.ledger.admitted import Run
+from vips.core.ledger.book import Run
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.pricing import cost_of_plan, sum_of
 from vips.core.ledger.reader import book_before

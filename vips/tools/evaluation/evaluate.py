@@ -13,8 +13,7 @@ from vips.classification.encoder import places_of_labels
 from vips.core.budget import PrivacyBudget, plan_of_one_release
 from vips.core.exact.blas_threads import one_blas_thread
 from vips.core.exact.rowwise import PIECE
-from vips.core.ledger.charge import charged, ledger_to_charge
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.ledger.ledger import PrivacyLedger, charged, ledger_to_charge
 from vips.core.plan import PrivacyPlan
 from vips.core.records.checks import checked_csr
 from vips.core.records.partition import rows_without
