@@ -45,7 +45,6 @@ from vips.data import (
     regrouped,
     write_sequences,
 )
-from vips.data import _buckets as buckets_module
 from vips.data import _grouped as grouped_module
 from vips.data import _regroup as regroup_module
 
@@ -342,7 +341,7 @@ def persons_by_rows(patch):
 
 def rows_out_of_step(patch):
     """Persons are sorted, and their rows are not."""
-    patch.setattr(buckets_module, "_chunks", lambda order, size: [np.sort(order)])
+    patch.setattr(regroup_module, "_chunks", lambda order, size: [np.sort(order)])
 
 
 @pytest.mark.parametrize("mutant", [key_of_each_partition, persons_by_rows, rows_out_of_step])
@@ -370,7 +369,7 @@ def test_rows_beyond_the_bound_are_the_last_ones(tmp_path):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_person_of_more_rows_than_a_chunk(sparse, tmp_path, monkeypatch):
-    monkeypatch.setattr(buckets_module, "_CHUNK_BYTES", 256)
+    monkeypatch.setattr(regroup_module, "_CHUNK_BYTES", 256)
     rows = RNG.integers(0, 2, (3000, 4)).astype(float)
     ids = np.where(np.arange(3000) % 5, 1, np.arange(3000))
     data = InMemoryData(sp.csr_array(rows) if sparse else rows, partition_size=70)
@@ -381,7 +380,7 @@ def test_a_person_of_more_rows_than_a_chunk(sparse, tmp_path, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_rows_of_a_person(tmp_path, monkeypatch):
-    monkeypatch.setattr(buckets_module, "_CHUNK_BYTES", 2**20)
+    monkeypatch.setattr(regroup_module, "_CHUNK_BYTES", 2**20)
     n, width = 60_000, 128
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, (n, width))
     rows[:] = 0.5

@@ -20,7 +20,7 @@ from vips.core.exact.rowwise import PIECE
 from vips.core.phases import FitPhase, completed, phases_of
 from vips.data import InMemoryData, Sequences, check_data
 from vips.models._coordinates import CONSTANT
-from vips.persistence.deviations import as_lists
+from vips.persistence.steps import as_lists
 
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9  # of hardened sums, as docs/guarantee.md states it
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling="full")

@@ -90,13 +90,8 @@ class BlockPartition(Partition):
         return self.open_with(None)[0]
 
     def open_with(self, other) -> tuple[OpenPartition, object]:
-        """The records, and another chunk, computed together.
-
-        Raises
-        ------
-        SourceError
-            If they cannot be computed. It omits the message of the error, which may quote a record.
-        """
+        """The records, and another chunk, computed together. SourceError if they cannot be: it omits the message of the error,
+        which may quote a record."""
         import dask
 
         try:

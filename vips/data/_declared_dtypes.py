@@ -36,11 +36,8 @@ def check_holds_numbers(dtype, title: str, where: str, in_frame: bool, is_date: 
     kind, what = kind_of(dtype), "dates" if is_date else "numbers"
     _refuse_complex(dtype, title)
     if kind in (("number", "flag") if is_date else ("date",)):
-        other = (
-            "two numbers, e.g. (0, 100)"
-            if is_date
-            else "two dates, e.g. (datetime.date(2020, 1, 1), datetime.date(2029, 12, 31))"
-        )
+        dates = "two dates, e.g. (datetime.date(2020, 1, 1), datetime.date(2029, 12, 31))"
+        other = "two numbers, e.g. (0, 100)" if is_date else dates
         raise TypeError(f"Column {title} has bounds that are {what}, but its dtype is {dtype}: write {other}.")
     if kind is None:
         raise TypeError(

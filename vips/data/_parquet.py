@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +13,7 @@ from vips._support.validation import check_integer
 from vips.core.records.checks import open_checked
 from vips.core.records.partition import OpenPartition
 from vips.core.records.ragged import offsets_of
-from vips.core.records.source import FileStamp, Partition, PartitionedSource, found_files
+from vips.core.records.source import FileStamp, Partition, PartitionedSource, Paths, found_files
 from vips.data._arrow_lists import floats_of
 from vips.data._texts import TextSource, bytes_of_arrow, is_text_type
 from vips.exceptions import SourceError
@@ -44,12 +43,7 @@ class ParquetTable(PartitionedSource):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike | Iterable[str | os.PathLike],
-        features: Sequence[str],
-        target: str | None = None,
-        *,
-        pattern: str = "*.parquet",
+        self, path: Paths, features: Sequence[str], target: str | None = None, *, pattern: str = "*.parquet"
     ) -> None:
         if isinstance(features, str) or not len(features):
             raise ValueError(f"`features` must be a list of column names, got {features!r}.")
@@ -88,14 +82,7 @@ class ParquetDocuments(PartitionedSource):
     A null, or a number outside of the vocabulary, makes its document defective. An empty list is an empty document.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike | Iterable[str | os.PathLike],
-        column: str,
-        vocabulary_size: int,
-        *,
-        pattern: str = "*.parquet",
-    ) -> None:
+    def __init__(self, path: Paths, column: str, vocabulary_size: int, *, pattern: str = "*.parquet") -> None:
         check_integer("vocabulary_size", vocabulary_size)
         self.n_features = int(vocabulary_size)
 
@@ -131,14 +118,7 @@ class ParquetTexts(TextSource):
     A null, or text that is not valid, has no words, or marks in place of what is not valid.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike | Iterable[str | os.PathLike],
-        column: str,
-        target: str | None = None,
-        *,
-        pattern: str = "*.parquet",
-    ) -> None:
+    def __init__(self, path: Paths, column: str, target: str | None = None, *, pattern: str = "*.parquet") -> None:
         self.has_labels = target is not None
 
         def check(schema, path: str) -> None:
@@ -188,19 +168,12 @@ class RowGroup(Partition):
 
 
 def row_groups(
-    path: str | os.PathLike | Iterable[str | os.PathLike],
-    pattern: str,
-    check: Callable[[object, str], None],
-    read: Callable[[RowGroup], OpenPartition],
+    path: Paths, pattern: str, check: Callable[[object, str], None], read: Callable[[RowGroup], OpenPartition]
 ) -> tuple[list[RowGroup], list[int]]:
     """The row groups of files, and the number of rows of each.
 
-    Parameters
-    ----------
-    check : callable
-        Raises SourceError unless a file of this schema and path has the declared columns, in usable types.
-    read : callable
-        Opens a row group. It can be pickled.
+    ``check`` raises SourceError unless a file of this schema and path has the declared columns, in usable types. ``read`` opens
+    a row group, and can be pickled.
     """
     groups, sizes = [], []
     for file in map(FileStamp.of, found_files(path, pattern)):

@@ -23,7 +23,7 @@ from vips.core.records.arrays import PARTITION_SIZE
 from vips.core.records.checks import check_dtype
 from vips.core.records.partition import OpenPartition
 from vips.core.records.ragged import divides
-from vips.core.records.source import DataSource, FileStamp, Partition, PartitionedSource, found_files
+from vips.core.records.source import DataSource, FileStamp, Partition, PartitionedSource, Paths, found_files
 from vips.data._arrow_lists import steps_and_offsets, width_of
 from vips.data._dask import BlockPartition, is_dask
 from vips.data._npy import mapped
@@ -75,7 +75,7 @@ class SequenceSource(PartitionedSource):
     @classmethod
     def from_shards(
         cls,
-        path: str | os.PathLike | Iterable[str | os.PathLike],
+        path: Paths,
         *,
         n_features: int | None = None,
         pattern: str = f"*{_VALUES}",
@@ -118,13 +118,7 @@ class SequenceSource(PartitionedSource):
         return cls(shards, (shard.last - shard.first for shard in shards), n_features=n_features)
 
     @classmethod
-    def from_parquet(
-        cls,
-        path: str | os.PathLike | Iterable[str | os.PathLike],
-        columns: str | Sequence[str],
-        *,
-        pattern: str = "*.parquet",
-    ) -> SequenceSource:
+    def from_parquet(cls, path: Paths, columns: str | Sequence[str], *, pattern: str = "*.parquet") -> SequenceSource:
         """Sequences as lists in declared columns of Parquet files, one sequence in a row. A row group is a partition.
 
         Memory is bounded by the largest row group: write some thousand sequences in each (``row_group_size=10_000``). A null in

@@ -16,8 +16,7 @@ from vips.data._arrow_lists import steps_and_offsets
 from vips.data._cell_values import are_unread, as_numbers
 from vips.data._columns import is_frame, names_like
 from vips.data._order import dates_of, is_text_or_object, sortable, units_of
-from vips.data._spacing import distance_of, spaced
-from vips.data._step_index import StepIndex, index_of_ids
+from vips.data._step_index import StepIndex, distance_of, index_of_ids, spaced
 from vips.data._steps import numbers_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO
@@ -17,7 +16,7 @@ import scipy.sparse as sp
 
 from vips.core.records.checks import open_checked
 from vips.core.records.partition import OpenPartition
-from vips.core.records.source import FileStamp, Partition, PartitionedSource, found_files
+from vips.core.records.source import FileStamp, Partition, PartitionedSource, Paths, found_files
 from vips.data._npy import tried_again
 from vips.exceptions import SourceError
 
@@ -61,12 +60,7 @@ class CSRShards(PartitionedSource):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike | Iterable[str | os.PathLike],
-        *,
-        n_features: int | None = None,
-        pattern: str = "*.npz",
-        labels: str | None = None,
+        self, path: Paths, *, n_features: int | None = None, pattern: str = "*.npz", labels: str | None = None
     ) -> None:
         files = [FileStamp.of(file) for file in found_files(path, pattern)]
         self.n_features = _shape(files[0])[1] if n_features is None else int(n_features)

@@ -45,9 +45,8 @@ def write_archive(
     with whole_file(path, partial, mode) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("header.json", json.dumps(full, indent=1))
         for name, array in arrays.items():
-            with archive.open(
-                f"{name}.npy", "w", force_zip64=True
-            ) as member:  # as np.savez does, without a copy in memory
+            # as np.savez does, without a copy in memory
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array, order="C"), version=(1, 0), allow_pickle=False)
 
 
@@ -76,19 +75,8 @@ def read_archive(path: str | os.PathLike, *kinds: str) -> tuple[dict, dict[str, 
 
 
 def restored_from(path: str | os.PathLike, readers: Mapping[str, Callable[[dict, dict[str, np.ndarray]], Any]]) -> Any:
-    """What the reader of the file's kind makes of its header and arrays.
-
-    Parameters
-    ----------
-    path : path
-    readers : mapping of str to function of header and arrays
-        The kinds that may be read.
-
-    Raises
-    ------
-    ValueError, OSError
-        As :func:`read_archive`; whatever a reader raises is a ValueError.
-    """
+    """What the reader of the file's kind makes of its header and arrays; ``readers`` are those of the kinds that may be read.
+    Errors are those of :func:`read_archive`; whatever a reader raises is a ValueError."""
     header, arrays = read_archive(path, *readers)
     with one_error(path):
         return readers[header["kind"]](header, arrays)

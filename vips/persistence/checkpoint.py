@@ -38,9 +38,8 @@ from vips.core.stream_plan import StreamPlan
 from vips.core.sums import ReleasedStep
 from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
-from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import describe
-from vips.persistence.steps import restore_steps, step_arrays
+from vips.persistence.steps import TOO_LARGE, as_lists, from_lists, restore_steps, step_arrays
 
 __all__ = ["FitState", "Journal", "alone_at", "identity"]
 
@@ -64,16 +63,11 @@ class FitState:
 
 def alone_at(checkpoint: str | os.PathLike) -> AbstractContextManager[os.PathLike]:
     """A block in which no other fit works with this checkpoint; raises CheckpointError if one does. Pass on what it yields."""
-    _check_place(checkpoint)
-    return one_writer(checkpoint, "A fit with a checkpoint", "fit without `checkpoint`", CheckpointError)
-
-
-def _check_place(checkpoint: str | os.PathLike) -> None:
-    """Raise CheckpointError, before anything is charged, unless a checkpoint can be written there."""
-    try:
+    try:  # before anything is charged
         check_writable(checkpoint)
     except OSError as error:
         raise CheckpointError(f"No checkpoint can be written to {os.fspath(checkpoint)}: {error}") from error
+    return one_writer(checkpoint, "A fit with a checkpoint", "fit without `checkpoint`", CheckpointError)
 
 
 class Journal:
@@ -133,13 +127,8 @@ class Journal:
         self._count_interrupted_step(plan, saved, arrays)
         if saved is None or saved["step"] == 0:
             return
-        self.start = FitState(
-            saved["step"],
-            under(arrays, "average"),
-            saved["noise_std"],
-            under(arrays, "posterior"),
-            under(arrays, "steps"),
-        )
+        average, posterior, steps = (under(arrays, prefix) for prefix in ("average", "posterior", "steps"))
+        self.start = FitState(saved["step"], average, saved["noise_std"], posterior, steps)
         if saved["step"] == plan.n_steps:
             warnings.warn(
                 f"{self._path} holds a finished fit: its posterior is used, the data are not.",

@@ -16,9 +16,8 @@ from vips.core.stream_plan import StreamPlan
 from vips.core.sums import NoisyTotals
 from vips.core.units import is_group
 from vips.persistence.archive import write_archive
-from vips.persistence.deviations import as_lists, from_lists
 from vips.persistence.settings import decode, encode
-from vips.persistence.steps import check_totals, restore_steps, step_arrays
+from vips.persistence.steps import as_lists, check_totals, from_lists, restore_steps, step_arrays
 from vips.report.fingerprint import fingerprint
 from vips.report.report import PrivacyReport
 
@@ -86,7 +85,11 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     n_steps = 1 if report is None else report.plan.n_steps
     model.last_posterior_ = restore_posterior(model.shaped_after(n_steps), arrays)
     if header.get("noise_std") is not None:
-        model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
+        blocks = model.blocks()
+        check_totals(totals, blocks, "noisy totals")
+        shapes = {name: block.shape for name, block in blocks.items()}
+        noise_std = from_lists(header["noise_std"], shapes, differ=model.moves_averages)
+        model.noisy_totals_ = NoisyTotals(totals, noise_std)
         if steps:
             kept = restore_steps(model, n_steps, n_steps, steps)
             model.noisy_totals_ = replace(model.noisy_totals_, steps=tuple(kept))
@@ -125,10 +128,3 @@ def _check_size(model, arrays: dict[str, np.ndarray]) -> None:
     n_saved = sum(array.size for array in arrays.values())
     if entries > max(_SMALL, _MOST_TIMES * n_saved) or model.least_posterior_size() > n_saved:
         raise ValueError(f"its settings are those of a model with {entries:,} sums, its posterior is far smaller")
-
-
-def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: object) -> NoisyTotals:
-    blocks = model.blocks()
-    check_totals(totals, blocks, "noisy totals")
-    shapes = {name: block.shape for name, block in blocks.items()}
-    return NoisyTotals(totals, from_lists(noise_std, shapes, differ=model.moves_averages))

@@ -1,4 +1,4 @@
-"""The steps of a fit that a model keeps, as arrays."""
+"""What a fit has released, in files: deviations of its noise as lists, and the steps that it keeps as arrays."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from vips.core.phases import phases_of, step_of
 from vips.core.posteriors import posterior_arrays, restore_posterior, under
 from vips.core.sums import Block, ReleasedStep
-from vips.persistence.deviations import TOO_LARGE
 
-__all__ = ["check_totals", "restore_steps", "step_arrays"]
+__all__ = ["TOO_LARGE", "as_lists", "check_totals", "from_lists", "restore_steps", "step_arrays"]
+
+TOO_LARGE = 1e100  # squares of smaller numbers do not overflow
 
 
 def check_totals(totals: Mapping[str, np.ndarray], blocks: Mapping[str, Block], what: str) -> None:
@@ -32,13 +33,8 @@ def step_arrays(steps: Iterable[ReleasedStep]) -> dict[str, np.ndarray]:
 
 
 def restore_steps(model, n_steps: int, last: int, arrays: Mapping[str, np.ndarray]) -> list[ReleasedStep]:
-    """Inverse of :func:`step_arrays`, for the steps up to ``last`` that a fit of ``n_steps`` to this model keeps.
-
-    Raises
-    ------
-    ValueError
-        If there are others, or their arrays are not those of the model.
-    """
+    """Inverse of :func:`step_arrays`, for the steps up to ``last`` that a fit of ``n_steps`` to this model keeps. ValueError if
+    there are others, or their arrays are not those of the model."""
     steps, phases = [], phases_of(model, n_steps)
     for number in sorted(step for step in model.kept_steps(n_steps) if step <= last):
         of_step = under(arrays, str(number))
@@ -51,3 +47,36 @@ def restore_steps(model, n_steps: int, last: int, arrays: Mapping[str, np.ndarra
     if step_arrays(steps).keys() != arrays.keys():
         raise ValueError("it holds steps that the model does not keep")
     return steps
+
+
+def as_lists(noise_std: Mapping[str, float | np.ndarray]) -> dict[str, object]:
+    """Deviations of each block, for JSON."""
+    return {name: np.asarray(std, dtype=np.float64).tolist() for name, std in noise_std.items()}
+
+
+def from_lists(
+    saved: object, shapes: Mapping[str, tuple[int, ...]], *, differ: bool = True
+) -> dict[str, float | np.ndarray]:
+    """Inverse of :func:`as_lists`, for blocks of these shapes; ``differ`` says whether entries of one can have deviations of
+    their own. ValueError if the file holds other blocks, or what is no deviation of theirs."""
+    if not isinstance(saved, Mapping) or set(saved) != set(shapes):
+        raise ValueError("its standard deviations of noise are not those of the model's blocks")
+    if not differ and any(isinstance(value, list) for value in saved.values()):
+        raise ValueError("its standard deviations of noise differ within a block, and no fit of the model makes such")
+    return {name: _deviation(saved[name], shape) for name, shape in shapes.items()}
+
+
+def _deviation(value: object, shape: tuple[int, ...]) -> float | np.ndarray:
+    if type(value) is not float:
+        try:
+            array = np.array(value)
+            is_like = array.dtype == np.float64 and array.ndim == len(shape)
+            fits = is_like and np.broadcast_shapes(array.shape, shape) == shape
+        except ValueError:  # lists of different lengths, shapes that do not fit
+            fits = False
+        if not fits or not isinstance(value, list):
+            raise ValueError("its standard deviations of noise are no numbers, or do not fit to the blocks")
+        value = array
+    if not np.all(np.isfinite(value) & (np.greater_equal(value, 0.0)) & np.less(value, TOO_LARGE)):
+        raise ValueError("its standard deviations of noise are not finite numbers ≥ 0")
+    return value

@@ -175,13 +175,8 @@ class Categories:
 
 
 def kind_of_column(declared, title: str, is_date: bool = False) -> Number | Categories:
-    """What a declaration says about the column ``title``; ``is_date`` says that numbers are days since 1970.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is neither a pair of bounds nor a list of categories.
-    """
+    """What a declaration says about the column ``title``; ``is_date`` says that numbers are days since 1970. TypeError or
+    ValueError if it is neither a pair of bounds nor a list of categories."""
     if isinstance(declared, tuple) and len(declared) in (2, 3) and declared[2:] in ((), (MISSING,)):
         bounds = declared[:2]
         if all(map(_is_number, bounds)):

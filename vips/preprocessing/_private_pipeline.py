@@ -36,7 +36,7 @@ from vips.preprocessing._encoder import column_kinds, grouped_texts, unit_of_per
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, run_of, save_pipeline, without_plans
 from vips.preprocessing._table import TableEncoder
-from vips.report.report import PrivacyReport, Release
+from vips.report.report import PrivacyReport
 from vips.report.unread import Seen, warn_of_unread
 
 __all__ = ["MadePipeline", "PrivatePipeline", "make_private_pipeline", "restored_pipeline"]
@@ -540,13 +540,6 @@ def _settings(encoder) -> dict:
     }
 
 
-def _check_plan(stated: object, fit: Release) -> None:
-    """Raise ValueError unless the plan among the model's settings is the one that was spent."""
-    names = "n_steps", "noise_multiplier", "relation", "sampling"
-    if any(getattr(stated, name, None) != getattr(fit.plan, name) for name in names):
-        raise ValueError("its settings are not those of its plans")
-
-
 def make_private_pipeline(*steps, privacy: PrivacyBudget, **settings) -> PrivatePipeline:
     """A :class:`PrivatePipeline` that names its steps by their classes, as ``sklearn.pipeline.make_pipeline`` does."""
     return PrivatePipeline(make_pipeline(*steps).steps, privacy=privacy, **settings)
@@ -566,10 +559,12 @@ def restored_pipeline(
         raise ValueError(f"its encoder's settings are not those of the {kind.__name__}")
     *learnt, fit = fitted[-1][1].privacy_.releases
     has_threshold = any(release.threshold_delta > 0.0 for release in learnt)
-    if pipeline.privacy is None and fit.plan.has_guarantee:
+    stated, names = fitted[-1][1].privacy, ("n_steps", "noise_multiplier", "relation", "sampling")
+    is_other = any(getattr(stated, name, None) != getattr(fit.plan, name) for name in names)
+    is_forged = fit.plan.has_guarantee if pipeline.privacy is None else is_other
+    if is_forged:
         raise ValueError("its settings are not those of its plans")
     if pipeline.privacy is not None:
-        _check_plan(fitted[-1][1].privacy, fit)
         pipeline._budget(bool(learnt), has_threshold).check_spent(*(learnt or [None]), fit)
     pipeline._keep(fitted)
     return pipeline

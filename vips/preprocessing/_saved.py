@@ -75,13 +75,8 @@ def restored_encoder(
 
 
 def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
-    """The encoder that an interrupted fit with the same settings has learnt; None if there is no file.
-
-    Raises
-    ------
-    CheckpointError
-        If the file is of another fit, or that fit was charged elsewhere. It is not touched.
-    """
+    """The encoder that an interrupted fit with the same settings has learnt; None if there is no file. CheckpointError if the
+    file is of another fit, or that fit was charged elsewhere: it is not touched."""
     if not os.path.exists(path):
         return None
     try:

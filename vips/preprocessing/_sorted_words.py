@@ -159,13 +159,7 @@ def share_of_words(totals: dict[str, float], count: float) -> dict[str, np.ndarr
 
 
 class SortedRuns:
-    """The sum of shares: pushed one after the other, read once in the order of words.
-
-    Attributes
-    ----------
-    count : float
-        Sum of the numbers of records.
-    """
+    """The sum of shares: pushed one after the other, read once in the order of words. ``count`` is that of records."""
 
     def __init__(self) -> None:
         self._levels: list[list[BinaryIO]] = []

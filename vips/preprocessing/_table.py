@@ -369,10 +369,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         """Declared bounds and categories, in short strings for a privacy report."""
         learnt = {key for key, kind in vars(self).get("_kinds", {}).items() if kind in LEARNT_KINDS}
         texts, kinds = [], {key: kind for key, kind in self._resolved().items() if key not in learnt}
-        for kind_of_text, what in (
-            (Number, "bounds of {} numeric column{}"),
-            (Categories, "categories of {} column{}"),
-        ):
+        wordings = {Number: "bounds of {} numeric column{}", Categories: "categories of {} column{}"}
+        for kind_of_text, what in wordings.items():
             columns = [f"{name}: {kind}" for name, kind in kinds.items() if isinstance(kind, kind_of_text)]
             if columns:
                 texts.append(f"{what.format(len(columns), 's' * (len(columns) > 1))} ({listed(columns)})")
@@ -464,7 +462,11 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         if learnt:
             plan = checked_plan(self.privacy, len(learnt))
             delta = checked_delta(self.threshold_delta, learnt, self.privacy, None)
-            self.unread_ = _checked_shares(decode(values["unread"]), learnt)
+            self.unread_ = shares = decode(values["unread"])
+            if any(
+                learnt.get(key, "category") == "category" or not 0.0 < share <= 1.0 for key, share in shares.items()
+            ):
+                raise ValueError("its columns have shares that no fit gives")
             facts = saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
             self.privacy_ = self._statement(plan, *facts)
 
@@ -482,13 +484,6 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         tags.non_deterministic = not _is_declared(self.columns)
         return tags
-
-
-def _checked_shares(shares: dict, kinds: Mapping) -> dict:
-    """Shares of cells in a file, if a fit could have learnt them."""
-    if any(kinds.get(key, "category") == "category" or not 0.0 < share <= 1.0 for key, share in shares.items()):
-        raise ValueError("its columns have shares that no fit gives")
-    return shares
 
 
 def _in_memory(X):

@@ -34,13 +34,7 @@ _DIGEST = 16  # bytes
 
 @dataclass
 class Register:
-    """In how many batches each person was, by a keyed hash of the id.
-
-    Parameters
-    ----------
-    key : bytes
-    counts : dict of bytes to int
-    """
+    """In how many batches each person was, by a keyed hash of the id."""
 
     key: bytes = field(default_factory=lambda: secret_bytes(32))
     counts: dict[bytes, int] = field(default_factory=dict)
@@ -61,11 +55,8 @@ class Register:
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Register:
         """Inverse of ``to_arrays``. Raises ValueError if the arrays are none of a register."""
         n = len(arrays["counts"])
-        for name, dtype, shape in (
-            ("key", np.uint8, (32,)),
-            ("digests", np.uint8, (n, _DIGEST)),
-            ("counts", np.int64, (n,)),
-        ):
+        kinds = {"key": (np.uint8, (32,)), "digests": (np.uint8, (n, _DIGEST)), "counts": (np.int64, (n,))}
+        for name, (dtype, shape) in kinds.items():
             if arrays[name].dtype != dtype or arrays[name].shape != shape:
                 raise ValueError(f"the register's {name!r} is none")
         if (arrays["counts"] < 1).any():
@@ -158,12 +149,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class SecretFile:
-    """A secret in ``NAME.secret`` beside the checkpoint NAME, with permissions for its owner only.
-
-    Parameters
-    ----------
-    checkpoint : path
-    """
+    """A secret in ``NAME.secret`` beside the checkpoint NAME, with permissions for its owner only."""
 
     def __init__(self, checkpoint: str | os.PathLike) -> None:
         self.checkpoint = Path(os.path.realpath(checkpoint))

@@ -189,13 +189,8 @@ class _Stream:
         return identity(self.model, self.plan, unit) | {"run": self.run}
 
     def _begin_as(self, secret: Secret) -> None:
-        """Take the number of columns, noise, factorisation and lattice with which the stream began.
-
-        Raises
-        ------
-        StreamError
-            If it is another model's, or not as its header says.
-        """
+        """Take the number of columns, noise, factorisation and lattice with which the stream began. StreamError if it is
+        another model's, or not as its header says."""
         model = self.model
         model.n_features_in_, self.plan = secret.header["n_features"], self._completed(model.privacy)
         self._check_same(secret.header)
@@ -240,10 +235,8 @@ class _Stream:
         """Raise StreamError if this call belongs to another stream than ``header`` says."""
         ours = self._header(header["unit"]) | {"register": header["register"]}
         known = header if self.secret is None else self.secret.header
-        for name in ours:
-            if name not in ("run", "unit", "register") and json.dumps(ours[name], sort_keys=True) != json.dumps(
-                known[name], sort_keys=True
-            ):
+        for name in (name for name in ours if name not in ("run", "unit", "register")):
+            if json.dumps(ours[name], sort_keys=True) != json.dumps(known[name], sort_keys=True):
                 raise StreamError(f"The stream was begun with other settings (different: {name}). Nothing was changed.")
         if header["unit"] != known["unit"]:
             raise StreamError(
