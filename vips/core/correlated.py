@@ -188,12 +188,7 @@ def sensitivity_of_toeplitz(coefficients: np.ndarray, participation: int) -> flo
 
     Columns i < j have the product Σ_m c_m c_{m+j-i} over m < T - j, which falls with j, and with j - i. So of all sets of k
     batches the first k have the largest sum of products; and no signs or directions of shares give more, since all products are
-    ≥ 0.
-
-    Raises
-    ------
-    ValueError
-        If coefficients rise, or are negative.
+    ≥ 0. ValueError if coefficients rise, or are negative.
     """
     if (np.diff(coefficients) > 0.0).any() or coefficients[-1] < 0.0:
         raise ValueError("coefficients must fall and not be negative")

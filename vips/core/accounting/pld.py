@@ -62,13 +62,8 @@ def log_profile(plan: PrivacyPlan, epsilons: np.ndarray) -> np.ndarray:
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
-    """Joint ε of one or more plans that were fixed beforehand; ∞ if one has no noise.
-
-    Raises
-    ------
-    ValueError
-        If the plans have different relations.
-    """
+    """Joint ε of one or more plans that were fixed beforehand; ∞ if one has no noise. ValueError if they have different
+    relations."""
     if len({plan.relation for plan in plans}) != 1:
         raise ValueError("Plans of different relations have no joint ε.")
     if not all(plan.is_private for plan in plans):

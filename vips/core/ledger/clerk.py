@@ -92,13 +92,8 @@ _clerk = _Clerk()
 
 
 def ask(work: Callable[[], T]) -> T:
-    """Run ``work()`` in the clerk's thread; returns or raises what it does. ``work`` must not call ``ask``.
-
-    Raises
-    ------
-    RuntimeError
-        If a finaliser calls it where the clerk cannot answer.
-    """
+    """Run ``work()`` in the clerk's thread; returns or raises what it does. ``work`` must not call ``ask``. RuntimeError if a
+    finaliser calls it where the clerk cannot answer."""
     if _clerk.process != os.getpid():  # a Ctrl-C interrupted `_in_child`
         _in_child()
     return _clerk.ask(work)

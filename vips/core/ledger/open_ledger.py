@@ -142,13 +142,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def enter(key: object, scope: Scope) -> None:
-    """Open a scope for all threads, until ``leave(key)``.
-
-    Raises
-    ------
-    LedgerError
-        If a scope of another ledger is open. Nothing is opened then.
-    """
+    """Open a scope for all threads, until ``leave(key)``. LedgerError if one of another ledger is open: nothing is opened then."""
     process = _process
     process.scopes.open(key, scope)  # before the check, so that two threads with different ledgers cannot both pass it
     for other in (*process.scopes.values(), *process.calls.values(), *process.inherited()):
