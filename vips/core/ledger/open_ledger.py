@@ -142,7 +142,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def enter(key: object, scope: Scope) -> None:
-    """Open a scope for all threads, until ``leave(key)``. LedgerError if one of another ledger is open: nothing is opened then."""
+    """Open a scope for all threads, until ``leave(key)``. LedgerError, and no scope, if one of another ledger is open."""
     process = _process
     process.scopes.open(key, scope)  # before the check, so that two threads with different ledgers cannot both pass it
     for other in (*process.scopes.values(), *process.calls.values(), *process.inherited()):
