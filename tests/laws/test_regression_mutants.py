@@ -34,6 +34,7 @@ from vips.models.second_moments import linear_regression
 
 BY_NAME = {case.name: case for case in CASES}
 THREE, SEARCHED = "logistic sparse, three classes", "logistic, searched"
+LINEAR = "linear, searched"
 COUNTS, ZOOM = "counts with exposures, searched", "logistic, zoom"
 LAST_ZOOM, EXPOSED_ZOOM = "negative binomial sparse, last zoom", "counts with exposures, last zoom"
 
@@ -86,6 +87,17 @@ def tilts_not_in_the_norm(patch):
     def mutant(self, residual, precision, blocks):
         wide = {"tilt": replace(blocks["tilt"], scale=1e9)} if "tilt" in blocks else {}
         return original(self, residual, precision, blocks | wide)
+
+    patch.setattr(RegressionSums, "_parts_of_norms", mutant)
+
+
+def spread_not_in_the_norm(patch):
+    """At a scale at which it is most of the norm."""
+    patch.setattr(linear_regression, "_SPREAD", 0.05)
+    original = RegressionSums._parts_of_norms
+
+    def mutant(self, residual, precision, blocks):
+        return original(self, residual, precision, {name: block for name, block in blocks.items() if name != "spread"})
 
     patch.setattr(RegressionSums, "_parts_of_norms", mutant)
 
@@ -398,6 +410,7 @@ MUTANTS = [
         "linear, searched",
         "a norm is smaller than the record",
     ),
+    (spread_not_in_the_norm, "norms_are_joint_and_never_too_small", LINEAR, "a norm is smaller than the record"),
     (squares_not_in_the_norm, "norms_are_joint_and_never_too_small", SEARCHED, "a norm is smaller than the record"),
     (squares_not_in_the_norm, "norms_are_joint_and_never_too_small", COUNTS, "a norm is smaller than the record"),
     (squares_not_in_the_norm, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),

@@ -42,7 +42,7 @@ from vips.models._coordinates import LIMIT
 from vips.models._definite import floored, positive_definite
 from vips.models._variance_ratios import variance_ratios
 
-__all__ = ["ROUNDS", "Prior", "Released", "best_prior", "misfit"]
+__all__ = ["ROUNDS", "Prior", "Released", "best_prior", "doubted_deviation", "misfit"]
 
 _KAPPA = 2.0  # κ
 _NEAR = 0.1  # share of the information at its own point in what carries a score
@@ -106,9 +106,7 @@ class Released:
         """The same in units in which residuals have a deviation of 1 on average, and that deviation: 1 where noise hides it."""
         information = np.maximum(np.diagonal(self.informations.mean(axis=0)), self._average_std(1))
         variance = information @ self.squares.mean(axis=0) / np.square(information).sum()
-        noise = self._average_std(2) / np.linalg.norm(information)
-        variance = 1.0 + (variance - 1.0) / (1.0 + np.square(noise / _DOUBT))
-        deviation = float(np.sqrt(max(variance, min(noise, 1.0), 1e-12)))
+        deviation = doubted_deviation(variance, self._average_std(2) / np.linalg.norm(information))
         stds = self.stds * np.array([1.0 / deviation, 1.0, deviation**-2.0])
         scores, points, squares = self.scores / deviation, self.points / deviation, self.squares / deviation**2
         tilts = self.tilts / deviation
@@ -295,6 +293,12 @@ def _raised(matrix: np.ndarray, least: float) -> np.ndarray:
 def _shrunk(values: np.ndarray, vectors: np.ndarray, std: float) -> np.ndarray:
     """Eigenvalues λ ≥ 0 become λ⁵/(λ⁴ + s⁴): directions that noise hides keep hardly any information."""
     return (vectors * np.maximum(values**5 / (values**4 + std**4 + 1e-300), 1e-6)) @ vectors.T
+
+
+def doubted_deviation(variance: float, noise: float) -> float:
+    """Deviation whose noisy square this is, stated as 1 where noise hides it; no less than noise allows."""
+    variance = 1.0 + (variance - 1.0) / (1.0 + np.square(noise / _DOUBT))
+    return float(np.sqrt(max(variance, min(noise, 1.0), 1e-12)))
 
 
 def best_prior(released: Released, priors: Sequence[Prior], at: np.ndarray, least_gain: float) -> int:

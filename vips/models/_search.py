@@ -15,7 +15,9 @@ from vips.core.sums.regressions import SQUARES_SCALE, RegressionSums
 from vips.models._coordinates import Zooms
 from vips.models._newton import Released
 
-__all__ = ["MOST_BENDS", "KeptSteps", "Search", "blocks_of_scores", "fitting_size", "phase_of_scores", "scores_at"]
+__all__ = [
+    "MOST_BENDS", "KeptSteps", "Search", "before_adapted", "blocks_of_scores", "fitting_size", "phase_of_scores", "scores_at",
+]  # fmt: skip
 
 _BLOCKS = ("linear", "precision", "squares")
 _TOO_LARGE = 1e18  # of files, which hold sums over records, and noise
@@ -130,7 +132,7 @@ class Search:
 
     def adapts(self, n_scores: int) -> bool:
         """Whether it is time, of so many scores, to let C follow from what was released."""
-        return self.n_done == max(n_scores // _ADAPTED, 1)
+        return self.n_done == before_adapted(n_scores)
 
     def after(self, average: Mapping[str, np.ndarray], n_scores: int) -> Search:
         """With what a step of ``n_scores`` has released, as it is summed."""
@@ -177,6 +179,11 @@ class Search:
         ):
             raise ValueError("the posterior's kept steps are none that a fit makes")
         return cls(Zooms.from_arrays(arrays), of["point"], float(of["size"]), float(of["unit"]), kept)
+
+
+def before_adapted(n_scores: int) -> int:
+    """Number of scores, of so many, that are taken before C follows from what was released."""
+    return max(n_scores // _ADAPTED, 1)
 
 
 def _factors(size, unit: float) -> dict:

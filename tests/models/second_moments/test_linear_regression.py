@@ -298,6 +298,27 @@ def test_errors_may_grow_with_a_column(monkeypatch):
     check_notices(check_errors_that_grow, alike, monkeypatch, "deviations of errors")
 
 
+@pytest.mark.parametrize("of", ["rows", "weights", "persons"])
+def test_the_deviation_of_residuals_is_that_of_rows(of):
+    """Squares of scores are by squared weights, a fifth of them in sum; and a person's rows cancel in them, and weigh less."""
+    rng, n = np.random.default_rng(13), 20_000
+    X = rng.normal(size=(n, 2)).clip(-4.0, 4.0)
+    y = X @ [1.0, 0.5] + rng.exponential(size=n)
+    budget = PrivacyBudget(20.0, 1e-6)
+    of_plan, of_fit = {
+        "rows": ({}, {}),
+        "weights": ({"max_weight": 5.0}, {"sample_weight": np.ones(n)}),
+        "persons": ({}, {"groups": rng.integers(0, n // 4, n)}),
+    }[of]
+    settings = {"max_norm": 4.0 * np.sqrt(2.0), "target_range": (-10.0, 15.0)}
+    model = BayesianLinearRegression(privacy=budget.plan(n_steps=16, **of_plan), **settings).fit(X, y, **of_fit)
+    assert 0.9 < model.alpha_**-0.5 < 1.1
+    mean, std = model.predict(X, return_std=True)
+    assert 0.93 < np.mean(np.abs(y - mean) < 1.96 * std) < 0.97
+    # residuals are limited to deviations that they have: else the intercept of long tails comes out too small
+    assert abs(model.intercept_ - 1.0) < 4.0 * model.posterior_.std[-1]
+
+
 def check_a_bend_is_named():
     rng, n = np.random.default_rng(12), 20_000
     X = rng.normal(size=(n, 2)).clip(-4.0, 4.0)

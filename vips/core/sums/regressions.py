@@ -99,12 +99,21 @@ class RegressionSums(RecordStatistics):
         clip_norm: float | None = None, unit: float = 1.0,
     ) -> None:  # fmt: skip
         self.rows, self._lengths, self._diagonal, self._largest = rows, lengths, diagonal, largest
-        self._bends, self._tilts = bends, tilts
+        self._bends, self._tilts, self._of_spread = bends, tilts, (0.0, 0.0)
         self.residual, self.precision, self._clip_norm, self._unit = residual, precision, clip_norm, unit
         self._bounds: Any = None  # norms of the records
         self._starts: np.ndarray | None = None  # where their rows start
         # of a record in pieces: the weight, and all its scores in the last piece
         self._piece: tuple[float, list[Any] | None] | None = None
+
+    def with_spread(self, factor: float, limit: float) -> RegressionSums:
+        """With block "spread", ‖x‖ (r_j², ω_j) of each row, r and ω times this factor, r between these limits.
+
+        The ratio of its sums is the variance of residuals, by rows and not by records, and by weights and not by their squares.
+        Long rows have their part in it, since a clip divides by about ‖x‖.
+        """
+        self._of_spread = factor, limit
+        return self
 
     # -- norms --------------------------------------------------------------------------------------------------
 
@@ -144,6 +153,9 @@ class RegressionSums(RecordStatistics):
             others = np.hypot(others, self._outer_norms() * row_norms(residual) / blocks["bends"].scale)
         if self._tilts is not None:
             others = np.hypot(others, self._tilts * self._lengths * row_norms(residual) / blocks["tilt"].scale)
+        if "spread" in blocks:
+            of_row = np.linalg.norm(self._pairs(residual, precision), axis=(1, 2)) * self._lengths
+            others = np.hypot(others, of_row / blocks["spread"].scale)
         if self._diagonal:
             of_row = self._lengths / blocks["cross"].scale
             others = np.hypot(others, np.hypot(of_row, 1.0 / blocks["weight"].scale) * length)
@@ -171,7 +183,7 @@ class RegressionSums(RecordStatistics):
     # -- sums ---------------------------------------------------------------------------------------------------
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        squares = self._squared_scores(weights)
+        squares = self._squared_scores(weights) | self._spread(weights)
         tilts = None if self._tilts is None else self._tilts[np.flatnonzero(weights)]
         rows, weights, residual, precision = self._present(weights)
         linear = _times(rows.T, weights[:, None] * residual).T
@@ -190,6 +202,7 @@ class RegressionSums(RecordStatistics):
         """As in the base class, but faster for CSR rows, whose E-step is a function of each record alone, to the last bit."""
         unit = {name: lattice.unit * block.scale for name, block in blocks.items()}
         squares = self._squared_scores(weights, lambda shares: np.rint(shares / unit["squares"]))
+        squares |= self._spread(weights, lambda shares: np.rint(shares / unit["spread"]))
         squares = {name: value.astype(np.int64) for name, value in squares.items()}
         if not sp.issparse(self.rows):
             return super().rounded_sum(weights, blocks, lattice) | self._shaped(squares)
@@ -246,6 +259,19 @@ class RegressionSums(RecordStatistics):
             factors[record] /= self.sample_weights[: starts[-1]][present]
         factors[record] *= self._unit * clipped[record]
         return _squares(self._scores_of_runs(present, starts), factors, rounded)
+
+    def _spread(self, weights: np.ndarray, rounded: Callable | None = None) -> dict[str, np.ndarray]:
+        """Block "spread" of rows of these weights, shape (n_outputs, 2); ``rounded`` rounds the share of each row."""
+        if not self._of_spread[0]:
+            return {}
+        present = np.flatnonzero(weights)
+        pairs = self._pairs(self.residual[present], self.precision[present])
+        shares = (weights * self._lengths)[present, None, None] * pairs
+        return {"spread": (shares if rounded is None else rounded(shares)).sum(axis=0)}
+
+    def _pairs(self, residual: np.ndarray, precision: np.ndarray) -> np.ndarray:
+        factor, limit = self._of_spread
+        return np.stack([np.square(np.clip(factor * residual, -limit, limit)), factor * precision], axis=-1)
 
     def _squares_of_rows(self, factors: np.ndarray) -> dict[str, np.ndarray]:
         """The same of records of one row each: Σ_n f_n r_nj² x_n²."""

@@ -44,8 +44,16 @@ from vips.models._coefficient_tables import (
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
 from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, moments_of_columns, number_of_zooms
 from vips.models._definite import floored, positive_definite
-from vips.models._newton import Released
-from vips.models._search import MOST_BENDS, Search, blocks_of_scores, fitting_size, phase_of_scores, scores_at
+from vips.models._newton import Released, doubted_deviation
+from vips.models._search import (
+    MOST_BENDS,
+    Search,
+    before_adapted,
+    blocks_of_scores,
+    fitting_size,
+    phase_of_scores,
+    scores_at,
+)
 from vips.models.second_moments.contract import SecondMomentModel, design
 from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
@@ -64,6 +72,7 @@ _TARGET_SHARE = 0.7
 _PLANNED_STEPS = 16
 # Scales of squares over the clip norm, since limited residuals come near to C; and of the information of many columns.
 _SCALES = 4.0, 1.3
+_SPREAD, _LARGEST_SPREAD = 4.0, 6.0  # scale of squares of residuals and of weights, and their largest C
 _HIDDEN = 2.0  # deviations of noise that a variance is at least taken for
 _LARGEST_EFFECT = 0.15  # of an indicator, over the prior deviation of other coefficients
 _LONG_TAILS = 1.25, 1.45  # of columns and target: variance in wide windows over that in a narrow one; normals have 1.15
@@ -84,16 +93,18 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     penalty : {"ridge", "ard"}
         One prior precision λ for all coefficients, or one for each. Both are learnt.
     privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
-        None is a non-private fit. A budget plans 16 full-batch steps: four zooms, which find coordinates of columns and target
-        (docs/factors.md), and twelve releases of scores in them. A plan of n steps has (n + 1) // 3 zooms, at most four. A
-        single step, and a stream, release moments, in units of ``max_norm`` and ``target_range``.
+        None is a non-private fit. A budget plans 16 full-batch steps, a pipeline its ``n_steps``: four zooms, which find
+        coordinates of columns and target (docs/factors.md), and releases of scores in them. A plan of n steps has (n + 1) // 3
+        zooms, at most four. A single step, and a stream, release moments, in units of ``max_norm`` and ``target_range``.
     max_norm : float or None
         Public bound on the L2 norm of a row. A longer row, with its target and constant, is multiplied by
-        max_norm / norm: it weighs less, which does not bias coefficients. Required by a private fit.
+        max_norm / norm: it weighs less, which biases coefficients only where expected targets are not linear in the columns.
+        Required by a private fit.
     target_range : (float, float) or None
         Public bounds of y. Values beyond are moved to the bound. Required by a private fit, which limits residuals to five
         deviations, or more where noise is small; ``summary`` warns if the target has a long tail.
     fit_intercept : bool
+        Without one, expected targets are 0 where all columns are: a pipeline then takes bounds around 0 only.
     indicators : sequence of (int, int, float), or None
         Columns ``first`` to ``last - 1`` are the indicators of one answer and hold ``value`` or 0: public. Their effects have a
         prior in the unit of the target in a private fit. A pipeline takes them from its encoder.
@@ -116,7 +127,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         The latter in private fits of moments, too: takes them at face value, negative ones as their noise.
     coef_, intercept_ : ndarray of shape (n_features,), float
     alpha_ : float
-        Precision of y around its expected value.
+        One over the variance of residuals, by the weights of rows; residuals beyond their limit count as it.
     lambda_ : float or ndarray of shape (n_features,)
         Prior precision of the coefficients.
     sigma_ : ndarray of shape (n_features, n_features)
@@ -130,8 +141,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     -----
     *Privacy.*
     Unit: one row of X with its target. Relation: add or remove one. Released: noisy second moments of columns and target, which
-    count records, and scores, information, squares of scores, bends and tilts, hence the posterior. Public by declaration:
-    ``max_norm``, ``target_range``, the number of columns, all other arguments.
+    count records, and scores, information, squares of scores and of residuals, bends and tilts, hence the posterior. Public by
+    declaration: ``max_norm``, ``target_range``, the number of columns, all other arguments.
 
     Examples
     --------
@@ -225,11 +236,10 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def blocks(self) -> dict[str, Block]:
         blocks, p = super().blocks(), self.n_features_in_ + bool(self.fit_intercept)
-        return (
-            blocks | blocks_of_scores((), p, self._clip_norm(), p <= MOST_BENDS, *_SCALES, True)
-            if self._searches
-            else blocks
-        )
+        if not self._searches:
+            return blocks
+        of_scores = blocks_of_scores((), p, self._clip_norm(), p <= MOST_BENDS, *_SCALES, True)
+        return blocks | of_scores | {"spread": Block((2,), scale=_SPREAD)}
 
     def _clip_norm(self) -> float:
         clip_norm = self.plan_of_fit().clip_norm
@@ -242,9 +252,15 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         n_zooms = self._n_zooms(n_steps)
         zoom = FitPhase(
             "zoom", 1, blocks=("second",), statistics="_moments", update=unchanged, end=self._zoomed, step_size=plain_average,
-            released="noisy sums of products of columns and target, in coordinates of those before",
+            released="noisy number of rows, and noisy sums of products of columns and target, in coordinates of those before",
         )  # fmt: skip
-        return [*[zoom] * n_zooms, phase_of_scores(n_steps - n_zooms, "bends" in self.blocks(), "_scores", True)]
+        n_scores = n_steps - n_zooms
+        of, first = phase_of_scores(n_scores, "bends" in self.blocks(), "_scores", True), before_adapted(n_scores)
+        scores = replace(
+            of, blocks=[*of.blocks, "spread"], released=f"{of.released}, squares of residuals and weights",
+            step_size=lambda s: of.step_size(s) | {"spread": 1.0 / (s if s <= first else s - first)},  # of one C
+        )  # fmt: skip
+        return [*[zoom] * n_zooms, scores]
 
     def _n_zooms(self, n_steps: int) -> int:
         return number_of_zooms(n_steps)
@@ -341,12 +357,13 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return scores_at(
             rows, row_norms(rows), target, rowwise_product(rows, search.point.T), _Normal(), search.size, search.unit,
             (np.array(self.target_range) - origin) * zooms.coordinates.scale[d], *settings, rows.shape[1] <= MOST_BENDS, tilts,
-        )  # fmt: skip
+        ).with_spread(search.size / _size_of_spread(search), _LIMIT / search.unit)  # fmt: skip
 
     def _searched(self, average, noise_std, previous: LinearPosterior) -> LinearPosterior:
         """The posterior after a step that took scores, given all of them and the variance in them: a sandwich."""
         n_scores = self._n_scores()
         search = previous.search.after(average, n_scores)
+        around = _around(average["spread"], noise_std["spread"], _size_of_spread(previous.search))
         released, deviation = search.released(noise_std, self.plan_of_release())[0].in_deviations()
         zooms, d, p = search.zooms, self.n_features_in_, len(search.point[0])
         units = np.append(self._prior_units(zooms.coordinates) / zooms.coordinates.scale[:d], np.ones(p - d))
@@ -355,11 +372,12 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         units = units * deviation
         given = LinearPosterior(
             given.mean * units, positive_definite(given.precision / np.outer(units, units)), given.linear / units,
-            given.information / np.outer(units, units), deviation**-2.0, given.prior_precision / np.square(units[:d]),
+            given.information / np.outer(units, units), around**-2.0, given.prior_precision / np.square(units[:d]),
         )  # fmt: skip
         posterior = self._natural(given, zooms)
         posterior.search = search = search.towards(given.mean[None])
         if search.adapts(n_scores):
+            deviation = around if self.weighs_records else deviation
             posterior.search = replace(search, size=float(np.clip(deviation, *_NARROWER)) * search.size)
         return posterior
 
@@ -500,7 +518,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     @property
     def alpha_(self) -> float:
-        """Precision of targets around their expected values."""
+        """One over the variance of targets around the fitted line, by the weights of rows."""
         return self.posterior_.noise_precision
 
     @property
@@ -732,6 +750,18 @@ class _Normal:
     def scores(self, y: np.ndarray, psi: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:
         """Residuals, limited at a multiple of C, and information."""
         return np.clip(y[:, None] - psi, -_LIMIT * size, _LIMIT * size), np.ones(psi.shape)
+
+
+def _size_of_spread(search: Search) -> float:
+    """C of squares of residuals, whose noise grows with its square."""
+    return min(search.size, _LARGEST_SPREAD)
+
+
+def _around(spread: np.ndarray, std: float, size: float) -> float:
+    """Deviation of residuals, from released sums of their squares and of weights. Squares of scores do not tell it: they are by
+    squared weights, and add up the rows of a person first."""
+    unit = size / max(spread[1], std, 1e-300)
+    return doubted_deviation(unit * spread[0], unit * std)
 
 
 def _regressed(moments: np.ndarray, std: float, centred: bool) -> tuple[np.ndarray, float]:
