@@ -23,11 +23,13 @@ import numpy as np
 from vips.core.exact.rowwise import row_norms
 from vips.parts import FeatureTotals
 
-__all__ = ["CONSTANT", "LIMIT", "Coordinates", "Zooms", "moments_of_columns", "number_of_zooms"]
+__all__ = ["CONSTANT", "LIMIT", "SUMS_OF_ZOOMS", "Coordinates", "Zooms", "moments_of_columns", "number_of_zooms"]
 
 # The intercept's constant beside moved rows, whose norm is about 1; and ‖z‖² beyond which a zoom clips a row.
 CONSTANT = 0.5
 LIMIT = 1.0 + CONSTANT**2
+# What a zoom releases, for a report.
+SUMS_OF_ZOOMS = "noisy number of rows, and noisy sums of products of the columns, in coordinates of those before"
 # Deviations of noise above which a variance is seen, and which it is at least taken for.
 _SEEN, _HIDDEN = 3.5, 2.0
 # Deviations of a row at which the last zooms of a fit aim: the second last one clips few rows, the last one as many as scores

@@ -47,7 +47,7 @@ from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
 from vips.models._coefficient_tables import check_indicators
 from vips.models._coefficients import coefficient_parts
-from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, number_of_zooms
+from vips.models._coordinates import CONSTANT, LIMIT, SUMS_OF_ZOOMS, Coordinates, Zooms, number_of_zooms
 from vips.models._definite import positive_definite
 from vips.models._newton import ROUNDS, Prior, Released, best_prior
 from vips.models._search import MOST_BENDS, Search, blocks_of_scores, fitting_size, phase_of_scores, scores_at
@@ -69,6 +69,7 @@ _INTERCEPT_SHARE = 0.25
 _CLIP_NORM = 0.5
 _SCALES_FULL = {"linear": 1.0, "precision": 0.7}
 _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
+_PRODUCTS = "noisy sums of products of the columns with the target and with each other"
 POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
 # Noisy steps without search have full length up to this number; later ones are shortened as 1/t.
 _FULL_STEPS = 20
@@ -251,15 +252,19 @@ class AugmentedRegression(ConjugateExponentialModel):
     def phases(self, n_steps: int) -> list[FitPhase]:
         """A fit that searches has zooms, whose totals belong to their own coordinates, and scores, each total by itself."""
         if not self._searches:
-            return super().phases(n_steps)
+            weights = "" if self.covariance == "full" else ", and noisy sums of the columns and of weights"
+            return [FitPhase("steps", n_steps, released=_PRODUCTS + weights)]
         n_zooms, length, n_scores = self._lengths(n_steps)
         zoom = FitPhase(
             "zoom", length, blocks=("moments",), statistics="_moments", update=unchanged, end=self._zoomed,
-            step_size=plain_average, released="noisy sums of products of the columns, in coordinates of those before",
+            step_size=plain_average, released=SUMS_OF_ZOOMS,
         )  # fmt: skip
         last = zoom
         if self._releases_rates:
-            last = replace(zoom, name="last zoom", blocks=("moments", "rates"), statistics="_moments_and_rates")
+            last = replace(
+                zoom, name="last zoom", blocks=("moments", "rates"), statistics="_moments_and_rates",
+                released=f"{SUMS_OF_ZOOMS}, and of labels and exposures",
+            )  # fmt: skip
         scores = phase_of_scores(n_scores, self._releases_bends)
         return [*[zoom] * (n_zooms - 1), *[last] * min(n_zooms, 1), scores]
 
@@ -563,11 +568,9 @@ class AugmentedRegression(ConjugateExponentialModel):
         return parts[:1] if self._is_flat else parts
 
     def describe(self) -> dict:
-        sums = "noisy sums of products of the columns with the target and with each other, in every step"
-        released = self.released() if self._searches else (sums,)
         return {
             "unit": self.unit,
-            "released": (*released, "hence the posterior of the coefficients"),
+            "released": self.released("hence the posterior of the coefficients"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",

@@ -52,6 +52,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Public bound F on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a
         private fit. None scales nothing.
     fit_intercept : bool
+        Without one, log odds are 0 where all columns are: a pipeline then takes bounds around 0 only.
     indicators : sequence of (int, int, float), or None
         Public: (first, last, value) says that each row has exactly one of the columns ``first`` to ``last - 1``, at this value,
         and zeros in the others. Their coefficients are then known up to a common number, which a private fit does not look for.

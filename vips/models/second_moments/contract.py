@@ -3,7 +3,7 @@
     z = k (x, cF, t F y),   k = min(1, F / ‖x‖)        F: `max_norm`, y in [-1, 1], where there is a target
 
 A row longer than F is multiplied by k as a whole, constant and target included: it then has the weight k² in every moment. A
-weight that depends on x alone does not bias a linear regression; x scaled beside the same constant and target would.
+weight that depends on x alone does not bias a regression whose expected targets are linear in x; x scaled alone would.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import row_norms
+from vips.core.phases import FitPhase
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import Records
 from vips.core.records.source import DataSource
@@ -67,6 +68,11 @@ class SecondMomentModel(ConjugateExponentialModel):
         if not self._sums_squares:
             return {"second": second}
         return {"second": second, "squares": replace(second, scale=SQUARES_SCALE * second.scale)}
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        released = "noisy second moments of the columns, and the noisy number of records"
+        squares = ", and both by squared weights" if self._sums_squares else ""
+        return [FitPhase("steps", n_steps, released=released + squares)]
 
     def expected_statistics(self, records, posterior) -> Joint:
         rows = self._rows(records, posterior)
@@ -122,7 +128,7 @@ class SecondMomentModel(ConjugateExponentialModel):
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": ("noisy second moments of the columns, and the noisy number of records", "hence the posterior"),
+            "released": self.released("hence the posterior"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer rows weigh less",
                 f"number of columns: {self.n_features_in_}",

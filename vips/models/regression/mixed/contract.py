@@ -35,7 +35,7 @@ from vips.data._grouped import with_numbers_of_persons
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads, seen
 from vips.models._coefficient_tables import check_indicators
-from vips.models._coordinates import CONSTANT, Zooms, number_of_zooms
+from vips.models._coordinates import CONSTANT, SUMS_OF_ZOOMS, Zooms, number_of_zooms
 from vips.models.regression.contract import unseen_directions
 from vips.models.regression.likelihoods import Likelihood
 from vips.models.regression.mixed.kernels import add_moments, person_moments
@@ -45,6 +45,7 @@ from vips.report.words import OF_ONE_PERSON
 
 __all__ = ["MixedRegression"]
 
+_SCORES = "noisy sums of scores, information and squares of scores of persons"
 _MOST_FEATURES, _MOST_EFFECTS = 60, 3
 _N_NODES = (9, 7, 5)  # of the quadrature along each axis, for 1, 2, 3 effects
 _CLIP_NORM = 1.5
@@ -192,17 +193,25 @@ class MixedRegression(ConjugateExponentialModel):
         n_near = left // _STEPS_PER_APPROACH if self.is_private else 0
         zoom = FitPhase(
             "zoom", length, blocks=("moments",), statistics="_moments", update=unchanged, end=self._zoomed,
-            step_size=plain_average, released="noisy sums of products of the columns, in coordinates of those before",
+            step_size=plain_average, released=SUMS_OF_ZOOMS,
         )  # fmt: skip
         last = replace(
             zoom, name="last zoom", blocks=("moments", "outcome"), statistics="_moments_and_outcomes",
-            released="noisy sums of products of the columns, and of the target",
+            released=f"{SUMS_OF_ZOOMS}, and of the target",
         )  # fmt: skip
         return [
             *[zoom] * (n_zooms - 1),
             *[last] * min(n_zooms, 1),
-            FitPhase("approach", n_near, _NEAR_WEIGHT, blocks=blocks, update=self._approached, step_size=_near),
-            FitPhase("estimates", left - n_near, blocks=blocks, step_size=self._rho),
+            FitPhase(
+                "approach",
+                n_near,
+                _NEAR_WEIGHT,
+                blocks=blocks,
+                update=self._approached,
+                step_size=_near,
+                released=_SCORES,
+            ),
+            FitPhase("estimates", left - n_near, blocks=blocks, step_size=self._rho, released=_SCORES),
         ]
 
     def long_tailed(self) -> np.ndarray:
