@@ -32,6 +32,7 @@ from vips.executors import resolve as executors
 from vips.model import ConjugateExponentialModel
 from vips.persistence.checkpoint import alone_at
 from vips.preprocessing._budget import Budget, split_budget
+from vips.preprocessing._column_kinds import Number, kind_of_column
 from vips.preprocessing._encoder import column_kinds, grouped_texts, unit_of_persons, unit_of_source
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import behind_encoder, checkpointed, restored_parts, run_of, save_pipeline, without_plans
@@ -40,6 +41,8 @@ from vips.report.report import PrivacyReport
 from vips.report.unread import Seen, warn_of_unread
 
 __all__ = ["MadePipeline", "PrivatePipeline", "make_private_pipeline", "restored_pipeline"]
+
+_ROUNDING = 1e-9  # of bounds around 0
 
 
 def _if_steps_have(method: str):
@@ -203,6 +206,7 @@ class PrivatePipeline(Pipeline):
             X, groups = _checked_source(X, y, encoder, groups), None
         budget = self._give_plans(encoder, model, X)
         _check_effects(encoder, model, X)
+        _check_origin(encoder, model, X)
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
         stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
         given = {} if exposure is None else {"exposure": exposure}
@@ -576,19 +580,50 @@ def _check_effects(encoder, model, X) -> None:
         return
     model.check_effects()
     effects = [name for name in model.random_effects if name != "intercept"]
-    columns, kinds = getattr(encoder, "columns", ()), {}
-    if effects and hasattr(encoder, "columns"):
-        kinds = column_kinds(columns, as_table(X))
-    if isinstance(columns, list):
-        names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
-        names = names or [f"x{i}" for i in range(len(columns))]
-        kinds, columns = dict(zip(names, kinds.values(), strict=False)), dict(zip(names, columns, strict=False))
+    columns, kinds = _columns_and_kinds(encoder, X) if effects else ({}, {})
     for name in effects:
         if kinds.get(name) in (None, "category") or isinstance((columns or {}).get(name), list):
             raise ValueError(
                 f"`random_effects` names {name!r}, which is no column of numbers. A category has several features: make a "
                 "column of zeros and ones of the one that matters, declare it as (0, 1), and name that."
             )
+
+
+def _columns_and_kinds(encoder, X) -> tuple[Mapping, dict]:
+    """What is declared of each column, by name, and its kind: see :func:`column_kinds`; empty without a table."""
+    if not hasattr(encoder, "columns"):
+        return {}, {}
+    columns, kinds = encoder.columns, column_kinds(encoder.columns, as_table(X))
+    if not isinstance(columns, list):
+        return columns or {}, kinds
+    names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
+    names = names or [f"x{i}" for i in range(len(columns))]
+    return dict(zip(names, columns, strict=False)), dict(zip(names, kinds.values(), strict=False))
+
+
+def _check_origin(encoder, model, X) -> None:
+    """Raise ValueError for a regression without an intercept and a column whose 0 the encoder moves, before anything is
+    charged."""
+    if getattr(model, "fit_intercept", True):
+        return
+    columns, kinds = _columns_and_kinds(encoder, X)
+    for name, kind in kinds.items():
+        declared, bounds = columns.get(name), "learnt"
+        if kind == "category" or (kind == "declared" and not isinstance(declared, tuple)):
+            continue
+        advice = f"declare numbers with bounds around 0, {{{name!r}: (-b, b)}}"
+        if kind == "declared":
+            number = kind_of_column(declared, repr(name))
+            assert isinstance(number, Number)
+            if abs(number.low + number.high) <= _ROUNDING * (number.high - number.low):
+                continue
+            bounds, largest = str(number), number.text_of(max(abs(number.low), abs(number.high)))
+            if not number.is_date:
+                advice = f"declare bounds around 0, {{{name!r}: (-{largest}, {largest})}}, which cost little"
+        raise ValueError(
+            "A regression without an intercept is bound to one expected value where all features are 0, and a TableEncoder "
+            f"moves the middle of a column's bounds there. Those of {name!r} are {bounds}: {advice}; or fit an intercept."
+        )
 
 
 def _places_of_effects(encoder, model) -> dict[str, tuple]:
