@@ -295,7 +295,7 @@ def bad_rows_kept(patch):
     patch.setattr(
         RegressionSums,
         "_present",
-        lambda self, weights: (self.rows, weights, self.residual, self.precision),
+        lambda self, weights: (self.rows, weights, self.residual, self.precision, self._tilts),
     )
 
 

@@ -87,7 +87,7 @@ def run(
     settling : Settling, optional
         Stops an ordinary fit that has settled, in its last phase.
     start : posterior, optional
-        At which an ordinary fit begins: it may depend on the records. None: what ``model.start`` gives, which never sees them.
+        At which an ordinary fit begins; it may depend on records: a private fit raises ValueError. None: ``model.start``.
 
     Returns
     -------
@@ -95,11 +95,6 @@ def run(
         From the last average.
     noisy_totals : NoisyTotals
         The last average, the noise in it, and the steps that the model keeps.
-
-    Raises
-    ------
-    ValueError
-        If a private fit is given a start.
 
     Guarantees
     ----------

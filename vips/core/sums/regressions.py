@@ -107,11 +107,8 @@ class RegressionSums(RecordStatistics):
         self._piece: tuple[float, list[Any] | None] | None = None
 
     def with_spread(self, factor: float, limit: float) -> RegressionSums:
-        """With block "spread", ‖x‖ (r_j², ω_j) of each row, r and ω times this factor, r between these limits.
-
-        The ratio of its sums is the variance of residuals, by rows and not by records, and by weights and not by their squares.
-        Long rows have their part in it, since a clip divides by about ‖x‖.
-        """
+        """With block "spread", ‖x‖ (r_j², ω_j) of each row, r and ω times this factor, r within this limit: the ratio of its
+        sums is the variance of residuals, by rows and by weights. A clip divides by about ‖x‖, so long rows have their part."""
         self._of_spread = factor, limit
         return self
 
@@ -184,18 +181,17 @@ class RegressionSums(RecordStatistics):
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         squares = self._squared_scores(weights) | self._spread(weights)
-        tilts = None if self._tilts is None else self._tilts[np.flatnonzero(weights)]
-        rows, weights, residual, precision = self._present(weights)
-        linear = _times(rows.T, weights[:, None] * residual).T
-        weighted = weights[:, None] * precision
-        if self._diagonal:
-            sums = {"precision": _times((rows * rows).T, weighted).T, "cross": _times(rows.T, weighted).T}
-            return self._shaped({"linear": linear, "weight": weighted.sum(axis=0)} | sums | squares)
-        sums = {"linear": linear, "precision": outer_sums(rows, weighted)}
-        if self._bends:
-            sums["bends"] = outer_sums(rows, weights[:, None] * residual, signed=True)
+        rows, weights, residual, precision, tilts = self._present(weights)
+        scores, weighted = weights[:, None] * residual, weights[:, None] * precision
+        sums = {"linear": _times(rows.T, scores).T}
         if tilts is not None:
-            sums["tilt"] = _times(rows.T, (weights * tilts)[:, None] * residual).T
+            sums["tilt"] = _times(rows.T, tilts[:, None] * scores).T
+        if self._diagonal:
+            sums |= {"precision": _times((rows * rows).T, weighted).T, "cross": _times(rows.T, weighted).T}
+            return self._shaped(sums | {"weight": weighted.sum(axis=0)} | squares)
+        sums["precision"] = outer_sums(rows, weighted)
+        if self._bends:
+            sums["bends"] = outer_sums(rows, scores, signed=True)
         return self._shaped(sums | squares)
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
@@ -206,8 +202,7 @@ class RegressionSums(RecordStatistics):
         squares = {name: value.astype(np.int64) for name, value in squares.items()}
         if not sp.issparse(self.rows):
             return super().rounded_sum(weights, blocks, lattice) | self._shaped(squares)
-        tilts = None if self._tilts is None else self._tilts[np.flatnonzero(weights)]
-        rows, weights, residual, precision = self._present(weights)
+        rows, weights, residual, precision, tilts = self._present(weights)
         indptr, columns, n_columns = rows.indptr, rows.indices, rows.shape[1]
         record = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))
 
@@ -215,20 +210,19 @@ class RegressionSums(RecordStatistics):
             shares = [np.rint(values * (weights * factor)[record] / unit[name]) for factor in factors.T]
             return np.array([np.bincount(columns, share, n_columns) for share in shares]).astype(np.int64)
 
-        linear = {"linear": rounded(rows.data, residual, "linear")}
+        total = {"linear": rounded(rows.data, residual, "linear")}
         if tilts is not None:
-            linear["tilt"] = rounded(rows.data, tilts[:, None] * residual, "tilt")
+            total["tilt"] = rounded(rows.data, tilts[:, None] * residual, "tilt")
         if self._diagonal:
             second = rounded(np.square(rows.data), precision, "precision")
             cross = rounded(rows.data, precision, "cross")
             weight = np.rint(weights[:, None] * precision / unit["weight"]).sum(axis=0).astype(np.int64)
-            return self._shaped(linear | {"precision": second, "cross": cross, "weight": weight} | squares)
+            return self._shaped(total | {"precision": second, "cross": cross, "weight": weight} | squares)
         factors = {"precision": precision} | ({"bends": residual} if self._bends else {})
-        outer = {
-            name: np.stack([_outer_sum(rows, weights * column, unit[name]).astype(np.int64) for column in values.T])
-            for name, values in factors.items()
-        }
-        return self._shaped(linear | outer | squares)
+        for name, values in factors.items():
+            shares = [_outer_sum(rows, weights * column, unit[name]) for column in values.T]
+            total[name] = np.stack(shares).astype(np.int64)
+        return self._shaped(total | squares)
 
     def carry(self, carried: Any, used: np.ndarray, weight: float, is_last: bool) -> Any:
         if self._clip_norm is None:
@@ -277,7 +271,7 @@ class RegressionSums(RecordStatistics):
         """The same of records of one row each: Σ_n f_n r_nj² x_n²."""
         if self.sample_weights is not None:  # the scores have them, and so have the records' weights
             factors = factors * self.sample_weights
-        rows, factors, residual, _ = self._present(factors)
+        rows, factors, residual, *_ = self._present(factors)
         if sp.issparse(rows):
             rows = sp.csr_array((np.square(rows.data), rows.indices, rows.indptr), shape=rows.shape)
         else:
@@ -302,9 +296,8 @@ class RegressionSums(RecordStatistics):
 
     def _present(self, weights: np.ndarray) -> Any:
         present = np.flatnonzero(weights)
-        if len(present) == len(weights):
-            return self.rows, weights, self.residual, self.precision
-        return self.rows[present], weights[present], self.residual[present], self.precision[present]
+        arrays = self.rows, weights, self.residual, self.precision, self._tilts
+        return arrays if len(present) == len(weights) else [None if a is None else a[present] for a in arrays]
 
 
 def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) -> dict[str, np.ndarray]:
