@@ -234,3 +234,7 @@ def test_clear_components_are_not_warned_of():
         BayesianGaussianMixture(6, random_state=0).fit(X).summary()  # a Dirichlet process
         MixedLatentClassAnalysis(3, columns=[(-5.0, 15.0)] * 2, random_state=0).fit(X).summary()
         GaussianHMM(3, random_state=0).fit([X]).summary()
+        one_place = np.concatenate([rng.normal(size=500), 10.0 * rng.normal(size=500)])[:, None]
+        one_place -= np.where(np.arange(1000) < 500, one_place[:500].mean(), one_place[500:].mean())[:, None]
+        BayesianGaussianMixture(2, random_state=0).fit(one_place).summary()  # they differ by their deviations
+        GaussianHMM(2, random_state=0).fit([one_place]).summary()

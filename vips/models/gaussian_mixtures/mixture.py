@@ -183,13 +183,12 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         for j, name in enumerate(self.column_names()):
             table[f"mean {name}"] = self.means_[order, j]
             table[f"std {name}"] = deviations[order, j]
-        table, of_process = (
-            pd.DataFrame(table, index=pd.Index([f"component {k}" for k in order])),
-            self._priors().process,
+        table = pd.DataFrame(table, index=pd.Index([f"component {k}" for k in order]))
+        counts, features = (
+            self._has_records().astype(float),
+            np.hstack([self.means_, deviations]) / np.tile(self._place[1], 2),
         )
-        is_empty = lost(
-            self, "component", np.where(self._has_records(), 1.0, 0.0), self.means_ / self._place[1], of_process
-        )
+        is_empty = lost(self, "component", counts, features, may_be_empty=self._priors().process)
         table.loc[is_empty[order], [name for name in table if name.startswith(("mean ", "std "))]] = np.nan
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 

@@ -320,7 +320,8 @@ class HiddenMarkovModel(SequenceModel):
         if not hasattr(self, "noisy_totals_"):
             of_start, of_moves = self.chain_priors()
             counts = posterior.start.concentration - of_start + (posterior.moves.concentration - of_moves).sum(axis=0)
-            is_empty = lost(self, "state", counts, self.components(posterior)[0])
+            features = np.hstack([self.components(posterior)[0], table[list(seen)].select_dtypes("number")])
+            is_empty = lost(self, "state", counts, features)
             for name in seen:
                 table.loc[is_empty, name] = "" if name == "typical symbols" else np.nan
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))

@@ -336,7 +336,8 @@ class LatentClasses(Mixture):
         table = pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class"))
         if not hasattr(self, "noisy_totals_"):
             counts = posterior.weights.concentration - self._class_prior()
-            is_empty = lost(self, "class", counts, self.components(posterior)[0])
+            features = np.hstack([self.components(posterior)[0], table.drop(columns="share").select_dtypes("number")])
+            is_empty = lost(self, "class", counts, features)
             for name in table.columns[1:]:
                 table.loc[is_empty, name] = "" if name == "typical answers" else np.nan
         table = table.iloc[self._by_size()]
