@@ -151,12 +151,12 @@ class Released:
         ratios = variance_ratios(c @ self.squares, np.linalg.norm(c * s_B), np.maximum(np.diagonal(H), 1e-300))
         R = np.sqrt(np.clip(ratios, *self.ratios))
         sampled = 1.0 + (c**2 * self.variance).sum()
-        of_scores = float(np.sqrt(np.square(c * s).sum()))
-        near = sampled * R[:, None] * H * R + np.eye(d) * of_scores**2
+        sampled = sampled * R[:, None] * H * R
+        near = sampled + np.eye(d) * np.square(c * s).sum()
         off = 0.5 * noise**2 / d * np.square(estimate - point).sum()
         V = near + np.eye(d) * (_KAPPA**2 * (c**2 * far).sum() + off)
         total = c @ (self.scores + _NEAR * self._moved) + (1.0 - _NEAR) * H @ point
-        return _Linear(total, M, V, near, H, noise, of_scores)
+        return _Linear(total, M, V, near, sampled, H, noise)
 
     @cached_property
     def _moved(self) -> np.ndarray:
@@ -251,7 +251,7 @@ class Released:
         linear = self._linear(at, self.informations.mean(axis=0))
         far = np.square(linear.H @ (self.points.mean(axis=0) - at)).mean()  # κ is not the same in all directions
         variance = (1.0 + kappa**2) * self._average_std(0) ** 2 + _CARRIED**2 * far
-        V = _SPREAD_OF_TILTS * (linear.near - linear.noise_of_scores**2 * np.eye(d)) + variance * np.eye(d)
+        V = _SPREAD_OF_TILTS * linear.sampled + variance * np.eye(d)
         M = _raised(linear.M, linear.noise)
         off, cov = np.linalg.solve(M, tilt - kappa * score), np.linalg.solve(M, np.linalg.solve(M, V).T)
         least = max(_LEAST_TILT, ndtri(1.0 - _CHANCE / (2 * d)))
@@ -265,15 +265,15 @@ class Released:
 
 @dataclass(frozen=True)
 class _Linear:
-    """y, M, V, V as if all scores were taken near the root, H, and the noise in eigenvalues of H and in y."""
+    """y, M, V, V as if all scores were taken near the root, and without noise, H, and the noise in eigenvalues of H."""
 
     total: np.ndarray
     M: np.ndarray
     V: np.ndarray
     near: np.ndarray
+    sampled: np.ndarray
     H: np.ndarray
     noise: float
-    noise_of_scores: float
 
     def seen(self, M: np.ndarray, V: np.ndarray) -> np.ndarray:
         """M V⁻¹ of a symmetric M."""

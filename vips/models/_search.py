@@ -66,12 +66,9 @@ class KeptSteps:
     @classmethod
     def none(cls, n_outputs: int, n_places: int, d: int, tilts: bool) -> KeptSteps:
         """Places for steps to come."""
-        rows, of_tilts, matrices = (
-            (n_outputs, n_places, d),
-            (n_outputs, n_places, d * tilts),
-            (n_outputs, n_places, d, d),
-        )
-        return cls(*np.zeros((3, *rows)), np.zeros(of_tilts), np.zeros(matrices), *np.zeros((2, n_places)))
+        rows = n_outputs, n_places, d
+        of_tilts, matrices = np.zeros((n_outputs, n_places, d * tilts)), np.zeros((*rows, d))
+        return cls(*np.zeros((3, *rows)), of_tilts, matrices, *np.zeros((2, n_places)))
 
     def after(self, place: int, size: float, **released: np.ndarray) -> KeptSteps:
         """With a step at C = ``size`` that released this, each of shape (n_outputs, d) or (n_outputs, d, d)."""

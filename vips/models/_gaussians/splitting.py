@@ -6,7 +6,7 @@ eigenvalue of the covariance and its eigenvector, and lose 0.64 λ along v.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +15,10 @@ from vips.core.exact.blas import eigh
 from vips.core.phases import FitPhase
 from vips.models._gaussians.update import Moments
 
-__all__ = ["growing_phases", "lengths_of_growth", "n_splits_in_step", "split"]
+__all__ = ["GROWING", "growing_phases", "lengths_of_growth", "n_splits_in_step", "split"]
 
 _SHIFT = 0.8  # in standard deviations
+GROWING = 0.5  # step size while components are split
 
 
 def n_splits_in_step(n_components: int, n_steps: int) -> int:
@@ -25,37 +26,35 @@ def n_splits_in_step(n_components: int, n_steps: int) -> int:
     return max(1, -(-(n_components - 1) // max(1, n_steps // 3)))
 
 
-def lengths_of_growth(n_components: int, n_steps: int, first: int, interval: int) -> list[int]:
+def lengths_of_growth(n_components: int, n_steps: int, interval: int) -> list[int]:
     """Numbers of steps after each of which components are split, until there are ``n_components``.
 
     Parameters
     ----------
     n_components, n_steps : int
-    first : int
-        Steps of a single component.
     interval : int
         Steps from one split to the next.
     """
     n_rounds = -(-(n_components - 1) // n_splits_in_step(n_components, n_steps))
-    return [first, *[interval] * (n_rounds - 1)] if n_rounds else []
+    return [1, *[interval] * (n_rounds - 1)] if n_rounds else []
 
 
-def growing_phases(lengths: Sequence[int], n_steps: int, growing: float, **settings) -> list[FitPhase]:
+def growing_phases(lengths: Sequence[int], n_steps: int, **settings) -> list[FitPhase]:
     """Phases of so many steps, as far as ``n_steps`` reach; a phase that they cut ends without a split.
 
-    The first step of all has step size 1, the others ``growing``. ``settings`` are those of :class:`vips.FitPhase`.
+    The first step of all has step size 1, the others ``GROWING``. ``settings`` are those of :class:`vips.FitPhase`.
     """
     phases = []
     for i, length in enumerate(lengths):
         cut = {} if length <= n_steps else {"end": None}
-        sizes = _first_of_all(growing) if i == 0 else lambda s: growing
+        sizes = _first_of_all if i == 0 else lambda s: GROWING
         phases.append(FitPhase("growing", min(length, n_steps), step_size=sizes, **settings | cut))
         n_steps -= phases[-1].n_steps
     return phases
 
 
-def _first_of_all(growing: float) -> Callable[[int], float]:
-    return lambda s: 1.0 if s == 1 else growing
+def _first_of_all(s: int) -> float:
+    return 1.0 if s == 1 else GROWING
 
 
 def split(

@@ -40,7 +40,6 @@ from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, m
 
 __all__ = ["GaussianMixtureModel"]
 
-_GROWING = 0.5  # step size while components are split
 _AVERAGING, _LARGEST = PolynomialAveraging(power=4.0), 0.3
 _UPDATES = 12  # least sum of the step sizes after growth, for which a short fit takes longer steps
 _PRIOR_SHARE = 0.001  # of the covariance of all records: as a prior, the whole would hide components that are thin
@@ -158,8 +157,8 @@ class GaussianMixtureModel(Mixture):
     def phases(self, n_steps: int) -> list[FitPhase]:
         """In a private fit one component, which is split until there are ``n_components``; then the steps of all of them."""
         moments = {"released": "noisy counts, first and second moments of the components"}
-        lengths = lengths_of_growth(self.n_components, n_steps, 1, 1) if self.is_private else []
-        growing = growing_phases(lengths, n_steps, _GROWING, end=self._split_components, **moments)
+        lengths = lengths_of_growth(self.n_components, n_steps, 1) if self.is_private else []
+        growing = growing_phases(lengths, n_steps, end=self._split_components, **moments)
         n_left = n_steps - sum(phase.n_steps for phase in growing)
         return [*growing, FitPhase("components", n_left, step_size=partial(self._step_size, n_left), **moments)]
 

@@ -27,7 +27,7 @@ from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.evidence import divergence_of_components
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
+from vips.models._gaussians.splitting import GROWING, growing_phases, lengths_of_growth, n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models._starts import best_start
@@ -42,7 +42,7 @@ from vips.report.unread import Seen
 
 __all__ = ["GaussianHMM"]
 
-_GROWING, _SETTLES = 0.5, 5  # step size while states are split, and steps from one split to the next
+_SETTLES = 5  # steps from one split to the next
 _AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
 _SHARES = 0.05, 0.35  # of the budget, of moments and of pairs
 _MOST_COLUMNS = 12  # of which pairs are counted
@@ -266,12 +266,12 @@ class GaussianHMM(HiddenMarkovModel):
         """One state, which is split until there are ``n_components``; with masks, some steps until the states get their order;
         then the steps of all states. From one split to the next, states settle: in a third of all steps, and at most 5 steps.
         """
-        K, growing = self.n_components, _GROWING
+        K = self.n_components
         interval = int(np.clip(n_steps // 3 // max(K - 1, 1), 1, _SETTLES))
-        lengths = lengths_of_growth(K, n_steps, 1, interval)
+        lengths = lengths_of_growth(K, n_steps, interval)
         splits = {"update": self._unordered_states, "end": self._split_states} if lengths else {}
         moments = self._moments()
-        first = growing_phases(lengths or [1], n_steps, growing, **moments, **splits)
+        first = growing_phases(lengths or [1], n_steps, **moments, **splits)
         n_left = n_steps - sum(phase.n_steps for phase in first)
         if K > 1 and self._is_masked():
             n_ordering = min(interval, n_left)
@@ -280,7 +280,7 @@ class GaussianHMM(HiddenMarkovModel):
                 n_ordering,
                 update=self._unordered_states,
                 end=self._order_states if n_ordering == interval else None,
-                step_size=lambda s: growing,
+                step_size=lambda s: GROWING,
                 **moments,
             )
             first, n_left = [*first, ordering], n_left - n_ordering
@@ -486,6 +486,10 @@ class GaussianHMM(HiddenMarkovModel):
     def components(self, posterior: GaussianChainPosterior) -> tuple[np.ndarray, str]:
         """States are matched by their means."""
         return posterior.gaussians.mean, "euclidean"
+
+    def _features(self, posterior: GaussianChainPosterior) -> np.ndarray:
+        deviations = np.sqrt(np.diagonal(self.covars_, axis1=1, axis2=2))
+        return np.hstack([self.means_, deviations]) / np.tile(self._place[1], 2)
 
     # -- for people -------------------------------------------------------------------------------------------------
 

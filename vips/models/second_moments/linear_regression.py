@@ -238,7 +238,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         blocks, p = super().blocks(), self.n_features_in_ + bool(self.fit_intercept)
         if not self._searches:
             return blocks
-        of_scores = blocks_of_scores((), p, self._clip_norm(), p <= MOST_BENDS, *_SCALES, True)
+        of_scores = blocks_of_scores((), p, self._clip_norm(), p <= MOST_BENDS, *_SCALES, tilts=True)
         return blocks | of_scores | {"spread": Block((2,), scale=_SPREAD)}
 
     def _clip_norm(self) -> float:
@@ -255,7 +255,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             released="noisy number of rows, and noisy sums of products of columns and target, in coordinates of those before",
         )  # fmt: skip
         n_scores = n_steps - n_zooms
-        of, first = phase_of_scores(n_scores, "bends" in self.blocks(), "_scores", True), before_adapted(n_scores)
+        of, first = phase_of_scores(n_scores, "bends" in self.blocks(), "_scores", tilts=True), before_adapted(n_scores)
         scores = replace(
             of, blocks=[*of.blocks, "spread"], released=f"{of.released}, squares of residuals and weights",
             step_size=lambda s: of.step_size(s) | {"spread": 1.0 / (s if s <= first else s - first)},  # of one C
@@ -340,7 +340,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         point = np.append(slopes, np.zeros(int(bool(self.fit_intercept))))[None]
         n_scores, posterior = self._n_scores(), self._prior_posterior(zooms)
         size = fitting_size(self.plan_of_fit(), zooms.count, n_scores, self.n_features_in_, 1.0, _SIZES)
-        posterior.search = Search.begun(zooms, point, size, _UNIT, n_scores, True)
+        posterior.search = Search.begun(zooms, point, size, _UNIT, n_scores, tilts=True)
         return posterior
 
     def _scores(self, records: Records, posterior: LinearPosterior) -> RegressionSums:

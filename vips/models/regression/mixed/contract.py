@@ -199,19 +199,12 @@ class MixedRegression(ConjugateExponentialModel):
             zoom, name="last zoom", blocks=("moments", "outcome"), statistics="_moments_and_outcomes",
             released=f"{SUMS_OF_ZOOMS}, and of the target",
         )  # fmt: skip
+        scores = {"blocks": blocks, "released": _SCORES}
         return [
             *[zoom] * (n_zooms - 1),
             *[last] * min(n_zooms, 1),
-            FitPhase(
-                "approach",
-                n_near,
-                _NEAR_WEIGHT,
-                blocks=blocks,
-                update=self._approached,
-                step_size=_near,
-                released=_SCORES,
-            ),
-            FitPhase("estimates", left - n_near, blocks=blocks, step_size=self._rho, released=_SCORES),
+            FitPhase("approach", n_near, _NEAR_WEIGHT, update=self._approached, step_size=_near, **scores),
+            FitPhase("estimates", left - n_near, step_size=self._rho, **scores),
         ]
 
     def long_tailed(self) -> np.ndarray:
