@@ -26,7 +26,7 @@ from vips.data._sequences import Sequences
 __all__ = ["best_start", "clusters", "lost"]
 
 _STEPS = 10
-_ALIKE = 1e-3  # of the features' sizes
+_ALIKE = 1e-3  # difference of features
 _TIE = 1e-6  # relative, of bounds that differ by rounding alone
 _MOST_ROWS = 20_000  # of the sample; of sequences steps
 
@@ -80,14 +80,14 @@ def lost(model, word: str, counts: np.ndarray, features: np.ndarray, may_be_empt
     counts : ndarray of shape (K,)
         Records of each.
     features : ndarray of shape (K, n)
-        What it is like.
+        What it is like, in units in which records differ by about 1.
     may_be_empty : bool
         Whether a prior leaves components empty on purpose.
     """
     if hasattr(model, "noisy_totals_"):
         return np.zeros(len(counts), bool)
-    is_empty, scale = counts < 1.0, np.ptp(features, axis=0) + np.abs(features).max(axis=0)
-    near = (np.abs(features[:, None] - features) <= _ALIKE * scale).all(axis=2) & ~is_empty & ~is_empty[:, None]
+    is_empty = counts < 1.0
+    near = (np.abs(features[:, None] - features) <= _ALIKE).all(axis=2) & ~is_empty & ~is_empty[:, None]
     are_alike = np.flatnonzero(near.sum(axis=1) > 1)
     end = f"Write a smaller n_components, or try another random_state than {model.random_state!r}."
     for places, what in (
@@ -113,10 +113,11 @@ def _sample(model, data: DataSource, rng: np.random.Generator) -> tuple[Any, np.
     so that heavier ones are more often in it, and count once."""
     records, kept, keys, is_whole = None, np.empty(0), np.empty(0), True
     for chunk, weights in with_their_weights(data.chunks(model.chunk_size), model.plan_of_fit().max_weight is not None):
-        counted = np.flatnonzero(model.valid_records(chunk) & (weights > 0.0))
-        records = chunk[counted] if records is None else _joined(records, chunk[counted])
-        kept = np.concatenate([kept, weights[counted]])
-        keys = np.concatenate([keys, rng.standard_exponential(len(counted)) / weights[counted]])
+        is_counted, largest = model.valid_records(chunk) & (weights > 0.0), np.inf if is_whole else keys.max()
+        drawn = rng.standard_exponential(len(weights)) / np.where(is_counted, weights, 1.0)
+        chosen = np.flatnonzero(is_counted & (drawn < largest))
+        records = chunk[chosen] if records is None else _joined(records, chunk[chosen])
+        kept, keys = np.concatenate([kept, weights[chosen]]), np.concatenate([keys, drawn[chosen]])
         sizes = records.lengths if isinstance(records, Sequences) else np.ones(len(keys))
         if sizes.sum() > _MOST_ROWS:
             order = np.argsort(keys)

@@ -320,8 +320,7 @@ class HiddenMarkovModel(SequenceModel):
         if not hasattr(self, "noisy_totals_"):
             of_start, of_moves = self.chain_priors()
             counts = posterior.start.concentration - of_start + (posterior.moves.concentration - of_moves).sum(axis=0)
-            features = np.hstack([self.components(posterior)[0], table[list(seen)].select_dtypes("number")])
-            is_empty = lost(self, "state", counts, features)
+            is_empty = lost(self, "state", counts, self._features(posterior))
             for name in seen:
                 table.loc[is_empty, name] = "" if name == "typical symbols" else np.nan
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
@@ -421,6 +420,10 @@ class HiddenMarkovModel(SequenceModel):
             return self.simulator().some_lengths(self.match(), n, rng)
         start, moves = (part.concentration.sum() for part in (self.last_posterior_.start, self.last_posterior_.moves))
         return np.minimum(rng.geometric(start / (start + moves), n), self.max_length)
+
+    def _features(self, posterior: ChainPosterior) -> np.ndarray:
+        """What states of an ordinary fit are like, shape (K, n), in units in which steps differ by about 1."""
+        return self.components(posterior)[0]
 
     def _starts_at(
         self, records: Sequences, points: np.ndarray, posterior_of: Callable, rng: np.random.Generator

@@ -336,8 +336,7 @@ class LatentClasses(Mixture):
         table = pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class"))
         if not hasattr(self, "noisy_totals_"):
             counts = posterior.weights.concentration - self._class_prior()
-            features = np.hstack([self.components(posterior)[0], table.drop(columns="share").select_dtypes("number")])
-            is_empty = lost(self, "class", counts, features)
+            is_empty = lost(self, "class", counts, self._features(posterior))
             for name in table.columns[1:]:
                 table.loc[is_empty, name] = "" if name == "typical answers" else np.nan
         table = table.iloc[self._by_size()]
@@ -445,6 +444,11 @@ class LatentClasses(Mixture):
     def _moments(self, level: float) -> dict[str, np.ndarray]:
         """Means (with limits where there are some) and standard deviations of numbers and counts, by names of the summary."""
         return {}
+
+    def _features(self, posterior: ClassPosterior) -> np.ndarray:
+        """What classes of an ordinary fit are like, shape (K, n), in units in which records differ by about 1."""
+        deviations = [] if posterior.numbers is None else [np.sqrt(posterior.numbers.variance)]
+        return np.hstack([self.components(posterior)[0], *deviations])
 
     def _by_size(self) -> np.ndarray:
         return np.argsort(-self.weights_, kind="stable")
