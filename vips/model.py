@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -16,9 +16,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vips import door
+from vips._support.arguments import arguments
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.validation import levels_to_user
 from vips.core import engine
+from vips.core.budget import PrivacyBudget
 from vips.core.contract import Contract
 from vips.core.ledger.ledger import PrivacyLedger, ledger_to_charge
 from vips.core.ledger.origin import RemembersItsLedger
@@ -68,6 +70,7 @@ def _has_stream(model: ConjugateExponentialModel) -> bool:
     return True
 
 
+@arguments
 class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     """Base class of models in the conjugate-exponential family.
 
@@ -92,14 +95,17 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     *Privacy.* See :class:`~vips.PrivacyPlan`, and :class:`vips.core.contract.Contract` for what a subclass promises.
     """
 
-    last_posterior_: Any  # each family has its own
+    privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None
+    random_state: Any = None
+
+    last_posterior_: ClassVar[Any]  # each family has its own
     _kept_by_clone = ("_chunk_size", "sent_from")
-    _chunk_size: int | None = None
-    _computed: dict[str, Any] | None = None  # from released values, once it was asked for; a fit makes it anew
+    _chunk_size = None
+    _computed = None  # dict of what was computed from released values, once it was asked for; a fit makes it anew
     # What reading `posterior_` does before it is computed: "compute" it, give the "last" one, or "hide" it.
     _first_reading = "compute"
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
-    _unlisted: tuple[str, ...] = (
+    _unlisted = (
         "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio",
         "name_of_score", "once", "read_rows", "records_of", "sent_from", "settling_of", "table_of",
         "warn_of_no_intervals",

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from vips._support.arguments import arguments, positional
 from vips._support.fitted import without_weights
 from vips.classification.encoder import ClassTables
 from vips.classification.tables import ClassTable
@@ -21,6 +22,7 @@ from vips.report.unread import Seen
 __all__ = ["PrivateClassifier"]
 
 
+@arguments
 class PrivateClassifier(ClassifierMixin, MadePipeline):
     """Classes of the rows of a table, private as a whole: for predictions, not for coefficients.
 
@@ -90,24 +92,15 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
     True
     """
 
+    columns: Mapping | Sequence | None = positional(None)
+    privacy: PrivacyBudget | None = None
+    classes: Sequence | None = None
+    n_steps: int = 10
+    encoder_share: float = 0.8
+
     unit = ClassTables.unit
     encoders = (ClassTables,)
     budgets = (PrivacyBudget, None)
-
-    def __init__(
-        self,
-        columns: Mapping | Sequence | None = None,
-        *,
-        privacy: PrivacyBudget | None = None,
-        classes: Sequence | None = None,
-        n_steps: int = 10,
-        encoder_share: float = 0.8,
-    ) -> None:
-        self.columns = columns
-        self.privacy = privacy
-        self.classes = classes
-        self.n_steps = n_steps
-        self.encoder_share = encoder_share
 
     @without_weights
     def fit(

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vips._support.arguments import arguments, positional
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.printable import listed
 from vips.classification.log_odds import log_odds_of_tables, scale_of_rows
@@ -41,6 +42,7 @@ __all__ = ["ClassTables", "places_of_labels"]
 _MOST_CELLS = max(NUMBERS.n_cells, DAYS.n_cells)
 
 
+@arguments
 class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
     """Counts of every class by the values of every column, in one release; features are log odds that follow from them.
 
@@ -67,21 +69,13 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
     - Row i of ``transform`` depends on row i and released values only.
     """
 
+    columns: Mapping | Sequence | None = positional(None)
+    privacy: PrivacyBudget | PrivacyPlan | None = None
+    threshold_delta: float | None = None
+    classes: Sequence | None = None
+
     unit = "one row of X with its label"
     learns = ()
-
-    def __init__(
-        self,
-        columns: Mapping | Sequence | None = None,
-        *,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        threshold_delta: float | None = None,
-        classes: Sequence | None = None,
-    ) -> None:
-        self.columns = columns
-        self.privacy = privacy
-        self.threshold_delta = threshold_delta
-        self.classes = classes
 
     # -- fit ------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vips._support.arguments import check_arguments
 from vips.core.budget import PrivacyBudget, check_privacy
 from vips.core.phases import FitPhase, phases_of, released_in, weights_of
 from vips.core.plan import PrivacyPlan
@@ -34,8 +35,7 @@ _MOST_KEPT, _MOST_NUMBERS = 24, 2_000
 class Contract(ABC):
     """What the engine asks of a model. ``blocks``, ``expected_statistics`` and ``to_posterior`` have no default.
 
-    The constructor of a model stores ``privacy`` and ``random_state``. During a fit, the number of columns is
-    ``self.n_features_in_``.
+    During a fit, the number of columns is ``self.n_features_in_``.
 
     Privacy
     -------
@@ -61,8 +61,7 @@ class Contract(ABC):
     takes_one_label = False
     # Whether it reads a table of declared columns itself, so that an encoder before it has nothing to learn.
     reads_tables = False
-    # What the columns of a table are declared to hold, by name, of a model that reads it.
-    declared_columns: object = None
+    declared_columns: object = None  # of a model that reads a table: what its columns hold, by name
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit, and of E-steps
     # in other threads: see `expected_statistics`.
     exact_rows = False
@@ -276,6 +275,7 @@ class Contract(ABC):
     def check_arguments(self) -> None:
         """Raise TypeError or ValueError for constructor arguments that cannot work."""
         check_privacy(self.privacy, PrivacyBudget, PrivacyPlan, StreamPlan, None)
+        check_arguments(self)
         if self.on_invalid not in ("drop", "raise"):
             raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
         self.check_parameters()

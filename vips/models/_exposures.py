@@ -9,7 +9,8 @@ from typing import Self
 import numpy as np
 from sklearn.metrics import r2_score
 
-from vips._support.validation import check_integer, check_number
+from vips._support.arguments import arguments, whole
+from vips._support.validation import check_number
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.source import DataSource
 from vips.core.stream_plan import StreamPlan
@@ -20,13 +21,16 @@ __all__ = ["MOST", "TakesExposures", "check_counts", "check_planned", "counts_an
 MOST = 1_000_000  # upper limit of `max_count`
 
 
+@arguments
 class TakesExposures:
     """What models with ``exposure_bounds`` share, whose labels are counts: beside these, exposures stand in the last column, if
     there are any. ``takes_one_label`` is then false during a fit. A base class after the family's.
     """
 
-    takes_one_label: bool
-    _exposure: object = None  # until records are read
+    max_count: int | None = whole(None, 1, MOST)
+    exposure_bounds: tuple[float, float] | None = None
+
+    _exposure = None  # until records are read
 
     def score(self, X, y, sample_weight=None, exposure=1.0) -> float:
         """R² of the counts that ``predict`` expects for these exposures."""
@@ -113,9 +117,7 @@ def check_counts(model, learns_dispersion: bool = False) -> None:
     if model.dispersion is not None or not learns_dispersion:
         words = "or None" if learns_dispersion else "which is not learnt"
         check_number("dispersion", model.dispersion, 1e-6, 1e6, f"a number between 1e-6 and 1e6, {words}")
-    if model.max_count is not None:
-        check_integer("max_count", model.max_count, 1, MOST)
-    elif model.is_private:
+    if model.max_count is None and model.is_private:
         raise ValueError(
             "`max_count` is required for a private fit: a record's share in the sum grows with its count, and a bound that "
             "is learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from vips._support.arguments import arguments, positional
 from vips._support.fitted import without_weights
 from vips._support.validation import check_choice, check_integer
 from vips.core.budget import PrivacyBudget
@@ -31,6 +32,7 @@ _MANY = 0.2  # of the documents hold a frequent word
 _CAUTION = 1.645  # standard deviations: of a normal variable, 95 % is above -1.645
 
 
+@arguments
 class PrivateTopics(MadePipeline):
     """Topics of raw texts: words, number of documents and topics are learnt within one budget.
 
@@ -89,34 +91,19 @@ class PrivateTopics(MadePipeline):
     2.0
     """
 
-    unit = "one document"
+    n_components: int | None = positional(None)
+    privacy: PrivacyBudget = None
+    n_documents: int | None = None
+    document_length: int = 100
+    purpose: str = "reading"
+    n_steps: int = 20
+    encoder_share: float = 0.15
+    stop_words: str | Sequence[str] | None = "english"
+    ngram_range: tuple[int, int] = (1, 1)
+    max_features: int | None = None
+    random_state: object = None
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        privacy: PrivacyBudget,
-        n_documents: int | None = None,
-        document_length: int = 100,
-        purpose: str = "reading",
-        n_steps: int = 20,
-        encoder_share: float = 0.15,
-        stop_words: str | Sequence[str] | None = "english",
-        ngram_range: tuple[int, int] = (1, 1),
-        max_features: int | None = None,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.privacy = privacy
-        self.n_documents = n_documents
-        self.document_length = document_length
-        self.purpose = purpose
-        self.n_steps = n_steps
-        self.encoder_share = encoder_share
-        self.stop_words = stop_words
-        self.ngram_range = ngram_range
-        self.max_features = max_features
-        self.random_state = random_state
+    unit = "one document"
 
     @without_weights
     def fit(

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._support.arguments import arguments
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.no_warnings import without_warnings
 from vips._support.validation import check_integer, check_number
@@ -52,6 +53,7 @@ _OF_WORDS = (
 _MOST = 100_000  # largest ``max_words``
 
 
+@arguments
 class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     """Counts of the words that many documents hold; the vocabulary is learnt privately.
 
@@ -109,41 +111,24 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     [[0, 0, 0, 0, 2, 0]]
     """
 
+    privacy: PrivacyBudget | PrivacyPlan | None = None
+    threshold_delta: float | None = None
+    max_words: int = MOST_WORDS
+    max_features: int | None = None
+    count_records: bool = False
+    analyzer: str | Callable = "word"
+    lowercase: bool = True
+    strip_accents: str | Callable | None = None
+    stop_words: str | Sequence[str] | None = None
+    token_pattern: str | None = r"(?u)\b\w\w+\b"
+    ngram_range: tuple[int, int] = (1, 1)
+    preprocessor: Callable | None = None
+    tokenizer: Callable | None = None
+
     unit = "one document"
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
     supplies = MappingProxyType({"vocabulary": 1})
     learns = ("the vocabulary",)  # of what the model's statement calls public by declaration
-
-    def __init__(
-        self,
-        *,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        threshold_delta: float | None = None,
-        max_words: int = MOST_WORDS,
-        max_features: int | None = None,
-        count_records: bool = False,
-        analyzer: str | Callable = "word",
-        lowercase: bool = True,
-        strip_accents: str | Callable | None = None,
-        stop_words: str | Sequence[str] | None = None,
-        token_pattern: str | None = r"(?u)\b\w\w+\b",
-        ngram_range: tuple[int, int] = (1, 1),
-        preprocessor: Callable | None = None,
-        tokenizer: Callable | None = None,
-    ) -> None:
-        self.privacy = privacy
-        self.threshold_delta = threshold_delta
-        self.max_words = max_words
-        self.max_features = max_features
-        self.count_records = count_records
-        self.analyzer = analyzer
-        self.lowercase = lowercase
-        self.strip_accents = strip_accents
-        self.stop_words = stop_words
-        self.token_pattern = token_pattern
-        self.ngram_range = ngram_range
-        self.preprocessor = preprocessor
-        self.tokenizer = tokenizer
 
     def fit(
         self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None, executor: object = None

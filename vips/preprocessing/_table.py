@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vips._support.arguments import arguments, positional
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.printable import listed
 from vips._support.validation import check_number
@@ -61,6 +62,7 @@ from vips.report.unread import Seen
 __all__ = ["TableEncoder"]
 
 
+@arguments
 class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     """Features of a table. Bounds and categories are declared, which costs nothing, or learnt privately.
 
@@ -153,6 +155,13 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     True
     """
 
+    columns: Mapping | Sequence | None = positional(None)
+    privacy: PrivacyBudget | PrivacyPlan | None = None
+    threshold_delta: float | None = None
+    quantiles: tuple[float, float] = (0.005, 0.995)
+    unit_norm: bool = True
+    sparse_output: bool = False
+
     unit = "one row of X"
     beside = ()  # names of what the fit of a pipeline takes beside X
     # In a pipeline of scikit-learn, what is charged or grouped is so for the encoder, too.
@@ -160,23 +169,6 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
     supplies = MappingProxyType({"max_norm": 1.0, "indicators": ()})
     learns = ()
-
-    def __init__(
-        self,
-        columns: Mapping | Sequence | None = None,
-        *,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        threshold_delta: float | None = None,
-        quantiles: tuple[float, float] = (0.005, 0.995),
-        unit_norm: bool = True,
-        sparse_output: bool = False,
-    ) -> None:
-        self.columns = columns
-        self.privacy = privacy
-        self.threshold_delta = threshold_delta
-        self.quantiles = quantiles
-        self.unit_norm = unit_norm
-        self.sparse_output = sparse_output
 
     # -- fit ------------------------------------------------------------------------------------------------------
 

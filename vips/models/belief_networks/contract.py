@@ -7,13 +7,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 import scipy.sparse as sp
 
-from vips._support.validation import (
-    check_choice,
-    check_dtype_of_computation,
-    check_integer,
-    check_number,
-    check_schedule,
-)
+from vips._support.arguments import arguments, choice, function_of_step, number, precision, whole
 from vips.core.exact.rowwise import PIECE
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import rows_without
@@ -43,33 +37,22 @@ _LEAST_STEP = 0.2
 _MOST_TOTALS = 4_000  # of all groups of kept steps
 
 
+@arguments
 class BeliefNetwork(ConjugateExponentialModel):
     """The methods that the engine calls. :class:`~vips.SigmoidBeliefNetwork` documents the arguments."""
 
+    n_components: int = whole(30, kw_only=False)
+    covariance: str = choice("diagonal", "full")
+    penalty: str = choice("tpbn", *PRIORS)
+    max_iter: int = whole(3)
+    binarize: float | None = number(None, -np.inf, np.inf, "a finite number or None", open_low=True, open_high=True)
+    clip_share: float | None = number(None, 0.0, 1.0, "above 0 and at most 1, or None", open_low=True)
+    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()")
+    on_invalid: str = "drop"
+    dtype: type = precision()
+
     unit = "one row of X"
     exact_rows = True
-
-    n_components: int
-    covariance: str
-    penalty: str
-    max_iter: int
-    binarize: float | None
-    clip_share: float | None
-    schedule: Callable[[int], float] | None
-    dtype: type
-
-    def check_parameters(self) -> None:
-        """Check all constructor arguments, before the records are read."""
-        for name in ("n_components", "max_iter"):
-            check_integer(name, getattr(self, name))
-        check_choice("covariance", self.covariance, ("diagonal", "full"))
-        check_choice("penalty", self.penalty, PRIORS)
-        if self.clip_share is not None:
-            check_number("clip_share", self.clip_share, 0.0, 1.0, "above 0 and at most 1, or None", open_low=True)
-        if self.binarize is not None:
-            check_number("binarize", self.binarize, -np.inf, np.inf, "a finite number or None", True, True)
-        check_dtype_of_computation(self.dtype)
-        check_schedule(self.schedule, "RobbinsMonro()")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:

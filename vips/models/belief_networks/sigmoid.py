@@ -29,9 +29,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from vips._support.extras import imported
 from vips._support.printable import printable, strings_for_pandas
 from vips._support.validation import check_integer
-from vips.core.budget import PrivacyBudget
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
-from vips.core.plan import PrivacyPlan
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
@@ -115,33 +113,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     """
 
     ignores_labels = True
-
-    def __init__(
-        self,
-        n_components: int = 30,
-        *,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        covariance: str = "diagonal",
-        penalty: str = "tpbn",
-        max_iter: int = 3,
-        binarize: float | None = None,
-        clip_share: float | None = None,
-        schedule: Callable[[int], float] | None = None,
-        on_invalid: str = "drop",
-        dtype: type = np.float64,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.privacy = privacy
-        self.covariance = covariance
-        self.penalty = penalty
-        self.max_iter = max_iter
-        self.binarize = binarize
-        self.clip_share = clip_share
-        self.schedule = schedule
-        self.on_invalid = on_invalid
-        self.dtype = dtype
-        self.random_state = random_state
 
     # -- methods for users --------------------------------------------------------------------------------------
 

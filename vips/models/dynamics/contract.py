@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips._support.arguments import arguments, function_of_step, whole
+from vips._support.validation import check_max_norm
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
 from vips.core.step_size import PolynomialAveraging
@@ -38,40 +39,33 @@ _STEPS_OF_EM = 500  # at most
 _AVERAGING = PolynomialAveraging(power=2.0)
 
 
+@arguments
 class DynamicsModel(SequenceModel):
     """The methods that the engine calls. :class:`~vips.LinearDynamicalSystem` documents the arguments."""
+
+    n_components: int = whole(2, kw_only=False)
+    n_lags: int | None = whole()
+    n_features: int | None = None
+    max_norm: float | None = None
+    max_length: int = whole(1000)
+    typical_length: int = whole(25)
+    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()")
 
     unit = "one sequence"
     exact_rows = True
     _unlisted = ("constant",)
     tolerance = 1e-3
     planned_steps = 1  # every step would release the same moments
-    n_components: int
-    inference: str = "em"
-    transition_prior: float = 1.0
-    loadings_prior: float = 0.01
-    n_lags: int | None
-    max_norm: float | None
-    max_length: int
-    typical_length: int
-    schedule: Callable[[int], float] | None
+    inference, transition_prior, loadings_prior = "em", 1.0, 0.01  # of models without these arguments
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        for name in ("n_components", "max_length", "typical_length"):
-            check_integer(name, getattr(self, name))
-        if self.n_lags is not None:
-            check_integer("n_lags", self.n_lags)
-        check_choice("inference", self.inference, ("em", "vb"))
-        for name in ("transition_prior", "loadings_prior"):
-            check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         if self.inference == "vb" and self.is_private:
             raise ValueError(
                 "`inference='vb'` reads the records in every step, but a private fit releases moments once and computes the "
                 "system from them. Write inference='em', or leave `privacy` out."
             )
         check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
-        check_schedule(self.schedule, "RobbinsMonro()")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,10 @@ import numpy as np
 from scipy.special import polygamma
 from sklearn.utils.validation import check_is_fitted
 
+from vips._support.arguments import arguments, choice, positive
 from vips._support.extras import imported
 from vips._support.validation import check_integer, check_level
-from vips.core.budget import PrivacyBudget
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
-from vips.core.plan import PrivacyPlan
 from vips.data._sequences import Sequences
 from vips.data._step_index import forecast_frame, step_frame
 from vips.expfam import DiagonalGaussian, Draws
@@ -40,6 +39,7 @@ _FADES = 0.8  # of generated states, in a step
 _MOST_KEPT = 20_000  # totals
 
 
+@arguments
 class LinearDynamicalSystem(DynamicsModel):
     """Sequences of vectors that a hidden state drives, which moves linearly: x' ~ N(A x, Q), y ~ N(C x + d, diag R).
 
@@ -114,34 +114,9 @@ class LinearDynamicalSystem(DynamicsModel):
     (2, 5, 3)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        inference: str = "em",
-        transition_prior: float = 1.0,
-        loadings_prior: float = 0.01,
-        n_lags: int | None = None,
-        n_features: int | None = None,
-        max_norm: float | None = None,
-        max_length: int = 1000,
-        typical_length: int = 25,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        schedule: Callable[[int], float] | None = None,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.inference = inference
-        self.transition_prior = transition_prior
-        self.loadings_prior = loadings_prior
-        self.n_lags = n_lags
-        self.n_features = n_features
-        self.max_norm = max_norm
-        self.max_length = max_length
-        self.typical_length = typical_length
-        self.privacy = privacy
-        self.schedule = schedule
-        self.random_state = random_state
+    inference: str = choice("em", "vb")
+    transition_prior: float = positive(1.0)
+    loadings_prior: float = positive(0.01)
 
     # -- the system ---------------------------------------------------------------------------------------------
 

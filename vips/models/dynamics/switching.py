@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._support.arguments import arguments, whole
 from vips._support.validation import check_integer
-from vips.core.budget import PrivacyBudget
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.phases import FitPhase
 from vips.core.plan import PrivacyPlan
@@ -44,6 +43,7 @@ _TINY = 1e-300
 _SCALE = 0.9  # norm of the statistics of the states in a step of a sequence, in units of that of its moments
 
 
+@arguments
 class SwitchingLinearDynamicalSystem(DynamicsModel):
     """Series that a hidden state drives, whose moves change with a hidden regime: x' ~ N(A_s x, Q_s), y ~ N(C x + d, diag R).
 
@@ -95,6 +95,9 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     (20,)
     """
 
+    n_regimes: int = whole(2, kw_only=False)
+    max_iter: int = whole(10)
+
     settings_of_meaning = ("n_components", "n_regimes")
     planned_steps = 30
     tolerance = None  # coordinates of states drift, where nothing else moves
@@ -102,39 +105,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     _unlisted = ("inference", "loadings_prior", "transition_prior")
     name_of_score = "bound of the log likelihood per step"
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        n_regimes: int = 2,
-        *,
-        max_iter: int = 10,
-        n_lags: int | None = None,
-        n_features: int | None = None,
-        max_norm: float | None = None,
-        max_length: int = 1000,
-        typical_length: int = 25,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        schedule: Callable[[int], float] | None = None,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_regimes = n_regimes
-        self.max_iter = max_iter
-        self.n_lags = n_lags
-        self.n_features = n_features
-        self.max_norm = max_norm
-        self.max_length = max_length
-        self.typical_length = typical_length
-        self.privacy = privacy
-        self.schedule = schedule
-        self.random_state = random_state
-
     # -- the contract -------------------------------------------------------------------------------------------
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        for name in ("n_regimes", "max_iter"):
-            check_integer(name, getattr(self, name))
 
     def blocks(self) -> dict[str, Block]:
         # a typical sequence then has about the same norm in both kinds of steps

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, choice, function_of_step, number, positive, whole
+from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import scaled_rows
 from vips.core.phases import FitPhase
 from vips.core.plan import PrivacyPlan
@@ -48,65 +48,33 @@ _CHUNK = 500_000  # numbers: more would leave the cache, and fewer keep threads 
 _FIRST_TAIL = 8.0
 
 
+@arguments
 class GaussianMixtureModel(Mixture):
     """The methods that the engine calls. :class:`~vips.BayesianGaussianMixture` documents the arguments."""
+
+    n_components: int = whole(1, kw_only=False)
+    covariance_type: str = choice(*KINDS)
+    weight_concentration_prior_type: str = choice("dirichlet_process", "dirichlet_distribution")
+    weight_concentration_prior: float | None = positive()
+    mean_precision_prior: float | None = positive()
+    mean_prior: object = None
+    degrees_of_freedom_prior: float | None = positive()
+    covariance_prior: object = None
+    reg_covar: float | None = number(None, 0.0, 1e12, "a number between 0 and 1e12")
+    inference: str = choice("vb", "em")
+    dof: object = None
+    max_norm: float | None = None
+    schedule: object = function_of_step("PolynomialAveraging()")
+    on_invalid: str = "drop"
 
     name_of_score = "log density"
     _unlisted = ("simulator",)
     exact_rows = True
     exact_noise = ("count",)
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: str = "full",
-        weight_concentration_prior_type: str = "dirichlet_process",
-        weight_concentration_prior: float | None = None,
-        mean_precision_prior: float | None = None,
-        mean_prior: object = None,
-        degrees_of_freedom_prior: float | None = None,
-        covariance_prior: object = None,
-        reg_covar: float | None = None,
-        inference: str = "vb",
-        dof: object = None,
-        max_norm: float | None = None,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        schedule: object = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.weight_concentration_prior_type = weight_concentration_prior_type
-        self.weight_concentration_prior = weight_concentration_prior
-        self.mean_precision_prior = mean_precision_prior
-        self.mean_prior = mean_prior
-        self.degrees_of_freedom_prior = degrees_of_freedom_prior
-        self.covariance_prior = covariance_prior
-        self.reg_covar = reg_covar
-        self.inference = inference
-        self.dof = dof
-        self.max_norm = max_norm
-        self.privacy = privacy
-        self.schedule = schedule
-        self.on_invalid = on_invalid
-        self.random_state = random_state
-
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        check_integer("n_components", self.n_components)
-        check_choice("covariance_type", self.covariance_type, KINDS)
-        kinds = ("dirichlet_process", "dirichlet_distribution")
-        check_choice("weight_concentration_prior_type", self.weight_concentration_prior_type, kinds)
-        check_choice("inference", self.inference, ("vb", "em"))
-        for name in ("weight_concentration_prior", "mean_precision_prior", "degrees_of_freedom_prior"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
-        if self.reg_covar is not None:
-            check_number("reg_covar", self.reg_covar, 0.0, 1e12, "a number between 0 and 1e12")
         check_max_norm(self.max_norm, self.is_private, "longer rows are scaled down to it")
-        check_schedule(self.schedule, "PolynomialAveraging()")
         self._tail()
 
     def check_features(self) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from vips._support.validation import check_integer, check_number
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, positive, whole
+from vips._support.validation import check_integer
 from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
-from vips.core.plan import PrivacyPlan
 from vips.core.sums import Block, DenseStatistics, Joint
 from vips.core.sums.runs import SymbolSums
 from vips.data._sequences import Sequences
@@ -38,6 +36,7 @@ _NOTHING, _NO_PRIOR = 1e-12, 1e-12
 _RARE = 0.005  # times the most probable symbol: the least that is typical
 
 
+@arguments
 class CategoricalHMM(HiddenMarkovModel):
     """Hidden Markov model of sequences of symbols, fitted by (private) variational Bayes. One record is one whole sequence.
 
@@ -103,51 +102,19 @@ class CategoricalHMM(HiddenMarkovModel):
     (2, 2)
     """
 
+    n_components: int = whole(4, kw_only=False)
+    n_symbols: int | None = None
+    emissionprob_prior: float | None = positive()
+
     parameters_in_words = "first states, moves and symbols"
     exact_rows = True
     n_features = 1
-
-    def __init__(
-        self,
-        n_components: int = 4,
-        *,
-        n_symbols: int | None = None,
-        startprob_prior: float | None = None,
-        transmat_prior: float | None = None,
-        emissionprob_prior: float | None = None,
-        startprob_mask: object = None,
-        transmat_mask: object = None,
-        inference: str = "vb",
-        max_length: int = 1000,
-        typical_length: int = 25,
-        dtype: type = np.float64,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        schedule: Callable[[int], float] | None = None,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_symbols = n_symbols
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.emissionprob_prior = emissionprob_prior
-        self.startprob_mask = startprob_mask
-        self.transmat_mask = transmat_mask
-        self.inference = inference
-        self.max_length = max_length
-        self.typical_length = typical_length
-        self.dtype = dtype
-        self.privacy = privacy
-        self.schedule = schedule
-        self.random_state = random_state
 
     # -- the contract -----------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
         super().check_parameters()
-        if self.emissionprob_prior is not None:
-            prior = self.emissionprob_prior
-            check_number("emissionprob_prior", prior, 1e-12, 1e12, "a number between 1e-12 and 1e12")
         if self.n_symbols is None:
             raise ValueError(
                 "`n_symbols` is required: counting the symbols of the records would reveal rare ones. Pass the public number "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,9 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
 from vips._support.validation import check_integer
-from vips.core.budget import PrivacyBudget
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
-from vips.core.plan import PrivacyPlan
 from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import Dirichlet, Draws
@@ -114,41 +111,6 @@ class FactorialHMM(FactorialChainModel):
     array([[0., 0., 1.],
            [1., 2., 1.]])
     """
-
-    def __init__(
-        self,
-        n_chains: int = 2,
-        n_components: int = 2,
-        *,
-        startprob_prior: float | None = None,
-        transmat_prior: float | None = None,
-        beta_prior: float | None = None,
-        scale_prior: float | None = None,
-        inference: str = "vb",
-        max_iter: int = 5,
-        n_features: int | None = None,
-        max_norm: float | None = None,
-        max_length: int = 1000,
-        typical_length: int = 25,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        schedule: Callable[[int], float] | None = None,
-        random_state: object = None,
-    ) -> None:
-        self.n_chains = n_chains
-        self.n_components = n_components
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.beta_prior = beta_prior
-        self.scale_prior = scale_prior
-        self.inference = inference
-        self.max_iter = max_iter
-        self.n_features = n_features
-        self.max_norm = max_norm
-        self.max_length = max_length
-        self.typical_length = typical_length
-        self.privacy = privacy
-        self.schedule = schedule
-        self.random_state = random_state
 
     # -- users --------------------------------------------------------------------------------------------------
 

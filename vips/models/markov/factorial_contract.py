@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vips._support.validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
+from vips._support.arguments import arguments, choice, function_of_step, positive, whole
+from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import scaled_rows
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
@@ -43,8 +44,23 @@ _RELEASED = (
 _NUMBERS = 2e7  # in the statistics of a chunk of sequences of one step
 
 
+@arguments
 class FactorialChainModel(SequenceModel):
     """The methods that the engine calls. :class:`~vips.FactorialHMM` documents the arguments."""
+
+    n_chains: int = whole(2, kw_only=False)
+    n_components: int = whole(2, kw_only=False)
+    startprob_prior: float | None = positive()
+    transmat_prior: float | None = positive()
+    beta_prior: float | None = positive()
+    scale_prior: float | None = positive()
+    inference: str = choice("vb", "em")
+    max_iter: int = whole(5)
+    n_features: int | None = None
+    max_norm: float | None = None
+    max_length: int = whole(1000)
+    typical_length: int = whole(25)
+    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
 
     unit = "one sequence"
     planned_steps = 60
@@ -52,25 +68,10 @@ class FactorialChainModel(SequenceModel):
     exact_rows = True
     _unlisted = ("chain_priors", "plugs_in")
     name_of_score = "bound of the log likelihood per step"
-    n_chains: int
-    n_components: int
-    inference: str
-    max_iter: int
-    max_norm: float | None
-    max_length: int
-    typical_length: int
-    schedule: Callable[[int], float] | None
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        for name in ("n_chains", "n_components", "max_iter", "max_length", "typical_length"):
-            check_integer(name, getattr(self, name))
-        for name in ("startprob_prior", "transmat_prior", "beta_prior", "scale_prior"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
-        check_choice("inference", self.inference, ("vb", "em"))
         check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
-        check_schedule(self.schedule, "PolynomialAveraging()")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:

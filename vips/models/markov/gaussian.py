@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
 
-from vips._support.validation import check_choice, check_max_norm, check_number
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, choice, number, positive
+from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import scaled_rows
 from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
 from vips.core.plan import PrivacyPlan
@@ -51,6 +50,7 @@ _CHUNK = 2**22  # numbers in the work arrays of a chunk
 _RELEASED = "noisy counts of first states and of moves, and noisy moments of the steps in each state"
 
 
+@arguments
 class GaussianHMM(HiddenMarkovModel):
     """Hidden Markov model of sequences of vectors, fitted by (private) variational Bayes. One record is one whole sequence.
 
@@ -135,66 +135,24 @@ class GaussianHMM(HiddenMarkovModel):
     True
     """
 
+    covariance_type: str = choice("full", "diag")
+    means_prior: object = None
+    beta_prior: float | None = positive()
+    dof_prior: float | None = positive()
+    scale_prior: object = None
+    min_covar: float | None = number(None, 0.0, 1e12, "a number between 0 and 1e12")
+    n_features: int | None = None
+    max_norm: float | None = None
+
     parameters_in_words = "first states, moves, means and covariances"
     exact_rows = True
     exact_noise = ("count", "start", "moves")
-
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: str = "full",
-        startprob_prior: float | None = None,
-        transmat_prior: float | None = None,
-        means_prior: object = None,
-        beta_prior: float | None = None,
-        dof_prior: float | None = None,
-        scale_prior: object = None,
-        startprob_mask: object = None,
-        transmat_mask: object = None,
-        inference: str = "vb",
-        min_covar: float | None = None,
-        n_features: int | None = None,
-        max_norm: float | None = None,
-        max_length: int = 1000,
-        typical_length: int = 25,
-        dtype: type = np.float64,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        schedule: Callable[[int], float] | None = None,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.means_prior = means_prior
-        self.beta_prior = beta_prior
-        self.dof_prior = dof_prior
-        self.scale_prior = scale_prior
-        self.startprob_mask = startprob_mask
-        self.transmat_mask = transmat_mask
-        self.inference = inference
-        self.min_covar = min_covar
-        self.n_features = n_features
-        self.max_norm = max_norm
-        self.max_length = max_length
-        self.typical_length = typical_length
-        self.dtype = dtype
-        self.privacy = privacy
-        self.schedule = schedule
-        self.random_state = random_state
 
     # -- the contract -----------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
         super().check_parameters()
-        check_choice("covariance_type", self.covariance_type, ("full", "diag"))
-        for name in ("beta_prior", "dof_prior"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
-        if self.min_covar is not None:
-            check_number("min_covar", self.min_covar, 0.0, 1e12, "a number between 0 and 1e12")
         check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
 
     def check_features(self) -> None:

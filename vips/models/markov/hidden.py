@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._support.arguments import arguments, choice, function_of_step, positive, precision, whole
 from vips._support.extras import imported
 from vips._support.printable import printable
 from vips._support.validation import (
-    check_choice,
-    check_dtype_of_computation,
     check_integer,
-    check_number,
-    check_schedule,
 )
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.plan import PrivacyPlan
@@ -48,16 +45,23 @@ _LEAST = 1e-300
 _AVERAGING = PolynomialAveraging(power=5.0)
 
 
+@arguments
 class HiddenMarkovModel(SequenceModel):
-    """First states and moves, and what is computed from the probabilities of what is seen in each state.
+    """First states and moves, and what is computed from the probabilities of what is seen in each state."""
 
-    A subclass has the arguments ``n_components``, ``startprob_prior``, ``transmat_prior``, ``startprob_mask``,
-    ``transmat_mask``, ``inference``, ``max_length``, ``typical_length``, ``dtype``, ``privacy``, ``schedule`` and
-    ``random_state``.
-    """
+    n_components: int = whole(1, kw_only=False)
+    startprob_prior: float | None = positive()
+    transmat_prior: float | None = positive()
+    startprob_mask: object = None
+    transmat_mask: object = None
+    inference: str = choice("vb", "em")
+    max_length: int = whole(1000)
+    typical_length: int = whole(25)
+    dtype: type = precision()
+    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
 
     unit = "one sequence"
-    parameters_in_words: str
+    parameters_in_words: ClassVar[str]
     planned_steps = 60
     tolerance = 1e-3
     _unlisted = (
@@ -109,14 +113,6 @@ class HiddenMarkovModel(SequenceModel):
 
     def check_parameters(self) -> None:
         """Check the constructor arguments that all of them share, before the records are read."""
-        for name in ("n_components", "max_length", "typical_length"):
-            check_integer(name, getattr(self, name))
-        for name in ("startprob_prior", "transmat_prior"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
-        check_choice("inference", self.inference, ("vb", "em"))
-        check_schedule(self.schedule, "PolynomialAveraging()")
-        check_dtype_of_computation(self.dtype)
         self._allowed()
 
     def chain_blocks(self) -> dict[str, Block]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from vips._support.validation import check_integer, check_number
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, positive
+from vips._support.validation import check_integer
 from vips.core.exact.rowwise import rowwise_product
 from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
-from vips.core.plan import PrivacyPlan
 from vips.core.records.source import DataSource
 from vips.core.sums import Block, Joint
 from vips.core.sums.runs import ComponentSums, SumsOfSymbols, SymbolSums
@@ -97,6 +96,7 @@ class PoissonPosterior(ChainPosterior):
         return cls(**chain_of(arrays), rates=rates, frame=frame, marginals=marginals, seed=arrays["seed"])
 
 
+@arguments
 class PoissonHMM(HiddenMarkovModel):
     """Hidden Markov model of sequences of counts, fitted by (private) variational Bayes. One record is one whole sequence.
 
@@ -172,54 +172,19 @@ class PoissonHMM(HiddenMarkovModel):
     True
     """
 
+    max_count: int | Sequence[int] | None = None
+    lambdas_prior: float | None = positive()
+    lambdas_weight: float | None = positive()
+    n_features: int | None = None
+
     parameters_in_words = "first states, moves and rates"
     exact_rows = True
-
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        max_count: int | Sequence[int] | None = None,
-        startprob_prior: float | None = None,
-        transmat_prior: float | None = None,
-        lambdas_prior: float | None = None,
-        lambdas_weight: float | None = None,
-        startprob_mask: object = None,
-        transmat_mask: object = None,
-        inference: str = "vb",
-        n_features: int | None = None,
-        max_length: int = 1000,
-        typical_length: int = 25,
-        dtype: type = np.float64,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        schedule: Callable[[int], float] | None = None,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.max_count = max_count
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.lambdas_prior = lambdas_prior
-        self.lambdas_weight = lambdas_weight
-        self.startprob_mask = startprob_mask
-        self.transmat_mask = transmat_mask
-        self.inference = inference
-        self.n_features = n_features
-        self.max_length = max_length
-        self.typical_length = typical_length
-        self.dtype = dtype
-        self.privacy = privacy
-        self.schedule = schedule
-        self.random_state = random_state
 
     # -- the contract -----------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
         super().check_parameters()
-        for name in ("lambdas_prior", "lambdas_weight"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         if self.max_count is None:
             raise ValueError(
                 "`max_count` is required: bins of counts end there, and the largest count of private records would "

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vips._support.arguments import arguments, choice, function_of_step, positive, whole
 from vips._support.extras import imported
 from vips._support.printable import printable, strings_for_pandas
-from vips._support.validation import check_choice, check_integer, check_number, check_schedule
+from vips._support.validation import check_integer
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.plan import PrivacyPlan
 from vips.core.records.arrays import InMemoryData
@@ -58,33 +59,23 @@ _AVERAGING = PolynomialAveraging(power=3.0)
 _WORDS = {Numbers: "numbers within public bounds", Counts: "counts", Categories: "categories"}
 
 
+@arguments
 class LatentClasses(Mixture):
     """Base of the models of latent classes, whose columns are independent given the class."""
 
-    n_components: int
-    class_prior: float | None
-    answer_prior: float
-    inference: str
-    clip_share: float
+    n_components: int = whole(10, kw_only=False)
+    class_prior: float | None = positive()
+    answer_prior: float = positive(1.0)
+    inference: str = choice("vb", "em")
+    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
+    on_invalid: str = "drop"
+
     name_of_score = "log likelihood"
     exact_rows = True
-    _unlisted = ("argument", "most_clip_share", "priors", "simulator")
-    argument: str  # that declares the columns
-    priors: tuple[str, ...]  # arguments
-    most_clip_share: float
+    _unlisted = ("argument", "simulator")
+    argument: ClassVar[str]  # that declares the columns
 
     # -- the contract -------------------------------------------------------------------------------------------
-
-    def check_parameters(self) -> None:
-        """Check all constructor arguments, before the records are read."""
-        check_integer("n_components", self.n_components)
-        for name in self.priors:
-            if name != "class_prior" or self.class_prior is not None:
-                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
-        most = self.most_clip_share
-        check_number("clip_share", self.clip_share, 0.0, most, f"above 0, and at most {most:g}", open_low=True)
-        check_choice("inference", self.inference, ("vb", "em"))
-        check_schedule(self.schedule, "PolynomialAveraging()")
 
     def check_features(self) -> None:
         """Raise ValueError if the records have another number of columns than are declared."""

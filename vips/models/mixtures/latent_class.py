@@ -8,15 +8,13 @@ Missing answers are left out of a record's likelihood, which is exact if they ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, number
 from vips.core.phases import FitPhase
-from vips.core.plan import PrivacyPlan
 from vips.core.records.source import DataSource
-from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block
 from vips.core.sums.classes import ClassStatistics
 from vips.data._columns import is_frame
@@ -40,6 +38,7 @@ _MARGINALS = ("records", "marginals")  # blocks of the first phase
 _EXAMPLE = '{"sex": ["f", "m"], "children": 5}'
 
 
+@arguments
 class LatentClassAnalysis(LatentClasses):
     """Latent classes of a table of categories, fitted by (private) variational Bayes.
 
@@ -108,42 +107,17 @@ class LatentClassAnalysis(LatentClasses):
     (3, 6)
     """
 
-    adds_up = True
-    _evidence: tuple[ClassPosterior, ClassEvidence] | None = None  # of the last posterior, once it was computed
-    argument = "categories"
-    priors = ("class_prior", "answer_prior")
-    most_clip_share = 1.0
+    categories: Mapping | Sequence | None = None
+    clip_share: float = number(_CLIP, 0.0, 1.0, "above 0, and at most 1", open_low=True)
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        categories: Mapping | Sequence | None = None,
-        class_prior: float | None = None,
-        answer_prior: float = 1.0,
-        inference: str = "vb",
-        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
-        schedule: Callable[[int], float] | None = None,
-        clip_share: float = _CLIP,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.categories = categories
-        self.class_prior = class_prior
-        self.answer_prior = answer_prior
-        self.inference = inference
-        self.privacy = privacy
-        self.schedule = schedule
-        self.clip_share = clip_share
-        self.on_invalid = on_invalid
-        self.random_state = random_state
+    adds_up = True
+    _evidence = None  # of the last posterior, once it was computed
+    argument = "categories"
 
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        super().check_parameters()
         if self.categories is not None:
             columns_declared("categories", self.categories, column_of_categories, _EXAMPLE)
         elif self.is_private:

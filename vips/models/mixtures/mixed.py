@@ -8,14 +8,13 @@ Missing cells are left out of a record's likelihood, which is exact if they are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, number, positive
 from vips.core.exact.blas import eigh
 from vips.core.phases import FitPhase, plain_average, unchanged
-from vips.core.plan import PrivacyPlan
 from vips.core.records.source import DataSource
 from vips.core.sums import Block
 from vips.core.sums.classes import ClassStatistics
@@ -40,6 +39,7 @@ _CLIP = 1.0  # of the norm of a record whose numbers and counts are one standard
 _EXAMPLE = '{"age": (18, 100), "visits": range(51), "sex": ["f", "m"]}'
 
 
+@arguments
 class MixedLatentClassAnalysis(LatentClasses):
     """Latent classes of a table of numbers, counts and categories, fitted by (private) variational Bayes.
 
@@ -113,42 +113,16 @@ class MixedLatentClassAnalysis(LatentClasses):
     True
     """
 
-    argument = "columns"
-    priors = ("class_prior", "answer_prior", "number_prior")
-    most_clip_share = 10.0
+    columns: Mapping | Sequence | None = None
+    number_prior: float = positive(1.0)
+    clip_share: float = number(_CLIP, 0.0, 10.0, "above 0, and at most 10", open_low=True)
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        columns: Mapping | Sequence | None = None,
-        class_prior: float | None = None,
-        answer_prior: float = 1.0,
-        number_prior: float = 1.0,
-        inference: str = "vb",
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        schedule: Callable[[int], float] | None = None,
-        clip_share: float = _CLIP,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.columns = columns
-        self.class_prior = class_prior
-        self.answer_prior = answer_prior
-        self.number_prior = number_prior
-        self.inference = inference
-        self.privacy = privacy
-        self.schedule = schedule
-        self.clip_share = clip_share
-        self.on_invalid = on_invalid
-        self.random_state = random_state
+    argument = "columns"
 
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        super().check_parameters()
         self._declared()
 
     def blocks(self) -> dict[str, Block]:

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vips._support.validation import check_number
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, number
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import rows_without
-from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Joint
 from vips.expfam import Dirichlet, Draws
 from vips.model import ConjugateExponentialModel
@@ -32,6 +30,7 @@ __all__ = ["DirichletMultinomial"]
 _N_DRAWS = 2000
 
 
+@arguments
 class DirichletMultinomial(ConjugateExponentialModel):
     """Posterior of the proportions of categories, private or not.
 
@@ -77,31 +76,15 @@ class DirichletMultinomial(ConjugateExponentialModel):
     True
     """
 
+    prior: float = number(1.0, 1e-6, 1e12, "a number between 1e-6 and 1e12")
+    max_total: float = number(1.0, 1e-6, 1e12, "a number between 1e-6 and 1e12")
+    on_invalid: str = "drop"
+
     unit = "one row of X"
     planned_steps = 1  # every step would release the same counts
     ignores_labels = True
     adds_up = True
     exact_rows = True
-
-    def __init__(
-        self,
-        *,
-        prior: float = 1.0,
-        max_total: float = 1.0,
-        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.prior = prior
-        self.max_total = max_total
-        self.privacy = privacy
-        self.on_invalid = on_invalid
-        self.random_state = random_state
-
-    def check_parameters(self) -> None:
-        """Check all constructor arguments, before the records are read."""
-        for name in ("prior", "max_total"):
-            check_number(name, getattr(self, name), 1e-6, 1e12, "a number between 1e-6 and 1e12")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 2:

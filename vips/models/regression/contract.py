@@ -30,8 +30,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve, solve_triangular
 
-from vips._support.validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, choice, function_of_step, precision
+from vips._support.validation import check_max_norm
 from vips.core.exact.blas import cholesky
 from vips.core.exact.rowwise import rowwise_product
 from vips.core.phases import FitPhase, plain_average, unchanged
@@ -100,47 +100,31 @@ _MOST_KEPT_ROWS = 2**26
 _LEAST_STEP = 0.2
 
 
+@arguments
 class AugmentedRegression(ConjugateExponentialModel):
     """The methods that the engine calls. A subclass has a :class:`Likelihood`.
 
     :class:`~vips.BayesianLogisticRegression` documents the arguments.
     """
 
+    max_norm: float | None = None
+    fit_intercept: bool = True
+    indicators: Sequence[tuple[int, int, float]] | None = None
+    prior: float | Gamma | Gaussian | DiagonalGaussian | None = None
+    covariance: str = choice("full", "diagonal")
+    statistics: str = choice("centred", "paper")
+    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
+    on_invalid: str = "drop"
+    dtype: type = precision()
+
     unit = "one row of X with its label"
     needs_labels = True
     takes_one_label = True
-    settings_of_meaning: tuple[str, ...] = ("fit_intercept",)
+    settings_of_meaning = ("fit_intercept",)
     exact_rows = True
     _unlisted = ("likelihood", "n_outputs")
     # Where an ordinary fit of records in memory starts, and whether that is its limit, while it runs.
-    _begins: tuple[CoefficientPosterior, bool] | None = None
-
-    def __init__(
-        self,
-        *,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        max_norm: float | None = None,
-        fit_intercept: bool = True,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
-        covariance: str = "full",
-        statistics: str = "centred",
-        schedule: Callable[[int], float] | None = None,
-        on_invalid: str = "drop",
-        dtype: type = np.float64,
-        random_state: object = None,
-    ) -> None:
-        self.privacy = privacy
-        self.max_norm = max_norm
-        self.fit_intercept = fit_intercept
-        self.indicators = indicators
-        self.prior = prior
-        self.covariance = covariance
-        self.statistics = statistics
-        self.schedule = schedule
-        self.on_invalid = on_invalid
-        self.dtype = dtype
-        self.random_state = random_state
+    _begins = None
 
     @property
     @abstractmethod
@@ -153,13 +137,9 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Check all constructor arguments, before the data are read."""
         check_max_norm(self.max_norm, self.is_private, "longer rows are scaled down to it")
         CoefficientPrior.check(self._given_prior())
-        check_choice("covariance", self.covariance, ("full", "diagonal"))
-        check_choice("statistics", self.statistics, ("centred", "paper"))
         if self.covariance == "diagonal" and self.statistics == "paper":
             raise ValueError('statistics="paper" needs covariance="full": a diagonal one cannot undo Σ_n κ_n x_n.')
-        check_dtype_of_computation(self.dtype)
         check_indicators(self.indicators)
-        check_schedule(self.schedule, "PolynomialAveraging()")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:

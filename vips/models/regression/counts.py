@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
@@ -11,13 +10,10 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
-from vips._support.validation import check_integer
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, whole
 from vips.core.ledger.ledger import PrivacyLedger
-from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import with_their_weights
 from vips.core.records.source import DataSource
-from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._exposures import MOST, TakesExposures, check_counts, check_planned, times_exposure
 from vips.models.regression.estimator import PolyaGammaRegression
@@ -27,6 +23,7 @@ from vips.models.regression.posterior import CoefficientPosterior
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 
 
+@arguments
 class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     """Counts out of a fixed number of trials, fitted by (private) variational Bayes.
 
@@ -49,30 +46,9 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     *Privacy.* As :class:`BayesianLogisticRegression`; ``n_trials`` is public, too.
     """
 
-    settings_of_meaning = ("fit_intercept", "n_trials")
+    n_trials: int = whole(1, 1, MOST)
 
-    def __init__(
-        self,
-        *,
-        n_trials: int = 1,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        max_norm: float | None = None,
-        fit_intercept: bool = True,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
-        covariance: str = "full",
-        statistics: str = "centred",
-        schedule: Callable[[int], float] | None = None,
-        on_invalid: str = "drop",
-        dtype: type = np.float64,
-        random_state: object = None,
-    ) -> None:
-        super().__init__(
-            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
-            prior=prior, covariance=covariance, statistics=statistics, schedule=schedule,
-            on_invalid=on_invalid, dtype=dtype, random_state=random_state,
-        )  # fmt: skip
-        self.n_trials = n_trials
+    settings_of_meaning = ("fit_intercept", "n_trials")
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return rng.binomial(self.n_trials, self.likelihood.expected(predictor) / self.n_trials)
@@ -80,10 +56,6 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     def predict(self, X) -> np.ndarray:
         """Posterior mean of the expected count, n E[σ(ψ)], shape (n_records,)."""
         return self.n_trials * posterior_probabilities(*self._predictors(X))[:, 0]
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        check_integer("n_trials", self.n_trials, 1, MOST)
 
     @property
     def likelihood(self) -> Binomial:
@@ -93,6 +65,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
         return (f"n_trials = {self.n_trials}",)
 
 
+@arguments
 class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, TakesExposures):
     """Overdispersed counts, fitted by (private) variational Bayes.
 
@@ -122,36 +95,11 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     is part of its record, and moves nothing beyond the record's clip.
     """
 
+    dispersion: float = 1.0
+
     settings_of_meaning = ("fit_intercept", "dispersion")
     _unlisted = ("exposed", "exposed_records", "with_exposure")
     name_of_ratio = "rate ratio"
-
-    def __init__(
-        self,
-        *,
-        dispersion: float = 1.0,
-        max_count: int | None = None,
-        exposure_bounds: tuple[float, float] | None = None,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        max_norm: float | None = None,
-        fit_intercept: bool = True,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
-        covariance: str = "full",
-        statistics: str = "centred",
-        schedule: Callable[[int], float] | None = None,
-        on_invalid: str = "drop",
-        dtype: type = np.float64,
-        random_state: object = None,
-    ) -> None:
-        super().__init__(
-            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
-            prior=prior, covariance=covariance, statistics=statistics, schedule=schedule,
-            on_invalid=on_invalid, dtype=dtype, random_state=random_state,
-        )  # fmt: skip
-        self.dispersion = dispersion
-        self.max_count = max_count
-        self.exposure_bounds = exposure_bounds
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         check_planned(self)

@@ -18,19 +18,17 @@ Algorithms 4 and 5 of Park et al. (arXiv:1611.00340); K classes: Linderman, John
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from vips.core.budget import PrivacyBudget
-from vips.core.plan import PrivacyPlan
+from vips._support.arguments import arguments
 from vips.core.records.source import DataSource
 from vips.core.records.tables import from_arrow
 from vips.data._labels import label_codes
-from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficient_tables import target_of
 from vips.models._coefficients import classification_scores
@@ -41,6 +39,7 @@ from vips.parts import Score
 __all__ = ["BayesianLogisticRegression", "check_classes"]
 
 
+@arguments
 class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     """Logistic regression with a Gaussian posterior, fitted by (private) variational Bayes.
 
@@ -132,28 +131,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     (3, 2)
     """
 
-    def __init__(
-        self,
-        *,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        max_norm: float | None = None,
-        fit_intercept: bool = True,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
-        covariance: str = "full",
-        classes: Sequence | None = None,
-        statistics: str = "centred",
-        schedule: Callable[[int], float] | None = None,
-        on_invalid: str = "drop",
-        dtype: type = np.float64,
-        random_state: object = None,
-    ) -> None:
-        super().__init__(
-            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, indicators=indicators,
-            prior=prior, covariance=covariance, statistics=statistics, schedule=schedule,
-            on_invalid=on_invalid, dtype=dtype, random_state=random_state,
-        )  # fmt: skip
-        self.classes = classes
+    classes: Sequence | None = None
 
     # -- methods for users --------------------------------------------------------------------------------------
 

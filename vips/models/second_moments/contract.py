@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vips._support.arguments import arguments
 from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import row_norms
 from vips.core.phases import FitPhase
@@ -34,17 +35,17 @@ __all__ = ["SecondMomentModel"]
 _CONSTANT_SHARE = 0.5
 
 
+@arguments
 class SecondMomentModel(ConjugateExponentialModel):
-    """A model with the block "second". The columns of z are those of X, a constant, and the target if there is one.
+    """A model with the block "second". The columns of z are those of X, a constant, and the target if there is one."""
 
-    A subclass stores ``max_norm``, ``privacy``, ``on_invalid`` and ``random_state``.
-    """
+    max_norm: float | None = None
+    on_invalid: str = "drop"
 
     planned_steps = 1  # every step would release the same moments
     exact_rows = True
     adds_up = True
     settings_of_meaning = ()
-    max_norm: float | None
     fit_intercept = True
 
     def check_parameters(self) -> None:

@@ -8,10 +8,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.validation import check_choice, check_integer, check_number
-from vips.core.budget import PrivacyBudget
-from vips.core.plan import PrivacyPlan
-from vips.core.stream_plan import StreamPlan
+from vips._support.arguments import arguments, choice, number, whole
 from vips.models.second_moments.estimates import (
     Estimate,
     NoisyCovariance,
@@ -24,6 +21,7 @@ from vips.models.second_moments.factors import FactorModel
 __all__ = ["FactorAnalysis"]
 
 
+@arguments
 class FactorAnalysis(FactorModel):
     """Factors with a noise variance for each column, private or not.
 
@@ -74,37 +72,12 @@ class FactorAnalysis(FactorModel):
     True
     """
 
+    rotation: str | None = choice("varimax", "quartimax", default=None)
+    tol: float = number(0.01, 0.0, 1e12, "a number between 0 and 1e12")
+    max_iter: int = whole(1000, 1, 1_000_000)
+    noise_variance_init: np.ndarray | None = None
+
     least_strength = 3.0
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        rotation: str | None = None,
-        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
-        max_norm: float | None = None,
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        noise_variance_init: np.ndarray | None = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.rotation = rotation
-        self.privacy = privacy
-        self.max_norm = max_norm
-        self.tol = tol
-        self.max_iter = max_iter
-        self.noise_variance_init = noise_variance_init
-        self.on_invalid = on_invalid
-        self.random_state = random_state
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        if self.rotation is not None:
-            check_choice("rotation", self.rotation, ("varimax", "quartimax"))
-        check_number("tol", self.tol, 0.0, 1e12, "a number between 0 and 1e12")
-        check_integer("max_iter", self.max_iter, 1, 1_000_000)
 
     def check_features(self) -> None:
         super().check_features()

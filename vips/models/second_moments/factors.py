@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._support.arguments import arguments, whole
 from vips._support.extras import imported
 from vips._support.printable import PLAIN_TEXT, printable
-from vips._support.validation import check_integer
 from vips.core.exact.blas import cholesky, eigh, inverse_from_factor
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models import _typical as typical
@@ -74,19 +74,16 @@ class FactorPosterior(DiagonalGaussian):
         return cls(*(arrays[name] for name in ("mean", "precision", "count", "total_variance", "log_likelihoods")))
 
 
+@arguments
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomentModel):
     """Base class; a subclass estimates loadings and noise variances from a covariance."""
 
+    n_components: int | None = whole(None, 1, 1_000_000, kw_only=False)
+
     ignores_labels = True
     unit = "one row of X"
-    n_components: int | None
     _unlisted = ("least_strength",)
     least_strength = 2.0  # ℓ/t of a component for which errors of simulated fits are like those of this one
-
-    def check_parameters(self) -> None:
-        super().check_parameters()
-        if self.n_components is not None:
-            check_integer("n_components", self.n_components, 1, 1_000_000)
 
     def check_features(self) -> None:
         super().check_features()

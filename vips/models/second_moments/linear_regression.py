@@ -12,11 +12,10 @@ import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.validation import check_choice, check_integer, check_number, levels_to_user
-from vips.core.budget import PrivacyBudget
+from vips._support.arguments import arguments, choice, number, whole
+from vips._support.validation import check_number, levels_to_user
 from vips.core.exact.rowwise import row_norms, rowwise_product
 from vips.core.phases import FitPhase, plain_average, unchanged
-from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import Records
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, Quadratic
@@ -83,6 +82,7 @@ _NARROWER = 0.4, 1.0  # factor of C once it follows from released squares
 _ROUNDING = 1e-12  # of a column's sum of squares, from which it varies
 
 
+@arguments
 class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     """Linear regression with a normal-gamma or an automatic relevance prior, private or not.
 
@@ -157,54 +157,28 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     True
     """
 
+    penalty: str = choice("ridge", "ard")
+    target_range: tuple[float, float] | None = None
+    fit_intercept: bool = True
+    indicators: Sequence[tuple[int, int, float]] | None = None
+    alpha_1: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
+    alpha_2: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
+    lambda_1: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
+    lambda_2: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
+    max_iter: int = whole(300, 1, 1_000_000)
+    tol: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
+
     unit = "one row of X with its target"
     needs_labels = True
     takes_one_label = True
     settings_of_meaning = ("fit_intercept",)
     name_of_ratio = None
 
-    def __init__(
-        self,
-        *,
-        penalty: str = "ridge",
-        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
-        max_norm: float | None = None,
-        target_range: tuple[float, float] | None = None,
-        fit_intercept: bool = True,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        alpha_1: float = 1e-6,
-        alpha_2: float = 1e-6,
-        lambda_1: float = 1e-6,
-        lambda_2: float = 1e-6,
-        max_iter: int = 300,
-        tol: float = 1e-6,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.penalty = penalty
-        self.privacy = privacy
-        self.max_norm = max_norm
-        self.target_range = target_range
-        self.fit_intercept = fit_intercept
-        self.indicators = indicators
-        self.alpha_1 = alpha_1
-        self.alpha_2 = alpha_2
-        self.lambda_1 = lambda_1
-        self.lambda_2 = lambda_2
-        self.max_iter = max_iter
-        self.tol = tol
-        self.on_invalid = on_invalid
-        self.random_state = random_state
-
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_choice("penalty", self.penalty, ("ridge", "ard"))
         check_indicators(self.indicators)
-        for name in ("alpha_1", "alpha_2", "lambda_1", "lambda_2", "tol"):
-            check_number(name, getattr(self, name), 0.0, 1e6, "a number between 0 and 1e6")
-        check_integer("max_iter", self.max_iter, 1, 1_000_000)
         if self.target_range is None:
             if self.is_private:
                 raise ValueError(

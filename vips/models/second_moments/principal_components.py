@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips.core.budget import PrivacyBudget
-from vips.core.plan import PrivacyPlan
-from vips.core.stream_plan import StreamPlan
 from vips.models.second_moments.estimates import Estimate, NoisyCovariance, principal_components
 from vips.models.second_moments.factors import FactorModel
 
@@ -62,21 +59,6 @@ class ProbabilisticPCA(FactorModel):
     >>> bool(np.abs(model.components_[0] - [0.8, 0.6, 0.0]).max() < 0.1)
     True
     """
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
-        max_norm: float | None = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.privacy = privacy
-        self.max_norm = max_norm
-        self.on_invalid = on_invalid
-        self.random_state = random_state
 
     def _estimate(self, data: NoisyCovariance, start: np.ndarray | None = None) -> Estimate:
         return principal_components(data, self._n_kept())

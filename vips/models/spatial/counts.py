@@ -14,16 +14,15 @@ from scipy.linalg import solve_triangular
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._support.arguments import arguments
 from vips._support.extras import imported
 from vips._support.validation import levels_to_user
-from vips.core.budget import PrivacyBudget
 from vips.core.exact.blas import threads_for
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import Records
 from vips.core.records.source import DataSource
 from vips.core.records.tables import from_arrow
-from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, DenseStatistics
 from vips.data._columns import as_table
 from vips.data._dask import as_source
@@ -58,6 +57,7 @@ class _Sums(DenseStatistics):
         self.arrays["squares"] = self.arrays["squares"] * sample_weights[:, None]
 
 
+@arguments
 class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     """Rates of declared areas from counts of their people, smoothed over the map.
 
@@ -111,6 +111,12 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     True
     """
 
+    areas: Mapping | Sequence | np.ndarray = ()
+    coordinates: object = None
+    area: str | None = None
+    dispersion: float | None = None
+    on_invalid: str = "drop"
+
     unit = "one row of X with its count"
     needs_labels = True
     takes_one_label = True
@@ -120,30 +126,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     reads_tables = True
     settings_of_meaning = ("areas",)
     _unlisted = ("exposed", "exposed_records")
-    _read: Areas | None = None  # during a fit
-
-    def __init__(
-        self,
-        *,
-        areas: Mapping | Sequence | np.ndarray = (),
-        coordinates=None,
-        area: str | None = None,
-        dispersion: float | None = None,
-        max_count: int | None = None,
-        exposure_bounds: tuple[float, float] | None = None,
-        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.areas = areas
-        self.coordinates = coordinates
-        self.area = area
-        self.dispersion = dispersion
-        self.max_count = max_count
-        self.exposure_bounds = exposure_bounds
-        self.privacy = privacy
-        self.on_invalid = on_invalid
-        self.random_state = random_state
+    _read = None  # during a fit
 
     def fit(
         self,

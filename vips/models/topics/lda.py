@@ -23,6 +23,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,15 +31,11 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
+from vips._support.arguments import arguments, choice, function_of_step, number, precision, whole
 from vips._support.validation import (
-    check_choice,
-    check_dtype_of_computation,
     check_integer,
-    check_number,
-    check_schedule,
     levels_to_user,
 )
-from vips.core.budget import PrivacyBudget
 from vips.core.mechanism.random_state import as_generator
 from vips.core.phases import FitPhase, phases_of
 from vips.core.plan import PrivacyPlan
@@ -80,9 +77,11 @@ _MANY, _TIMES, _FIRST = (
     0.4,
 )  # the block of many topics, how many, and their share of the steps: docs/lda.md
 _NO_PRIOR = 1e-12  # of EM
+_prior = partial(number, None, 1e-100, np.inf, "positive (at least 1e-100) and finite", open_high=True)
 _OF_UNUSED = 1e-3  # of the words, for a topic that is not used
 
 
+@arguments
 class LatentDirichletAllocation(
     ReadableTopics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ConjugateExponentialModel
 ):
@@ -158,6 +157,20 @@ class LatentDirichletAllocation(
     (5, 4)
     """
 
+    n_components: int = whole(10, kw_only=False)
+    doc_topic_prior: float | None = _prior()
+    topic_word_prior: float | None = _prior()
+    inference: str = choice("vb", "em")
+    vocabulary: Sequence[str] | int | None = None
+    public_documents: object = None
+    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()")
+    document_length: int | None = whole()
+    length_method: str = choice("resample", "scale")
+    max_doc_update_iter: int | None = whole()
+    mean_change_tol: float = number(0.001, 0.0, np.inf, "finite and not negative", open_high=True)
+    on_invalid: str = "drop"
+    dtype: type = precision(np.float32)
+
     unit = "one document"
     ignores_labels = True
     adds_up = True
@@ -165,59 +178,10 @@ class LatentDirichletAllocation(
     tolerance = 1e-3
     _unlisted = ("completed", "resized", "topic_concentration", "word_concentration")
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        doc_topic_prior: float | None = None,
-        topic_word_prior: float | None = None,
-        inference: str = "vb",
-        vocabulary: Sequence[str] | int | None = None,
-        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
-        public_documents: object = None,
-        schedule: Callable[[int], float] | None = None,
-        document_length: int | None = None,
-        length_method: str = "resample",
-        max_doc_update_iter: int | None = None,
-        mean_change_tol: float = 1e-3,
-        on_invalid: str = "drop",
-        dtype: type = np.float32,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.inference = inference
-        self.vocabulary = vocabulary
-        self.privacy = privacy
-        self.public_documents = public_documents
-        self.schedule = schedule
-        self.document_length = document_length
-        self.length_method = length_method
-        self.max_doc_update_iter = max_doc_update_iter
-        self.mean_change_tol = mean_change_tol
-        self.on_invalid = on_invalid
-        self.dtype = dtype
-        self.random_state = random_state
-
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the documents are read."""
-        check_integer("n_components", self.n_components)
-        for name in ("max_doc_update_iter", "document_length"):
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name))
-        for name in ("doc_topic_prior", "topic_word_prior"):
-            if getattr(self, name) is not None:
-                check_number(
-                    name, getattr(self, name), 1e-100, np.inf, "positive (at least 1e-100) and finite", open_high=True
-                )
-        check_number("mean_change_tol", self.mean_change_tol, 0.0, np.inf, "finite and not negative", open_high=True)
-        check_choice("inference", self.inference, ("vb", "em"))
-        check_choice("length_method", self.length_method, ("resample", "scale"))
-        check_dtype_of_computation(self.dtype)
-        check_schedule(self.schedule, "RobbinsMonro()")
         if self.vocabulary is not None:
             _vocabulary_size(self.vocabulary)
         elif self.is_private:

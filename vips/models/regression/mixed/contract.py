@@ -17,11 +17,13 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 from numbers import Integral
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from vips._support.validation import check_max_norm, check_number
+from vips._support.arguments import arguments, number
+from vips._support.validation import check_max_norm
 from vips.core.exact.threads import run_ranges
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
@@ -77,8 +79,15 @@ _LEAST_ROWS = 200  # for which a second thread saves time
 _STANDS_OUT, _RATIOS = 2.0, (0.25, 10.0)
 
 
+@arguments
 class MixedRegression(ConjugateExponentialModel):
     """The methods that the engine calls. A subclass has a :class:`Likelihood`, and stores the arguments."""
+
+    random_effects: Sequence[str | int] = ("intercept",)
+    max_norm: float | None = None
+    indicators: Sequence[tuple[int, int, float]] | None = None
+    prior: float | None = number(None, 1e-10, 1e10, "a precision between 1e-10 and 1e10")
+    on_invalid: str = "drop"
 
     unit = "one row of X with its label"
     needs_labels = True
@@ -87,28 +96,26 @@ class MixedRegression(ConjugateExponentialModel):
     exact_rows = True
     exact_noise = ("information",)
     tolerance = 1e-6
-    settings_of_meaning: tuple[str, ...] = ("random_effects",)
+    settings_of_meaning = ("random_effects",)
     fit_intercept = True  # always
     _unlisted = ("check_effects", "fit_intercept", "likelihood", "long_tailed")
     # During a private fit: ids of persons until records are read, and whether numbers of them stand in the second column of y.
-    _ids: object = None
+    _ids = None
     _has_words = False
     # Dispersion and largest count of labels that are counts, for draws of labels.
     _drawn_as = (0.0, 1.0)
     _information_scale = 0.8  # over the clip norm
     # What a label says, what labels may be, in words, and the intercept of rows whose κ is so large on average: log odds, or
     # log mean.
-    likelihood: Likelihood
-    _declared: Callable[[], tuple[str, ...]]
-    _intercept_at: Callable[[float], float]
+    likelihood: ClassVar[Likelihood]
+    _declared: ClassVar[Callable[[], tuple[str, ...]]]
+    _intercept_at: ClassVar[Callable[[float], float]]
 
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         check_max_norm(self.max_norm, self.is_private, "longer rows are scaled down to it")
         check_indicators(self.indicators)
-        if self.prior is not None:
-            check_number("prior", self.prior, 1e-10, 1e10, "a precision between 1e-10 and 1e10")
         self.check_effects()
         if self.plan_of_fit().max_weight is not None:
             raise ValueError(f"{type(self).__name__} takes no weights: leave `max_weight` out.")

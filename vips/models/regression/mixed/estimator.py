@@ -13,12 +13,11 @@ from scipy.special import logit
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._support.arguments import arguments
 from vips._support.extras import imported
 from vips._support.fitted import without_weights
 from vips._support.validation import check_level, levels_to_user
-from vips.core.budget import PrivacyBudget
 from vips.core.ledger.ledger import PrivacyLedger
-from vips.core.plan import PrivacyPlan
 from vips.core.records.source import DataSource
 from vips.data._columns import column
 from vips.exceptions import PrivacyWarning
@@ -234,6 +233,7 @@ class MixedEffects(MixedRegression):
         return float(row @ self.posterior_.effects_cov @ row)
 
 
+@arguments
 class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     """Logistic regression in which persons differ, fitted by (private) variational Bayes.
 
@@ -282,26 +282,7 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     [2.0]
     """
 
-    def __init__(
-        self,
-        *,
-        random_effects: Sequence[str | int] = ("intercept",),
-        classes: Sequence | None = None,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        max_norm: float | None = None,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        prior: float | None = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.random_effects = random_effects
-        self.classes = classes
-        self.privacy = privacy
-        self.max_norm = max_norm
-        self.indicators = indicators
-        self.prior = prior
-        self.on_invalid = on_invalid
-        self.random_state = random_state
+    classes: Sequence | None = None
 
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities for a row of a new person, ∫ σ(x'β + u'z) over z and the posterior; shape (n_rows, 2)."""
@@ -358,6 +339,7 @@ def _check_two(classes: np.ndarray) -> None:
         )
 
 
+@arguments
 class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposures):
     """Counts whose rates differ among persons, fitted by (private) variational Bayes.
 
@@ -382,36 +364,13 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
     part of its person's record, and moves nothing beyond the record's clip.
     """
 
+    dispersion: float = 1.0
+
     settings_of_meaning = ("random_effects", "dispersion")
     _unlisted = ("exposed", "exposed_records", "with_exposure")
     _information_scale = 1.6
     name_of_ratio = "rate ratio"
     _without_persons = "BayesianNegativeBinomialRegression"
-
-    def __init__(
-        self,
-        *,
-        random_effects: Sequence[str | int] = ("intercept",),
-        dispersion: float = 1.0,
-        max_count: int | None = None,
-        exposure_bounds: tuple[float, float] | None = None,
-        privacy: PrivacyBudget | PrivacyPlan | None = None,
-        max_norm: float | None = None,
-        indicators: Sequence[tuple[int, int, float]] | None = None,
-        prior: float | None = None,
-        on_invalid: str = "drop",
-        random_state: object = None,
-    ) -> None:
-        self.random_effects = random_effects
-        self.dispersion = dispersion
-        self.max_count = max_count
-        self.exposure_bounds = exposure_bounds
-        self.privacy = privacy
-        self.max_norm = max_norm
-        self.indicators = indicators
-        self.prior = prior
-        self.on_invalid = on_invalid
-        self.random_state = random_state
 
     @without_weights
     def fit(
