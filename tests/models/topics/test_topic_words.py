@@ -6,12 +6,10 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.spatial.distance import jensenshannon, pdist, squareform
 from sklearn.exceptions import NotFittedError
 
 from tests.models.topics.topic_pages import WORDS, fitted
 from vips import LatentDirichletAllocation
-from vips.models.topics.page.values import distances, place
 from vips.models.topics.words import TopicWords
 
 # Counts above a prior of 1: 6, 2, 0 and 0, 2, 2.
@@ -43,42 +41,6 @@ def test_relevance_by_hand():
         assert SMALL.relevance(weight)[1, 1] == pytest.approx(expected)
     assert SMALL.top(3, 1.0)[1].tolist() == [1, 2, 0]
     assert SMALL.top(3, 0.0)[1].tolist() == [2, 1, 0]
-
-
-def test_words_that_the_slider_can_show():
-    words = random_words()
-    shown = [set() for _ in words.shares]
-    for weight in np.arange(101) / 100:
-        for on_top, top in zip(shown, words.top(12, weight), strict=True):
-            on_top |= set(top.tolist())
-    assert [set(top_words.tolist()) for top_words in words.ever_on_top(12)] == shown
-    assert all(12 < len(top_words) < 200 for top_words in shown)
-    assert len(SMALL.ever_on_top(12)[0]) == 3
-
-
-def test_distances_against_scipy():
-    topics = random_words().probabilities
-    topics[0, :300], topics[1, 300:] = 0.0, 0.0
-    topics /= topics.sum(axis=1, keepdims=True)
-    expected = squareform(pdist(topics, lambda p, q: jensenshannon(p, q, base=2)))
-    np.testing.assert_allclose(distances(topics), expected, atol=1e-7)
-
-
-def test_points_of_a_plane_are_found_again():
-    points = np.random.default_rng(0).normal(size=(9, 2))
-    layout = place(squareform(pdist(points)))
-    np.testing.assert_allclose(squareform(pdist(layout.points)), squareform(pdist(points)))
-    assert layout.share == pytest.approx(1.0)
-    solid = place(squareform(pdist(np.random.default_rng(0).normal(size=(9, 8)))))
-    assert 0.2 < solid.share < 0.8
-
-
-@pytest.mark.parametrize("n_topics", [1, 2])
-def test_a_map_of_few_topics(n_topics):
-    layout = place(distances(random_words(n_topics).probabilities))
-    assert layout.points.shape == (n_topics, 2)
-    assert np.isfinite(layout.points).all()
-    assert layout.share == pytest.approx(1.0)
 
 
 def test_the_table_and_the_lists_agree():

@@ -156,14 +156,12 @@ class ReadableTopics:
         path: str | os.PathLike,
         *,
         baseline=None,
-        n_words: int = 30,
+        n_words: int = 10,
     ) -> None:
-        """Write a page to look at the topics: one HTML file that needs no network.
+        """Write a page about the topics: one HTML file that needs no network.
 
-        A map of the topics, whose circles have the area of the topic's share of all words; the words of the topic that the
-        reader chooses, ranked by a relevance that they set; and for each word the topics that use it. It begins with the
-        guarantee of the fit, and says which topics are real, doubtful or noise (:meth:`evidence`). Without JavaScript it
-        shows the map and a table.
+        It begins with the guarantee of the fit, says which topics are real, doubtful or noise (:meth:`evidence`), and lists the
+        most probable words of each. :meth:`to_pyldavis` is for a map of the topics.
 
         Parameters
         ----------
@@ -196,9 +194,9 @@ class ReadableTopics:
         if other is not None:
             self._check_comparable(other)
         imported("jinja2", "to_html()")
-        from vips.models.topics.page.write import Fit, write_topics
+        from vips.models.topics.page import write_topics
 
-        write_topics(path, [Fit.of(model) for model in (self, other) if model is not None], n_words)
+        write_topics(path, [self] if other is None else [self, other], n_words)
 
     def plot_topics(
         self, n_words: int = 10, *, topics: Sequence[int] | None = None, relevance: float = 1.0, axes=None

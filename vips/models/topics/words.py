@@ -25,8 +25,6 @@ from vips._support.validation import check_integer, check_number
 
 __all__ = ["TopicWords", "check_relevance"]
 
-_GRID = np.linspace(0.0, 1.0, 101)  # places of the slider
-
 
 @dataclass(frozen=True)
 class TopicWords:
@@ -76,24 +74,11 @@ class TopicWords:
 
     def relevance(self, weight: float) -> np.ndarray:
         """Relevance of each word to each topic, shape (n_topics, n_words); ``weight`` is λ."""
-        return self._log_probabilities - (1.0 - weight) * np.log(self.overall)
+        return np.log(self.probabilities) - (1.0 - weight) * np.log(self.overall)
 
     def top(self, n_words: int, weight: float = 1.0) -> np.ndarray:
         """The most relevant words of each topic, most relevant first, shape (n_topics, at most n_words)."""
         return np.argsort(-self.relevance(weight), axis=1, kind="stable")[:, :n_words]
-
-    def ever_on_top(self, n_words: int) -> list[np.ndarray]:
-        """For each topic the words that are among the most relevant at some place of the slider, in their order."""
-        n_words = min(n_words, len(self.names))
-        is_on_top = np.zeros(self.probabilities.shape, dtype=bool)
-        for weight in _GRID:
-            best = np.argpartition(-self.relevance(weight), n_words - 1, axis=1)[:, :n_words]
-            np.put_along_axis(is_on_top, best, True, axis=1)
-        return [np.flatnonzero(row) for row in is_on_top]
-
-    @cached_property
-    def _log_probabilities(self) -> np.ndarray:
-        return np.log(self.probabilities)
 
 
 def check_relevance(n_words: object, relevance: object = 1.0) -> None:

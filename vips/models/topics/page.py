@@ -1,0 +1,69 @@
+"""The page: what the fits promise, and a table of their topics, as one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from vips._pages.page import environment, write_page
+from vips._support.alignment import align
+from vips.models.topics.evidence import counts_of
+from vips.models.topics.words import TopicWords
+from vips.report import certificate
+from vips.report.certificate.page import cover_view, ledger_view
+
+__all__ = ["write_topics"]
+
+
+def write_topics(path: str | os.PathLike, models: Sequence, n_words: int) -> None:
+    """Write a page about a fitted model, or about a model and its baseline, whole or not at all."""
+    words, names = [TopicWords.of_model(model) for model in models], _names(models)
+    labels = [evidence and evidence.labels for evidence in (model.evidence() for model in models)]
+    matched = align(words[0].probabilities, words[1].probabilities) if len(models) == 2 else None
+    write_page(
+        path,
+        environment(__package__, certificate.__name__),
+        "topics.html",
+        [(__package__, "topics.css")],
+        title="Topics",
+        names=names,
+        n_all=len(words[0].names),
+        statements=(statements := _statements(models, names)),
+        is_released=all(model.privacy_.has_guarantee for model in models),
+        cover={"together": statements[0]["together"]},
+        topics=[_row(k, words, labels, matched, n_words) for k in range(len(words[0].shares))],
+        verdict=None if labels[0] is None else counts_of(labels[0]),
+    )
+
+
+def _names(models: Sequence) -> list[str]:
+    first = "private fit" if models[0].privacy_.plan.is_private else "fit without noise"
+    return [first, "baseline"][: len(models)]
+
+
+def _statements(models: Sequence, names: Sequence[str]) -> list[dict]:
+    """What each fit promises; the first also what all promise together."""
+    reports, views = [model.privacy_ for model in models], []
+    for i, (model, name) in enumerate(zip(models, names, strict=True)):
+        others = reports[1:] if i == 0 else ()
+        view, signal = cover_view(reports[i], ledger_view(None, [reports[i], *others]), others), model.signal()
+        views.append(view | {"name": name, "signal": f"{100.0 * signal['topic_word']:.0f}" if signal else None})
+    return views
+
+
+def _row(k: int, fits: Sequence[TopicWords], labels: Sequence[list[str] | None], matched, n_words: int) -> dict:
+    """A topic, with its most probable words in each fit."""
+    numbers = [k] if matched is None else [k, int(matched.order[k])]
+    return {
+        "number": k,
+        "other": numbers[-1],
+        "apart": None if matched is None else float(matched.distances[k]),
+        "fits": [
+            {
+                "share": f"{100.0 * fit.shares[number]:.3g}",
+                "words": [fit.names[v] for v in fit.top(n_words)[number]],
+                "label": of_fit and of_fit[number],
+            }
+            for fit, of_fit, number in zip(fits, labels, numbers, strict=True)
+        ],
+    }
