@@ -13,7 +13,7 @@ from vips.model import ConjugateExponentialModel
 from vips.models._variance_ratios import SQUARES, SQUARES_SCALE, CountedSquares
 from vips.parts import Score, average
 
-__all__ = ["Mixture"]
+__all__ = ["Mixture", "information_criterion"]
 
 
 class Mixture(DensityMixin, ConjugateExponentialModel):
@@ -21,10 +21,11 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
 
     unit = "one row of X"
     name_of_score: str  # of a record, for comparisons
+    name_of_components = "components"
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
-    _unlisted = ("block_of_squares", "with_squares")
+    _unlisted = ("block_of_squares", "name_of_components", "with_squares")
 
     @abstractmethod
     def _inferred(self, X):
@@ -54,6 +55,15 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X).mean())
 
+    def bic(self, X) -> float:
+        """Bayesian information criterion of an ordinary fit on its records, as in scikit-learn: smaller is better."""
+        scores = self.score_samples(X)
+        return information_criterion(self, scores, self._n_free(), len(scores))
+
+    @abstractmethod
+    def _n_free(self) -> int:
+        """Number of free parameters."""
+
     def predictions(self, X) -> np.ndarray:
         """Log probability of each record, for comparisons."""
         return self.score_samples(X)
@@ -68,3 +78,18 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         if isinstance(posterior, Mapping):
             return {name: part.taken(order) for name, part in posterior.items()}
         return posterior.in_order(order)
+
+
+def information_criterion(model, log_likelihoods: np.ndarray, n_free: int, n: int) -> float:
+    """-2 log likelihood + log n · free parameters, of an ordinary fit.
+
+    Raises
+    ------
+    NotImplementedError
+        For a private fit, whose likelihood is not the largest.
+    """
+    if hasattr(model, "noisy_totals_"):
+        raise NotImplementedError(
+            "A private fit does not maximise its likelihood: vips.how_many(model) counts components."
+        )
+    return float(np.log(n) * n_free - 2.0 * log_likelihoods.sum())

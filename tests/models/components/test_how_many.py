@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from hmmlearn import hmm
+from sklearn.mixture import GaussianMixture
 
 from tests.mutants import check_notices
 from vips import (
     BayesianGaussianMixture,
     BayesianLogisticRegression,
     CategoricalHMM,
+    GaussianHMM,
     LatentClassAnalysis,
     PoissonHMM,
     PrivacyPlan,
@@ -120,8 +123,70 @@ def test_models_without_components_are_refused():
     with pytest.raises(TypeError, match="not BayesianLogisticRegression"):
         how_many(BayesianLogisticRegression())
     plain = LatentClassAnalysis(2, random_state=0).fit(of_classes(2, 300))
-    with pytest.raises(NotImplementedError, match="kept"):
+    with pytest.raises(ValueError, match=r"how_many\(model, X\) fits every number"):
         how_many(plain)
+
+
+@pytest.mark.filterwarnings("ignore:PoissonHMM has not settled")
+def test_ordinary_fits_are_counted_by_bic():
+    rng = np.random.default_rng(3)
+    is_first = rng.random(600) < 0.4
+    X = np.where(is_first[:, None], [0.0, 0.0], [3.0, 1.0]) + rng.standard_normal((600, 2))
+    states = (rng.random((60, 20)) < 0.2).cumsum(axis=1) % 2
+    answers = (rng.random((600, 8)) < np.where(is_first, 0.2, 0.8)[:, None]).astype(int)
+    settings = {"inference": "em", "random_state": 0}
+    cases = {
+        "components": (BayesianGaussianMixture(3, **settings), X),
+        "classes": (LatentClassAnalysis(3, **settings), answers),
+        "states": (PoissonHMM(3, max_count=30, **settings), list(rng.poisson(np.where(states, 7.0, 1.0))[:, :, None])),
+    }
+    for name, (model, records) in cases.items():
+        told = how_many(model.fit(records), records)
+        assert (told.best, told.name, list(told.bounds)) == (2, name, [1, 2, 3])
+        assert f"BIC is least with 2 {name} of up to 3; the bound is largest with 3" in str(told)
+        assert told.to_frame().loc[2, "criterion"] == 0.0
+
+
+@pytest.mark.filterwarnings("error")  # a single component has settled at once
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_bic_of_mixtures_is_that_of_scikit_learn(kind):
+    X = np.random.default_rng(0).standard_normal((300, 3)) * [1.0, 2.0, 3.0]
+    ours = BayesianGaussianMixture(1, covariance_type=kind, inference="em", reg_covar=0.0).fit(X)
+    theirs = GaussianMixture(1, covariance_type=kind, reg_covar=0.0).fit(X)
+    assert ours.bic(X) == pytest.approx(theirs.bic(X), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "values"),
+    [
+        (GaussianHMM(1, covariance_type="full", inference="em"), "GaussianHMM", np.random.default_rng(0).normal(size=(60, 2))),
+        (GaussianHMM(1, covariance_type="diag", inference="em"), "GaussianHMM", np.random.default_rng(0).normal(size=(60, 2))),
+        (PoissonHMM(1, max_count=40, inference="em"), "PoissonHMM", np.random.default_rng(0).poisson(4.0, (60, 2))),
+        (CategoricalHMM(1, n_symbols=3, inference="em"), "CategoricalHMM", np.random.default_rng(0).integers(0, 3, (60, 1))),
+    ],
+)  # fmt: skip
+def test_bic_of_chains_is_that_of_hmmlearn(ours, theirs, values):
+    """But for priors, of which hmmlearn's fits have some: both at the same parameters."""
+    kind = {"covariance_type": ours.covariance_type} if theirs == "GaussianHMM" else {}
+    peer = getattr(hmm, theirs)(1, **kind)
+    model = ours.fit(values, [30, 30])
+    peer.startprob_, peer.transmat_ = model.startprob_, model.transmat_
+    if theirs == "GaussianHMM":
+        peer.means_, covars = model.means_, model.covars_
+        peer.covars_ = covars if ours.covariance_type == "full" else np.diagonal(covars, axis1=1, axis2=2)
+    elif theirs == "PoissonHMM":
+        peer.lambdas_ = model.lambdas_
+    else:
+        peer.n_features, peer.emissionprob_ = 3, model.emissionprob_
+    peer.n_features = values.shape[1] if theirs != "CategoricalHMM" else 3
+    assert model.bic(values, [30, 30]) == pytest.approx(peer.bic(values, [30, 30]), rel=1e-6)
+
+
+def test_no_likelihood_counts_components_of_a_private_fit(models):
+    with pytest.raises(NotImplementedError, match="does not maximise"):
+        models[1].bic(of_classes(1, 300))
+    with pytest.raises(ValueError, match="reads no records again"):
+        how_many(models[1], of_classes(1, 300))
 
 
 # -- merged charts ----------------------------------------------------------------------------------------------------

@@ -156,10 +156,11 @@ class MixturePosterior:
         return Tables(self.covariance_type, inverses, shifts, constants, excess, self.tail)
 
     def in_units(self, centre: np.ndarray, units: np.ndarray) -> MixturePosterior:
-        """Locations and factors of columns about a centre, in these units."""
+        """Locations and factors of columns in these units; locations about a point a unit from the centre: the moves of such as
+        are at it are rounding alone, and large beside them."""
         is_matrix = self.covariance_type in ("full", "tied")
         factor = self.factor / (units[:, None] if is_matrix else units)
-        return replace(self, mean=(self.mean - centre) / units, factor=factor)
+        return replace(self, mean=(self.mean - centre) / units + 1.0, factor=factor)
 
     def in_order(self, order: np.ndarray) -> MixturePosterior:
         """The same components in another order."""

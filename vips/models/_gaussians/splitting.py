@@ -1,4 +1,4 @@
-"""The start of a mixture: one component, which is split along its longest axis, and so on (binary splitting).
+"""How components begin, in a mixture or a chain: one, which is split along its longest axis, and so on (binary splitting).
 
 A split keeps count, mean and covariance of what is split: its halves are at m ± 0.8 √λ v, with λ and v the largest
 eigenvalue of the covariance and its eigenvector, and lose 0.64 λ along v.
@@ -13,12 +13,91 @@ import numpy as np
 
 from vips.core.exact.blas import eigh
 from vips.core.phases import FitPhase
-from vips.models._gaussians.update import Moments
+from vips.core.step_size import PolynomialAveraging
+from vips.models._gaussians.posterior import MixturePosterior
+from vips.models._gaussians.update import Moments, Priors, next_posterior
 
-__all__ = ["GROWING", "growing_phases", "lengths_of_growth", "n_splits_in_step", "split"]
+__all__ = [
+    "GROWING", "first_posterior", "growing_phases", "lengths_of_growth", "n_splits_in_step", "next_components", "split",
+    "step_size_of_all", "with_learnt_priors",
+]  # fmt: skip
 
 _SHIFT = 0.8  # in standard deviations
 GROWING = 0.5  # step size while components are split
+_AVERAGING, _LARGEST = PolynomialAveraging(power=4.0), 0.3
+_UPDATES = 12  # least sum of the step sizes after growth, for which a short fit takes longer steps
+_PRIOR_SHARE = 0.001  # of the covariance of all records: as a prior, the whole would hide components that are thin
+
+
+def step_size_of_all(model, has_begun: bool, n_steps: int, s: int) -> float:
+    """ρ of the steps s = 1, 2, … of all components, ``n_steps`` in all: that of :meth:`Contract.scheduled`, where a private
+    fit takes min(0.3, 5/(s + 4)), or longer steps if they are less than 40. The first one is 1, but where components
+    ``has_begun`` by growing: totals of these count on."""
+
+    def averaging(t: int) -> float:
+        return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(t))
+
+    if s == 1 and has_begun:
+        return averaging(1) if model.schedule is None else model.schedule(1)
+    return model.scheduled(s, averaging)
+
+
+def first_posterior(model, priors: Priors, place: tuple[np.ndarray, np.ndarray], **others) -> MixturePosterior:
+    """One component over the ball of ``max_norm``, or where the columns lie; the others wait at the same place.
+
+    Parameters
+    ----------
+    model : ConjugateExponentialModel
+        With ``n_components``, ``covariance_type`` and ``max_norm``.
+    priors : Priors
+    place : tuple of ndarray of shape (d,)
+        Centre and units of the columns.
+    others
+        Further fields of the posterior.
+    """
+    (centre, units), n, d, kind = place, model.n_components, len(place[0]), model.covariance_type
+    spread = np.full(d, float(model.max_norm) if model.is_private else 1.0) * units / np.sqrt(d)
+    shape = {"full": (n, d, d), "tied": (1, d, d)}.get(kind, (n, 1, d))
+    nothing = np.zeros((d, d) if kind in ("full", "tied") else (1, d))
+    fields = {
+        "covariance_type": kind,
+        "concentration": np.ones(n),
+        "mean": np.tile(centre, (n, 1)),
+        "mean_precision": np.ones(n),
+        "dof": np.full(n, priors.dof),
+        "factor": np.broadcast_to(np.diag(spread) if shape[1] == d else spread, shape),
+        "tail": np.zeros(n),
+        "n_active": 1,
+        "parent": np.arange(n),
+        "portion": np.ones(n),
+        "prior_mean": np.zeros(d) if priors.mean is None else priors.mean,
+        "prior_covariance": nothing if priors.covariance is None else priors.covariance,
+        "directions": np.zeros((n, d)),
+    }
+    return MixturePosterior(**fields | others)
+
+
+def with_learnt_priors(model, previous: MixturePosterior, moments: Moments, priors: Priors) -> MixturePosterior:
+    """Mean and covariance of all records, which are the totals of the only component, where none are given."""
+    given, count = {}, max(moments.count[0], 2.0)
+    if priors.mean is None:
+        given["prior_mean"] = moments.mean[0]
+    if priors.covariance is None:
+        share = _PRIOR_SHARE if model.is_private else count / (count - 1.0)
+        given["prior_covariance"] = share * moments.covariance[0]
+    return replace(previous, **given)
+
+
+def next_components(model, totals, previous: MixturePosterior, priors: Priors, n_splits: int) -> MixturePosterior:
+    """The posterior that these totals give, without noise, whose largest components were split."""
+    moments = Moments.of(totals, previous).first(previous.n_active)
+    if previous.n_active == 1:
+        previous = with_learnt_priors(model, previous, moments, priors)
+    n_active = min(previous.n_active + n_splits, model.n_components)
+    kind, directions = model.covariance_type, previous.directions
+    moments, parent, portion = split(moments, previous.n_active, n_splits, directions, kind, priors.units)
+    posterior = next_posterior(moments, previous, priors, n_active)
+    return replace(posterior, parent=parent, portion=portion, tail=posterior.tail[parent])
 
 
 def n_splits_in_step(n_components: int, n_steps: int) -> int:

@@ -68,6 +68,10 @@ class Categories(Component):
     def n_means(self) -> int:
         return self.width
 
+    @property
+    def n_free(self) -> int:
+        return self.width - self.n_columns
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")
         is_code = (cells >= 0.0) & (cells < self.levels) & (cells == np.floor(cells))  # false for NaN

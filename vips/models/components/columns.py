@@ -58,6 +58,10 @@ class Columns(Component):
         return sum(part.n_means for part in self.parts)
 
     @property
+    def n_free(self) -> int:
+        return sum(part.n_free for part in self.parts)
+
+    @property
     def frame(self) -> Frame:
         """Coordinates of all columns that have some."""
         frames = [part.coordinates for part in self.parts if not isinstance(part, Categories)]

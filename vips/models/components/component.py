@@ -78,12 +78,15 @@ class Component(ABC):
         Public bins of each column, in which marginals are counted.
     means : ndarray of int
         Which numbers of T(x) say where a row is: means of them tell components apart.
+    n_free : int
+        Free parameters of a component.
     """
 
     n_columns: int
     width: int
     bins: Bins
     means: np.ndarray
+    n_free: int
 
     @property
     def n_marginals(self) -> int:

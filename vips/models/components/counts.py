@@ -75,6 +75,10 @@ class Counts(Component):
     def means(self) -> np.ndarray:
         return np.arange(self.n_columns, 2 * self.n_columns)
 
+    @property
+    def n_free(self) -> int:
+        return self.n_columns
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")
         cells[~(np.isfinite(cells) & (cells >= 0.0) & (cells == np.floor(cells)))] = np.nan

@@ -123,6 +123,10 @@ class Numbers(Component):
     def means(self) -> np.ndarray:
         return np.arange(self.n_columns, 2 * self.n_columns)
 
+    @property
+    def n_free(self) -> int:
+        return 2 * self.n_columns
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")
         cells[~np.isfinite(cells)] = np.nan

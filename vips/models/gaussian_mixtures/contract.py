@@ -8,7 +8,6 @@ z_n | w ~ Categorical(w),   x_n | z_n = k ~ N(μ_k, (u_nk Λ_k)⁻¹)        u_n
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,17 +20,25 @@ from vips.core.exact.rowwise import scaled_rows
 from vips.core.phases import FitPhase
 from vips.core.plan import PrivacyPlan
 from vips.core.records.source import DataSource
-from vips.core.step_size import PolynomialAveraging, RobbinsMonro
 from vips.core.sums import Block, RecordStatistics
 from vips.core.sums.gaussians import MixtureStatistics
 from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
-from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
+from vips.models._gaussians.splitting import (
+    first_posterior,
+    growing_phases,
+    lengths_of_growth,
+    n_splits_in_step,
+    next_components,
+    step_size_of_all,
+    with_learnt_priors,
+)
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models._mixture import Mixture
+from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start, clusters
 from vips.models._variance_ratios import WITH_SQUARES, matched_blocks
 from vips.models.components.matching.match import Match
@@ -40,9 +47,6 @@ from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, m
 
 __all__ = ["GaussianMixtureModel"]
 
-_AVERAGING, _LARGEST = PolynomialAveraging(power=4.0), 0.3
-_UPDATES = 12  # least sum of the step sizes after growth, for which a short fit takes longer steps
-_PRIOR_SHARE = 0.001  # of the covariance of all records: as a prior, the whole would hide components that are thin
 _LEAST_STD = 1e-4  # of a private component, in units of `max_norm`
 _CHUNK = 500_000  # numbers: more would leave the cache, and fewer keep threads waiting for each other
 _FIRST_TAIL = 8.0
@@ -87,21 +91,16 @@ class GaussianMixtureModel(Mixture):
     def blocks(self) -> dict[str, Block]:
         """Scales such that a record at its component has norm 1, and noise costs least in KL: see docs/gaussian_mixtures.md."""
         n, d = self.n_components, self.n_features_in_
-        shapes = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}
-        # of each block: square of the norm at a component, and cost of noise of standard deviation 1
-        at = {"count": (1.0, 1.0), "linear": (d, d), "second": {
-            "full": (d**2, d**2 / 2), "tied": (d**2, d**2 / (2 * n)), "diag": (3.0 * d, d), "spherical": (d**2, 1.0 / d),
+        kinds = {"count": ((n,), 1.0, 1.0), "linear": ((n, d), d, d), "second": {
+            "full": ((n, d, d), d**2, d**2 / 2), "tied": ((d, d), d**2, d**2 / (2 * n)), "diag": ((n, d), 3.0 * d, d),
+            "spherical": ((n,), d**2, 1.0 / d),
         }[self.covariance_type]}  # fmt: skip
-        shape = {"count": (n,), "linear": (n, d), "second": shapes[self.covariance_type]}
         if self._tail().any():
-            at["weight"], shape["weight"] = (1.0, 1.0), (n,)
+            kinds["weight"] = (n,), 1.0, 1.0
             if self._learns_tail():
-                at["tail"], shape["tail"] = (2.0, 0.5), (n,)
-        whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
-        scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
-        symmetric = self.covariance_type in ("full", "tied")
-        blocks = {name: Block(shape[name], name == "second" and symmetric, scales[name]) for name in shape}
-        return blocks | self.block_of_squares()
+                kinds["tail"] = (n,), 2.0, 0.5
+        symmetric = ["second"] if self.covariance_type in ("full", "tied") else []
+        return blocks_of_least_cost(kinds, symmetric) | self.block_of_squares()
 
     def begin(self, records: DataSource) -> MixturePosterior | None:
         """Look where the columns lie, and begin at clusters of the records."""
@@ -111,7 +110,7 @@ class GaussianMixtureModel(Mixture):
     def _starts(self, records, weights: np.ndarray, rng: np.random.Generator) -> list[MixturePosterior]:
         X, kind, priors, K = self._vectors(records), self.covariance_type, self._priors(), self.n_components
         everybody, (centre, units) = Moments.of_rows(X, weights[:, None], kind), self._place
-        first = self._with_learnt_priors(self._first(np.zeros((K, X.shape[1]))), everybody, priors)
+        first = with_learnt_priors(self, self._first(np.zeros((K, X.shape[1]))), everybody, priors)
         members = [clusters((X - centre) / units, weights, K, rng) for _ in range(3)]
         return [next_posterior(Moments.of_rows(X, shares, kind), first, priors, K) for shares in members]
 
@@ -128,7 +127,10 @@ class GaussianMixtureModel(Mixture):
         lengths = lengths_of_growth(self.n_components, n_steps, 1) if self.is_private else []
         growing = growing_phases(lengths, n_steps, end=self._split_components, **moments)
         n_left = n_steps - sum(phase.n_steps for phase in growing)
-        return [*growing, FitPhase("components", n_left, step_size=partial(self._step_size, n_left), **moments)]
+        return [
+            *growing,
+            FitPhase("components", n_left, step_size=partial(step_size_of_all, self, bool(growing), n_left), **moments),
+        ]
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
         return kept_steps(self, n_steps)
@@ -177,18 +179,6 @@ class GaussianMixtureModel(Mixture):
 
     # -- steps --------------------------------------------------------------------------------------------------
 
-    def _step_size(self, n_steps: int, s: int) -> float:
-        """ρ of the steps s = 1, 2, … after the last split, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3,
-        5/(s + 4)) in a private fit (longer steps if they are less than 40), (1 + s)^(-0.6) in a non-private stochastic one,
-        and 1 in a non-private full-batch one. While components are split it is ½. It is 1 in the first step of all."""
-        if s == 1 and (self.n_components == 1 or not self.is_private):
-            return 1.0
-        if self.schedule is not None:
-            return self.schedule(s)
-        if self.is_private:
-            return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
-        return 1.0 if self.plan_of_fit().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
-
     def to_posterior(self, average, noise_std, previous: MixturePosterior | None) -> MixturePosterior:
         """The update of all components; noisy totals are denoised first."""
         return self._updated(average, noise_std, previous, 0)
@@ -206,15 +196,7 @@ class GaussianMixtureModel(Mixture):
         priors, totals = self._priors(), average
         if self.is_private:
             totals = view(average, noise_std, previous, self._influences(previous), float(self.max_norm))
-        moments = Moments.of(totals, previous).first(previous.n_active)
-        if previous.n_active == 1:
-            previous = self._with_learnt_priors(previous, moments, priors)
-        n_active = min(previous.n_active + n_splits, self.n_components)
-        moments, parent, portion = split(
-            moments, previous.n_active, n_splits, previous.directions, self.covariance_type, priors.units
-        )
-        posterior = next_posterior(moments, previous, priors, n_active)
-        return replace(posterior, parent=parent, portion=portion, tail=posterior.tail[parent])
+        return next_components(self, totals, previous, priors, n_splits)
 
     def transport(self, average, noise_std, previous: MixturePosterior, posterior: MixturePosterior):
         """Totals in the coordinates of the components, which have moved (``transport.py``)."""
@@ -223,39 +205,11 @@ class GaussianMixtureModel(Mixture):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _first(self, directions: np.ndarray) -> MixturePosterior:
-        """One component over the ball of ``max_norm``, or where the columns lie; the others wait at the same place."""
-        n, d, (centre, units) = self.n_components, self.n_features_in_, self._place
-        spread = np.full(d, float(self.max_norm) if self.is_private else 1.0) * units / np.sqrt(d)
-        shape = {"full": (n, d, d), "tied": (1, d, d)}.get(self.covariance_type, (n, 1, d))
-        prior_shape = (d, d) if self.covariance_type in ("full", "tied") else (1, d)
-        priors = self._priors()
-        is_process = priors.process and self.inference == "vb"
-        return MixturePosterior(
-            covariance_type=self.covariance_type,
-            concentration=np.ones((2, n)) if is_process else np.ones(n),
-            mean=np.tile(centre, (n, 1)),
-            mean_precision=np.ones(n),
-            dof=np.full(n, priors.dof),
-            factor=np.broadcast_to(np.diag(spread) if shape[1] == d else spread, shape),
-            tail=self._tail(),
-            plug_in=self.inference == "em",
-            n_active=1,
-            parent=np.arange(n),
-            portion=np.ones(n),
-            prior_mean=np.zeros(d) if priors.mean is None else priors.mean,
-            prior_covariance=np.zeros(prior_shape) if priors.covariance is None else priors.covariance,
-            directions=directions,
-        )
-
-    def _with_learnt_priors(self, previous: MixturePosterior, moments: Moments, priors: Priors) -> MixturePosterior:
-        """Mean and covariance of all records, which are the totals of the only component, where none are given."""
-        given, count = {}, max(moments.count[0], 2.0)
-        if priors.mean is None:
-            given["prior_mean"] = moments.mean[0]
-        if priors.covariance is None:
-            share = _PRIOR_SHARE if self.is_private else count / (count - 1.0)
-            given["prior_covariance"] = share * moments.covariance[0]
-        return replace(previous, **given)
+        """One component, with draws along which spherical ones are split."""
+        priors, K, is_em = self._priors(), self.n_components, self.inference == "em"
+        concentration = np.ones((2, K) if priors.process and not is_em else K)
+        others = {"tail": self._tail(), "plug_in": is_em, "concentration": concentration, "directions": directions}
+        return first_posterior(self, priors, self._place, **others)
 
     def _priors(self) -> Priors:
         d, kind = self.n_features_in_, self.covariance_type
@@ -287,6 +241,12 @@ class GaussianMixtureModel(Mixture):
             reg_covar=reg_covar,
             units=units,
         )
+
+    def _n_free(self) -> int:
+        K, d = self.n_components, self.n_features_in_
+        of_matrix = d * (d + 1) // 2
+        of_covariances = {"full": K * of_matrix, "tied": of_matrix, "diag": K * d, "spherical": K}
+        return K - 1 + K * d + of_covariances[self.covariance_type] + K * self._learns_tail()
 
     def _learns_tail(self) -> bool:
         return isinstance(self.dof, str)

@@ -20,9 +20,9 @@ from vips.models.markov.contexts import classes_of_symbols, first_classes
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import SymbolSimulator
 from vips.models.markov.pairs import states_of_pairs
-from vips.models.markov.posterior import FORBIDDEN, Contexts, SymbolPosterior, private_chain, private_counts
+from vips.models.markov.posterior import Contexts, SymbolPosterior, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_neighbours, of_pairs
-from vips.parts import Part, indexed, last_of
+from vips.parts import Part, indexed
 from vips.report.unread import Seen
 
 __all__ = ["CategoricalHMM"]
@@ -332,23 +332,15 @@ class CategoricalHMM(HiddenMarkovModel):
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 
-    def posterior_parts(self, posterior) -> list[Part]:
-        """First states, moves and symbols."""
-        if not isinstance(posterior, SymbolPosterior):
-            return super().posterior_parts(posterior)
-        states, symbols = (
-            [f"{name} {i}" for i in range(n)] for name, n in (("state", self.n_components), ("symbol", self.n_symbols))
+    def _n_free_of_seen(self) -> int:
+        return self.n_components * (self.n_symbols - 1)
+
+    def _part_of_seen(self, posterior: SymbolPosterior) -> Part:
+        emissions, symbols = (
+            posterior.draws.get("emissions", posterior.emissions),
+            names_of(None, self.n_symbols, "symbol"),
         )
-        return [
-            Part("start", posterior.draws.get("start", posterior.start), partial(last_of, states), states),
-            Part("moves", posterior.draws.get("moves", posterior.moves), partial(indexed, "moves"), states),
-            Part(
-                "emissions",
-                posterior.draws.get("emissions", posterior.emissions),
-                partial(indexed, "emissions"),
-                symbols,
-            ),
-        ]
+        return Part("emissions", emissions, partial(indexed, "emissions"), symbols)
 
     def components(self, posterior: SymbolPosterior) -> tuple[np.ndarray, str]:
         """States are matched by the probabilities of their symbols."""
@@ -385,11 +377,8 @@ class CategoricalHMM(HiddenMarkovModel):
         return of_neighbours(records.first(self.max_length), contexts.classes, contexts.side)
 
     def _posterior(self, start, moves, emissions, noise) -> SymbolPosterior:
-        of_start, of_moves = self.chain_priors()
         return SymbolPosterior(
-            start=Dirichlet(_added(of_start, start)),
-            moves=Dirichlet(_added(of_moves, moves)),
-            plug_in=self.plugs_in(),
+            **self._chain_of_totals(start, moves),
             emissions=Dirichlet(self._emission_prior() + np.maximum(emissions, 0.0)),
             noise=noise,
         )
@@ -401,11 +390,6 @@ class CategoricalHMM(HiddenMarkovModel):
 
     def _counts_pairs(self) -> bool:
         return self.n_components > 1 and self.n_symbols <= _FEW_SYMBOLS
-
-
-def _added(prior: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Concentrations, with nothing for what a mask forbids."""
-    return np.where(prior > FORBIDDEN, prior + np.maximum(totals, 0.0), prior)
 
 
 def _restarts(posterior: SymbolPosterior) -> np.random.Generator:

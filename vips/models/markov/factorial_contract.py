@@ -20,6 +20,7 @@ from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
 from vips.models._definite import floored
+from vips.models._scales import blocks_of_least_cost
 from vips.models._sequences import SequenceModel
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
@@ -80,19 +81,14 @@ class FactorialChainModel(SequenceModel):
     def blocks(self) -> dict[str, Block]:
         """Scales such that a sequence of ``typical_length`` has a norm of about 1, and noise costs little."""
         (M, K), d, T = (self.n_chains, self.n_components), self.n_features_in_, float(self.typical_length)
-        # of each block: shape, square of a typical norm, and cost of noise of standard deviation 1
-        at = {
+        kinds = {
             "start": ((M, K), M, 0.1),
             "moves": ((M, K, K), M * T**2 / K, 1.0),
             "both": ((M * K, M * K), M**2 * T**2 / K, 1.0),
             "linear": ((M * K, d), M * T * d, 1.0),
             "second": ((d, d), T * (d**2 + d), 0.5),
         }
-        whole = sum(np.sqrt(norm * cost) for _, norm, cost in at.values())
-        return {
-            name: Block(shape, name in ("both", "second"), float(np.sqrt(whole * np.sqrt(norm / cost))))
-            for name, (shape, norm, cost) in at.items()
-        }
+        return blocks_of_least_cost(kinds, symmetric=("both", "second"))
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], FactorialPosterior]:
         """Chains that differ by draws."""

@@ -11,38 +11,43 @@ from vips._support.arguments import arguments, choice, number, positive
 from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import scaled_rows
 from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
-from vips.core.plan import PrivacyPlan
 from vips.core.records.source import DataSource
-from vips.core.step_size import PolynomialAveraging, RobbinsMonro
 from vips.core.sums import Block, Joint
 from vips.core.sums.gaussian_kernels import NOTHING
 from vips.core.sums.gaussian_runs import GaussianSums
 from vips.core.sums.runs import SumsOfSymbols
 from vips.data._sequences import Sequences
-from vips.expfam import Dirichlet
 from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place
 from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.evidence import divergence_of_components
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.models._gaussians.splitting import GROWING, growing_phases, lengths_of_growth, n_splits_in_step, split
+from vips.models._gaussians.splitting import (
+    GROWING,
+    first_posterior,
+    growing_phases,
+    lengths_of_growth,
+    n_splits_in_step,
+    next_components,
+    step_size_of_all,
+)
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
+from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities
-from vips.models.markov.hidden import HiddenMarkovModel, names_of
+from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.matching import VectorSimulator
 from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_counts, states_of_bins
-from vips.models.markov.posterior import FORBIDDEN, order_of_mask, private_chain, private_counts
+from vips.models.markov.posterior import order_of_mask, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
-from vips.parts import Part, indexed, last_of
+from vips.parts import Part, indexed
 from vips.report.unread import Seen
 
 __all__ = ["GaussianHMM"]
 
 _SETTLES = 5  # steps from one split to the next
-_AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
 _SHARES = 0.05, 0.35  # of the budget, of moments and of pairs
 _MOST_COLUMNS = 12  # of which pairs are counted
 _LEAST_STD = 1e-4  # of a private state, in units of `max_norm`
@@ -59,8 +64,6 @@ class GaussianHMM(HiddenMarkovModel):
     n_components : int
         K, the number of states.
     covariance_type : {"full", "diag"}
-    startprob_prior, transmat_prior : float or None
-        Concentration of the Dirichlet priors; None is 1/K, as in hmmlearn.
     means_prior : array of shape (d,) or None
         None: the mean of the steps (of at most 20,000 of them), which a private fit releases in its first step.
     beta_prior, dof_prior : float or None
@@ -68,12 +71,6 @@ class GaussianHMM(HiddenMarkovModel):
     scale_prior : array of shape (d, d) or (d,), or None
         Of covariances, times ``dof_prior``. None: 0.001 times the identity, as in hmmlearn; in an ordinary fit in units of the
         columns, ``spreads_`` / 4.
-    startprob_mask, transmat_mask : array of bool of shape (K,), (K, K), or None
-        States that may be first, and moves that exist: ``np.triu(np.ones((K, K), bool))`` is a left-right model. Public. None:
-        all of them.
-    inference : {"vb", "em"}
-        Variational Bayes, or maximum likelihood by EM, which ignores the priors. E-steps of private fits take posterior means
-        with either.
     min_covar : float or None
         Added to variances. None: (10⁻⁴ ``max_norm``)² in a private fit, else 0.
     n_features : int or None
@@ -81,12 +78,10 @@ class GaussianHMM(HiddenMarkovModel):
         needs it.
     max_norm : float or None
         Public; required for privacy. Steps that are longer vectors are scaled down to it.
-    max_length : int
-        Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
         Public. Length of a sequence that counts whole; longer ones weigh less.
-    dtype : {np.float64, np.float32}
-        Precision of the forward-backward algorithm. Sums are in double precision with either.
+    startprob_prior, transmat_prior, startprob_mask, transmat_mask, inference, max_length, dtype
+        See :class:`CategoricalHMM`.
     privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit, until it has settled.
     schedule : RobbinsMonro, callable or None
@@ -110,17 +105,11 @@ class GaussianHMM(HiddenMarkovModel):
 
     Notes
     -----
-    *Privacy.*
-    Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
-    noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
-    constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
-    :meth:`score`, which read the sequences that they are given, and add no noise.
+    *Privacy.* As :class:`CategoricalHMM`.
 
     A step with a missing number, or one that is not finite, is a missing step, which the model handles exactly.
 
-    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of
-    sequences, which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths,
-    and which steps are missing, are taken as independent of the states.
+    A private fit is matched to its totals, as :class:`CategoricalHMM` is; missing steps are taken as independent of the states.
 
     Examples
     --------
@@ -199,7 +188,7 @@ class GaussianHMM(HiddenMarkovModel):
         """In a private fit moments of all steps, then counts of neighbouring steps in bins, from which the states are computed
         (``pairs.py``), then the states. Where columns are many, one state is split instead."""
         if not self.is_private:
-            return [FitPhase("states", n_steps, step_size=partial(self._step_size, n_steps), **self._moments())]
+            return [FitPhase("states", n_steps, step_size=self.step_size, **self._moments())]
         if self._counts_pairs():
             return self._phases_of_pairs(n_steps)
         return self._phases_of_growth(n_steps)
@@ -217,7 +206,7 @@ class GaussianHMM(HiddenMarkovModel):
             released="noisy counts of neighbouring steps, in bins of the columns",
         )
         n_left = n_steps - sum(of["n_steps"] for of in steps)
-        states = FitPhase("states", n_left, step_size=partial(self._step_size, n_left), **moments)
+        states = FitPhase("states", n_left, step_size=partial(step_size_of_all, self, False, n_left), **moments)
         return [FitPhase("moments", **steps[0], step_size=plain_average, **moments), pairs, states]
 
     def _phases_of_growth(self, n_steps: int) -> list[FitPhase]:
@@ -242,7 +231,8 @@ class GaussianHMM(HiddenMarkovModel):
                 **moments,
             )
             first, n_left = [*first, ordering], n_left - n_ordering
-        return [*first, FitPhase("states", n_left, step_size=partial(self._step_size, n_left), **moments)]
+        sizes = partial(step_size_of_all, self, True, n_left)
+        return [*first, FitPhase("states", n_left, step_size=sizes, **moments)]
 
     def _moments(self) -> dict:
         return {"blocks": list(self._blocks_of_states()), "released": _RELEASED}
@@ -319,14 +309,8 @@ class GaussianHMM(HiddenMarkovModel):
             noise = {name: noise_std[name] for name in ("count", "linear", "second")}
             totals = view(totals, noise, frame, influences, float(self.max_norm))
             start, moves = private_chain(start, moves, noise_std)
-        moments = Moments.of(totals, frame).first(frame.n_active)
-        if frame.n_active == 1 and priors.mean is None:
-            frame = replace(frame, prior_mean=moments.mean[0])
-        n_active = min(frame.n_active + n_splits, self.n_components)
-        moments, parent, portion = split(
-            moments, frame.n_active, n_splits, frame.directions, self.covariance_type, priors.units
-        )
-        gaussians = replace(next_posterior(moments, frame, priors, n_active), parent=parent, portion=portion)
+        gaussians = next_components(self, totals, frame, priors, n_splits)
+        parent, portion = gaussians.parent, gaussians.portion
         start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
         return start, moves, gaussians
 
@@ -352,18 +336,6 @@ class GaussianHMM(HiddenMarkovModel):
         start, moves = _carried_chain(*std, parent, portion)
         return totals, dict(noise_std) | noise | {"start": start, "moves": moves}
 
-    def _step_size(self, n_steps: int, s: int) -> float:
-        """ρ of the steps s = 1, 2, … of all states, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in
-        a private fit (longer steps if they are less than 40), (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
-        non-private full-batch one. While states are split it is ½. It is 1 in the first step of all, and after pairs."""
-        if s == 1 and not self.is_private:
-            return 1.0
-        if self.schedule is not None:
-            return self.schedule(s)
-        if self.is_private:
-            return 1.0 if s == 1 and self._counts_pairs() else min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
-        return 1.0 if self.plan_of_fit().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
-
     def default_clip(self) -> float:
         """1: a sequence of ``typical_length`` counts whole."""
         return 1.0
@@ -374,10 +346,6 @@ class GaussianHMM(HiddenMarkovModel):
         centre = np.sqrt(self.n_features_in_) / blocks["second"].scale
         of_states = n * (self._largest_step() + centre + 1.0 / blocks["moves"].scale) + 1.0 / blocks["start"].scale
         return max(of_states, n * self.n_features_in_ / blocks["pairs"].scale if "pairs" in blocks else 0.0)
-
-    def default_plan(self, n_records: int) -> PrivacyPlan:
-        """Full-batch steps until the states have settled, at most 500."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def default_chunk_size(self) -> int:
         d = self.n_columns
@@ -429,17 +397,13 @@ class GaussianHMM(HiddenMarkovModel):
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 
-    def posterior_parts(self, posterior) -> list[Part]:
-        """First states, moves and means."""
-        if not isinstance(posterior, GaussianChainPosterior):
-            return super().posterior_parts(posterior)
-        states = [f"state {k}" for k in range(self.n_components)]
+    def _n_free_of_seen(self) -> int:
+        d = self.n_features_in_
+        return self.n_components * (d + d * (d + 1) // 2 if self._is_full() else 2 * d)
+
+    def _part_of_seen(self, posterior: GaussianChainPosterior) -> Part:
         means = posterior.draws.get("means", posterior.gaussians.means)
-        return [
-            Part("start", posterior.draws.get("start", posterior.start), partial(last_of, states), states),
-            Part("moves", posterior.draws.get("moves", posterior.moves), partial(indexed, "moves"), states),
-            Part("means", means, partial(indexed, "mean"), self.column_names()),
-        ]
+        return Part("means", means, partial(indexed, "mean"), self.column_names())
 
     def components(self, posterior: GaussianChainPosterior) -> tuple[np.ndarray, str]:
         """States are matched by their means."""
@@ -453,7 +417,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _seen(self, names, n_typical: int) -> dict[str, np.ndarray]:
         """Mean and standard deviation of each column."""
-        columns, deviations = self._columns(names), np.sqrt(np.diagonal(self.covars_, axis1=1, axis2=2))
+        columns, deviations = self._columns_named(names), np.sqrt(np.diagonal(self.covars_, axis1=1, axis2=2))
         seen = {}
         for j, name in enumerate(columns):
             seen |= {f"mean {name}": self.means_[:, j], f"std {name}": deviations[:, j]}
@@ -465,10 +429,7 @@ class GaussianHMM(HiddenMarkovModel):
         apart = self.means_ - mean
         variances = self.shares_ @ (np.diagonal(self.covars_, axis1=1, axis2=2) + np.square(apart))
         values = (apart / np.sqrt(np.maximum(variances, 1e-300))).T
-        return values[:n_rows], self._columns(names)[:n_rows], "mean, in standard deviations of all steps"
-
-    def _columns(self, names) -> list[str]:
-        return names_of(self.column_names() if names is None else names, self.n_features_in_, "column")
+        return values[:n_rows], self._columns_named(names)[:n_rows], "mean, in standard deviations of all steps"
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
@@ -517,36 +478,11 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _chain(self, start, moves, gaussians: MixturePosterior, is_ordered: bool = True) -> GaussianChainPosterior:
         """Masks hold once the states have an order."""
-        of_start, of_moves = self.chain_priors()
-        if self._is_masked() and not is_ordered:
-            of_start, of_moves = np.full_like(of_start, of_start.max()), np.full_like(of_moves, of_moves.max())
-        parts = ((of_start, start), (of_moves, moves))
-        chain = (
-            Dirichlet(np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior)) for prior, total in parts
-        )
-        return GaussianChainPosterior(*chain, self.plugs_in(), gaussians)
+        return GaussianChainPosterior(**self._chain_of_totals(start, moves, is_ordered), gaussians=gaussians)
 
     def _first(self) -> GaussianChainPosterior:
         """One state over the ball of ``max_norm``, or where the columns lie; the others wait at the same place."""
-        K, d, (centre, units) = self.n_components, self.n_features_in_, self._place
-        spread = np.full(d, float(self.max_norm) if self.is_private else 1.0) * units / np.sqrt(d)
-        priors, shape = self._priors(), (K, d, d) if self._is_full() else (K, 1, d)
-        gaussians = MixturePosterior(
-            covariance_type=self.covariance_type,
-            concentration=np.ones(K),
-            mean=np.tile(centre, (K, 1)),
-            mean_precision=np.ones(K),
-            dof=np.full(K, priors.dof),
-            factor=np.broadcast_to(np.diag(spread) if self._is_full() else spread, shape),
-            tail=np.zeros(K),
-            plug_in=self.plugs_in(),
-            n_active=1,
-            parent=np.arange(K),
-            portion=np.ones(K),
-            prior_mean=np.zeros(d) if priors.mean is None else priors.mean,
-            prior_covariance=priors.covariance,
-            directions=np.zeros((K, d)),
-        )
+        K, gaussians = self.n_components, first_posterior(self, self._priors(), self._place, plug_in=self.plugs_in())
         return self._chain(np.zeros(K), np.zeros((K, K)), gaussians, is_ordered=False)
 
     def _priors(self) -> Priors:
@@ -603,21 +539,11 @@ def _carried_chain(start: np.ndarray, moves: np.ndarray, parent: np.ndarray, por
 @cache
 def _blocks_of_states(K: int, d: int, T: float, is_full: bool) -> dict[str, Block]:
     """Scales such that a sequence of ``typical_length`` T has norm 1, and noise costs least: docs/sequences.md."""
-    # of each block: square of the norm, and cost of noise of standard deviation 1
-    at = {
-        "start": (1.0, 0.1),
-        "moves": (T**2 / K, 1.0),
-        "count": (T**2 / np.sqrt(K), 1.0),
-        "linear": (T * d, d),
-        "second": (T * (d**2 + d), 0.5 * d**2) if is_full else (2.0 * T * d, d),
+    kinds = {
+        "start": ((K,), 1.0, 0.1),
+        "moves": ((K, K), T**2 / K, 1.0),
+        "count": ((K,), T**2 / np.sqrt(K), 1.0),
+        "linear": ((K, d), T * d, d),
+        "second": ((K, d, d), T * (d**2 + d), 0.5 * d**2) if is_full else ((K, d), 2.0 * T * d, d),
     }
-    shapes = {
-        "start": (K,),
-        "moves": (K, K),
-        "count": (K,),
-        "linear": (K, d),
-        "second": (K, d, d) if is_full else (K, d),
-    }
-    whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
-    scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
-    return {name: Block(shapes[name], name == "second" and is_full, scales[name]) for name in at}
+    return blocks_of_least_cost(kinds, ["second"] if is_full else [])

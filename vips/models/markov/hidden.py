@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,8 +23,10 @@ from vips.core.step_size import PolynomialAveraging
 from vips.core.sums import Block
 from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
+from vips.expfam import Dirichlet
 from vips.models import _typical as typical
 from vips.models._chains import inferred
+from vips.models._mixture import information_criterion
 from vips.models._sequences import SequenceModel
 from vips.models._starts import clusters, lost
 from vips.models.components.matching.match import Match
@@ -32,6 +35,7 @@ from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, drawn_states
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, order_of_mask
 from vips.models.markov.statistics import first_shares
+from vips.parts import Part, indexed, last_of
 from vips.report.words import whose
 
 if TYPE_CHECKING:
@@ -60,13 +64,13 @@ class HiddenMarkovModel(SequenceModel):
     dtype: type = precision()
     schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
 
-    unit = "one sequence"
+    unit, name_of_components = "one sequence", "states"
     parameters_in_words: ClassVar[str]
     planned_steps = 60
     tolerance = 1e-3
     _unlisted = (
         "at_means", "chain_blocks", "chain_priors", "declared", "divergence_of_emissions", "drawn", "e_step_dtype",
-        "inferred", "likely", "n_features", "parameters_in_words", "plugs_in", "simulator", "steps_seen",
+        "inferred", "likely", "n_features", "name_of_components", "parameters_in_words", "plugs_in", "simulator", "steps_seen",
         "typical_steps",
     )  # fmt: skip
 
@@ -92,6 +96,14 @@ class HiddenMarkovModel(SequenceModel):
     @abstractmethod
     def _seen(self, names: Sequence[str] | None, n_typical: int) -> dict[str, object]:
         """Columns of ``summary`` about what is seen in each state."""
+
+    @abstractmethod
+    def _n_free_of_seen(self) -> int:
+        """Number of free parameters of what is seen in all states."""
+
+    @abstractmethod
+    def _part_of_seen(self, posterior: ChainPosterior) -> Part:
+        """The part of a posterior that says what is seen in the states."""
 
     @abstractmethod
     def _emissions(self, names: Sequence[str] | None, n_rows: int) -> tuple[np.ndarray, list[str], str]:
@@ -165,6 +177,17 @@ class HiddenMarkovModel(SequenceModel):
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 
+    def posterior_parts(self, posterior) -> list[Part]:
+        """First states, moves, and what is seen in the states."""
+        if not isinstance(posterior, ChainPosterior):
+            return super().posterior_parts(posterior)
+        draws, states = posterior.draws, self.state_names()
+        return [
+            Part("start", draws.get("start", posterior.start), partial(last_of, states), states),
+            Part("moves", draws.get("moves", posterior.moves), partial(indexed, "moves"), states),
+            self._part_of_seen(posterior),
+        ]
+
     def in_order(self, posterior: ChainPosterior, order: np.ndarray) -> ChainPosterior:
         """The same states in another order."""
         return posterior.in_order(order)
@@ -198,6 +221,12 @@ class HiddenMarkovModel(SequenceModel):
     def score_samples(self, X, lengths=None) -> np.ndarray:
         """Log likelihood of each sequence at the posterior's means, in nats, shape (n_sequences,)."""
         return self._log_likelihood(self.sequences_of(X, lengths))
+
+    def bic(self, X, lengths=None) -> float:
+        """Bayesian information criterion of an ordinary fit on its sequences, as in hmmlearn: smaller is better."""
+        records = self.sequences_of(X, lengths)
+        n_free = sum(int(mask.sum()) for mask in self._allowed()) - 1 - self.n_components + self._n_free_of_seen()
+        return information_criterion(self, self._log_likelihood(records), n_free, len(records.values))
 
     def predict_proba(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Probabilities of the states at each step, shape (n_steps, K)."""
@@ -380,6 +409,21 @@ class HiddenMarkovModel(SequenceModel):
         if self.inference == "em":
             given = (_NO_PRIOR, _NO_PRIOR)
         return tuple(np.where(allowed, prior, FORBIDDEN) for allowed, prior in zip(self._allowed(), given, strict=True))
+
+    def _chain_of_totals(self, start: np.ndarray, moves: np.ndarray, is_ordered: bool = True) -> dict[str, Any]:
+        """Fields of a posterior: prior + totals, but for what a mask forbids. Masks hold once the states have an order."""
+        priors, totals = self.chain_priors(), (start, moves)
+        if not is_ordered and any((prior <= FORBIDDEN).any() for prior in priors):
+            priors = [np.full_like(prior, prior.max()) for prior in priors]
+        chain = (
+            Dirichlet(np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior))
+            for prior, total in zip(priors, totals, strict=True)
+        )
+        return dict(zip(("start", "moves"), chain, strict=True)) | {"plug_in": self.plugs_in()}
+
+    def _columns_named(self, names: Sequence[str] | None) -> list[str]:
+        """Names of the columns, as they are passed or were fitted."""
+        return names_of(self.column_names() if names is None else names, self.n_features_in_, "column")
 
     def e_step_dtype(self) -> type:
         """Precision of the forward-backward algorithm."""

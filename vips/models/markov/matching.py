@@ -48,7 +48,6 @@ class ChainSimulator(SequenceSimulator):
     """
 
     prior: Any
-    name_of_components = "states"
     most_seen, sizes, doubtful = 2, (4_000, 10_000, 2_000), 3.0
     least_share = 2.0  # standard deviations of the share of a state
 

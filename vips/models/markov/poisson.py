@@ -16,19 +16,20 @@ from vips.core.records.source import DataSource
 from vips.core.sums import Block, Joint
 from vips.core.sums.runs import ComponentSums, SumsOfSymbols, SymbolSums
 from vips.data._sequences import Sequences
-from vips.expfam import Dirichlet, Gamma
+from vips.expfam import Gamma
 from vips.models import _typical as typical
 from vips.models._chains import inferred
+from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start
 from vips.models.components.component import Frame, check_rates
 from vips.models.components.counts import Counts
 from vips.models.components.kernels import fill_likely
-from vips.models.markov.hidden import HiddenMarkovModel, names_of
+from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.matching import CountSimulator
 from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_bins
-from vips.models.markov.posterior import FORBIDDEN, ChainPosterior, chain_of, private_chain, private_counts
+from vips.models.markov.posterior import ChainPosterior, chain_of, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
-from vips.parts import Part, indexed, last_of
+from vips.parts import Part, indexed
 from vips.report.unread import Seen
 
 __all__ = ["PoissonHMM", "PoissonPosterior"]
@@ -107,25 +108,15 @@ class PoissonHMM(HiddenMarkovModel):
     max_count : int or sequence of int
         Largest count, of all columns or of each. Public. A larger one counts as ``max_count``, because it still says that the
         rate is large.
-    startprob_prior, transmat_prior : float or None
-        Concentration of the Dirichlet priors; None is 1/K, as in hmmlearn.
     lambdas_prior, lambdas_weight : float or None
         Shape and rate of the Gamma prior of the rates, with the names of hmmlearn. None: 1 and 1/``max_count``.
-    startprob_mask, transmat_mask : array of bool of shape (K,), (K, K), or None
-        States that may be first, and moves that exist: ``np.triu(np.ones((K, K), bool))`` is a left-right model. Public. None:
-        all of them.
-    inference : {"vb", "em"}
-        Variational Bayes, or maximum likelihood by EM, which ignores the priors. E-steps of private fits take posterior means
-        with either.
     n_features : int or None
         Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
         needs it.
-    max_length : int
-        Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
         Public. Length of a sequence that counts whole; longer ones weigh less.
-    dtype : {np.float64, np.float32}
-        Precision of the forward-backward algorithm. Sums are in double precision with either.
+    startprob_prior, transmat_prior, startprob_mask, transmat_mask, inference, max_length, dtype
+        See :class:`CategoricalHMM`.
     privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit, until it has settled. The first steps count neighbouring counts, from which states begin:
         write at least 30.
@@ -146,18 +137,12 @@ class PoissonHMM(HiddenMarkovModel):
 
     Notes
     -----
-    *Privacy.*
-    Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
-    noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
-    constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
-    :meth:`score`, which read the sequences that they are given, and add no noise.
+    *Privacy.* As :class:`CategoricalHMM`.
 
     What is no count (NaN, negative or not whole) is a missing cell, which the model handles exactly: it drops only its own
     column.
 
-    A private fit is matched to its totals (:meth:`match`), and what is read is the match where it is accepted. Lengths of
-    sequences, which are private, then follow a curve between Gammas and normals, whose parameters are matched, too; lengths,
-    and which cells are missing, are taken as independent of the states.
+    A private fit is matched to its totals, as :class:`CategoricalHMM` is; missing cells are taken as independent of the states.
 
     Examples
     --------
@@ -385,16 +370,12 @@ class PoissonHMM(HiddenMarkovModel):
 
     # -- comparisons ------------------------------------------------------------------------------------------------
 
-    def posterior_parts(self, posterior) -> list[Part]:
-        """First states, moves and rates."""
-        if not isinstance(posterior, PoissonPosterior):
-            return super().posterior_parts(posterior)
-        states = [f"state {k}" for k in range(self.n_components)]
-        return [
-            Part("start", posterior.draws.get("start", posterior.start), partial(last_of, states), states),
-            Part("moves", posterior.draws.get("moves", posterior.moves), partial(indexed, "moves"), states),
-            Part("rates", posterior.draws.get("rates", posterior.rates), partial(indexed, "rate"), self.column_names()),
-        ]
+    def _n_free_of_seen(self) -> int:
+        return self.n_components * self.n_features_in_
+
+    def _part_of_seen(self, posterior: PoissonPosterior) -> Part:
+        rates = posterior.draws.get("rates", posterior.rates)
+        return Part("rates", rates, partial(indexed, "rate"), self.column_names())
 
     def components(self, posterior: PoissonPosterior) -> tuple[np.ndarray, str]:
         """States are matched by the roots of their rates, on whose scale counts vary alike."""
@@ -404,13 +385,10 @@ class PoissonHMM(HiddenMarkovModel):
 
     def _seen(self, names, n_typical: int) -> dict[str, np.ndarray]:
         """Mean count of each column."""
-        return {f"mean {name}": self.lambdas_[:, j] for j, name in enumerate(self._names(names))}
+        return {f"mean {name}": self.lambdas_[:, j] for j, name in enumerate(self._columns_named(names))}
 
     def _emissions(self, names, n_rows: int) -> tuple[np.ndarray, list[str], str]:
-        return self.lambdas_.T[:n_rows], self._names(names)[:n_rows], "mean count"
-
-    def _names(self, names) -> list[str]:
-        return names_of(self.column_names() if names is None else names, self.n_features_in_, "column")
+        return self.lambdas_.T[:n_rows], self._columns_named(names)[:n_rows], "mean count"
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
@@ -441,32 +419,21 @@ class PoissonHMM(HiddenMarkovModel):
     def _blocks_of_states(self) -> dict[str, Block]:
         """Scales such that a sequence of ``typical_length`` has norm 1, and noise costs least."""
         K, d, T = self.n_components, self.n_features_in_, float(self.typical_length)
-        shapes = {"start": (K,), "moves": (K, K), "count": (K, 1 + d), "linear": (K, d)}
-        # of each block: square of the norm, and cost of noise of standard deviation 1
-        at = {
-            "start": (1.0, 0.1),
-            "moves": (T**2 / K, 1.0),
-            "count": (T**2 / np.sqrt(K), 1.0),
-            "linear": (T**2 * d / K, d),
-        }
-        whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
-        return {
-            name: Block(shapes[name], scale=float(np.sqrt(whole * np.sqrt(norm / cost))))
-            for name, (norm, cost) in at.items()
-        }
+        return blocks_of_least_cost({
+            "start": ((K,), 1.0, 0.1),
+            "moves": ((K, K), T**2 / K, 1.0),
+            "count": ((K, 1 + d), T**2 / np.sqrt(K), 1.0),
+            "linear": ((K, d), T**2 * d / K, d),
+        })  # fmt: skip
 
     def _posterior(self, start, moves, totals, previous: PoissonPosterior | None) -> PoissonPosterior:
-        parts = zip(self.chain_priors(), (start, moves), strict=True)
-        chain = [np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior) for prior, total in parts]
         columns = self._columns(None if previous is None else previous.frame)
         if previous is None:
             marginals, seed = np.zeros(columns.bins.starts[-1]), np.zeros(4, np.uint32)
             kept = {"frame": columns.coordinates, "marginals": marginals, "seed": seed}
         else:
             kept = {name: getattr(previous, name) for name in ("frame", "marginals", "seed")}
-        return PoissonPosterior(
-            *map(Dirichlet, chain), plug_in=self.plugs_in(), rates=columns.posterior(totals), **kept
-        )
+        return PoissonPosterior(**self._chain_of_totals(start, moves), rates=columns.posterior(totals), **kept)
 
     def _scores(self, columns: Counts, cells: np.ndarray, posterior: PoissonPosterior) -> tuple[np.ndarray, np.ndarray]:
         """1 and T of each step, and log probabilities of the steps in each state, but for what all states share."""

@@ -70,7 +70,7 @@ class LatentClasses(Mixture):
     schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
     on_invalid: str = "drop"
 
-    name_of_score = "log likelihood"
+    name_of_score, name_of_components = "log likelihood", "classes"
     exact_rows = True
     _unlisted = ("argument", "simulator")
     argument: ClassVar[str]  # that declares the columns
@@ -473,6 +473,9 @@ class LatentClasses(Mixture):
             marginals=marginals,
             plug_in=self.is_private or self.inference == "em",
         )
+
+    def _n_free(self) -> int:
+        return self.n_components - 1 + self.n_components * self._columns().n_free
 
     def _in_stream(self) -> bool:
         return isinstance(self.privacy, StreamPlan)

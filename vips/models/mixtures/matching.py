@@ -36,7 +36,6 @@ class ClassSimulator(StepSimulator):
     """
 
     columns: Columns
-    name_of_components = "classes"
 
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> np.ndarray:
         """Rows, NaN where a cell is missing. Classes are stratified."""

@@ -52,48 +52,28 @@ class MixedLatentClassAnalysis(LatentClasses):
         larger ones count as n - 1; a list of categories, or n for the codes 0 to n - 1. A mapping by name of the columns of a
         data frame, whose other columns are left out; or one entry for each column. Required: what is read from the records
         reveals the rarest of them.
-    class_prior : float or None
-        α; None is 1/K.
-    answer_prior : float
-        Concentration of the Dirichlet prior of answers.
     number_prior : float
         As how many records, that are like all records together, the prior of a number's mean and variance and of a count's
         rate counts.
-    inference : {"vb", "em"}
-        Variational Bayes, or maximum likelihood by EM, which ignores the priors. E-steps of private fits take posterior means
-        with either.
     privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit, until it has settled. The first steps release marginals and second moments, at which classes
         begin, so a plan needs several steps.
-    schedule : RobbinsMonro, callable or None
-        Step sizes of the classes' steps, as a function of 2, 3, …; that of the first is 1. None: see :meth:`step_size`.
     clip_share : float
         Clip norm of a plan without one, as a share of the norm of a record whose numbers and counts are as far from the mean
         as records are on average.
-    on_invalid : {"drop", "raise"}
-        No value is invalid: what is no value of its column is a missing cell.
-    random_state : int, Generator, RandomState or None
-        Seeds the classes' start, and the sampling of non-private fits. Noise is never seeded.
+    class_prior, answer_prior, inference, schedule, on_invalid, random_state
+        See :class:`LatentClassAnalysis`. What is no value of its column is a missing cell.
 
     Attributes
     ----------
     posterior_ : ClassPosterior
-    weights_ : ndarray of shape (n_components,)
-        Shares of the classes.
-    components_ : ndarray of shape (n_components, n_levels)
-        Probabilities of the answers in each class, column after column.
-    privacy_ : PrivacyReport
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Of fits to data frames whose names are strings.
+        ``weights``, ``numbers``, ``counts`` and ``answers``.
+    weights_, components_, privacy_, n_features_in_, feature_names_in_
+        See :class:`LatentClassAnalysis`.
 
     Notes
     -----
-    *Privacy.*
-    Unit: one row of X. Relation: add or remove one. Released: the noisy totals of every step, hence the posterior and the
-    records that ``sample`` draws. Public by declaration: the columns, their bounds, categories and dtypes, and all constructor
-    arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`predict_proba` and
-    :meth:`score_samples`, which read the records that they are given, and add no noise.
+    *Privacy.* As :class:`LatentClassAnalysis`; bounds of numbers and counts are public, too.
 
     Examples
     --------

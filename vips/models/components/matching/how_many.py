@@ -1,5 +1,6 @@
-"""``how_many``: the number of components that the totals of one private fit tell of. Post-processing, at no budget.
+"""``how_many``: the number of components that the totals of one private fit tell of; of an ordinary one, its records.
 
+The first is post-processing, at no budget; the second takes the least Bayesian information criterion of fits of each number.
 Records of any number of components, seen by the E-steps of a fit of K, give totals that can be compared with the released ones.
 So records of K, K - 1, … 1 components are matched to them, each number from the match of one more, of which two components are
 merged. The best number has the least
@@ -13,11 +14,12 @@ explains too little to be counted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
@@ -38,27 +40,34 @@ _TOLD = 10.0  # difference of criteria below which another number is as good
 
 @dataclass(frozen=True)
 class HowMany:
-    """How well each number of components explains the released totals.
+    """How well each number of components explains the released totals, or the records of an ordinary fit.
 
     Attributes
     ----------
     best : int
         The number whose criterion is least.
     criteria : dict of int to float
-        By number, above that of the best. Differences below 10 tell little.
+        By number, above that of the best; BIC of an ordinary fit. Differences below 10 tell little.
     misfits : dict of int to float
-        How far the totals are from those of the best components, in standard deviations; above 3 they are not of so many.
+        How far the totals are from those of the best components, in standard deviations; above 3 they are not of so many. An
+        ordinary fit has none.
     name : str
         What components are called.
+    bounds : dict of int to float
+        Evidence lower bounds of an ordinary fit, log likelihoods with EM; a private one has none.
     """
 
     best: int
     criteria: dict[int, float]
     misfits: dict[int, float]
     name: str
+    bounds: dict[int, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         most = max(self.criteria)
+        if self.bounds:
+            largest = max(self.bounds, key=self.bounds.__getitem__)
+            return f"BIC is least with {self.best} {self.name} of up to {most}; the bound is largest with {largest}."
         if self.misfits[self.best] >= ACCEPTED:
             return (
                 f"No number of {self.name} up to {most} explains the released totals, which are {self.misfits[self.best]:.1f} "
@@ -73,12 +82,10 @@ class HowMany:
         return f"The released totals tell of {self.best} {self.name}; noise would hide others.{also}"
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each number, with "criterion" and "misfit"."""
+        """A row for each number, with "criterion", and "misfit" or "bound"."""
         pd = imported("pandas", "to_frame()")
-        index = pd.Index(list(self.criteria), name=self.name)
-        return pd.DataFrame(
-            {"criterion": list(self.criteria.values()), "misfit": list(self.misfits.values())}, index=index
-        )
+        columns = {"criterion": self.criteria} | ({"bound": self.bounds} if self.bounds else {"misfit": self.misfits})
+        return pd.DataFrame(columns).rename_axis(self.name)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """A picture of the criterion by number, less that of the best.
@@ -99,16 +106,19 @@ class HowMany:
         return ax
 
 
-def how_many(model) -> HowMany:
-    """How many classes, mixture components or states the released totals of a private fit tell of, at no budget.
+def how_many(model, X=None) -> HowMany:
+    """How many classes, mixture components or states the released totals of a private fit tell of, at no budget; of an ordinary
+    one, the records.
 
     Fit more components than you expect: of a fit of K, numbers from 1 to K are compared. It takes about as long as K matches:
-    about a minute for six classes of ten columns.
+    about a minute for six classes of ten columns; of an ordinary fit as K fits.
 
     Parameters
     ----------
     model : LatentClassAnalysis, MixedLatentClassAnalysis, BayesianGaussianMixture, CategoricalHMM, GaussianHMM or PoissonHMM
-        Fitted with noise, so that it has a match (``model.match()``).
+        Fitted with noise, so that it has a match (``model.match()``); or without.
+    X : table or sequences, optional
+        Records of an ordinary fit, as ``fit`` takes them, without weights.
 
     Returns
     -------
@@ -119,6 +129,8 @@ def how_many(model) -> HowMany:
     ------
     TypeError
         If it is another model.
+    ValueError
+        If an ordinary fit lacks its records, or a private one gets some.
     NotImplementedError
         If the fit is not matched: it says why.
 
@@ -144,7 +156,28 @@ def how_many(model) -> HowMany:
             f"how_many takes a fitted latent class model, Gaussian mixture or hidden Markov model, not {type(model).__name__}."
         )
     check_is_fitted(model)
+    if (X is None) != hasattr(model, "noisy_totals_"):
+        raise ValueError(
+            "An ordinary fit keeps no records: how_many(model, X) fits every number anew."
+            if X is None
+            else "A private fit reads no records again: how_many(model) reads what it has released."
+        )
+    if X is not None:
+        return _of_records(model, X)
     return model.once("how_many", lambda: _compared(model.simulator(), totals_of(model), model.match()))
+
+
+def _of_records(model, X) -> HowMany:
+    fits = [clone(model).set_params(n_components=n).fit(X) for n in range(1, model.n_components + 1)]
+    values = {fit.n_components: fit.bic(X) for fit in fits}
+    best = min(values, key=values.__getitem__)
+    return HowMany(
+        best=best,
+        criteria={n: value - values[best] for n, value in values.items()},
+        misfits={},
+        name=model.name_of_components,
+        bounds={fit.n_components: fit.bound(fit.records_of(X, None).arrays[0], fit.last_posterior_) for fit in fits},
+    )
 
 
 def _compared(simulator: Simulator, totals, match: ChartMatch) -> HowMany:
@@ -159,7 +192,7 @@ def _compared(simulator: Simulator, totals, match: ChartMatch) -> HowMany:
         best=best,
         criteria={n: of.criterion - matches[best].criterion for n, of in matches.items()},
         misfits={n: of.misfit for n, of in matches.items()},
-        name=simulator.name_of_components,
+        name=simulator.model.name_of_components,
     )
 
 

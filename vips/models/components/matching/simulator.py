@@ -44,7 +44,6 @@ class Simulator(ABC):
 
     sizes = (5_000, 20_000, 3_000)  # simulated records of the first moves, of the last ones, and of a trial
     at_once = 4_000  # simulated records
-    name_of_components = "components"
     doubtful = 1.0  # standard deviations of χ² above which other starts are tried
 
     @abstractmethod
