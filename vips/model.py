@@ -407,6 +407,11 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             )
         return ledger
 
+    def check_features(self) -> None:
+        """Raise ValueError if ``n_features_in_`` columns, a public number, cannot work. Runs before values are used."""
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+
     def settling_of(self, plan: PrivacyPlan) -> Settling | None:
         """What stops a fit early: of an ordinary one, whose number and sizes of steps nobody has stated."""
         is_ordinary = self.privacy is None and plan.sampling_rate == 1.0 and self.schedule is None

@@ -54,10 +54,6 @@ class BeliefNetwork(ConjugateExponentialModel):
     unit = "one row of X"
     exact_rows = True
 
-    def check_features(self) -> None:
-        if self.n_features_in_ < 1:
-            raise ValueError("X has no columns.")
-
     def least_posterior_size(self) -> int:
         return self.n_components**2  # the coupling
 

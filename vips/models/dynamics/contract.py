@@ -68,8 +68,7 @@ class DynamicsModel(SequenceModel):
         check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
 
     def check_features(self) -> None:
-        if self.n_features_in_ < 1:
-            raise ValueError("X has no columns.")
+        super().check_features()
         least = self._least_lags()
         if self._n_lags() < least:
             raise ValueError(

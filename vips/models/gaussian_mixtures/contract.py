@@ -82,8 +82,7 @@ class GaussianMixtureModel(Mixture):
         self._tail()
 
     def check_features(self) -> None:
-        if self.n_features_in_ < 1:
-            raise ValueError("X has no columns.")
+        super().check_features()
         self._priors()
 
     # -- sums ---------------------------------------------------------------------------------------------------

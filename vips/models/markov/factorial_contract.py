@@ -74,10 +74,6 @@ class FactorialChainModel(SequenceModel):
         """Check all constructor arguments, before the records are read."""
         check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
 
-    def check_features(self) -> None:
-        if self.n_features_in_ < 1:
-            raise ValueError("X has no columns.")
-
     def blocks(self) -> dict[str, Block]:
         """Scales such that a sequence of ``typical_length`` has a norm of about 1, and noise costs little."""
         (M, K), d, T = (self.n_chains, self.n_components), self.n_features_in_, float(self.typical_length)

@@ -145,8 +145,7 @@ class GaussianHMM(HiddenMarkovModel):
         check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
 
     def check_features(self) -> None:
-        if self.n_features_in_ < 1:
-            raise ValueError("X has no columns.")
+        super().check_features()
         self._priors()
 
     def blocks(self) -> dict[str, Block]:

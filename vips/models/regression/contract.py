@@ -142,8 +142,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         check_indicators(self.indicators)
 
     def check_features(self) -> None:
-        if self.n_features_in_ < 1:
-            raise ValueError("X has no columns.")
+        super().check_features()
         check_indicators(self.indicators, self.n_features_in_)
         self._check_given_prior()
         if self._searches and self.schedule is not None:

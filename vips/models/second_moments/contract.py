@@ -52,10 +52,6 @@ class SecondMomentModel(ConjugateExponentialModel):
         """Check all constructor arguments, before the records are read."""
         check_max_norm(self.max_norm, self.is_private, "longer rows weigh less")
 
-    def check_features(self) -> None:
-        if self.n_features_in_ < 1:
-            raise ValueError("X has no columns.")
-
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns, around which products are summed: those of far columns have no digits left for
         what varies."""
