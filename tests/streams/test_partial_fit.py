@@ -12,17 +12,21 @@ import pandas as pd
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import beta, chi2, norm
+from sklearn.base import clone
 
 import vips
 from tests.streams.test_strategies import matrices
 from vips import (
     BayesianLinearRegression,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentClassAnalysis,
     LatentDirichletAllocation,
     PrivacyBudgetError,
     PrivacyLedger,
     PrivacyPlan,
+    ProbabilisticPCA,
+    SpatialCounts,
     StreamError,
     StreamPlan,
 )
@@ -241,6 +245,30 @@ def test_an_error_before_the_release_leaves_everything_as_it_was(tmp_path, monke
         model.partial_fit(COUNTS[:, :2], ledger=ledger, checkpoint=path)
     np.testing.assert_array_equal(model.noisy_totals_.average["counts"], before)
     assert model.partial_fit(COUNTS[:10], ledger=ledger, checkpoint=path).n_batches_seen_ == 2
+
+
+MODELS = {
+    "linear": (BayesianLinearRegression(), {"max_norm": 1.0, "target_range": (-1.0, 1.0)}, (3.0 + ROWS, TARGETS)),
+    "components": (ProbabilisticPCA(1), {"max_norm": 1.0}, (3.0 + ROWS,)),
+    "factors": (FactorAnalysis(1), {"max_norm": 1.0}, (3.0 + ROWS,)),
+    "classes": (LatentClassAnalysis(2), {"categories": [2, 2, 2]}, (COUNTS,)),
+    "topics": (LatentDirichletAllocation(2), {"vocabulary": 3}, (COUNTS,)),
+    "areas": (SpatialCounts(areas=["0", "1"]), {"max_count": 1}, (COUNTS[:, 0], COUNTS[:, 1])),
+    "proportions": (DirichletMultinomial(), {}, (COUNTS,)),
+}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_is_left_of_an_ordinary_fit_before_the_stream(name, goes_on, tmp_path):
+    """Its attributes are exact functions of records: means of columns, categories that occur."""
+    model, declared, records = MODELS[name]
+    checkpoint = {"checkpoint": tmp_path / "s.vips"} if goes_on else {}
+    fresh = clone(model).set_params(privacy=plan(3), **declared).partial_fit(*records, **checkpoint)
+    model = clone(model).fit(*records).set_params(privacy=plan(3), **declared)
+    model.partial_fit(*((None,) if goes_on else records), **checkpoint)
+    assert set(vars(model)) <= set(vars(fresh))
+    assert not {"centre_", "spreads_"} & set(vars(model))
 
 
 def test_another_process_goes_on_from_the_checkpoint(tmp_path):

@@ -22,6 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vips._support.fitted import forget_fit
 from vips.core import engine
 from vips.core.execution.local import Threads
 from vips.core.ledger.pricing import fields_of, of_plan
@@ -105,6 +106,8 @@ class _Stream:
             )
         self.name, self.secret, self.run = secret.stream, secret, secret.header["run"]
         with self._undone_by_errors():
+            if known is None:
+                forget_fit(model)
             self._begin_as(secret)
         if self.checkpoint is None:
             self.t, self.posterior = model.stream_.t, model.last_posterior_
@@ -128,6 +131,8 @@ class _Stream:
         if self.t >= self.plan.n_batches:
             raise StreamError(f"The plan is for {self.plan.n_batches} batches, and all of them were released.")
         with self._undone_by_errors():
+            if self.secret is None:
+                forget_fit(self.model)  # an ordinary one, whose attributes hold records
             secret = self._secret_after(X, y, groups, executor)
             self.place.write(secret)  # from here on nothing is given back
             self._record(secret)
