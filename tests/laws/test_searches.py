@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -30,7 +31,9 @@ from vips import (
     door,
 )
 from vips.core import engine
+from vips.core import plan as plan_module
 from vips.core.phases import FitPhase
+from vips.core.sums.regressions import RegressionSums
 from vips.models._coordinates import Zooms
 from vips.models._search import Search
 from vips.models.regression import contract
@@ -70,6 +73,12 @@ def linear(**settings):
     return BayesianLinearRegression(privacy=plan_of(settings), max_norm=2.0, target_range=(-1.0, 2.0), random_state=0)
 
 
+def linear_without_intercept():
+    """Whose ends of the range are far from 0 on one side."""
+    ends = {"target_range": (0.0, 10.0), "fit_intercept": False}
+    return BayesianLinearRegression(privacy=plan_of({"max_weight": 1.0}), max_norm=2.0, random_state=0, **ends)
+
+
 def mixed(**settings):
     effects = ("intercept", 0)
     return MixedLogisticRegression(random_effects=effects, privacy=plan_of(settings), max_norm=2.0, random_state=0)
@@ -84,6 +93,7 @@ FITS: dict[str, tuple[Callable, tuple[str, ...]]] = {
     ),
     "logistic without intercept, persons": (logistic_without_intercept, ("groups",)),
     "linear, persons with weights": (lambda: linear(max_weight=1.0), ("groups", "sample_weight")),
+    "linear without intercept, persons with weights": (linear_without_intercept, ("groups", "sample_weight")),
     "counts with exposures": (counts, ("exposure",)),
     "counts with exposures, persons": (counts, ("groups", "exposure")),
 }
@@ -177,9 +187,12 @@ def repeated(records, rows) -> dict[str, np.ndarray]:
     return taken | ({"groups": np.zeros(len(rows), int)} if "groups" in records else {})
 
 
-def records_of_one(names, rng):
-    """Single records: rows of the table, rows far out, and persons of many rows, alike, different, and small."""
+def records_of_one(names, rng, ends=()):
+    """Single records: rows of the table, rows far out, targets at the ends of their range, and persons of many rows, alike,
+    different, and small."""
     records = table(names, rng, N_ROWS)
+    for end, size in product(ends, [0.0, *np.geomspace(0.1, 10.0, 12)]):
+        yield repeated(records, np.array([0])) | {"X": size * rng.normal(size=(1, 4)), "y": np.array([end])}
     for i in range(6):
         yield repeated(records, np.array([i]))
     for size in (1e-3, 1.0, 1e6):
@@ -203,6 +216,8 @@ def check_fit(name, size, path=None) -> None:
     make, names = FITS[name]
     rng = np.random.default_rng(3)
     records, killed = table(names, rng), {} if path is None else {"checkpoint": path}
+    if ends := getattr(make(), "target_range", ()):
+        records["y"] = np.array(ends)[records["y"].astype(int)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contract, "_SIZES", (size, size))
         patch.setattr(linear_regression, "_SIZES", (size, size))
@@ -215,7 +230,7 @@ def check_fit(name, size, path=None) -> None:
     assert [step.number for step in steps] == list(range(1 if path is None else N_ZOOMS + 1, N_STEPS + 1))
     assert all(step.posterior.search.size == size for step in steps if hasattr(step.posterior, "search"))
     model.chunk_size = PIECE
-    ones, largest = list(records_of_one(names, rng)), {}
+    ones, largest = list(records_of_one(names, rng, ends)), {}
     for step in first_of_phases(steps):
         assert step.plan.clip_norm == model.default_clip()
         allowed = SENSITIVITY_FACTOR if step.plan.rounds_records else LARGEST
@@ -242,6 +257,21 @@ def test_no_record_moves_more_and_noise_is_as_stated(name, size):
 )
 def test_so_it_is_after_a_fit_was_killed_before_its_scores(name, tmp_path):
     check_fit(name, 3.3, tmp_path / "fit.vips")
+
+
+def check_tiny_weights() -> None:
+    """The weight of the clip times a subnormal one is rounded to twice as much: it does not enlarge a person's other rows."""
+    model, rng = linear_without_intercept(), np.random.default_rng(3)
+    step = steps_of_fit(model, table(("groups", "sample_weight"), rng))[-1]
+    one = {"groups": np.zeros(2, int), "sample_weight": np.array([1.0, 5e-324]), "y": np.full(2, 10.0)}
+    for x, cut in product(rng.normal(size=(6, 1, 4)), np.linspace(0.05, 1.0, 20)):
+        of_clip = replace(step, plan=replace(step.plan, clip_norm=cut * step.plan.clip_norm))
+        moved = share(model, of_clip, one | {"X": np.vstack([x, 1e-6 * x])})
+        assert moved <= LARGEST, f"a person moves the sum by {moved} C"
+
+
+def test_a_tiny_weight_does_not_enlarge_the_other_rows_of_a_person():
+    check_tiny_weights()
 
 
 def check_killed(name, folder) -> None:
@@ -314,9 +344,22 @@ def nothing_is_known_of_rows_before_a_zoom(patch):
     patch.setattr(Zooms, "beginning", classmethod(lambda *given: replace(original(*given), count=np.nan)))
 
 
+def pieces_are_as_long_as_their_scores(patch):
+    def mutant(self, norms, blocks):
+        return float(self._sums_of_parts(norms > 0.0, np.array([0, len(norms)]))[0, 0])
+
+    patch.setattr(RegressionSums, "piece_norm", mutant)
+
+
+def weights_may_be_subnormal(patch):
+    """Times the weight of the clip, such a one is rounded to twice as much."""
+    patch.setattr(plan_module, "_LEAST_SHARE", 0.0)
+
+
 @pytest.mark.parametrize(
     ("mutant", "name", "says"),
     [
+        (pieces_are_as_long_as_their_scores, "linear, persons with weights", "scores, a record moves the sum"),
         (
             squares_of_a_person_are_those_of_pieces,
             "logistic without intercept, persons",
@@ -328,6 +371,10 @@ def nothing_is_known_of_rows_before_a_zoom(patch):
 )
 def test_mutant_is_noticed(mutant, name, says, monkeypatch):
     check_notices(lambda: check_fit(name, 3.3), mutant, monkeypatch, says)
+
+
+def test_subnormal_weights_are_noticed(monkeypatch):
+    check_notices(check_tiny_weights, weights_may_be_subnormal, monkeypatch, "a person moves the sum")
 
 
 def test_a_checkpoint_that_forgets_is_noticed(monkeypatch, tmp_path):

@@ -221,22 +221,6 @@ def test_rows_that_cancel_are_clipped_as_if_they_did_not_where_weights_leave_one
     assert max(np.linalg.norm(vector) for vector in vectors) <= clip * (1.0 + 2e-3)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("tiny", [5e-324, 1e-323, 1e-310, 1e-300])
-def test_a_tiny_weight_does_not_enlarge_the_other_rows_of_a_person(tiny, noise):
-    """The weight of the clip times a subnormal one is rounded to twice as much."""
-    settings = {"max_norm": 1.0, "max_count": 10, "fit_intercept": False}
-    X, y, weights = np.array([[1.0], [0.0]]), np.array([10.0, 10.0]), LARGEST * np.array([1.0, tiny])
-    for cut in np.linspace(0.05, 0.25, 21):
-        model = BayesianNegativeBinomialRegression(**settings, privacy=plan_with(noise, max_rows_per_group=2))
-        clip = cut * with_columns(model, X).completed_plan(model.stated_plan()).clip_norm
-        model.privacy = plan_with(noise, max_rows_per_group=2, clip_norm=clip)
-        vectors, _ = totals(model, X, y, weights, np.zeros(2, np.int64))
-        none, _ = totals(model, X[:0], y[:0], weights[:0], np.zeros(0, np.int64))
-        for one, other in zip(vectors, none, strict=True):
-            assert np.linalg.norm(one - other) <= clip * (1.0 + 2e-3)
-
-
 # -- squares ----------------------------------------------------------------------------------------------------
 
 

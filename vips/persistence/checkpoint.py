@@ -11,8 +11,9 @@ generator's state or key: noise generators run backwards, and a noisy total minu
 From the charge to the last step no other fit works with the checkpoint (``vips/_support/file_locks.py``).
 
 A kill while the checkpoint is written leaves ``.NAME.partial`` beside it, with the noisy total of a step that will be repeated:
-whoever can read the folder can see both totals. There is only one such name. The next start removes the file. Unless a ledger
-counts the step already, it also counts one more repeated step in the checkpoint, from which the report takes the number.
+whoever can read the folder can see both totals. There is only one such name (an empty ``.NAME.*.partial`` is of a kill before
+the fit). The next start removes the file. Unless a ledger counts the step already, it also counts one more repeated step in the
+checkpoint, from which the report takes the number.
 """
 
 from __future__ import annotations
