@@ -2,11 +2,12 @@
 
     @arguments
     class Mixture(ConjugateExponentialModel):
-        n_components: int = whole(10, kw_only=False)
-        answer_prior: float = positive(1.0)
+        n_components: int = whole(default=10, kw_only=False)
+        answer_prior: float = positive(default=1.0)
 
-A constructor stores them unchanged, as scikit-learn's ``clone`` and ``get_params`` expect. Annotated attributes that are no
-arguments are ``ClassVar``. The values are checked when a fit begins; None passes where it is the default.
+A constructor stores them unchanged, as scikit-learn's ``clone`` and ``get_params`` expect. Type checkers know an argument with
+a default by the word ``default``. Annotated attributes that are no arguments are ``ClassVar``. The values are checked when a
+fit begins; None passes where it is the default.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeVar, dataclass_transform
-
-import numpy as np
 
 from vips._support.validation import (
     check_choice,
@@ -32,7 +31,6 @@ __all__ = [
     "choice",
     "function_of_step",
     "number",
-    "positional",
     "positive",
     "precision",
     "whole",
@@ -41,45 +39,40 @@ __all__ = [
 Class = TypeVar("Class", bound=type)
 
 
-def whole(default: int | None = None, low: int = 1, high: int | None = None, *, kw_only: bool = True) -> Any:
+def whole(*, default: int | None, low: int = 1, high: int | None = None, kw_only: bool = True) -> Any:
     """An integer in this range."""
     return _checked(default, partial(check_integer, low=low, high=high), kw_only)
 
 
-def number(default: float | None, low: float, high: float, allowed: str, **ends: bool) -> Any:
+def number(low: float, high: float, allowed: str, *, default: float | None, **ends: bool) -> Any:
     """A real number in this range, which ``allowed`` says in words; ``ends`` are those of ``check_number``."""
     return _checked(default, partial(check_number, low=low, high=high, allowed=allowed, **ends))
 
 
-def positive(default: float | None = None) -> Any:
+def positive(*, default: float | None) -> Any:
     """A real number above 0, of any moderate size."""
-    return number(default, 1e-12, 1e12, "a number between 1e-12 and 1e12")
+    return number(1e-12, 1e12, "a number between 1e-12 and 1e12", default=default)
 
 
-def choice(*words: str, default: str | None = "") -> Any:
-    """One of these words, by default the first."""
-    return _checked(words[0] if default == "" else default, partial(check_choice, choices=words))
+def choice(*words: str, default: str | None) -> Any:
+    """One of these words."""
+    return _checked(default, partial(check_choice, choices=words))
 
 
-def precision(default: type = np.float64) -> Any:
+def precision(*, default: type) -> Any:
     """Single or double precision."""
     return _checked(default, lambda name, dtype: check_dtype_of_computation(dtype))
 
 
-def function_of_step(example: str) -> Any:
-    """A schedule, by default None; ``example`` shows one."""
-    return _checked(None, lambda name, schedule: check_schedule(schedule, example))
-
-
-def positional(default: Any) -> Any:
-    """Any value, which may be passed by position."""
-    return field(default=default, kw_only=False)
+def function_of_step(example: str, *, default: None) -> Any:
+    """A schedule; ``example`` shows one."""
+    return _checked(default, lambda name, schedule: check_schedule(schedule, example))
 
 
 @dataclass_transform(
     eq_default=False,
     kw_only_default=True,
-    field_specifiers=(whole, number, positive, choice, precision, function_of_step, positional),
+    field_specifiers=(field, whole, number, positive, choice, precision, function_of_step),
 )
 def arguments(cls: Class) -> Class:
     """Class decorator: annotated attributes, also those of decorated base classes, are arguments of the constructor."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from vips._support.arguments import arguments, positional
+from vips._support.arguments import arguments
 from vips._support.fitted import without_weights
 from vips.classification.encoder import ClassTables
 from vips.classification.tables import ClassTable
@@ -92,7 +93,7 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
     True
     """
 
-    columns: Mapping | Sequence | None = positional(None)
+    columns: Mapping | Sequence | None = field(default=None, kw_only=False)
     privacy: PrivacyBudget | None = None
     classes: Sequence | None = None
     n_steps: int = 10

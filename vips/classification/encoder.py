@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from types import MappingProxyType
 from typing import Self
 
@@ -10,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips._support.arguments import arguments, positional
+from vips._support.arguments import arguments
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.printable import listed
 from vips.classification.log_odds import log_odds_of_tables, scale_of_rows
@@ -69,7 +70,7 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
     - Row i of ``transform`` depends on row i and released values only.
     """
 
-    columns: Mapping | Sequence | None = positional(None)
+    columns: Mapping | Sequence | None = field(default=None, kw_only=False)
     privacy: PrivacyBudget | PrivacyPlan | None = None
     threshold_delta: float | None = None
     classes: Sequence | None = None

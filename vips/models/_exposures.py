@@ -27,7 +27,7 @@ class TakesExposures:
     there are any. ``takes_one_label`` is then false during a fit. A base class after the family's.
     """
 
-    max_count: int | None = whole(None, 1, MOST)
+    max_count: int | None = whole(default=None, high=MOST)
     exposure_bounds: tuple[float, float] | None = None
 
     _exposure = None  # until records are read

@@ -6,12 +6,12 @@ import math
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from vips._support.arguments import arguments, positional
+from vips._support.arguments import arguments
 from vips._support.fitted import without_weights
 from vips._support.validation import check_choice, check_integer
 from vips.core.budget import PrivacyBudget
@@ -91,7 +91,7 @@ class PrivateTopics(MadePipeline):
     2.0
     """
 
-    n_components: int | None = positional(None)
+    n_components: int | None = field(default=None, kw_only=False)
     privacy: PrivacyBudget = None
     n_documents: int | None = None
     document_length: int = 100

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Self
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips._support.arguments import arguments, positional
+from vips._support.arguments import arguments
 from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.printable import listed
 from vips._support.validation import check_number
@@ -155,7 +155,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     True
     """
 
-    columns: Mapping | Sequence | None = positional(None)
+    columns: Mapping | Sequence | None = field(default=None, kw_only=False)
     privacy: PrivacyBudget | PrivacyPlan | None = None
     threshold_delta: float | None = None
     quantiles: tuple[float, float] = (0.005, 0.995)

@@ -41,15 +41,17 @@ _MOST_TOTALS = 4_000  # of all groups of kept steps
 class BeliefNetwork(ConjugateExponentialModel):
     """The methods that the engine calls. :class:`~vips.SigmoidBeliefNetwork` documents the arguments."""
 
-    n_components: int = whole(30, kw_only=False)
-    covariance: str = choice("diagonal", "full")
-    penalty: str = choice("tpbn", *PRIORS)
-    max_iter: int = whole(3)
-    binarize: float | None = number(None, -np.inf, np.inf, "a finite number or None", open_low=True, open_high=True)
-    clip_share: float | None = number(None, 0.0, 1.0, "above 0 and at most 1, or None", open_low=True)
-    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()")
+    n_components: int = whole(default=30, kw_only=False)
+    covariance: str = choice("diagonal", "full", default="diagonal")
+    penalty: str = choice(*PRIORS, default="tpbn")
+    max_iter: int = whole(default=3)
+    binarize: float | None = number(
+        -np.inf, np.inf, "a finite number or None", default=None, open_low=True, open_high=True
+    )
+    clip_share: float | None = number(0.0, 1.0, "above 0 and at most 1, or None", default=None, open_low=True)
+    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()", default=None)
     on_invalid: str = "drop"
-    dtype: type = precision()
+    dtype: type = precision(default=np.float64)
 
     unit = "one row of X"
     exact_rows = True

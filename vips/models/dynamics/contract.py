@@ -43,13 +43,13 @@ _AVERAGING = PolynomialAveraging(power=2.0)
 class DynamicsModel(SequenceModel):
     """The methods that the engine calls. :class:`~vips.LinearDynamicalSystem` documents the arguments."""
 
-    n_components: int = whole(2, kw_only=False)
-    n_lags: int | None = whole()
+    n_components: int = whole(default=2, kw_only=False)
+    n_lags: int | None = whole(default=None)
     n_features: int | None = None
     max_norm: float | None = None
-    max_length: int = whole(1000)
-    typical_length: int = whole(25)
-    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()")
+    max_length: int = whole(default=1000)
+    typical_length: int = whole(default=25)
+    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()", default=None)
 
     unit = "one sequence"
     exact_rows = True

@@ -114,9 +114,9 @@ class LinearDynamicalSystem(DynamicsModel):
     (2, 5, 3)
     """
 
-    inference: str = choice("em", "vb")
-    transition_prior: float = positive(1.0)
-    loadings_prior: float = positive(0.01)
+    inference: str = choice("em", "vb", default="em")
+    transition_prior: float = positive(default=1.0)
+    loadings_prior: float = positive(default=0.01)
 
     # -- the system ---------------------------------------------------------------------------------------------
 

@@ -95,8 +95,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     (20,)
     """
 
-    n_regimes: int = whole(2, kw_only=False)
-    max_iter: int = whole(10)
+    n_regimes: int = whole(default=2, kw_only=False)
+    max_iter: int = whole(default=10)
 
     settings_of_meaning = ("n_components", "n_regimes")
     planned_steps = 30

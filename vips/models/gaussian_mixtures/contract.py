@@ -56,19 +56,21 @@ _FIRST_TAIL = 8.0
 class GaussianMixtureModel(Mixture):
     """The methods that the engine calls. :class:`~vips.BayesianGaussianMixture` documents the arguments."""
 
-    n_components: int = whole(1, kw_only=False)
-    covariance_type: str = choice(*KINDS)
-    weight_concentration_prior_type: str = choice("dirichlet_process", "dirichlet_distribution")
-    weight_concentration_prior: float | None = positive()
-    mean_precision_prior: float | None = positive()
+    n_components: int = whole(default=1, kw_only=False)
+    covariance_type: str = choice(*KINDS, default="full")
+    weight_concentration_prior_type: str = choice(
+        "dirichlet_process", "dirichlet_distribution", default="dirichlet_process"
+    )
+    weight_concentration_prior: float | None = positive(default=None)
+    mean_precision_prior: float | None = positive(default=None)
     mean_prior: object = None
-    degrees_of_freedom_prior: float | None = positive()
+    degrees_of_freedom_prior: float | None = positive(default=None)
     covariance_prior: object = None
-    reg_covar: float | None = number(None, 0.0, 1e12, "a number between 0 and 1e12")
-    inference: str = choice("vb", "em")
+    reg_covar: float | None = number(0.0, 1e12, "a number between 0 and 1e12", default=None)
+    inference: str = choice("vb", "em", default="vb")
     dof: object = None
     max_norm: float | None = None
-    schedule: object = function_of_step("PolynomialAveraging()")
+    schedule: object = function_of_step("PolynomialAveraging()", default=None)
     on_invalid: str = "drop"
 
     name_of_score = "log density"

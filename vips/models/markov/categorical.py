@@ -102,9 +102,9 @@ class CategoricalHMM(HiddenMarkovModel):
     (2, 2)
     """
 
-    n_components: int = whole(4, kw_only=False)
+    n_components: int = whole(default=4, kw_only=False)
     n_symbols: int | None = None
-    emissionprob_prior: float | None = positive()
+    emissionprob_prior: float | None = positive(default=None)
 
     parameters_in_words = "first states, moves and symbols"
     exact_rows = True

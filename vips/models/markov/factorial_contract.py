@@ -49,19 +49,19 @@ _NUMBERS = 2e7  # in the statistics of a chunk of sequences of one step
 class FactorialChainModel(SequenceModel):
     """The methods that the engine calls. :class:`~vips.FactorialHMM` documents the arguments."""
 
-    n_chains: int = whole(2, kw_only=False)
-    n_components: int = whole(2, kw_only=False)
-    startprob_prior: float | None = positive()
-    transmat_prior: float | None = positive()
-    beta_prior: float | None = positive()
-    scale_prior: float | None = positive()
-    inference: str = choice("vb", "em")
-    max_iter: int = whole(5)
+    n_chains: int = whole(default=2, kw_only=False)
+    n_components: int = whole(default=2, kw_only=False)
+    startprob_prior: float | None = positive(default=None)
+    transmat_prior: float | None = positive(default=None)
+    beta_prior: float | None = positive(default=None)
+    scale_prior: float | None = positive(default=None)
+    inference: str = choice("vb", "em", default="vb")
+    max_iter: int = whole(default=5)
     n_features: int | None = None
     max_norm: float | None = None
-    max_length: int = whole(1000)
-    typical_length: int = whole(25)
-    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
+    max_length: int = whole(default=1000)
+    typical_length: int = whole(default=25)
+    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()", default=None)
 
     unit = "one sequence"
     planned_steps = 60

@@ -124,12 +124,12 @@ class GaussianHMM(HiddenMarkovModel):
     True
     """
 
-    covariance_type: str = choice("full", "diag")
+    covariance_type: str = choice("full", "diag", default="full")
     means_prior: object = None
-    beta_prior: float | None = positive()
-    dof_prior: float | None = positive()
+    beta_prior: float | None = positive(default=None)
+    dof_prior: float | None = positive(default=None)
     scale_prior: object = None
-    min_covar: float | None = number(None, 0.0, 1e12, "a number between 0 and 1e12")
+    min_covar: float | None = number(0.0, 1e12, "a number between 0 and 1e12", default=None)
     n_features: int | None = None
     max_norm: float | None = None
 

@@ -53,16 +53,16 @@ _AVERAGING = PolynomialAveraging(power=5.0)
 class HiddenMarkovModel(SequenceModel):
     """First states and moves, and what is computed from the probabilities of what is seen in each state."""
 
-    n_components: int = whole(1, kw_only=False)
-    startprob_prior: float | None = positive()
-    transmat_prior: float | None = positive()
+    n_components: int = whole(default=1, kw_only=False)
+    startprob_prior: float | None = positive(default=None)
+    transmat_prior: float | None = positive(default=None)
     startprob_mask: object = None
     transmat_mask: object = None
-    inference: str = choice("vb", "em")
-    max_length: int = whole(1000)
-    typical_length: int = whole(25)
-    dtype: type = precision()
-    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
+    inference: str = choice("vb", "em", default="vb")
+    max_length: int = whole(default=1000)
+    typical_length: int = whole(default=25)
+    dtype: type = precision(default=np.float64)
+    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()", default=None)
 
     unit, name_of_components = "one sequence", "states"
     parameters_in_words: ClassVar[str]

@@ -158,8 +158,8 @@ class PoissonHMM(HiddenMarkovModel):
     """
 
     max_count: int | Sequence[int] | None = None
-    lambdas_prior: float | None = positive()
-    lambdas_weight: float | None = positive()
+    lambdas_prior: float | None = positive(default=None)
+    lambdas_weight: float | None = positive(default=None)
     n_features: int | None = None
 
     parameters_in_words = "first states, moves and rates"

@@ -63,11 +63,11 @@ _WORDS = {Numbers: "numbers within public bounds", Counts: "counts", Categories:
 class LatentClasses(Mixture):
     """Base of the models of latent classes, whose columns are independent given the class."""
 
-    n_components: int = whole(10, kw_only=False)
-    class_prior: float | None = positive()
-    answer_prior: float = positive(1.0)
-    inference: str = choice("vb", "em")
-    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
+    n_components: int = whole(default=10, kw_only=False)
+    class_prior: float | None = positive(default=None)
+    answer_prior: float = positive(default=1.0)
+    inference: str = choice("vb", "em", default="vb")
+    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()", default=None)
     on_invalid: str = "drop"
 
     name_of_score, name_of_components = "log likelihood", "classes"

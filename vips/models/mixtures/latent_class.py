@@ -108,7 +108,7 @@ class LatentClassAnalysis(LatentClasses):
     """
 
     categories: Mapping | Sequence | None = None
-    clip_share: float = number(_CLIP, 0.0, 1.0, "above 0, and at most 1", open_low=True)
+    clip_share: float = number(0.0, 1.0, "above 0, and at most 1", default=_CLIP, open_low=True)
 
     adds_up = True
     _evidence = None  # of the last posterior, once it was computed

@@ -94,8 +94,8 @@ class MixedLatentClassAnalysis(LatentClasses):
     """
 
     columns: Mapping | Sequence | None = None
-    number_prior: float = positive(1.0)
-    clip_share: float = number(_CLIP, 0.0, 10.0, "above 0, and at most 10", open_low=True)
+    number_prior: float = positive(default=1.0)
+    clip_share: float = number(0.0, 10.0, "above 0, and at most 10", default=_CLIP, open_low=True)
 
     argument = "columns"
 

@@ -76,8 +76,8 @@ class DirichletMultinomial(ConjugateExponentialModel):
     True
     """
 
-    prior: float = number(1.0, 1e-6, 1e12, "a number between 1e-6 and 1e12")
-    max_total: float = number(1.0, 1e-6, 1e12, "a number between 1e-6 and 1e12")
+    prior: float = number(1e-6, 1e12, "a number between 1e-6 and 1e12", default=1.0)
+    max_total: float = number(1e-6, 1e12, "a number between 1e-6 and 1e12", default=1.0)
     on_invalid: str = "drop"
 
     unit = "one row of X"

@@ -111,11 +111,11 @@ class AugmentedRegression(ConjugateExponentialModel):
     fit_intercept: bool = True
     indicators: Sequence[tuple[int, int, float]] | None = None
     prior: float | Gamma | Gaussian | DiagonalGaussian | None = None
-    covariance: str = choice("full", "diagonal")
-    statistics: str = choice("centred", "paper")
-    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()")
+    covariance: str = choice("full", "diagonal", default="full")
+    statistics: str = choice("centred", "paper", default="centred")
+    schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()", default=None)
     on_invalid: str = "drop"
-    dtype: type = precision()
+    dtype: type = precision(default=np.float64)
 
     unit = "one row of X with its label"
     needs_labels = True

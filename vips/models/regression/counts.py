@@ -46,7 +46,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
     *Privacy.* As :class:`BayesianLogisticRegression`; ``n_trials`` is public, too.
     """
 
-    n_trials: int = whole(1, 1, MOST)
+    n_trials: int = whole(default=1, high=MOST)
 
     settings_of_meaning = ("fit_intercept", "n_trials")
 

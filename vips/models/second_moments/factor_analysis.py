@@ -73,8 +73,8 @@ class FactorAnalysis(FactorModel):
     """
 
     rotation: str | None = choice("varimax", "quartimax", default=None)
-    tol: float = number(0.01, 0.0, 1e12, "a number between 0 and 1e12")
-    max_iter: int = whole(1000, 1, 1_000_000)
+    tol: float = number(0.0, 1e12, "a number between 0 and 1e12", default=0.01)
+    max_iter: int = whole(default=1000, high=1_000_000)
     noise_variance_init: np.ndarray | None = None
 
     least_strength = 3.0

@@ -78,7 +78,7 @@ class FactorPosterior(DiagonalGaussian):
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomentModel):
     """Base class; a subclass estimates loadings and noise variances from a covariance."""
 
-    n_components: int | None = whole(None, 1, 1_000_000, kw_only=False)
+    n_components: int | None = whole(default=None, high=1_000_000, kw_only=False)
 
     ignores_labels = True
     unit = "one row of X"

@@ -157,16 +157,16 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     True
     """
 
-    penalty: str = choice("ridge", "ard")
+    penalty: str = choice("ridge", "ard", default="ridge")
     target_range: tuple[float, float] | None = None
     fit_intercept: bool = True
     indicators: Sequence[tuple[int, int, float]] | None = None
-    alpha_1: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
-    alpha_2: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
-    lambda_1: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
-    lambda_2: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
-    max_iter: int = whole(300, 1, 1_000_000)
-    tol: float = number(1e-6, 0.0, 1e6, "a number between 0 and 1e6")
+    alpha_1: float = number(0.0, 1e6, "a number between 0 and 1e6", default=1e-6)
+    alpha_2: float = number(0.0, 1e6, "a number between 0 and 1e6", default=1e-6)
+    lambda_1: float = number(0.0, 1e6, "a number between 0 and 1e6", default=1e-6)
+    lambda_2: float = number(0.0, 1e6, "a number between 0 and 1e6", default=1e-6)
+    max_iter: int = whole(default=300, high=1_000_000)
+    tol: float = number(0.0, 1e6, "a number between 0 and 1e6", default=1e-6)
 
     unit = "one row of X with its target"
     needs_labels = True

@@ -77,7 +77,7 @@ _MANY, _TIMES, _FIRST = (
     0.4,
 )  # the block of many topics, how many, and their share of the steps: docs/lda.md
 _NO_PRIOR = 1e-12  # of EM
-_prior = partial(number, None, 1e-100, np.inf, "positive (at least 1e-100) and finite", open_high=True)
+_prior = partial(number, 1e-100, np.inf, "positive (at least 1e-100) and finite", open_high=True)
 _OF_UNUSED = 1e-3  # of the words, for a topic that is not used
 
 
@@ -157,19 +157,19 @@ class LatentDirichletAllocation(
     (5, 4)
     """
 
-    n_components: int = whole(10, kw_only=False)
-    doc_topic_prior: float | None = _prior()
-    topic_word_prior: float | None = _prior()
-    inference: str = choice("vb", "em")
+    n_components: int = whole(default=10, kw_only=False)
+    doc_topic_prior: float | None = _prior(default=None)
+    topic_word_prior: float | None = _prior(default=None)
+    inference: str = choice("vb", "em", default="vb")
     vocabulary: Sequence[str] | int | None = None
     public_documents: object = None
-    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()")
-    document_length: int | None = whole()
-    length_method: str = choice("resample", "scale")
-    max_doc_update_iter: int | None = whole()
-    mean_change_tol: float = number(0.001, 0.0, np.inf, "finite and not negative", open_high=True)
+    schedule: Callable[[int], float] | None = function_of_step("RobbinsMonro()", default=None)
+    document_length: int | None = whole(default=None)
+    length_method: str = choice("resample", "scale", default="resample")
+    max_doc_update_iter: int | None = whole(default=None)
+    mean_change_tol: float = number(0.0, np.inf, "finite and not negative", default=0.001, open_high=True)
     on_invalid: str = "drop"
-    dtype: type = precision(np.float32)
+    dtype: type = precision(default=np.float32)
 
     unit = "one document"
     ignores_labels = True

@@ -86,7 +86,7 @@ class MixedRegression(ConjugateExponentialModel):
     random_effects: Sequence[str | int] = ("intercept",)
     max_norm: float | None = None
     indicators: Sequence[tuple[int, int, float]] | None = None
-    prior: float | None = number(None, 1e-10, 1e10, "a precision between 1e-10 and 1e10")
+    prior: float | None = number(1e-10, 1e10, "a precision between 1e-10 and 1e10", default=None)
     on_invalid: str = "drop"
 
     unit = "one row of X with its label"
