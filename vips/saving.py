@@ -58,6 +58,8 @@ def load(path: str | os.PathLike, model_class: type[ConjugateExponentialModel] |
     fitted = _loaded(path, known)[0]
     if hasattr(fitted, "counts_read"):
         warn_of_unread(fitted)
+        if isinstance(fitted, PrivatePipeline) and not fitted.privacy_.only_noise:
+            warn_of_unread(fitted[-1])
     return fitted
 
 

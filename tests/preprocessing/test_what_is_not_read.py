@@ -389,6 +389,28 @@ def test_a_rare_category_which_zooms_clip_is_not_called_unread_and_an_absent_one
         _fit_beside(0.0, 80_000, model)
 
 
+def _fit_of_labels(labels, n=20_000):
+    """Labels of the yes and the no of about a half, or of another share."""
+    rng = np.random.default_rng(1)
+    X, model = rng.normal(0.0, 0.3, (n, 2)), BayesianLogisticRegression(max_norm=1.5, privacy=PrivacyBudget(1.0, 1e-6))
+    return model.fit(X, labels(rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))))
+
+
+@pytest.mark.parametrize(
+    ("labels", "unread"), [(lambda yes: yes + 1, 0), (lambda yes: 2 * yes - 1, 0), (lambda yes: 10 * yes, 1)]
+)
+def test_a_label_that_is_written_otherwise_is_said_and_a_rare_one_is_not_called_unread(labels, unread, tmp_path):
+    says = f"y: of label {unread} nothing was read"
+    with pytest.warns(vips.PrivacyWarning, match=says):
+        fit = _fit_of_labels(labels)
+    fit.save(tmp_path / "fit")
+    with pytest.warns(vips.PrivacyWarning, match=says):
+        load(tmp_path / "fit")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*nothing was read.*")
+        _fit_of_labels(lambda yes: yes & (np.arange(len(yes)) % 40 == unread))
+
+
 def test_a_fit_that_is_noise_names_the_usual_causes(tmp_path):
     model = BayesianLogisticRegression(classes=["no", "yes"], privacy=BUDGET, max_norm=1.0)
     labels = np.where(Y, "Yes", "No")

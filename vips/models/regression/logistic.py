@@ -32,11 +32,16 @@ from vips.data._labels import label_codes
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficient_tables import target_of
 from vips.models._coefficients import classification_scores
+from vips.models._coordinates import CONSTANT
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Classes
 from vips.parts import Score
+from vips.report.unread import Seen
 
 __all__ = ["BayesianLogisticRegression", "check_classes"]
+
+_CERTAIN = 2.0  # log odds of an average row, above which it is nearly certain of a label
+_RAREST = 0.01  # twice the share of records that have a label which is called unread: at least that would be seen
 
 
 @arguments
@@ -241,6 +246,24 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         p = expit((-1.0 if len(classes) == 2 else 1.0) * predictor[:, None] - np.log(later))
         is_own = np.hstack([rng.random(p.shape) < p, np.ones((len(p), 1), bool)])
         return classes[np.argmax(is_own, axis=1)]
+
+    def counts_read(self) -> list[Seen]:
+        """The rarer of two labels, where an average row is nearly certain of the other: how often it is expected, about the
+        information of the intercept, and how much more often it was, its score."""
+        released = self._released_scores() if self.n_outputs == 1 and self.fit_intercept else ()
+        if not released or self._is_given or self._knows_public:
+            return []
+        (of,), search = released, self.last_posterior_.search
+        *slopes, intercept = self.last_posterior_.around.mean / self._units_of_rows(search.zooms.coordinates)
+        if CONSTANT * abs(intercept) < max(_CERTAIN, float(np.linalg.norm(slopes))):
+            return []
+        late, sign = slice(len(of.points) // 2, None), -np.sign(intercept)
+        counts = of.informations[late, -1, -1] / CONSTANT**2 + sign * of.scores[late, -1] / CONSTANT
+        std = np.linalg.norm(of.stds[late, :2] / [CONSTANT, CONSTANT**2]) / len(counts)
+        total = search.zooms.count
+        seen = [counts.mean(), total] if sign < 0.0 else [total, counts.mean()]
+        labels = self.likelihood.labels.tolist()
+        return [Seen(target_of(self), "label", np.array(seen), std, total, std, labels, least=_RAREST)]
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Log-loss, and the AUC of two classes."""
