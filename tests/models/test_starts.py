@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from hmmlearn import hmm
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
@@ -197,6 +198,7 @@ def test_the_sample_holds_the_records_that_count():
     assert abs(drawn.lengths.sum() - 20_000) <= 100
 
 
+@pytest.mark.filterwarnings("ignore:.*mostly what the prior or a floor adds")
 @pytest.mark.filterwarnings("ignore:.*has not settled")
 def test_components_without_records_have_no_estimates():
     """A prior's mean is no estimate, and a component that another one repeats is none of the records'."""
@@ -242,3 +244,20 @@ def test_clear_components_are_not_warned_of():
         BayesianGaussianMixture(2, random_state=0).fit(days).summary()  # far from 0, beside how far they are apart
         MixedLatentClassAnalysis(2, columns=[(730_000.0, 740_000.0)], random_state=0).fit(days).summary()
         GaussianHMM(2, random_state=0).fit([days]).summary()
+
+
+@pytest.mark.parametrize("model", [
+    BayesianGaussianMixture(2, inference="em", random_state=0), BayesianGaussianMixture(2, random_state=0),
+    MixedLatentClassAnalysis(2, columns=[(0, 100), (-10, 1e6)], random_state=0),
+])  # fmt: skip
+def test_a_deviation_that_is_the_floors_or_the_priors_is_said(model):
+    """Nine of ten records have next to no gain: 0.01, where 1 or 40 is printed."""
+    rng = np.random.default_rng(0)
+    gains = np.where(rng.random(1_000) < 0.9, 0.0, rng.lognormal(8.0, 1.0, 1_000)) + 0.01 * rng.normal(size=1_000)
+    fit = model.fit(np.column_stack([rng.normal(40.0, 10.0, 1_000), gains]))
+    with pytest.warns(ConvergenceWarning, match="its deviation of 'x1' is mostly what the prior or a floor adds"):
+        fit.summary()
+    clear = rng.normal(size=(1_000, 2)) + np.where(rng.random((1_000, 1)) < 0.5, 0.0, 5.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(model).fit(clear).summary()

@@ -23,7 +23,7 @@ from vips.core.records.partition import with_their_weights
 from vips.core.records.source import DataSource
 from vips.data._sequences import Sequences
 
-__all__ = ["best_start", "clusters", "lost"]
+__all__ = ["best_start", "clusters", "lost", "warn_of_floor"]
 
 _STEPS = 10
 _ALIKE = 1e-3  # difference of features
@@ -98,6 +98,22 @@ def lost(model, word: str, counts: np.ndarray, features: np.ndarray, may_be_empt
             names = ", ".join(f"{word} {k}" for k in places)
             warnings.warn(f"{names} {what} {end}", ConvergenceWarning, stacklevel=levels_to_user())
     return is_empty
+
+
+def warn_of_floor(
+    word: str, columns: Sequence[str], variances: np.ndarray, least: np.ndarray, is_empty: np.ndarray, instead: str
+) -> None:
+    """Warn of components of an ordinary fit with variances, shape (K, n_columns), that are at least half the prior's or a
+    floor's, which are ``least``."""
+    at_floor = (variances < 2.0 * least) & ~is_empty[:, None]
+    for k in np.flatnonzero(at_floor.any(axis=1)):
+        names = ", ".join(repr(columns[j]) for j in np.flatnonzero(at_floor[k]))
+        warnings.warn(
+            f"{word} {k}: its deviation of {names} is mostly what the prior or a floor adds, and may be far less: its records "
+            f"are few, or have nearly one value there. {instead}",
+            ConvergenceWarning,
+            stacklevel=levels_to_user(),
+        )
 
 
 def _after(model, records, weights: np.ndarray, posterior):

@@ -24,11 +24,11 @@ from vips.models.components.component import SURE, Component, Frame
 from vips.models.components.matching.charts import Gaussians
 from vips.models.components.noise import missing_counts, shrunken_means, shrunken_variances
 
-__all__ = ["NormalGamma", "Numbers"]
+__all__ = ["LEAST_VARIANCE", "NormalGamma", "Numbers"]
 
 _BINS = 32  # of a column
 _LEAST = 1e-12  # of a count that EM without records would leave at 0
-_LEAST_VARIANCE = 1e-6  # of a component, as a share of that of all records
+LEAST_VARIANCE = 1e-6  # of a component, as a share of that of all records
 _LEAST_WITHIN = 0.1  # variance of a component that begins
 _ROOT = np.sqrt(2.0)
 _LOG_2_PI = np.log(2.0 * np.pi)
@@ -152,7 +152,7 @@ class Numbers(Component):
         mean = total / mean_precision
         squares = np.maximum(seen + _ROOT * second - mean_precision * np.square(mean), 0.0)
         shape = np.maximum(0.5 * (self.prior + seen), _LEAST)
-        rate = np.maximum(0.5 * (self.prior + squares), _LEAST_VARIANCE * shape)
+        rate = np.maximum(0.5 * (self.prior + squares), LEAST_VARIANCE * shape)
         return NormalGamma(mean, mean_precision, Gamma(shape, rate))
 
     def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:

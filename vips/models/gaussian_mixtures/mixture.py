@@ -15,7 +15,7 @@ from vips.core.sums.gaussians import MixtureStatistics
 from vips.expfam import Dirichlet
 from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.models._starts import lost
+from vips.models._starts import lost, warn_of_floor
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.parts import Part, last_of
 from vips.report.words import whose
@@ -164,7 +164,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         Warns
         -----
         ConvergenceWarning
-            If two components of an ordinary fit are alike, or one holds no record, but of a Dirichlet process.
+            If two components of an ordinary fit are alike, or one holds no record, but of a Dirichlet process; if one has
+            nearly one value in a column.
         PrivacyWarning
             If there are no limits in a private fit: it says why.
         """
@@ -190,6 +191,9 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         )
         is_empty = lost(self, "component", counts, features, may_be_empty=self._priors().process)
         table.loc[is_empty[order], [name for name in table if name.startswith(("mean ", "std "))]] = np.nan
+        if not hasattr(self, "noisy_totals_"):
+            instead = "Write a smaller reg_covar or covariance_prior."
+            warn_of_floor("component", self.column_names(), np.square(deviations), self._least(), is_empty, instead)
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def plot_components(self, columns: tuple = (0, 1), *, X=None, ax: Axes | None = None) -> Axes:
@@ -333,6 +337,14 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         if factors.shape[1] == d:
             return factors @ np.swapaxes(factors, 1, 2)
         return np.square(factors[:, 0])[:, :, None] * np.eye(d)
+
+    def _least(self) -> np.ndarray:
+        """What floor and prior add to the variances of each component, shape (K, d)."""
+        posterior, least = self.posterior_, self._priors().reg_covar * np.ones((len(self.means_), self.n_features_in_))
+        if posterior.plug_in:
+            return least
+        prior = posterior.prior_covariance
+        return least + (np.diagonal(prior) if len(prior) > 1 else prior) / posterior.dof[:, None]
 
     def _has_records(self) -> np.ndarray:
         posterior = self.posterior_

@@ -31,7 +31,7 @@ from vips.expfam import Dirichlet, Draws
 from vips.models import _typical as typical
 from vips.models._denoising import posterior_mean
 from vips.models._mixture import Mixture
-from vips.models._starts import lost
+from vips.models._starts import lost, warn_of_floor
 from vips.models._variance_ratios import WITH_SQUARES
 from vips.models.components.categories import Categories
 from vips.models.components.columns import Columns
@@ -39,7 +39,7 @@ from vips.models.components.component import Component, Frame
 from vips.models.components.counts import Counts
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
-from vips.models.components.numbers import Numbers
+from vips.models.components.numbers import LEAST_VARIANCE, Numbers
 from vips.models.mixtures import table
 from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
 from vips.models.mixtures.posterior import ClassPosterior, inferred, of_kinds
@@ -307,7 +307,8 @@ class LatentClasses(Mixture):
         PrivacyWarning
             If there are no limits in a private fit: it says why.
         ConvergenceWarning
-            If two classes of an ordinary fit are alike, or one holds no record and has no estimates.
+            If two classes of an ordinary fit are alike, or one holds no record and has no estimates, or nearly one value of a
+            number.
         """
         pd = imported("pandas", "summary()")
 
@@ -328,6 +329,10 @@ class LatentClasses(Mixture):
         if not hasattr(self, "noisy_totals_"):
             counts = posterior.weights.concentration - self._class_prior()
             is_empty = lost(self, "class", counts, self._features(posterior))
+            if (numbers := posterior.numbers) is not None:
+                least = LEAST_VARIANCE + 0.5 * self._columns(posterior.frame).parts[0].prior / numbers.precision.shape
+                instead = "Declare a category or a count, or a smaller number_prior."
+                warn_of_floor("class", self._names_of(Numbers), numbers.variance, least, is_empty, instead)
             for name in table.columns[1:]:
                 table.loc[is_empty, name] = "" if name == "typical answers" else np.nan
         table = table.iloc[self._by_size()]
