@@ -6,6 +6,7 @@ these moments, and everything else is computed from them: noise in steps of EM c
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -91,16 +92,11 @@ class DynamicsModel(SequenceModel):
         n_first = n_steps if self.is_private else 1
         lags = self._n_lags()
         moments = FitPhase(
-            "moments",
-            n_first,
-            blocks=list(moment_blocks(self.n_features_in_, lags, 1.0)),
-            statistics="_moment_statistics",
-            update=unchanged,  # moments do not depend on it
-            end=self._system_of_moments,
-            step_size=plain_average,
+            "moments", n_first, blocks=list(moment_blocks(self.n_features_in_, lags, 1.0)), statistics="_moment_statistics",
+            update=unchanged, end=self._system_of_moments, step_size=plain_average,  # moments depend on no update
             released=f"noisy moments of the columns, at lags of up to {lags} steps and in the first {lags + 1}, and noisy "
             "numbers of steps and of sequences",
-        )
+        )  # fmt: skip
         if self.is_private:
             return [moments]
         states = list(state_blocks(self.n_features_in_, self.n_components))
@@ -175,7 +171,32 @@ class DynamicsModel(SequenceModel):
         total = float(expected_states(self._usable(records), posterior).log_likelihood.sum())
         return total if posterior.uncertainty is None else total - divergence(posterior, self._prior())
 
+    # -- users --------------------------------------------------------------------------------------------------
+
+    def score(self, X, lengths=None) -> float:
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, lengths).mean())
+
+    @property
+    def observation_matrix_(self) -> np.ndarray:
+        """C, shape (n_features, K)."""
+        return self._system().loadings
+
+    @property
+    def observation_offset_(self) -> np.ndarray:
+        """d, shape (n_features,)."""
+        return self._system().offset
+
+    @property
+    def observation_variance_(self) -> np.ndarray:
+        """Diagonal of R, shape (n_features,)."""
+        return self._system().noise_variance
+
     # -- helpers ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _system(self) -> Dynamics:
+        """The fitted system, or what regimes share of it."""
 
     def _prior(self) -> SystemPrior:
         return SystemPrior(float(self.transition_prior), float(self.loadings_prior))

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._support.arguments import arguments, choice, positive
 from vips._support.extras import imported
+from vips._support.printable import PLAIN_TEXT, printable
 from vips._support.validation import check_integer, check_level
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.data._sequences import Sequences
@@ -131,21 +132,6 @@ class LinearDynamicalSystem(DynamicsModel):
         return self._system().moves_cov
 
     @property
-    def observation_matrix_(self) -> np.ndarray:
-        """C, shape (n_features, K)."""
-        return self._system().loadings
-
-    @property
-    def observation_offset_(self) -> np.ndarray:
-        """d, shape (n_features,)."""
-        return self._system().offset
-
-    @property
-    def observation_variance_(self) -> np.ndarray:
-        """Diagonal of R, shape (n_features,)."""
-        return self._system().noise_variance
-
-    @property
     def initial_state_mean_(self) -> np.ndarray:
         """Mean of the first state, shape (K,)."""
         return self._system().start
@@ -199,15 +185,10 @@ class LinearDynamicalSystem(DynamicsModel):
         """
         check_integer("n_steps", n_steps)
         check_level(level)
-        check_is_fitted(self, "last_posterior_")
         means_and_ends = forecasts(self._read(X, lengths), self.posterior_.systems(), n_steps, level)
         return tuple(forecast_frame(X, values) for values in means_and_ends)
 
     # -- likelihood and synthetic sequences -----------------------------------------------------------------------
-
-    def score(self, X, lengths=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, lengths).mean())
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
         """Log likelihood of each sequence, in nats, shape (n_sequences,)."""
@@ -310,13 +291,24 @@ class LinearDynamicalSystem(DynamicsModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models.dynamics.plot import plot_forecast
-
         series = Sequences.from_list([X], self.n_features_in_)
         means, lower, upper = (values[0] for values in self.forecast(series, n_steps=n_steps, level=level))
-        shown = list(range(min(4, self.n_features_in_)) if columns is None else columns)
-        names = [self.column_names()[j] for j in shown]
-        return plot_forecast(series.values[:, shown], means[:, shown], lower[:, shown], upper[:, shown], names, ax)
+        plt = imported("matplotlib.pyplot", "plot_forecast()")
+        if ax is None:
+            _, ax = plt.subplots(figsize=(7.0, 3.2), layout="constrained")
+        n, names = len(series.values), self.column_names()
+        later = np.arange(n, n + n_steps)
+        for place, j in enumerate(range(min(4, self.n_features_in_)) if columns is None else columns):
+            colour = f"C{place % 10}"
+            ax.plot(np.arange(n), series.values[:, j], ".", color=colour, markersize=4)
+            ax.plot(later, means[:, j], color=colour, label=printable(str(names[j])))
+            ax.fill_between(later, lower[:, j], upper[:, j], color=colour, alpha=0.2, linewidth=0)
+        ax.axvline(n - 0.5, color="gray", linewidth=0.8, linestyle=":")
+        ax.set_xlabel("step")
+        legend = ax.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+        for text in legend.get_texts():
+            text.set(**PLAIN_TEXT)
+        return ax
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Rows of C, d, log R and A: Gaussian, with the posterior's variances, or those for known states."""
@@ -377,7 +369,6 @@ class LinearDynamicalSystem(DynamicsModel):
 
     def _system(self) -> Dynamics:
         """The fitted system in its canonical coordinates."""
-        check_is_fitted(self, "last_posterior_")
         return self.posterior_.canonical
 
 

@@ -23,9 +23,8 @@ from vips.core.exact.blas import cholesky, eigh
 from vips.expfam import Draws
 from vips.models._definite import positive_definite
 from vips.models.dynamics import kernels
-from vips.models.dynamics.uncertainty import Uncertainty
 
-__all__ = ["Dynamics", "DynamicsPosterior", "KnownSteps", "stable"]
+__all__ = ["Dynamics", "DynamicsPosterior", "KnownSteps", "Uncertainty", "stable"]
 
 _OF = "uncertainty_of_"  # before the names of arrays of a saved uncertainty
 _N_SYSTEMS = 40  # draws of forecasts
@@ -124,6 +123,39 @@ class KnownSteps:
 
 
 @dataclass(frozen=True, repr=False)
+class Uncertainty:
+    """What a posterior of the parameters has beside its centre, a :class:`Dynamics` with Q = I, R = rate / shape, P0 = Ψ / ν.
+
+    Parameters
+    ----------
+    moves : ndarray of shape (K, K)
+        Covariance of each row of A.
+    columns : ndarray of shape (p, K + 1, K + 1)
+        Covariance of (c_i, d_i), in units of R_i.
+    shapes : ndarray of shape (p,)
+        Of the Gamma of 1 / R_i.
+    start_count, start_dof : float
+        κ and ν.
+    """
+
+    moves: np.ndarray
+    columns: np.ndarray
+    shapes: np.ndarray
+    start_count: float
+    start_dof: float
+
+    def __post_init__(self) -> None:
+        p, K = len(self.shapes), len(self.moves)
+        if self.moves.shape != (K, K) or self.columns.shape != (p, K + 1, K + 1) or self.shapes.shape != (p,):
+            raise ValueError("the arrays of the uncertainty do not fit together")
+        numbers = [self.start_count, self.start_dof - (K - 1), *self.shapes]
+        if not all(np.isfinite(value).all() for value in vars(self).values()) or not min(numbers) > 0.0:
+            raise ValueError("the uncertainty is not finite, or a count is not positive")
+        if min(np.linalg.eigvalsh(covariance)[0] for covariance in (self.moves, *self.columns)) <= 0.0:
+            raise ValueError("a covariance of the uncertainty is not positive definite")
+
+
+@dataclass(frozen=True, repr=False)
 class DynamicsPosterior:
     """Parameters at which a fit is.
 
@@ -162,14 +194,8 @@ class DynamicsPosterior:
             return [self.canonical]
         names, n = ("moves", "loadings", "offset", "noise_variance"), len(self.draws["moves"].draws)
         draws = zip(*(self.draws[name].draws[:: max(n // _N_SYSTEMS, 1)] for name in names), strict=True)
-        return [
-            replace(
-                self.canonical,
-                **dict(zip(names, draw, strict=True)),
-                moves_cov=np.eye(len(draw[0])) - draw[0] @ draw[0].T,
-            )
-            for draw in draws
-        ]
+        systems = (replace(self.canonical, **dict(zip(names, draw, strict=True))) for draw in draws)
+        return [replace(of, moves_cov=np.eye(len(of.moves)) - of.moves @ of.moves.T) for of in systems]
 
     def known(self, n_steps: int) -> KnownSteps:
         """Gains and covariances of the filter for at least ``n_steps`` steps without gaps."""
@@ -197,15 +223,8 @@ class DynamicsPosterior:
             sums = np.zeros((4, K, K))
             if length:
                 backs = np.empty((length, K, K))
-                kernels.known_smoother(
-                    self.dynamics.moves,
-                    steps.ahead_cov[:length],
-                    steps.cov[:length],
-                    backs,
-                    sums[:2],
-                    sums[2],
-                    sums[3],
-                )
+                covariances = steps.ahead_cov[:length], steps.cov[:length]
+                kernels.known_smoother(self.dynamics.moves, *covariances, backs, sums[:2], sums[2], sums[3])
             self._known[("sums", length)] = sums
         return sums
 

@@ -110,18 +110,8 @@ def smoothed_whole(records: Sequences, of: Dynamics, chosen: np.ndarray | None =
     lagged = np.empty(states.cov.shape)
 
     def run(first: int, last: int) -> None:
-        kernels.smooth_backward(
-            records.offsets,
-            chosen,
-            first,
-            last,
-            of.moves,
-            states.ahead,
-            states.ahead_cov,
-            states.mean,
-            states.cov,
-            lagged,
-        )
+        moments = states.ahead, states.ahead_cov, states.mean, states.cov
+        kernels.smooth_backward(records.offsets, chosen, first, last, of.moves, *moments, lagged)
 
     run_ranges(run, cumulative_work(records, chosen), least_work=LEAST_STEPS)
     return states, lagged

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips._support.arguments import arguments, whole
 from vips._support.validation import check_integer
@@ -111,7 +110,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         # a typical sequence then has about the same norm in both kinds of steps
         scale = _SCALE * self.typical_length if self.is_private else 1.0
         regime_blocks = switching_blocks(self.n_features_in_, self.n_components, self.n_regimes, scale)
-        return self._of_moments_only() | regime_blocks
+        return moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2) | regime_blocks
 
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], SwitchingPosterior]:
         """An idle system, with draws that separate the regimes."""
@@ -126,10 +125,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         moments = replace(moments, n_steps=n_first, end=self._regimes_of_moments)
         blocks = [name for name in self.blocks() if name not in moments.blocks]
         released = "noisy totals of states, regimes and columns"
-        return [
-            moments,
-            FitPhase("states", n_steps - n_first, blocks=blocks, step_size=self.step_size, released=released),
-        ]
+        states = FitPhase("states", n_steps - n_first, blocks=blocks, step_size=self.step_size, released=released)
+        return [moments, states]
 
     def _regimes_of_moments(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
         """Regimes around the system of the moments."""
@@ -188,10 +185,6 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         """Means of the states given whole sequences, shape (n_steps, K)."""
         return self.smooth(X, lengths)[0]
 
-    def score(self, X, lengths=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, lengths).mean())
-
     def score_samples(self, X, lengths=None) -> np.ndarray:
         """Lower bound of the log likelihood of each sequence, in nats, shape (n_sequences,)."""
         return self._inferred(X, lengths).bound
@@ -200,9 +193,9 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object
     ) -> tuple[Sequences, np.ndarray, np.ndarray]:
         """Synthetic sequences of these lengths, their states (n_steps, K), and their regimes (n_steps,)."""
-        check_is_fitted(self, "last_posterior_")
+        of, shared = self.posterior_, self._system()
         check_integer("n_samples", n_samples, 0)
-        rng, of, shared = as_generator(random_state), self.posterior_, self.posterior_.dynamics
+        rng = as_generator(random_state)
         lengths = np.asarray(lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         states, regimes = np.empty((offsets[-1], self.n_components)), np.empty(offsets[-1], np.int64)
@@ -226,44 +219,22 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     @property
     def transition_matrices_(self) -> np.ndarray:
         """A of each regime, shape (n_regimes, K, K)."""
-        check_is_fitted(self, "last_posterior_")
         return self.posterior_.moves
 
     @property
     def transition_covariances_(self) -> np.ndarray:
         """Q of each regime, shape (n_regimes, K, K)."""
-        check_is_fitted(self, "last_posterior_")
         return self.posterior_.moves_cov
 
     @property
     def startprob_(self) -> np.ndarray:
         """Probabilities of the first regime, shape (n_regimes,)."""
-        check_is_fitted(self, "last_posterior_")
         return self.posterior_.regime_start
 
     @property
     def transmat_(self) -> np.ndarray:
         """Probabilities of the next regime, shape (n_regimes, n_regimes)."""
-        check_is_fitted(self, "last_posterior_")
         return self.posterior_.regime_moves
-
-    @property
-    def observation_matrix_(self) -> np.ndarray:
-        """C, shape (n_features, K)."""
-        check_is_fitted(self, "last_posterior_")
-        return self.posterior_.dynamics.loadings
-
-    @property
-    def observation_offset_(self) -> np.ndarray:
-        """d, shape (n_features,)."""
-        check_is_fitted(self, "last_posterior_")
-        return self.posterior_.dynamics.offset
-
-    @property
-    def observation_variance_(self) -> np.ndarray:
-        """Diagonal of R, shape (n_features,)."""
-        check_is_fitted(self, "last_posterior_")
-        return self.posterior_.dynamics.noise_variance
 
     # -- comparisons and helpers ----------------------------------------------------------------------------------
 
@@ -277,8 +248,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         variances = np.vstack([of.noise_variance, np.full(len(columns), 2.0)]) / n
         return [Part("emissions", DiagonalGaussian(seen, 1.0 / variances), partial(_label, columns), columns)]
 
-    def _of_moments_only(self) -> dict[str, Block]:
-        return moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2)
+    def _system(self) -> Dynamics:
+        return self.posterior_.dynamics
 
     def _numbers_of_one(self) -> int:
         p = self.n_columns

@@ -23,7 +23,7 @@ _LEAST, _LEAST_START, _LEAST_NOISE = (
     0.02,
     0.05,
     0.02,
-)  # of eigenvalues of covariances, and of variances of the columns' noise
+)  # of eigenvalues of covariances, and of variances of columns' noise
 
 
 def view(totals: Mapping[str, np.ndarray], noise_std: Mapping[str, float]) -> dict[str, np.ndarray]:

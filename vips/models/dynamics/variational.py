@@ -22,9 +22,8 @@ from vips.core.exact.blas import cholesky
 from vips.data._sequences import Sequences
 from vips.expfam import Gamma
 from vips.models._definite import positive_definite
-from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
+from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior, Uncertainty
 from vips.models.dynamics.smoothing import Smoothed, smoothed
-from vips.models.dynamics.uncertainty import Uncertainty
 
 __all__ = ["SystemPrior", "augmented", "divergence", "expected_states", "next_system", "spread_of", "started"]
 
