@@ -25,14 +25,7 @@ import numpy as np
 from vips.core.exact.blas import eigh
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 
-__all__ = [
-    "Estimate",
-    "NoisyCovariance",
-    "factor_analysis",
-    "noisy_factor_analysis",
-    "principal_components",
-    "rotated",
-]
+__all__ = ["Estimate", "NoisyCovariance", "factor_analysis", "noisy_factor_analysis", "principal_components", "rotated"]
 
 _SMALL = 1e-12
 _ROUNDS = 20
@@ -106,7 +99,7 @@ def principal_components(data: NoisyCovariance, n_components: int) -> Estimate:
         level = max(level, least)
     else:
         excess, level = np.maximum(top - level, 0.0), max(level, 0.0)
-    strength = _strength(excess, edges) if noise > 0.0 else np.inf
+    strength = float(np.min(excess / np.maximum(edges, 1e-300))) if noise > 0.0 else np.inf
     return Estimate(np.sqrt(excess)[:, None] * directions, np.full(d, level), (), strength)
 
 
@@ -172,10 +165,8 @@ def noisy_factor_analysis(
         total += d * np.log(2.0 * np.pi) + n_components
         for place, value in zip(moving, -0.5 * counts[moving] * total, strict=True):
             curves[place].append(float(value))
-        last, psi[moving] = (
-            psi[moving],
-            np.maximum(variances[moving] - np.square(loadings[moving]).sum(axis=1), least[moving]),
-        )
+        last = psi[moving]
+        psi[moving] = np.maximum(variances[moving] - np.square(loadings[moving]).sum(axis=1), least[moving])
         moving = moving[np.abs(psi[moving] / last - 1.0).max(axis=1) > _STILL]
         if not len(moving):
             break
@@ -201,10 +192,6 @@ def _without_noise(excess: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """ℓ from ℓ̂."""
     seen = excess > 2.0 * edges
     return np.where(seen, 0.5 * (excess + np.sqrt(np.maximum(excess**2 - 4.0 * edges**2, 0.0))), 0.0)
-
-
-def _strength(excess: np.ndarray, edges: np.ndarray) -> float:
-    return float(np.min(excess / np.maximum(edges, 1e-300)))
 
 
 def _signed(directions: np.ndarray) -> np.ndarray:

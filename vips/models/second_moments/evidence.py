@@ -25,34 +25,11 @@ from scipy.linalg import cho_solve
 from vips.core.exact.blas import cholesky, inverse_from_factor
 from vips.models._definite import positive_definite
 
-__all__ = ["Evidence", "Settings", "maximise_evidence"]
+__all__ = ["Evidence", "maximise_evidence"]
 
 _MOST_PRECISION = 1e12  # in a private fit; without noise units of columns may be any
 _ANY_PRECISION = 1e100
 _CLEARLY = 1.0  # by which a logarithm of evidence is larger
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Hyperparameters, in scikit-learn's names.
-
-    Parameters
-    ----------
-    penalty : {"ridge", "ard"}
-    alpha_1, alpha_2, lambda_1, lambda_2 : float
-        Shape and rate of the Gamma priors of α and λ.
-    max_iter : int
-    tol : float
-        On Σ_j |change of w_j|.
-    """
-
-    penalty: str
-    alpha_1: float
-    alpha_2: float
-    lambda_1: float
-    lambda_2: float
-    max_iter: int
-    tol: float
 
 
 @dataclass(frozen=True)
@@ -66,7 +43,7 @@ class Evidence:
 
 
 def maximise_evidence(
-    squares: np.ndarray, products: np.ndarray, of_target: float, count: float, variance: float, settings: Settings,
+    squares: np.ndarray, products: np.ndarray, of_target: float, count: float, variance: float, settings,
     units: np.ndarray | None = None,
 ) -> Evidence:  # fmt: skip
     """α and λ.
@@ -77,7 +54,8 @@ def maximise_evidence(
         A, b and Σ y².
     count, variance : float
         Number of records, and the variance of y, at which 1/α starts.
-    settings : Settings
+    settings : BayesianLinearRegression
+        Of which ``penalty``, ``max_iter``, ``tol`` and the priors of α and λ are read.
     units : ndarray of shape (d,), optional
         Roots of A's diagonal, ∞ of constant columns, where moments have no noise: a second iteration starts at least squares.
     """
@@ -94,9 +72,7 @@ def maximise_evidence(
     return second if second.log_evidence > first.log_evidence + _CLEARLY else first
 
 
-def _iterated(
-    squares, products, of_target, count, variance, settings: Settings, lam: np.ndarray, most: float
-) -> Evidence:
+def _iterated(squares, products, of_target, count, variance, settings, lam: np.ndarray, most: float) -> Evidence:
     """From this λ, which is at most ``most``, and at least 1 / ``most``."""
     d, alpha, old = len(products), 1.0 / (variance + np.finfo(float).eps), None
     for n_iter in range(1, settings.max_iter + 1):  # noqa: B007

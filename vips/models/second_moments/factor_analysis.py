@@ -9,13 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.arguments import arguments, choice, number, whole
-from vips.models.second_moments.estimates import (
-    Estimate,
-    NoisyCovariance,
-    factor_analysis,
-    noisy_factor_analysis,
-    rotated,
-)
+from vips.models.second_moments import estimates
+from vips.models.second_moments.estimates import Estimate, NoisyCovariance
 from vips.models.second_moments.factors import FactorModel
 
 __all__ = ["FactorAnalysis"]
@@ -88,16 +83,16 @@ class FactorAnalysis(FactorModel):
 
     def _estimate(self, data: NoisyCovariance, start: np.ndarray | None = None) -> Estimate:
         start = self.noise_variance_init if start is None else start
-        return self._turned(factor_analysis(data, self._n_kept(), start, self.tol, self.max_iter))
+        return self._turned(estimates.factor_analysis(data, self._n_kept(), start, self.tol, self.max_iter))
 
     def _estimates(self, data: Sequence[NoisyCovariance], start: np.ndarray) -> list[Estimate]:
-        estimates = noisy_factor_analysis(data, self._n_kept(), start, self.max_iter)
-        return [self._turned(estimate) for estimate in estimates]
+        given = estimates.noisy_factor_analysis(data, self._n_kept(), start, self.max_iter)
+        return [self._turned(estimate) for estimate in given]
 
     def _turned(self, estimate: Estimate) -> Estimate:
         if self.rotation is None:
             return estimate
-        return replace(estimate, loadings=rotated(estimate.loadings, self.rotation))
+        return replace(estimate, loadings=estimates.rotated(estimate.loadings, self.rotation))
 
     def _most_iterations(self) -> int:
         return self.max_iter
@@ -107,10 +102,6 @@ class FactorAnalysis(FactorModel):
         X, loadings = self._centred(X), self.components_
         weighted = loadings / self.noise_variance_
         return np.linalg.solve(np.eye(len(loadings)) + weighted @ loadings.T, weighted @ X.T).T
-
-    def inverse_transform(self, X) -> np.ndarray:
-        """Expected rows of these factors, shape (n_records, n_features)."""
-        return np.asarray(X) @ self.components_ + self.mean_
 
     @property
     def components_(self) -> np.ndarray:

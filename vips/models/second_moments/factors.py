@@ -105,13 +105,11 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
 
     def _posterior_of(self, moments: SecondMoments) -> FactorPosterior:
         data = NoisyCovariance.of(moments, self._constant())
-        if not moments.matrix.any():
+        if moments.matrix.any():
+            estimate, data = self._estimate(data), replace(data, mean=data.mean + self._centre)
+        else:
             d = self.n_features_in_
-            return FactorPosterior.of(
-                data, Estimate(np.zeros((self._n_kept(), d)), np.ones(d)), self._most_iterations()
-            )
-        estimate = self._estimate(data)
-        data = replace(data, mean=data.mean + self._centre)
+            estimate = Estimate(np.zeros((self._n_kept(), d)), np.ones(d))
         return FactorPosterior.of(data, estimate, self._most_iterations())
 
     def _noise_aware_posterior_of(self, moments: SecondMoments) -> Draws:
@@ -127,6 +125,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         return bootstrapped(data, estimate, again, self._constant(), _N_DRAWS)
 
     # -- users --------------------------------------------------------------------------------------------------
+
+    def inverse_transform(self, X) -> np.ndarray:
+        """Expected rows with these factors or coordinates, shape (n_records, n_features)."""
+        return np.asarray(X) @ self.components_ + self.mean_
 
     @property
     def mean_(self) -> np.ndarray:

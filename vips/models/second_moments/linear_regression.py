@@ -23,23 +23,8 @@ from vips.core.sums.regressions import RegressionSums
 from vips.core.units import is_group
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
+from vips.models import _coefficient_tables as tables
 from vips.models import _typical as typical
-from vips.models._coefficient_tables import (
-    BENT,
-    HIDDEN,
-    INSEPARABLE,
-    TAILS,
-    Signal,
-    check_indicators,
-    coefficient_table,
-    forest_plot,
-    indicator_columns,
-    signal_of,
-    target_of,
-    warn_of_columns,
-    warn_of_nothing,
-    withhold,
-)
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
 from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, moments_of_columns, number_of_zooms
 from vips.models._definite import floored, positive_definite
@@ -54,7 +39,7 @@ from vips.models._search import (
     scores_at,
 )
 from vips.models.second_moments.contract import SecondMomentModel, design
-from vips.models.second_moments.evidence import Settings, maximise_evidence
+from vips.models.second_moments.evidence import maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.noise_aware import coefficients_of_scores, noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
@@ -178,7 +163,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_indicators(self.indicators)
+        tables.check_indicators(self.indicators)
         if self.target_range is None:
             if self.is_private:
                 raise ValueError(
@@ -392,17 +377,15 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def check_features(self) -> None:
         super().check_features()
-        check_indicators(self.indicators, self.n_features_in_)
+        tables.check_indicators(self.indicators, self.n_features_in_)
 
     def _posterior_of(self, moments: SecondMoments, zooms: Zooms) -> LinearPosterior:
         viewed = moments.repaired()
         d, has_constant = self.n_features_in_, int(bool(self.fit_intercept))
         rows, of_target, means = self._around_means(viewed, zooms.coordinates)
         inner, products = rows @ viewed.matrix @ rows.T, rows @ viewed.matrix @ of_target
-        count, squares = (
-            float(viewed.matrix[d, d]) / self._constant() ** 2,
-            float(of_target @ viewed.matrix @ of_target),
-        )
+        count = float(viewed.matrix[d, d]) / self._constant() ** 2
+        squares = float(of_target @ viewed.matrix @ of_target)
         if not np.trace(moments.matrix) > 0.0 or not count > 0.0:
             return self._prior_posterior(zooms)
         mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
@@ -417,15 +400,13 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
                     "times 1000 say, or alpha_2=0.",
                     stacklevel=levels_to_user(),
                 )
-        best = maximise_evidence(inner[:d, :d], products[:d], squares, count, variance, self._settings(), units)
+        best = maximise_evidence(inner[:d, :d], products[:d], squares, count, variance, self, units)
         information = best.alpha * 0.5 * (inner + inner.T)
         precision = positive_definite(information + np.diag(np.append(best.lam, np.zeros(has_constant))))
-        mean = np.linalg.solve(precision, best.alpha * products)
-        return self._uncentred(
-            LinearPosterior(mean, precision, best.alpha * products, information, best.alpha, best.lam, best.n_iter),
-            means,
-            zooms,
-        )
+        linear = best.alpha * products
+        mean = np.linalg.solve(precision, linear)
+        posterior = LinearPosterior(mean, precision, linear, information, best.alpha, best.lam, best.n_iter)
+        return self._uncentred(posterior, means, zooms)
 
     def _noise_aware_posterior_of(self, moments: SecondMoments) -> LinearPosterior:
         zooms, d, constant = self.last_posterior_.zooms, self.n_features_in_, self._constant()
@@ -538,21 +519,21 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             a table without effects would show as much with a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
-        table = coefficient_table(self, self.posterior_, level, units)
+        table = tables.coefficient_table(self, self.posterior_, level, units)
         others = None if features is None else features.indicators
-        are_numbers = ~indicator_columns(self.n_features_in_, self.indicators, others)
+        are_numbers = ~tables.indicator_columns(self.n_features_in_, self.indicators, others)
         hidden = self._hidden() & are_numbers
-        withhold(self, table, hidden[None], units, HIDDEN)
+        tables.withhold(self, table, hidden[None], units, tables.HIDDEN)
         inseparable = self._inseparable() & are_numbers & ~hidden
-        withhold(self, table, inseparable[None], units, INSEPARABLE)
+        tables.withhold(self, table, inseparable[None], units, tables.INSEPARABLE)
         self._warn_of_tails(are_numbers & ~inseparable, units)
         d = self.n_features_in_
         is_bent = self._bent()
         if is_bent[d:].any() and not is_bent[:d].any():
-            warnings.warn(BENT.format(columns="the columns"), PrivacyWarning, stacklevel=3)
-        warn_of_columns(self, is_bent[:d], units, BENT, 4)
+            warnings.warn(tables.BENT.format(columns="the columns"), PrivacyWarning, stacklevel=3)
+        tables.warn_of_columns(self, is_bent[:d], units, tables.BENT, 4)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
-        warn_of_nothing(self, signal)
+        tables.warn_of_nothing(self, signal)
         return table
 
     def _warn_of_tails(self, columns: np.ndarray, units) -> None:
@@ -561,27 +542,27 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return
         d = self.n_features_in_
         *are_long, target = self.posterior_.zooms.long_tailed(np.repeat(_LONG_TAILS, [d, 1]))
-        warn_of_columns(self, are_long & columns, units, TAILS, 4)
+        tables.warn_of_columns(self, are_long & columns, units, tables.TAILS, 4)
         if target:
             warnings.warn(
-                f"A part of the variance of {target_of(self)} is in few rows far out. A private fit moves such targets nearer, "
-                "so that effects, and the intercept, may be too small. A `target_range` without these rows or np.log1p of the "
-                "target says more; of a target of two values, BayesianLogisticRegression.",
+                f"A part of the variance of {tables.target_of(self)} is in few rows far out. A private fit moves such targets "
+                "nearer, so that effects, and the intercept, may be too small. A `target_range` without these rows or np.log1p "
+                "of the target says more; of a target of two values, BayesianLogisticRegression.",
                 PrivacyWarning,
                 stacklevel=3,
             )
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval; arguments as in :meth:`summary`."""
-        return forest_plot(self.summary(level, features=features), ax)
+        return tables.forest_plot(self.summary(level, features=features), ax)
 
-    def signal_of_coefficients(self) -> Signal:
+    def signal_of_coefficients(self) -> tables.Signal:
         """Whether the coefficients stand out from sampling and noise; computed from released values only."""
         posterior, d = self.posterior_, self.n_features_in_
         prior = np.zeros(len(posterior.mean))
         information = posterior.information + np.eye(len(prior)) * 1e-12 * max(np.trace(posterior.information), 1e-300)
         likelihood = Gaussian(np.linalg.solve(information, posterior.linear), information)
-        return signal_of(likelihood, [prior], d)
+        return tables.signal_of(likelihood, [prior], d)
 
     def _hidden(self) -> np.ndarray:
         """Columns of a private fit whose variance noise hides, shape (n_features,)."""
@@ -664,10 +645,6 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return self.predict(X)
 
     # -- helpers ------------------------------------------------------------------------------------------------
-
-    def _settings(self) -> Settings:
-        names = ("penalty", "alpha_1", "alpha_2", "lambda_1", "lambda_2", "max_iter", "tol")
-        return Settings(**{name: getattr(self, name) for name in names})
 
     def _ball(self) -> float:
         """Norm to which rows are clipped: coordinates have it as their unit."""

@@ -67,10 +67,6 @@ class ProbabilisticPCA(FactorModel):
         """Coordinates of rows along the components, shape (n_records, n_components)."""
         return self._centred(X) @ self.components_.T
 
-    def inverse_transform(self, X) -> np.ndarray:
-        """Rows with these coordinates, shape (n_records, n_features)."""
-        return np.asarray(X) @ self.components_ + self.mean_
-
     @property
     def components_(self) -> np.ndarray:
         """Directions of length 1; 0 for a component that noise hides."""
