@@ -168,14 +168,11 @@ def matched_network(match: NetworkMatch, model) -> NetworkPosterior:
     else:
         of_weights = DiagonalGaussian(weights, 1.0 / variances[:, 1:])
     totals = Totals.view(model.noisy_totals_.average, model.noisy_totals_.noise_std, CENTRE)
-    return replace(
-        fitted,
-        weights=of_weights,
-        visible_bias=DiagonalGaussian(match.rows[:, 0], 1.0 / variances[:, 0]),
-        hidden_bias=DiagonalGaussian(match.hidden, 1.0 / np.diag(match.hidden_cov)),
-        coupling=(weights * (totals.omega / totals.count)[:, None]).T @ weights,
-        plug_in=True,
-    )
+    coupling = (weights * (totals.omega / totals.count)[:, None]).T @ weights
+    visible = DiagonalGaussian(match.rows[:, 0], 1.0 / variances[:, 0])
+    hidden = DiagonalGaussian(match.hidden, 1.0 / np.diag(match.hidden_cov))
+    biases = {"visible_bias": visible, "hidden_bias": hidden}
+    return replace(fitted, weights=of_weights, **biases, coupling=coupling, plug_in=True)
 
 
 def _sweep(model, groups, totals, at: np.ndarray, n: int) -> tuple[NetworkMatch, np.ndarray]:
@@ -197,27 +194,16 @@ def _sweep(model, groups, totals, at: np.ndarray, n: int) -> tuple[NetworkMatch,
         of_units = np.concatenate([_seen(of, n, lambda s, units=units: s.of_units(units)) for of in sights], axis=1)
         parts.append(_step(of_units, scores, totals[0].part(units), size, rows[units], prior))
     of_rows = _Step(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-    statistics, scores = (
-        np.concatenate([_seen(of, n, lambda s: s.centred.T) for of in sights])[None],
-        (z - expit(hidden)).T[None],
-    )
+    statistics = np.concatenate([_seen(of, n, lambda s: s.centred.T) for of in sights])[None]
+    scores = (z - expit(hidden)).T[None]
     of_hidden = _step(statistics, scores, totals[1], size, hidden[None], np.full(K, BIAS_PRECISION))
-    moves = [_shortened(of.move) for of in (of_rows, of_hidden)]
-    move, std = (
-        np.append(*moves),
-        np.append(*(np.sqrt(np.diagonal(of.cov, axis1=1, axis2=2)) for of in (of_rows, of_hidden))),
-    )
+    move = np.append(*(_shortened(of.move) for of in (of_rows, of_hidden)))
+    std = np.append(*(np.sqrt(np.diagonal(of.cov, axis1=1, axis2=2)) for of in (of_rows, of_hidden)))
     match = NetworkMatch(
-        rows=rows,
-        rows_cov=of_rows.cov,
-        hidden=hidden,
-        hidden_cov=of_hidden.cov[0],
-        told=_correlations(sights[-1], z),
-        n_records=size[0],
-        chi2=float(of_rows.chi2.sum() + of_hidden.chi2.sum()),
-        degrees=float((len(groups) - 1) * (J * width + K)),
-        move=float((np.abs(move) / std).max()),
-    )
+        rows=rows, rows_cov=of_rows.cov, hidden=hidden, hidden_cov=of_hidden.cov[0], told=_correlations(sights[-1], z),
+        n_records=size[0], chi2=float(of_rows.chi2.sum() + of_hidden.chi2.sum()),
+        degrees=float((len(groups) - 1) * (J * width + K)), move=float((np.abs(move) / std).max()),
+    )  # fmt: skip
     return match, move
 
 

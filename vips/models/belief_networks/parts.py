@@ -37,8 +37,7 @@ def network_parts(posterior: NetworkPosterior, columns: list[str]) -> list[Part]
         Part("visible bias", posterior.visible_bias, partial(_bias_of_column, columns), columns),
         Part("hidden bias", posterior.hidden_bias, _bias_of_hidden, columns),
     ]
-    scales = ("variance", "local_rate", "unit_rate", "global_rate")
-    for name in scales:
+    for name in ("variance", "local_rate", "unit_rate", "global_rate"):
         if getattr(posterior.shrinkage, name) is not None:
             label = f"shrinkage {name.replace('_', ' ')}"
             parts.append(Part(label, getattr(posterior.shrinkage, name), partial(_always, label), columns, False))
@@ -56,10 +55,7 @@ def reordered(posterior: NetworkPosterior, order: np.ndarray) -> NetworkPosterio
     bias = DiagonalGaussian(posterior.hidden_bias.mean[order], posterior.hidden_bias.precision[order])
     if scales.variance is not None:
         zeta, xi, phi = scales.variance, scales.local_rate, scales.unit_rate
-        scales = replace(
-            scales,
-            variance=GeneralizedInverseGaussian(zeta.rate[:, order], zeta.inverse_rate[:, order]),
-            local_rate=Gamma(xi.shape[:, order], xi.rate[:, order]),
-            unit_rate=Gamma(phi.shape[order], phi.rate[order]),
-        )
+        variance = GeneralizedInverseGaussian(zeta.rate[:, order], zeta.inverse_rate[:, order])
+        local, unit = Gamma(xi.shape[:, order], xi.rate[:, order]), Gamma(phi.shape[order], phi.rate[order])
+        scales = replace(scales, variance=variance, local_rate=local, unit_rate=unit)
     return replace(posterior, weights=weights, hidden_bias=bias, shrinkage=scales)

@@ -11,7 +11,7 @@ from vips.core.sums.networks import packed_pairs
 from vips.expfam import DiagonalGaussian, Gaussian
 from vips.expfam._headline import extent
 from vips.models.belief_networks import kernels
-from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage
+from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage, arrays_of
 
 __all__ = ["NetworkPosterior"]
 
@@ -100,29 +100,17 @@ class NetworkPosterior:
         parts = {"weights": self.weights, "visible": self.visible_bias, "hidden": self.hidden_bias}
         parts |= {"shrinkage": self.shrinkage}
         arrays = {f"{name}_{key}": value for name, part in parts.items() for key, value in part.to_arrays().items()}
-        names = "coupling", "running", "noise_var"
-        arrays |= {name: getattr(self, name) for name in names}
+        arrays |= {"coupling": self.coupling, "running": self.running, "noise_var": self.noise_var}
         return arrays | {"step": np.array(self.step), "plug_in": np.array(self.plug_in)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NetworkPosterior:
         """Inverse of ``to_arrays``."""
-
-        def part(name: str) -> dict[str, np.ndarray]:
-            return {key.removeprefix(f"{name}_"): value for key, value in arrays.items() if key.startswith(f"{name}_")}
-
-        family = Gaussian if arrays["weights_precision"].ndim == 3 else DiagonalGaussian
-        return cls(
-            family.from_arrays(part("weights")),
-            DiagonalGaussian.from_arrays(part("visible")),
-            DiagonalGaussian.from_arrays(part("hidden")),
-            Shrinkage.from_arrays(part("shrinkage")),
-            arrays["coupling"],
-            arrays["running"],
-            arrays["noise_var"],
-            int(arrays["step"]),
-            bool(arrays["plug_in"]),
-        )
+        of_weights = Gaussian if arrays["weights_precision"].ndim == 3 else DiagonalGaussian
+        kinds = {"weights": of_weights, "visible": DiagonalGaussian, "hidden": DiagonalGaussian, "shrinkage": Shrinkage}
+        parts = [kind.from_arrays(arrays_of(name, arrays)) for name, kind in kinds.items()]
+        parts += [arrays[name] for name in ("coupling", "running", "noise_var")]
+        return cls(*parts, int(arrays["step"]), bool(arrays["plug_in"]))
 
 
 class _NoSpread:

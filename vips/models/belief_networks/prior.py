@@ -21,7 +21,7 @@ import numpy as np
 
 from vips.expfam import Gamma, GeneralizedInverseGaussian
 
-__all__ = ["BIAS_PRECISION", "PRIORS", "Shrinkage"]
+__all__ = ["BIAS_PRECISION", "PRIORS", "Shrinkage", "arrays_of"]
 
 PRIORS = ("tpbn", "normal")
 # Precision of b and c.
@@ -115,18 +115,14 @@ class Shrinkage:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Shrinkage:
         """Inverse of ``to_arrays``."""
-        parts = {}
-        for name, family in _PARTS.items():
-            part_arrays = {
-                key.removeprefix(f"{name}_"): value for key, value in arrays.items() if key.startswith(f"{name}_")
-            }
-            parts[name] = family.from_arrays(part_arrays) if part_arrays else None
+        given = {name: arrays_of(name, arrays) for name in _PARTS}
+        parts = {name: family.from_arrays(given[name]) if given[name] else None for name, family in _PARTS.items()}
         return cls(tuple(int(n) for n in arrays["shape"]), **parts)
 
 
-_PARTS = {
-    "variance": GeneralizedInverseGaussian,
-    "local_rate": Gamma,
-    "unit_rate": Gamma,
-    "global_rate": Gamma,
-}
+_PARTS = {"variance": GeneralizedInverseGaussian, "local_rate": Gamma, "unit_rate": Gamma, "global_rate": Gamma}
+
+
+def arrays_of(part: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays whose names begin with that of a part, by the names that they have in it."""
+    return {name.removeprefix(f"{part}_"): value for name, value in arrays.items() if name.startswith(f"{part}_")}

@@ -76,12 +76,8 @@ def pace_of(t: int) -> float:
 
 
 def next_posterior(
-    average: Mapping[str, np.ndarray],
-    noise_std: Mapping[str, float],
-    previous: NetworkPosterior,
-    private: bool,
-    exact: bool,
-) -> NetworkPosterior:
+    average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous: NetworkPosterior, private: bool, exact: bool
+) -> NetworkPosterior:  # fmt: skip
     """Posterior after a step.
 
     Parameters
@@ -110,17 +106,12 @@ def next_posterior(
     family = Gaussian if step.precision.ndim == 3 else DiagonalGaussian
     b = previous.hidden_bias
     b_precision = BIAS_PRECISION + totals.count * polya_gamma_mean(np.sqrt(b.mean**2 + b.var))
+    visible = DiagonalGaussian(bias, totals.omega + BIAS_PRECISION)
+    hidden = DiagonalGaussian(totals.count * (totals.activity - 0.5) / b_precision, b_precision)
+    coupling = product(np.ascontiguousarray((weights * (totals.omega / totals.count)[:, None]).T), weights)
     posterior = NetworkPosterior(
-        family(weights, step.precision),
-        DiagonalGaussian(bias, totals.omega + BIAS_PRECISION),
-        DiagonalGaussian(totals.count * (totals.activity - 0.5) / b_precision, b_precision),
-        previous.shrinkage,
-        product(np.ascontiguousarray((weights * (totals.omega / totals.count)[:, None]).T), weights),
-        running,
-        step.noise_var,
-        t,
-        private,
-    )
+        family(weights, step.precision), visible, hidden, previous.shrinkage, coupling, running, step.noise_var, t, private,
+    )  # fmt: skip
     squares = weights**2 + posterior.weight_variances + noise_left
     return replace(posterior, shrinkage=previous.shrinkage.updated(squares))
 
