@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
+from scipy.spatial import Voronoi
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,7 +33,6 @@ from vips.models._coefficients import count_scores
 from vips.models._exposures import TakesExposures, check_counts, check_planned, counts_and_exposures, times_exposure
 from vips.models.spatial.areas import Areas
 from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields
-from vips.models.spatial.map import map_of
 from vips.models.spatial.smoothing import FieldPosterior, smoothed
 from vips.parts import Part, last_of
 
@@ -47,6 +47,7 @@ _EXPOSURE_NORM, _SQUARE_NORM = 0.5, 0.2
 _TYPICAL_SMOOTHNESS = 0.9
 # Left-open share from which on an area is hidden.
 _HIDDEN = 0.5
+_MARGIN = 0.05  # around coordinates on a map, relative to their range
 
 
 class _Sums(DenseStatistics):
@@ -363,7 +364,31 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
             Corners of each area. None draws the cells around ``coordinates``.
         ax : matplotlib.axes.Axes, optional
         """
-        return map_of(self.rates(), outlines, self.coordinates, ax)
+        rates, plt = self.rates(), imported("matplotlib.pyplot", "plot()")
+        from matplotlib.colors import LogNorm
+        from matplotlib.patches import Patch, Polygon
+
+        if outlines is None and self.coordinates is None:
+            raise ValueError("Areas without `coordinates` need `outlines`: a mapping of their names to corners.")
+        shapes = _cells_around(self.coordinates) if outlines is None else [outlines[name] for name in rates.index]
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6.4, 5.0), layout="constrained")
+        colours, values, are_hidden = plt.get_cmap("viridis"), rates["rate"].to_numpy(), rates["hidden by"] != ""
+        norm = LogNorm(values.min() / 1.01, values.max() * 1.01)
+        for shape, value, hidden in zip(shapes, values, are_hidden, strict=True):
+            look = {"hatch": "////", "edgecolor": "0.85"} if hidden else {"edgecolor": "white"}
+            ax.add_patch(Polygon(shape, facecolor=colours(norm(value)), linewidth=0.6, **look))
+        ax.autoscale_view()
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+        bar = ax.figure.colorbar(plt.cm.ScalarMappable(norm, colours), ax=ax, label="rate", shrink=0.8, format="%.2g")
+        bar.ax.yaxis.set_minor_formatter("{x:.2g}")
+        if are_hidden.any():
+            hatched = Patch(
+                facecolor="0.6", edgecolor="0.85", hatch="////", label="hidden: more than half is left open"
+            )
+            ax.legend(handles=[hatched], loc="upper center", bbox_to_anchor=(0.5, 0.02), frameon=False)
+        return ax
 
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected counts, shape (n_records,): exposure times the rate of the area."""
@@ -425,3 +450,18 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     def _places(self, X: np.ndarray) -> np.ndarray:
         X = X.toarray() if sp.issparse(X) else X
         return self._map().places_of(X[:, 0].astype(np.float64))
+
+
+def _cells_around(coordinates) -> list[np.ndarray]:
+    """Corners of the cells around points, within a rectangle, at whose sides points are mirrored."""
+    points = np.asarray(coordinates, dtype=np.float64)
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = _MARGIN * np.maximum(high - low, 1e-9)
+    low, high = low - margin, high + margin
+    mirrored = [points]
+    for axis, side in ((axis, side) for axis in (0, 1) for side in (low, high)):
+        other = points.copy()
+        other[:, axis] = 2.0 * side[axis] - other[:, axis]
+        mirrored.append(other)
+    voronoi = Voronoi(np.concatenate(mirrored))
+    return [voronoi.vertices[voronoi.regions[region]] for region in voronoi.point_region[: len(points)]]
