@@ -32,7 +32,6 @@ from vips import (
 from vips.datasets import load_digits_binary, make_lda_corpus
 from vips.expfam import Dirichlet, Gamma
 from vips.models.belief_networks.parts import reordered
-from vips.models.topics.parts import topics_in_order
 from vips.models.topics.statistics import TopicPosterior
 from vips.tools.comparison import Comparison, compare
 from vips.tools.comparison import movement as movements
@@ -234,7 +233,7 @@ def of_posteriors(comparison):
 def test_topics_in_another_order_are_the_same_topics(models):
     private, _, (X,) = models["lda"]
     shuffled = LatentDirichletAllocation(3, vocabulary=40, privacy=PLAN, random_state=0).fit(X)
-    shuffled.once("posterior", lambda: topics_in_order(private.posterior_, [2, 0, 1]))
+    shuffled.once("posterior", lambda: private.in_order(private.posterior_, [2, 0, 1]))
     comparison = compare(private, shuffled)
     assert comparison.alignment.order.tolist() == [1, 2, 0]
     assert all(abs(row.value) < 1e-6 for row in of_posteriors(comparison))

@@ -15,10 +15,8 @@ __all__ = ["LARGEST_SCALE", "denoise_counts", "scale_cells"]
 
 LARGEST_SCALE = 5.0  # public bound on c_kv
 _POWER = -0.45
-_RAREST, _OF_NOISE = (
-    0.01,
-    0.5,
-)  # cells below this share of the average count, or of their noise, are scaled as if they had it
+# Cells below this share of the average count, or of their noise, are scaled as if they had it.
+_RAREST, _OF_NOISE = 0.01, 0.5
 
 
 def scale_cells(counts: np.ndarray, noise_std: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

@@ -39,12 +39,8 @@ from vips.models.topics.planning import std_of_average
 
 __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 
-_N_FITS, _N_TOPICS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = (
-    4,
-    60,
-    1500,
-    30,
-)  # at least so many fits, with so many topics in all
+# At least so many fits, with so many topics in all.
+_N_FITS, _N_TOPICS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = 4, 60, 1500, 30
 _SHORTEST, _LONGEST = 8, 600  # documents
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
 _N_LARGEST, _MARGIN, _WIDEST_MARGIN, _OF_NOISE, _LEAST_STABILITY = 10, 1.15, 1.5, 20.0, 0.3
@@ -175,9 +171,8 @@ def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
         noise = float(np.clip(std * share / _NO_CLIP, _LEAST_NOISE, _MOST_NOISE))
     if stream is not None:
         batches = [documents[i :: stream.n_batches] for i in range(stream.n_batches)]
-        return deviations(
-            *_released_counts(stream_apart(copy_of(model, privacy=stream), batches, noise * _NO_CLIP, rng))
-        )[0]
+        streamed = stream_apart(copy_of(model, privacy=stream), batches, noise * _NO_CLIP, rng)
+        return deviations(*_released_counts(streamed))[0]
     plan = PrivacyPlan(
         noise_multiplier=noise, clip_norm=_NO_CLIP, sampling="full", n_steps=plan.n_steps, reproducible_noise=True
     )

@@ -32,10 +32,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from vips._support.arguments import arguments, choice, function_of_step, number, precision, whole
-from vips._support.validation import (
-    check_integer,
-    levels_to_user,
-)
+from vips._support.validation import check_integer, levels_to_user
 from vips.core.mechanism.random_state import as_generator
 from vips.core.phases import FitPhase, phases_of
 from vips.core.plan import PrivacyPlan
@@ -43,7 +40,7 @@ from vips.core.step_size import PolynomialAveraging, RobbinsMonro
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block
 from vips.exceptions import PrivacyWarning
-from vips.expfam import Dirichlet, ScaledDirichlet
+from vips.expfam import Dirichlet, Draws, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models._likelihood import log_likelihoods
 from vips.models.components.matching.steps import kept_steps
@@ -52,7 +49,6 @@ from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_ce
 from vips.models.topics.documents import resample_counts
 from vips.models.topics.matching import MOST_PRODUCTS, TopicMatch, match_of, matched_topics
 from vips.models.topics.merging import factor_of_plain_average, merged_rows, parents_of, scale_of_merged, single_topic
-from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.planning import TopicsAdvice, advise_topics, shows_topics, std_of_average
 from vips.models.topics.public_prior import check_public, counts_of_public, denoise_with_public, topics_of_public
 from vips.models.topics.reading import ReadableTopics
@@ -64,18 +60,15 @@ from vips.models.topics.statistics import (
     valid_documents,
     without_zeros,
 )
-from vips.parts import Part, Score
+from vips.parts import Part, Score, divided
 
 __all__ = ["LatentDirichletAllocation"]
 
 
 _AVERAGING = PolynomialAveraging(power=2.0)  # of the steps of a private fit
 _UPDATES, _UPDATES_AT_FIRST, _MOST_UPDATES = 8, 5, 100  # of a document's shares: in a step, in the first, after the fit
-_MANY, _TIMES, _FIRST = (
-    "many_topics",
-    2,
-    0.4,
-)  # the block of many topics, how many, and their share of the steps: docs/lda.md
+# The block of many topics, how many, and their share of the steps: docs/lda.md.
+_MANY, _TIMES, _FIRST = "many_topics", 2, 0.4
 _NO_PRIOR = 1e-12  # of EM
 _prior = partial(number, 1e-100, np.inf, "positive (at least 1e-100) and finite", open_high=True)
 _OF_UNUSED = 1e-3  # of the words, for a topic that is not used
@@ -242,22 +235,32 @@ class LatentDirichletAllocation(
         """Topics, word by word."""
         if not isinstance(posterior, (Dirichlet, ScaledDirichlet)):
             return super().posterior_parts(posterior)
-        return topic_parts(posterior, self.column_names())
+        words = self.column_names()
+        return [Part("topics", posterior, partial(_word_of_topic, words), words)]
 
     def components(self, posterior) -> tuple[np.ndarray, str]:
         """Topics are matched by their words' probabilities."""
         return posterior.mean, "hellinger"
 
     def in_order(self, posterior, order: np.ndarray) -> Any:
-        return topics_in_order(posterior, order)
+        if isinstance(posterior, Draws):
+            return posterior.taken(order)
+        if isinstance(posterior, ScaledDirichlet):
+            return ScaledDirichlet(posterior.rate_mean[order], posterior.rate_var[order])
+        return Dirichlet(posterior.concentration[order])
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per word, by document completion."""
-        return [completion_score(self, canonical(X))]
+        total, n = self._held_out(X)
+        return [Score("log likelihood per word (higher is better)", lambda counts: divided(counts @ total, counts @ n))]
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of the held-out words of each document."""
-        return held_out_words(self, canonical(X))[0]
+        return self._held_out(X)[0]
+
+    def _held_out(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Log likelihood of the held-out words of each document, and their number, on one fixed split."""
+        return self.completed(*split_words(canonical(X), np.random.default_rng(0)))
 
     def topic_concentration(self) -> float:
         """α: the prior of a document's topic shares; with EM, next to none."""
@@ -282,21 +285,12 @@ class LatentDirichletAllocation(
     def phases(self, n_steps: int) -> list[FitPhase]:
         """Private fits begin with twice as many topics, of which like ones are merged (``merging.py``)."""
         n_first = self._n_first(n_steps)
-        first = FitPhase(
-            _MANY,
-            n_first,
-            blocks=self._many_topics(),  # as a fit of so many steps has it
-            update=self._to_many,
-            end=self._merged,
-            released=f"noisy totals of words by topic, of {_TIMES * self.n_components:,} topics",
+        many, few = (
+            f"noisy totals of words by topic, of {n:,} topics" for n in (_TIMES * self.n_components, self.n_components)
         )
-        topics = FitPhase(
-            "topics",
-            n_steps - n_first,
-            blocks=["topic_word"],
-            released=f"noisy totals of words by topic, of {self.n_components:,} topics",
-        )
-        return [first, topics]
+        blocks = self._many_topics()  # as a fit of so many steps has it
+        first = FitPhase(_MANY, n_first, blocks=blocks, update=self._to_many, end=self._merged, released=many)
+        return [first, FitPhase("topics", n_steps - n_first, blocks=["topic_word"], released=few)]
 
     def _n_first(self, n_steps: int) -> int:
         """Steps with many topics."""
@@ -370,11 +364,8 @@ class LatentDirichletAllocation(
 
     def _after_single(self, average: np.ndarray, noise: float, previous: TopicPosterior) -> TopicPosterior:
         """After a step with a single topic: many, if the noise that the fit will have does not hide them (``planning.py``)."""
-        step, prior, (n_topics, n_words) = (
-            previous.step + 1,
-            self._concentration(self.topic_word_prior, 1),
-            average.shape,
-        )
+        step, (n_topics, n_words) = previous.step + 1, average.shape
+        prior = self._concentration(self.topic_word_prior, 1)
         counts, average_scale = undo_scales(average[:1], previous, self.rho(step))
         denoised, words = denoise_counts(counts, noise / average_scale)
         plan = replace(self.plan_of_fit(), clip_norm=self.plan_of_fit().clip_norm or self.default_clip())
@@ -413,9 +404,8 @@ class LatentDirichletAllocation(
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
         n_totals = self.n_components * self._n_words()
-        return (
-            () if self.n_components * n_totals > MOST_PRODUCTS else kept_steps(self, n_steps, most_totals=2 * n_totals)
-        )
+        is_large = self.n_components * n_totals > MOST_PRODUCTS
+        return () if is_large else kept_steps(self, n_steps, most_totals=2 * n_totals)
 
     def to_match(self) -> TopicMatch:
         if self.public_documents is not None:
@@ -591,6 +581,10 @@ class LatentDirichletAllocation(
         X = self.read_rows(X, reset=False)
         check_non_negative(X, type(self).__name__)
         return canonical(X)
+
+
+def _word_of_topic(words: list[str], index: tuple[int, ...]) -> str:
+    return f"topic {index[0]}: {words[index[1]]}"
 
 
 def _normalised(doc_topic: np.ndarray) -> np.ndarray:

@@ -42,9 +42,8 @@ MOST_PRODUCTS = 3_200_000  # n_words n_topics²
 _SWEEPS = ((4_000, 15, 100), *((8_000, 25, 100),) * 3, (30_000, 60, 500))
 _LENGTH, _OTHERS = 70.0, (8.0, 15.0, 30.0, 150.0)
 _NEARER = 30.0  # by how much the groups are nearer to each other under another length that is told, in χ²
-_SURENESS = Law(
-    0.15, 0.15
-)  # deviations of the logs of α and L around what is stated: most of it is the simulation's error
+# Deviations of the logs of α and L around what is stated: most of it is the simulation's error.
+_SURENESS = Law(0.15, 0.15)
 _FACTOR = 1.6  # between values of α and L that are compared
 _N_WORDS, _N_TOKENS = 400, 250_000  # by which α and L are told
 _LEAST_VAR, _LEAST_PRECISION = 1e-6, 1e-12
@@ -169,13 +168,10 @@ def _matched(model, sight: Sight, totals: _Totals, last) -> TopicMatch:
     return TopicMatch(
         topics=ScaledDirichlet(x, np.maximum(squares - mean**2, 1e-12 * squares).T),
         spread=2.0 - 2.0 * (roots * np.sqrt(mean)).sum(axis=0) / mean.sum(axis=0),
-        concentration=law.concentration,
-        length=law.length,
-        n_records=float(x.sum() / law.length),
+        concentration=law.concentration, length=law.length,
+        n_records=float(x.sum() / law.length), degrees=float(residuals.size - x.size), move=0.0,
         chi2=float(np.einsum("va,vab,vb->", residuals, precision, residuals)),
-        degrees=float(residuals.size - x.size),
-        move=0.0,
-    )
+    )  # fmt: skip
 
 
 def _frequent(x: np.ndarray) -> np.ndarray:
@@ -186,9 +182,8 @@ def _scale(sight: Sight, totals: _Totals, x: np.ndarray, law: Law) -> float:
     """By which factor x fits the sum of the totals of frequent words."""
     words = _frequent(x)
     slopes = slopes_of(sight, x, law, 0, 1_000, words=words, with_cov=False)
-    return max(float(totals.values[words].sum()), 1.0) / max(
-        float(np.einsum("vak,kv->", slopes.mean, x[:, words])), 1e-9
-    )
+    expected = float(np.einsum("vak,kv->", slopes.mean, x[:, words]))
+    return max(float(totals.values[words].sum()), 1.0) / max(expected, 1e-9)
 
 
 def _told_length(sight: Sight, totals: _Totals, x: np.ndarray, law: Law) -> float:

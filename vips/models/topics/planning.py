@@ -87,9 +87,8 @@ def advise_topics(
     n_components = min(max(2, round(_TOPICS_PER_RATIO[purpose] * ratio)), most)
     if most < 2 or not shows_topics(total, n_words, std):
         n_components = 1
-    return TopicsAdvice(
-        n_components, ratio, float(np.interp(math.log(max(ratio, 1e-300)), np.log(_RATIOS), _PERPLEXITIES))
-    )
+    perplexity = np.interp(math.log(max(ratio, 1e-300)), np.log(_RATIOS), _PERPLEXITIES)
+    return TopicsAdvice(n_components, ratio, float(perplexity))
 
 
 def shows_topics(total: float, n_words: int, std: float) -> bool:

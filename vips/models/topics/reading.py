@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
 from vips._support.pipelines import model_of
-from vips._support.printable import strings_for_pandas
+from vips._support.printable import PLAIN_TEXT, printable, strings_for_pandas
 from vips._support.validation import check_integer
 from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["ReadableTopics"]
+
+_N_COLUMNS = 5  # of panels
 
 
 class ReadableTopics:
@@ -151,13 +153,7 @@ class ReadableTopics:
         table = table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
         return table.sort_values("share", ascending=False, kind="stable")
 
-    def to_html(
-        self,
-        path: str | os.PathLike,
-        *,
-        baseline=None,
-        n_words: int = 10,
-    ) -> None:
+    def to_html(self, path: str | os.PathLike, *, baseline=None, n_words: int = 10) -> None:
         """Write a page about the topics: one HTML file that needs no network.
 
         It begins with the guarantee of the fit, says which topics are real, doubtful or noise (:meth:`evidence`), and lists the
@@ -234,11 +230,28 @@ class ReadableTopics:
             raise ValueError("`topics` must name at least one topic.")
         for topic in topics:
             check_integer("topics", topic, 0, self.n_components - 1)
-        from vips.models.topics.plot import plot_topics
-
-        evidence = self.evidence()
-        labels = None if evidence is None else evidence.labels
-        return plot_topics(TopicWords.of_model(self), topics, n_words, relevance, axes, labels)
+        evidence, words = self.evidence(), TopicWords.of_model(self)
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError(
+                "plot_topics() needs matplotlib: pip install 'vips[plot]'. `top_words()` does not."
+            ) from error
+        top = words.top(n_words, relevance)
+        if axes is None:
+            n_columns = min(_N_COLUMNS, len(topics))
+            n_rows = -(-len(topics) // n_columns)
+            size = (2.4 * n_columns, n_rows * (0.7 + 0.2 * top.shape[1]))
+            _, grid = plt.subplots(n_rows, n_columns, figsize=size, layout="constrained", squeeze=False)
+            for unused in grid.ravel()[len(topics) :]:
+                unused.remove()
+            axes = grid.ravel()[: len(topics)]
+        axes = np.ravel(np.asarray(axes, dtype=object))
+        if len(axes) < len(topics):
+            raise ValueError(f"There are {len(topics)} topics and only {len(axes)} axes.")
+        for ax, topic in zip(axes, topics, strict=False):
+            _draw(ax, words, topic, top[topic], None if evidence is None else evidence.labels[topic])
+        return axes[: len(topics)]
 
     def to_pyldavis(self) -> dict[str, object]:
         """Arguments of ``pyLDAvis.prepare``, from released values: ``pyLDAvis.prepare(**model.to_pyldavis())``.
@@ -274,3 +287,19 @@ class ReadableTopics:
             )
         if self.column_names() != other.column_names():
             raise ValueError("`baseline` has other words than the model, or the same words in another order.")
+
+
+def _draw(ax, words: TopicWords, topic: int, shown: np.ndarray, label: str | None) -> None:
+    """Bars of one topic."""
+    places = np.arange(len(shown))[::-1]
+    color = "0.55" if label == "noise" else "#20639b"
+    ax.barh(places, words.probabilities[topic, shown], height=0.75, color=color)
+    ax.barh(places, words.overall[shown], height=0.25, color="0.72")
+    ax.set_yticks(places, [printable(words.names[v]) for v in shown], fontsize="small", **PLAIN_TEXT)
+    share = f"{100.0 * words.shares[topic]:.3g} % of words"
+    ax.set_title(f"topic {topic}: {share}" + ("" if label is None else f", {label}"), fontsize="medium")
+    ax.set_xlabel("probability (grey: over all topics)", fontsize="x-small")
+    ax.tick_params(axis="x", labelsize="x-small")
+    ax.tick_params(axis="y", length=0)
+    ax.locator_params(axis="x", nbins=3)
+    ax.spines[["top", "right"]].set_visible(False)

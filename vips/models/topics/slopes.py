@@ -93,16 +93,9 @@ class Sight:
 
 
 def slopes_of(
-    sight: Sight,
-    x: np.ndarray,
-    law: Law,
-    seed: int,
-    n_documents: int,
-    n_tokens: int = 0,
-    words: np.ndarray | None = None,
-    n_told: int | None = None,
-    with_cov: bool = True,
-) -> Slopes:
+    sight: Sight, x: np.ndarray, law: Law, seed: int, n_documents: int, n_tokens: int = 0, words: np.ndarray | None = None,
+    n_told: int | None = None, with_cov: bool = True,
+) -> Slopes:  # fmt: skip
     """By simulation with fixed seeds.
 
     Parameters

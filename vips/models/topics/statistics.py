@@ -185,24 +185,13 @@ class DocumentStatistics(WordShares):
     """
 
     def __init__(
-        self,
-        documents,
-        posterior: TopicPosterior,
-        prior: float,
-        tol: float,
-        max_iter: int,
-        dtype,
-        mean=False,
-        point=False,
+        self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype, mean=False, point=False,
         block="topic_word",
-    ) -> None:
+    ) -> None:  # fmt: skip
         n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
         self._posterior, self._prior, self._point = posterior, prior, point
-        indptr, indices, self._counts = without_zeros(
-            documents.indptr.astype(np.int64),
-            documents.indices.astype(np.int32, copy=False),
-            documents.data.astype(dtype),
-        )
+        indptr, indices = documents.indptr.astype(np.int64), documents.indices.astype(np.int32, copy=False)
+        indptr, indices, self._counts = without_zeros(indptr, indices, documents.data.astype(dtype))
         self._word_weights, self._log_scale, scaled_weights = posterior.word_weights(np.dtype(dtype), mean)
         self.doc_topic = np.empty((n_documents, n_topics), dtype)
         topic_weights, ratios = np.empty((n_documents, _padded(n_topics)), dtype), np.empty(len(self._counts), dtype)
