@@ -16,25 +16,17 @@ import numpy as np
 from vips.core.exact.compiled import compiled
 
 __all__ = [
-    "add_scaled",
-    "copy",
-    "fill",
-    "filter_forward",
-    "known_gains",
-    "known_smoother",
-    "means_known",
-    "multiply",
-    "multiply_back",
-    "smooth_backward",
-]
+    "add_scaled", "copy", "divide_symmetric", "fill", "filter_forward", "known_gains", "known_smoother", "means_known",
+    "multiply", "multiply_back", "smooth_backward",
+]  # fmt: skip
 
 _jit = compiled(nogil=True, error_model="numpy")
 _LOG_TWO_PI = float(np.log(2.0 * np.pi))
 
 
 @_jit
-def _divide_symmetric(S, B, L, out):
-    """``out`` = B S⁻¹ for a positive definite S, by Cholesky; ``L`` is room for the factor."""
+def divide_symmetric(S, B, L, out):
+    """``out``, which may be B, = B S⁻¹ for a positive definite S, by Cholesky; ``L`` is room for the factor."""
     K = len(S)
     for j in range(K):
         for i in range(j, K):
@@ -208,7 +200,7 @@ def smooth_backward(offsets, chosen, first, last, A, ahead, ahead_cov, mean, cov
         fill(lagged[a], 0.0)
         for t in range(b - 2, a - 1, -1):
             multiply_back(cov[t], A, product)
-            _divide_symmetric(ahead_cov[t + 1], product, factor, backward)
+            divide_symmetric(ahead_cov[t + 1], product, factor, backward)
             for i in range(K):
                 value = mean[t, i]
                 for k in range(K):
@@ -258,7 +250,7 @@ def known_smoother(A, ahead_cov, cov, backs, last, total, lagged):
     fill(lagged, 0.0)
     for t in range(n_steps - 2, -1, -1):
         multiply_back(cov[t], A, product)
-        _divide_symmetric(ahead_cov[t + 1], product, factor, backs[t])
+        divide_symmetric(ahead_cov[t + 1], product, factor, backs[t])
         multiply_back(now, backs[t], product)
         add_scaled(product, 1.0, lagged)
         _step_back(backs[t], ahead_cov[t + 1], cov[t], product, now)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from vips.core.exact.compiled import compiled
-from vips.models.dynamics.kernels import add_scaled, copy, fill, multiply, multiply_back
+from vips.models.dynamics.kernels import add_scaled, copy, divide_symmetric, fill, multiply, multiply_back
 
 __all__ = ["infer"]
 
@@ -24,29 +24,13 @@ _LOG_TWO_PI = float(np.log(2.0 * np.pi))
 @_jit
 def _inverse(S, L, out):
     """Inverse of a positive definite S, and log|S|; ``L`` is room for its factor."""
-    K = len(S)
+    fill(out, 0.0)
+    for i in range(len(S)):
+        out[i, i] = 1.0
+    divide_symmetric(S, out, L, out)
     log_det = 0.0
-    for j in range(K):
-        for i in range(j, K):
-            value = S[i, j]
-            for k in range(j):
-                value -= L[i, k] * L[j, k]
-            if i == j:
-                L[j, j] = np.sqrt(value)
-                log_det += 2.0 * np.log(L[j, j])
-            else:
-                L[i, j] = value / L[j, j]
-    for row in range(K):
-        for i in range(K):
-            value = 1.0 if i == row else 0.0
-            for k in range(i):
-                value -= L[i, k] * out[row, k]
-            out[row, i] = value / L[i, i]
-        for i in range(K - 1, -1, -1):
-            value = out[row, i]
-            for k in range(i + 1, K):
-                value -= L[k, i] * out[row, k]
-            out[row, i] = value / L[i, i]
+    for i in range(len(S)):
+        log_det += 2.0 * np.log(L[i, i])
     return log_det
 
 
