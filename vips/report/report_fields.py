@@ -50,9 +50,17 @@ def from_plain(kind: type, value: object, name: str = "a privacy report") -> obj
     if is_dataclass(kind):
         return _object(kind, value, name)
     if get_origin(kind) is tuple:
-        return _items(get_args(kind)[0], value, name)
+        kind = get_args(kind)[0]
+        most = MOST_PARTS if is_dataclass(kind) else LONGEST_LIST
+        if not isinstance(value, list) or len(value) > most:
+            raise _error(name, f"a list of at most {most:,} items", value)
+        return tuple(from_plain(kind, item, f"{name}[{place}]") for place, item in enumerate(value))
     if get_origin(kind) is dict:
-        return _texts_by_name(value, name)
+        if not isinstance(value, Mapping) or len(value) > LONGEST_LIST:
+            raise _error(name, f"an object of at most {LONGEST_LIST:,} strings", value)
+        return {
+            _single(str, key, f"{name}, a name"): _single(str, text, f"{name}.{key:.20}") for key, text in value.items()
+        }
     return _single(kind, value, name)
 
 
@@ -77,21 +85,6 @@ def _object(kind: type, value: object, name: str) -> object:
         return kind(**read)
     except ValueError as error:
         raise ValueError(f"{_called(name)} cannot be one: {error!s:.300}") from error
-
-
-def _items(kind: type, value: object, name: str) -> tuple:
-    most = MOST_PARTS if is_dataclass(kind) else LONGEST_LIST
-    if not isinstance(value, list) or len(value) > most:
-        raise _error(name, f"a list of at most {most:,} items", value)
-    return tuple(from_plain(kind, item, f"{name}[{place}]") for place, item in enumerate(value))
-
-
-def _texts_by_name(value: object, name: str) -> dict[str, str]:
-    if not isinstance(value, Mapping) or len(value) > LONGEST_LIST:
-        raise _error(name, f"an object of at most {LONGEST_LIST:,} strings", value)
-    return {
-        _single(str, key, f"{name}, a name"): _single(str, text, f"{name}.{key:.20}") for key, text in value.items()
-    }
 
 
 def _single(kind: type, value: object, name: str) -> object:

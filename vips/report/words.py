@@ -138,6 +138,7 @@ def sections(report: PrivacyReport) -> list[Section]:
         heading = "Mechanism" if len(releases) == 1 else f"{release.what[:1].upper()}{release.what[1:]}"
         listed.append((heading, (release.mechanism or steps(release.plan),)))
     released = [item for release in releases for item in release.released]
+    unusable = tuple(_INVALID[kind] for kind in dict.fromkeys(release.on_invalid for release in releases))
     listed += [
         ("Assumed", _assumptions(report)),
         ("Randomness", (_randomness(plans),)),
@@ -145,10 +146,7 @@ def sections(report: PrivacyReport) -> list[Section]:
         ("Released", (*released, "and everything computed from these alone")),
         *([("Signal", (NO_SIGNAL,))] if report.only_noise else []),
         ("Public by declaration", report.declared_public),
-        (
-            "Unusable records",
-            tuple(_INVALID[kind] for kind in dict.fromkeys(release.on_invalid for release in releases)),
-        ),
+        ("Unusable records", unusable),
         ("Preprocessing", (report.preprocessing,)),
         ("Tuning", (report.tuning,)),
         ("Ledger", _charges(report)),

@@ -70,11 +70,7 @@ def certificate(report: PrivacyReport, ledger: dict, stated: dict[str, str], dat
 
 
 def cover_view(
-    report: PrivacyReport,
-    ledger: dict,
-    others: Sequence[PrivacyReport] = (),
-    n_unknown: int = 0,
-    **stated: str,
+    report: PrivacyReport, ledger: dict, others: Sequence[PrivacyReport] = (), n_unknown: int = 0, **stated: str
 ) -> dict:
     """The first page of ``report``, with what :func:`ledger_view` gives, and texts of people by the names of ``_FACTS`` and
     ``_CHOICE``: what is empty becomes a line to be filled in by hand, and what is no text raises TypeError.
@@ -174,19 +170,16 @@ def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], 
 
 def _together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict | None:
     """ε of everything that was fitted for a page, as if all of it were of the same records; None for a single fit."""
-    reports = _distinct(reports)
+    runs = [report.runs for report in reports]
+    # not twice one fit, which its runs in a ledger reveal; other fits all count
+    reports = [report for i, report in enumerate(reports) if not runs[i] or runs[i] not in runs[:i]]
     counted = [report for report in reports if report.has_guarantee]
     if not counted or len(counted) + n_unknown < 2:
         return None
     delta = max((report.delta for report in counted if report.delta is not None), default=0.0)
     is_one_kind = len({(report.unit, report.plan.relation) for report in counted}) == 1
-    view = {
-        "n": len(counted),
-        "n_without": len(reports) - len(counted),
-        "n_unknown": n_unknown,
-        "epsilon": None,
-        "is_one_kind": is_one_kind,
-    }
+    numbers = {"n": len(counted), "n_without": len(reports) - len(counted), "n_unknown": n_unknown}
+    view = numbers | {"epsilon": None, "is_one_kind": is_one_kind}
     if not is_one_kind:
         return view
     releases = tuple(release for report in counted for release in report.releases)
@@ -195,13 +188,3 @@ def _together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict
         return view
     meant = {"delta": f"{delta:g}", "how": words.HOW, "success": success(epsilon, delta)}
     return view | {"epsilon": epsilon} | meant
-
-
-def _distinct(reports: Sequence[PrivacyReport]) -> list[PrivacyReport]:
-    """Without repetitions of one fit, which its runs in a ledger reveal; other fits all count."""
-    seen, kept = set(), []
-    for report in reports:
-        if not report.runs or report.runs not in seen:
-            kept.append(report)
-        seen.add(report.runs)
-    return kept
