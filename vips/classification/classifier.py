@@ -105,37 +105,20 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
 
     @without_weights
     def fit(
-        self,
-        X,
-        y,
-        *,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        groups: object = None,
-    ) -> Self:
+        self, X, y, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None, groups: object = None
+    ) -> Self:  # fmt: skip
         """Release the tables, then fit the regression.
 
         Parameters
         ----------
         X : data frame, Arrow table or array of shape (n_rows, n_columns)
         y : array of shape (n_rows,)
-        ledger : PrivacyLedger, optional
-            Charged once, with everything. None is the ledger whose block encloses the call, if any.
-        checkpoint : path, optional
-            See :meth:`PrivatePipeline.fit`.
-        groups : array, series or list of length n_rows, optional
-            Ids of persons: all rows with one id are then one record. Rows without an id are left out.
+        ledger, checkpoint, groups : optional
+            See :meth:`PrivatePipeline.fit`, which raises the same errors.
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        TypeError, ValueError
-            From public facts only: arguments, container, names and dtypes of columns.
-        PrivacyBudgetError, LedgerError
-            If the ledger has no room. Nothing is charged then.
         """
         return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, groups=groups)
 

@@ -23,17 +23,8 @@ from vips.data._cell_values import as_numbers, refuse_unread
 from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.models import BayesianLogisticRegression
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._encoder import (
-    SavableEncoder,
-    checked_delta,
-    checked_plan,
-    counted_cells,
-    names_to_json,
-    persons_of,
-    report_of_encoder,
-    restore_names,
-    saved_facts,
-)
+from vips.preprocessing import _encoder as shared
+from vips.preprocessing._encoder import SavableEncoder, checked_plan
 from vips.preprocessing._grids import DAYS, NUMBERS
 from vips.preprocessing._learnt_columns import Counting, Persons
 from vips.report.report import PrivacyReport
@@ -88,13 +79,16 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
         stated = columns_stated(self.columns, X)
         sent = getattr(self.privacy, "sent_from", None)
         ledger = None if self.privacy is None else ledger_to_charge(ledger, sent, plan=self.privacy)
-        plan, delta = self._plan(stated, ledger)
+        plan, delta = None, 0.0
+        if self.privacy is not None:
+            plan = checked_plan(self.privacy, len(stated) + 1)
+            delta = shared.checked_delta(self.threshold_delta, stated, self.privacy, ledger)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         warn_of_undeclared(X, self.columns, names_of(y, groups))
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         place, n_classes = places_of_labels(y, X.shape[0], self.classes, self.privacy)
-        numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
+        numbers, unit = shared.persons_of(groups, X.shape[0], plan, self.unit)
         what = f"{type(self).__name__}: tables of {len(stated)} columns"
         statement = {} if plan is None else {"relation": plan.relation, "event": plan, "delta": delta}
         for name, cells in stated.items() if plan is None else ():
@@ -114,13 +108,6 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
             self.privacy_ = self._statement(plan, delta, unit, run.entry)
         return self
 
-    def _plan(self, stated: Mapping, ledger: PrivacyLedger | None) -> tuple[PrivacyPlan | None, float]:
-        """The plan with its clip norm, and δ of the threshold."""
-        if self.privacy is None:
-            return None, 0.0
-        plan = checked_plan(self.privacy, len(stated) + 1)
-        return plan, checked_delta(self.threshold_delta, stated, self.privacy, ledger)
-
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         names = listed([str(name) for name in self.tables_])
         released = (
@@ -128,8 +115,8 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
             f"numbers of each class by cells of {len(self.tables_)} columns ({names})",
             *(("their frequent categories",) if delta else ()),
         )
-        mechanism = counted_cells(plan, delta, "all columns by the classes")
-        return report_of_encoder(self, plan, delta, unit, released, self.declared_public, mechanism, entry)
+        mechanism = shared.counted_cells(plan, delta, "all columns by the classes")
+        return shared.report_of_encoder(self, plan, delta, unit, released, self.declared_public, mechanism, entry)
 
     def learns_columns(self, X) -> bool:
         """Tables are always released; raises what ``fit`` would raise because of X."""
@@ -207,7 +194,8 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
     def learnt_to_json(self) -> dict:
         cells = [[encode(name), encode([*vars(table.cells).values()])] for name, table in self.tables_.items()]
         counts = [encode(table.counts) for table in self.tables_.values()]
-        return {"tables": cells, "counts": counts, "class_counts": encode(self.class_counts_), **names_to_json(self)}
+        class_counts, names = encode(self.class_counts_), shared.names_to_json(self)
+        return {"tables": cells, "counts": counts, "class_counts": class_counts, **names}
 
     def restore_fit(self, values: dict) -> None:
         self.class_counts_ = _counts(values["class_counts"], 1)
@@ -220,13 +208,13 @@ class ClassTables(TransformerMixin, SavableEncoder, BaseEstimator):
                 raise ValueError("its tables have more cells than any column of numbers")
             if table.counts.shape != (len(self.class_counts_), table.cells.n_cells + 1):
                 raise ValueError("its tables have other shapes than their cells")
-        restore_names(self, values)
+        shared.restore_names(self, values)
         self.log_odds_ = log_odds_of_tables(self.tables_, self.class_counts_, self.table_std)
         if self.privacy is not None:
             plan = checked_plan(self.privacy, len(self.tables_) + 1)
             learnt = {None: "category"} if PrivacyReport.from_json(values["report"]).releases[0].threshold_delta else {}
-            delta = checked_delta(self.threshold_delta, learnt, self.privacy, None)
-            facts = saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
+            delta = shared.checked_delta(self.threshold_delta, learnt, self.privacy, None)
+            facts = shared.saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
             self.privacy_ = self._statement(plan, *facts)
         elif "report" in values:
             raise ValueError("its statement is not that of its settings")

@@ -56,8 +56,5 @@ def split_budget(whole: PrivacyBudget, n_steps: int, share: float, learns_catego
         return Budget(None, whole.plan(n_steps=n_steps), None)
     encoder, fit = whole.split(float(share), 1.0 - float(share))
     quoted = {"report_delta": GAUSSIAN_SHARE * whole.delta if learns_categories else whole.delta}
-    return Budget(
-        encoder.plan(n_steps=1, **quoted),
-        fit.plan(n_steps=n_steps, **quoted),
-        whole.delta_0 if learns_categories else None,
-    )
+    threshold_delta = whole.delta_0 if learns_categories else None
+    return Budget(encoder.plan(n_steps=1, **quoted), fit.plan(n_steps=n_steps, **quoted), threshold_delta)

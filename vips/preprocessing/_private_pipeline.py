@@ -392,11 +392,8 @@ class PrivatePipeline(Pipeline):
                 "make_private_pipeline(encoder, model, privacy=...)."
             )
         steps = [step for _, step in self.steps]
-        if (
-            len(steps) != 2
-            or type(steps[0]) not in self.encoders
-            or not isinstance(steps[1], ConjugateExponentialModel)
-        ):
+        are_two = len(steps) == 2 and type(steps[0]) in self.encoders
+        if not are_two or not isinstance(steps[1], ConjugateExponentialModel):
             names = ", ".join(type(step).__name__ for step in steps)
             raise TypeError(
                 "A PrivatePipeline has two steps, a TableEncoder or PrivateCountVectorizer and a vips model, got "
@@ -436,9 +433,7 @@ class PrivatePipeline(Pipeline):
         model.set_params(privacy=budget.fit)
         return budget
 
-    def _checked_with_model(
-        self, model, X, y, ledger: PrivacyLedger | None, sample_weight: object
-    ) -> PrivacyLedger | None:
+    def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None, sample_weight) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
         is_source = isinstance(X, TextSource)
         model.check_arguments()
@@ -537,11 +532,8 @@ def _features(encoder, X):
 
 def _settings(encoder) -> dict:
     """Arguments of an encoder as a file has them, without the plan."""
-    return {
-        name: value
-        for name, value in encoder.to_json()["parameters"].items()
-        if name not in ("privacy", "threshold_delta")
-    }
+    settings, plans = encoder.to_json()["parameters"], ("privacy", "threshold_delta")
+    return {name: value for name, value in settings.items() if name not in plans}
 
 
 def make_private_pipeline(*steps, privacy: PrivacyBudget, **settings) -> PrivatePipeline:

@@ -107,15 +107,9 @@ class PrivateTopics(MadePipeline):
 
     @without_weights
     def fit(
-        self,
-        X,
-        y=None,
-        *,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-        groups: object = None,
-    ) -> Self:
+        self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None,
+        executor: object = None, groups: object = None,
+    ) -> Self:  # fmt: skip
         """Learn words, then topics; arguments as in :meth:`PrivatePipeline.fit`.
 
         Parameters
@@ -172,11 +166,8 @@ class PrivateTopics(MadePipeline):
     def _give_plans(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation, X) -> Budget:
         """Raises ValueError, or warns, if a declared number of documents is too small; before any budget is spent."""
         budget = super()._give_plans(encoder, model, X)
-        if self.n_documents is not None:
-            self._check_that_words_can_be_found(budget)
-        return budget
-
-    def _check_that_words_can_be_found(self, budget: Budget) -> None:
+        if self.n_documents is None:
+            return budget
         plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
         cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
         needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
@@ -191,8 +182,9 @@ class PrivateTopics(MadePipeline):
                 f"A word is released only if about {needed:,.0f} of the {self.n_documents:,} documents hold it: few words will "
                 "be learnt. A larger ε, a larger `encoder_share` or declared words would help.",
                 PrivacyWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
+        return budget
 
     def _keep(self, steps: list[tuple[str, object]]) -> None:
         super()._keep(steps)

@@ -24,6 +24,7 @@ from vips.core.plan import PrivacyPlan
 from vips.data._texts import InMemoryTexts, TextSource
 from vips.executors import resolve as executors
 from vips.persistence.settings import decode, encode
+from vips.preprocessing import _encoder as shared
 from vips.preprocessing._documents import (
     Analyser,
     CountedTexts,
@@ -32,15 +33,7 @@ from vips.preprocessing._documents import (
     counted_records,
     counts_of_words,
 )
-from vips.preprocessing._encoder import (
-    SavableEncoder,
-    checked_plan,
-    grouped_texts,
-    persons_of,
-    report_of_encoder,
-    saved_facts,
-    unit_of_source,
-)
+from vips.preprocessing._encoder import SavableEncoder
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._sorted_words import union_of_source
 from vips.report.report import PrivacyReport
@@ -141,11 +134,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             Of a source (``vips.data.ParquetTexts``, ``TextFiles``, ...) one partition at a time is in memory, and what is not:
             the different words of all documents. Their totals are sorted in temporary files; see Notes.
         y : ignored
-        ledger : PrivacyLedger, optional
-            Charged before a document is read. None is the ledger whose block encloses the call, if any.
-        groups : array, series or list of length n_documents, optional
-            Ids of persons: all documents with one id are then one record. Documents without an id are left out. For sources
-            on disk: :func:`vips.data.regroup`.
+        ledger, groups : optional
+            See :meth:`TableEncoder.fit`. A person's documents are one record. For sources on disk: :func:`vips.data.regroup`.
         executor : optional
             Counts partitions; see :meth:`ConjugateExponentialModel.fit`. With an executor a list is taken as
             ``InMemoryTexts(X)``.
@@ -192,10 +182,10 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         if executor is not None and not isinstance(documents, TextSource):
             documents = InMemoryTexts(documents)
         if isinstance(documents, TextSource):
-            documents = grouped_texts(documents, groups)
-            numbers, unit = None, unit_of_source(documents, plan, self.unit)
+            documents = shared.grouped_texts(documents, groups)
+            numbers, unit = None, shared.unit_of_source(documents, plan, self.unit)
         else:
-            numbers, unit = persons_of(groups, len(documents), plan, self.unit)
+            numbers, unit = shared.persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
         delta, settings = self._delta(ledger), (self.max_words, self.count_records)
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as run:
@@ -221,8 +211,15 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         """What was released and what was declared follows from the settings."""
         released = ("words", "the number of records") if self.count_records else ("words",)
-        mechanism = _two_rounds(plan, delta, self.max_words)
-        return report_of_encoder(self, plan, delta, unit, released, self._declared(), mechanism, entry)
+        stds = [part.noise_std() for part in plans_of_rounds(plan)]
+        cuts = thresholds(delta, stds, self.max_words)
+        rounds = " and ".join(f"{std:.4g} and the threshold {cut:.4g}" for std, cut in zip(stds, cuts, strict=True))
+        mechanism = (
+            f"two rounds of noisy totals of words, to which a record adds a vector of L2 norm 1 over at most "
+            f"{self.max_words:,} words: Gaussian noise of standard deviation {rounds} (noise multiplier of both together "
+            f"{plan.noise_multiplier:.4g}); a word that one record alone holds is released with probability at most {delta:g}"
+        )
+        return shared.report_of_encoder(self, plan, delta, unit, released, self._declared(), mechanism, entry)
 
     def _delta(self, ledger: PrivacyLedger | None) -> float:
         """δ of the thresholds of both rounds."""
@@ -246,7 +243,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             check_integer("max_features", self.max_features)
         if not isinstance(self.count_records, bool):
             raise TypeError(f"`count_records` must be True or False, got {self.count_records!r}.")
-        plan = checked_plan(self.privacy, 1)
+        plan = shared.checked_plan(self.privacy, 1)
         if isinstance(self.privacy, PrivacyBudget) and self.threshold_delta is None:
             return plan
         if self.threshold_delta is None:
@@ -346,7 +343,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         self.round_totals_ = totals = decode(values["totals"])
         if not isinstance(totals, tuple) or len(totals) != 2 or not _are_finite(*totals):
             raise ValueError("its totals are not two numbers")
-        facts = saved_facts(values["report"], plan, self._delta(None), of_budget=self.threshold_delta is None)
+        facts = shared.saved_facts(values["report"], plan, self._delta(None), of_budget=self.threshold_delta is None)
         self.privacy_ = self._statement(plan, *facts)
 
     def __sklearn_tags__(self):
@@ -354,18 +351,6 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.non_deterministic = True
         return tags
-
-
-def _two_rounds(plan: PrivacyPlan, delta: float, most: int) -> str:
-    """The mechanism in one sentence."""
-    stds = [part.noise_std() for part in plans_of_rounds(plan)]
-    cuts = thresholds(delta, stds, most)
-    rounds = " and ".join(f"{std:.4g} and the threshold {cut:.4g}" for std, cut in zip(stds, cuts, strict=True))
-    return (
-        f"two rounds of noisy totals of words, to which a record adds a vector of L2 norm 1 over at most {most:,} words: "
-        f"Gaussian noise of standard deviation {rounds} (noise multiplier of both together {plan.noise_multiplier:.4g}); a "
-        f"word that one record alone holds is released with probability at most {delta:g}"
-    )
 
 
 def _are_finite(*numbers: object) -> bool:

@@ -29,15 +29,12 @@ def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
     """Write a fitted encoder and model, and what the header holds besides; see :meth:`PrivatePipeline.save`."""
     check_is_fitted(pipeline)
     (encoder_name, encoder), (model_name, model) = pipeline.steps_
-    header, arrays = contents(model)
+    of_model, arrays = contents(model)
     settings = {name: encode(value) for name, value in pipeline.get_params(deep=False).items() if name != "steps"}
     header = {
-        "class": type(pipeline).__name__,
-        "names": [encoder_name, model_name],
-        "parameters": settings,
-        "encoder": encoder.to_json() | encoder.fit_to_json(),
-        "model": header,
-    }
+        "class": type(pipeline).__name__, "names": [encoder_name, model_name], "parameters": settings,
+        "encoder": encoder.to_json() | encoder.fit_to_json(), "model": of_model,
+    }  # fmt: skip
     write_archive(path, "pipeline", header | besides, arrays)
 
 

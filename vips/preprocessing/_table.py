@@ -32,29 +32,10 @@ from vips.data._columns import as_table, column, columns_of, is_frame, names_of,
 from vips.data._dask import as_source
 from vips.parts import FeatureTotals
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._column_kinds import (
-    MISSING,
-    OTHER,
-    Categories,
-    Number,
-    distinct,
-    kind_of_column,
-    names_of_columns,
-)
-from vips.preprocessing._encoder import (
-    LEARNT_KINDS,
-    SavableEncoder,
-    checked_delta,
-    checked_plan,
-    column_kinds,
-    counted_cells,
-    names_to_json,
-    persons_of,
-    released_texts,
-    report_of_encoder,
-    restore_names,
-    saved_facts,
-)
+from vips.preprocessing import _column_kinds as column_features
+from vips.preprocessing import _encoder as shared
+from vips.preprocessing._column_kinds import MISSING, OTHER, Categories, Number, kind_of_column
+from vips.preprocessing._encoder import LEARNT_KINDS, SavableEncoder, column_kinds
 from vips.preprocessing._learnt_columns import Counting, Persons, learn_column
 from vips.report.report import PrivacyReport
 from vips.report.unread import Seen
@@ -202,29 +183,26 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         kinds = column_kinds(self.columns, X)
         learnt_kinds = {key: kind for key, kind in kinds.items() if kind in LEARNT_KINDS}
         if learnt_kinds:
-            plan = checked_plan(self.privacy, len(learnt_kinds))
+            plan = shared.checked_plan(self.privacy, len(learnt_kinds))
             ledger = ledger_to_charge(ledger, plan.sent_from, plan=self.privacy)
-            delta = checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
+            delta = shared.checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
             low, high = self.quantiles
             check_number("quantiles[0]", low, 0.0, 0.5, "in [0, 0.5)", open_high=True)
             check_number("quantiles[1]", high, 0.5, 1.0, "in (0.5, 1]", open_low=True)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         warn_of_undeclared(X, self.columns, names_of(y, groups) + self.beside)
-        learnt, statement = {}, None
+        learnt = {}
         if learnt_kinds:
-            numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
+            numbers, unit = shared.persons_of(groups, X.shape[0], plan, self.unit)
             persons = Persons(numbers, plan.max_rows_per_group)
             entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, unit)
-            statement = plan, delta, unit, entry
             self.unread_ = {key: column.unread for key, column in learnt.items() if column.unread is not None}
-        self._keep(kinds, {key: learnt[key].declaration if key in learnt else self._declared(key) for key in kinds})
-        if statement is not None:
-            self.privacy_ = self._statement(*statement)
-        return self
-
-    def _keep(self, kinds: dict, declarations: dict) -> None:
+        declarations = {key: learnt[key].declaration if key in learnt else self._declared(key) for key in kinds}
         self._kinds = kinds
         self.columns_ = list(declarations.values()) if isinstance(self.columns, list) else declarations
+        if learnt_kinds:
+            self.privacy_ = self._statement(plan, delta, unit, entry)
+        return self
 
     def _declared(self, key) -> tuple | list:
         """The declaration of a column; of a boolean one that is not named, both values."""
@@ -233,8 +211,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         """What was released and what was declared follows from the settings and the kinds of columns."""
         learnt = {key: kind for key, kind in self._kinds.items() if kind in LEARNT_KINDS}
-        facts = released_texts(learnt, self.unread_), self.declared_public, counted_cells(plan, delta), entry
-        return report_of_encoder(self, plan, delta, unit, *facts)
+        released, mechanism = shared.released_texts(learnt, self.unread_), shared.counted_cells(plan, delta)
+        return shared.report_of_encoder(self, plan, delta, unit, released, self.declared_public, mechanism, entry)
 
     def _learnt(self, X, kinds, plan, delta, ledger, persons, unit) -> tuple[dict | None, dict]:
         """Charge, count, add noise; then declarations are computed from noisy counts alone."""
@@ -373,8 +351,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
 
         Where some would be the same, these read ``column='category'`` and ``column is missing``.
         """
-        kinds = self._resolved()
-        return np.array(names_of_columns(zip(self._names(input_features), kinds.values(), strict=True)), dtype=object)
+        columns = zip(self._names(input_features), self._resolved().values(), strict=True)
+        return np.array(column_features.names_of_columns(columns), dtype=object)
 
     def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
         """How coefficients of the features read in units of the columns; public.
@@ -415,7 +393,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         matrix = np.zeros((len(rows), self.n_features_out))
         for row, entries in zip(matrix, rows, strict=True):
             row[list(entries)] = list(entries.values())
-        return distinct(names, precise), matrix, shift
+        return column_features.distinct(names, precise), matrix, shift
 
     def _names(self, input_features: Sequence[str] | None = None) -> list[str]:
         """Names of the columns; those declared by name are known before ``fit``."""
@@ -440,11 +418,11 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     def learnt_to_json(self) -> dict:
         kinds, unread = list(self._kinds.values()), getattr(self, "unread_", None)
         known = {"columns": encode(self.columns_), "kinds": encode(kinds), "unread": encode(unread)}
-        return known | names_to_json(self)
+        return known | shared.names_to_json(self)
 
     def restore_fit(self, values: dict) -> None:
         self.columns_, kinds = decode(values["columns"]), decode(values["kinds"])
-        restore_names(self, values)
+        shared.restore_names(self, values)
         named = self.columns_ if isinstance(self.columns_, dict) else dict(enumerate(self.columns_))
         self._kinds = dict(zip(named, kinds, strict=True))
         if not all(self._has_form(key, known) for key, known in named.items()):
@@ -452,14 +430,13 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         _ = self.declared_public  # raises for bounds or categories that are none
         learnt = {key: kind for key, kind in self._kinds.items() if kind in LEARNT_KINDS}
         if learnt:
-            plan = checked_plan(self.privacy, len(learnt))
-            delta = checked_delta(self.threshold_delta, learnt, self.privacy, None)
+            plan = shared.checked_plan(self.privacy, len(learnt))
+            delta = shared.checked_delta(self.threshold_delta, learnt, self.privacy, None)
             self.unread_ = shares = decode(values["unread"])
-            if any(
-                learnt.get(key, "category") == "category" or not 0.0 < share <= 1.0 for key, share in shares.items()
-            ):
+            of_numbers = {key for key, kind in learnt.items() if kind != "category"}
+            if not shares.keys() <= of_numbers or not all(0.0 < share <= 1.0 for share in shares.values()):
                 raise ValueError("its columns have shares that no fit gives")
-            facts = saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
+            facts = shared.saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
             self.privacy_ = self._statement(plan, *facts)
 
     def _has_form(self, key, known) -> bool:
