@@ -29,21 +29,9 @@ import numpy as np
 from vips.core.records.tables import is_nullable_number
 
 __all__ = [
-    "are_unread",
-    "as_categories",
-    "as_numbers",
-    "category_of",
-    "cells_of_categories",
-    "codes_of_categories",
-    "date_of",
-    "day_of",
-    "each_cell",
-    "is_missing",
-    "is_text",
-    "kind_of",
-    "number_of",
-    "refuse_unread",
-]
+    "are_unread", "as_categories", "as_numbers", "category_of", "cells_of_categories", "codes_of_categories", "date_of",
+    "day_of", "each_cell", "is_missing", "is_text", "kind_of", "number_of", "refuse_unread",
+]  # fmt: skip
 
 _KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date"}
 # Dtypes of pandas and Arrow whose cells are texts or objects; those of "null" are all missing.
@@ -239,10 +227,8 @@ def each_cell(values) -> Iterable:
     with suppress(Exception):
         is_text = type(getattr(values, "dtype", None)).__name__ == "StringDtype"  # pandas iterates over it slowly
         return values.to_numpy(dtype=object).tolist() if is_text else list(values)
-    return [_one(values, i) for i in range(len(values))]
-
-
-def _one(values, i: int):
-    with suppress(Exception):
-        return getattr(values, "iloc", values)[i]
-    return None
+    cells: list = [None] * len(values)
+    for i in range(len(values)):
+        with suppress(Exception):
+            cells[i] = getattr(values, "iloc", values)[i]
+    return cells

@@ -47,7 +47,11 @@ class DaskSource(DataSource):
         if self.has_labels:
             rows = [np.asarray(chunks[0], dtype=float) for chunks in (X.chunks, self._y.chunks)]
             if len(rows[0]) != len(rows[1]) or not np.array_equal(*rows, equal_nan=True):
-                raise ValueError(f"X and y must be in the same chunks of rows: {_remedy(y)}.")
+                remedy = "y.rechunk(X.chunks[0])"
+                if hasattr(y, "divisions"):  # frames need not say how many rows they have
+                    frames = "take both from one frame: X = frame[columns], y = frame[label]"
+                    remedy = f"y.repartition(divisions=X.divisions), or {frames}"
+                raise ValueError(f"X and y must be in the same chunks of rows: write {remedy}.")
             if any(len(chunks) > 1 for chunks in self._y.chunks[1:]):
                 raise ValueError("y must be in chunks of whole rows.")
 
@@ -166,15 +170,6 @@ def as_source(X, y=None) -> DataSource | None:
             raise TypeError(f"{type(X).__name__} holds its own labels: pass them to it, not to `fit`.")
         return X
     return DaskSource(X, y) if is_dask(X) else None
-
-
-def _remedy(y) -> str:
-    """How labels come into the chunks of X; those of frames need not say how many rows they have."""
-    if not hasattr(y, "divisions"):
-        return "write y.rechunk(X.chunks[0])"
-    return (
-        "write y.repartition(divisions=X.divisions), or take both from one frame: X = frame[columns], y = frame[label]"
-    )
 
 
 def is_dask(collection: object) -> bool:

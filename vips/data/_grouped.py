@@ -75,14 +75,10 @@ class Manifest:
         return json.dumps({"format": _FORMAT, "version": _VERSION} | self.__dict__, indent=2)
 
     def _is_usable(self) -> bool:
-        numbers, names = (self.n_partitions, self.n_features), self.feature_names
-        return (
-            all(type(n) is int and n > 0 for n in numbers)
-            and (names is None or len(names) == self.n_features)
-            and isinstance(self.grouped_by, str | None)
-            and self.kind in _KINDS
-            and str(self.token).isalnum()
-        )
+        names = self.feature_names
+        are_numbers = all(type(n) is int and n > 0 for n in (self.n_partitions, self.n_features))
+        are_named = isinstance(self.grouped_by, str | None) and (names is None or len(names) == self.n_features)
+        return are_numbers and are_named and self.kind in _KINDS and str(self.token).isalnum()
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -61,11 +60,8 @@ def label_codes(y, classes: Sequence[str]) -> np.ndarray:
     if kind_of(getattr(y, "dtype", np.dtype(object))) != "category":
         raise TypeError(f"`classes` are strings, but y has dtype {y.dtype}. Declare the labels as they are in y.")
     position = {str(label): float(code) for code, label in enumerate(classes)}
-    return np.fromiter((_code(value, position) for value in each_cell(y)), np.float64, len(y))
-
-
-def _code(value, position: dict[str, float]) -> float:
-    with suppress(Exception):
-        if isinstance(value, str):
-            return position.get(value, math.nan)
-    return math.nan
+    codes = np.full(len(y), np.nan)
+    for i, label in enumerate(each_cell(y)):
+        with suppress(Exception):
+            codes[i] = position.get(label, np.nan) if isinstance(label, str) else np.nan
+    return codes

@@ -236,18 +236,14 @@ def _opener(source: DataSource, keys: list) -> Callable:
         else:
             opened, computed = partition.open(), [None] * len(keys)
         rows = slice(before, before + opened.X.shape[0])
-        return opened, [
-            _of_partition(partition, key, rows) if values is None else values
-            for key, values in zip(keys, computed, strict=True)
-        ]
+        for j, key in enumerate(keys):
+            if isinstance(key, str) and computed[j] is None:
+                computed[j] = partition.ids(key)
+            elif computed[j] is None:
+                computed[j] = key.iloc[rows] if hasattr(key, "iloc") else key[rows]
+        return opened, computed
 
     return open_one
-
-
-def _of_partition(partition: Partition, key, rows: slice):
-    if isinstance(key, str):
-        return partition.ids(key)
-    return key.iloc[rows] if hasattr(key, "iloc") else key[rows]
 
 
 # -- buckets ----------------------------------------------------------------------------------------------------------------
@@ -340,7 +336,12 @@ class Buckets:
 
     def arrays(self, bucket: int) -> dict[str, np.ndarray]:
         """The rows of a bucket, memory-mapped."""
-        return {key: _mapped(self._path(bucket, key), dtype, shape) for key, (dtype, shape) in self.kinds.items()}
+        arrays = {key: np.zeros((0, *shape), dtype) for key, (dtype, shape) in self.kinds.items()}
+        for key, (dtype, shape) in self.kinds.items():
+            path = self._path(bucket, key)
+            if path.exists() and path.stat().st_size:
+                arrays[key] = np.asarray(np.memmap(path, dtype, mode="r")).reshape(-1, *shape)
+        return arrays
 
     def remove(self, bucket: int) -> None:
         for key in self.kinds:
@@ -398,10 +399,3 @@ def _write(path: Path, dtype, shape: tuple[int, ...], parts) -> None:
         np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
         for part in parts:
             file.write(np.ascontiguousarray(part).data.cast("B") if part.size else b"")
-
-
-def _mapped(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    size = path.stat().st_size if path.exists() else 0
-    if not size:
-        return np.zeros((0, *shape), dtype)
-    return np.asarray(np.memmap(path, dtype, mode="r")).reshape(-1, *shape)

@@ -89,8 +89,7 @@ class SequenceSource(PartitionedSource):
         Parameters
         ----------
         path : path, or list of paths
-            A folder (its files that match ``pattern``, in the order of their names), one file of values, or files of values in
-            the order given.
+            As in :class:`ParquetTable`; files are those of values.
         n_features : int, optional
             Number of columns: public. By default that of the first file; a file of another width is an error.
         pattern : str
@@ -310,8 +309,7 @@ def write_sequences(
     parts : Sequences, or iterable of Sequences or of lists of arrays
         A generator reads, say, one file after the other; ``source.chunks(100_000)`` are the sequences of another source.
     to : path
-        Folder that does not exist yet. It holds records, and only its owner may read it, whatever the umask: give others the
-        permissions that they have for the data.
+        Folder that does not exist yet; who may read it is as for :func:`vips.data.regroup`.
     n_features : int, optional
         Number of columns: public, and needed for lists. An array of another width is a missing sequence.
 

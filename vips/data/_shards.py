@@ -45,7 +45,7 @@ class CSRShards(PartitionedSource):
     Parameters
     ----------
     path : path, or list of paths
-        A folder (its files that match ``pattern``, in the order of their names), one file, or files in the order given.
+        As in :class:`ParquetTable`.
     n_features : int, optional
         Number of columns: public. By default that of the first shard; a shard of another width is an error.
     pattern : str

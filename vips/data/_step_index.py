@@ -126,20 +126,15 @@ def distance_of(every: object, kind: str | None) -> float:
         with suppress(OverflowError):  # of a whole number that no float holds
             distance = float(every) if is_usable else math.nan
     else:
-        distance = math.nan if is_number else _seconds(every)
+        import pandas as pd
+
+        distance = math.nan
+        with suppress(ValueError, TypeError):
+            distance = math.nan if is_number else pd.Timedelta(every).total_seconds()
         example = 'as "7D", "12h" or a timedelta, where `order` holds dates. Months differ in length: number them'
     if not 0.0 < distance < math.inf:
         raise ValueError(f"`every` must be a positive distance, {example}; got {every!r}.")
     return distance
-
-
-def _seconds(every: object) -> float:
-    import pandas as pd
-
-    try:
-        return pd.Timedelta(every).total_seconds()
-    except (ValueError, TypeError):
-        return math.nan
 
 
 def spaced(

@@ -20,18 +20,9 @@ from vips.core.records.source import Partition, PartitionedSource
 from vips.exceptions import SourceError
 
 __all__ = [
-    "InMemoryTexts",
-    "PackedTexts",
-    "TextFiles",
-    "TextPartitions",
-    "TextSource",
-    "bytes_of",
-    "bytes_of_arrow",
-    "check_encoding",
-    "documents_array",
-    "is_text_type",
-    "text_of",
-]
+    "InMemoryTexts", "PackedTexts", "TextFiles", "TextPartitions", "TextSource", "bytes_of", "bytes_of_arrow",
+    "check_encoding", "documents_array", "is_text_type", "text_of",
+]  # fmt: skip
 
 _OF_OTHER_THINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}

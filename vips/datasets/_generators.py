@@ -137,17 +137,11 @@ def make_pathways(n_patients: int = 20_000, *, random_state: RandomStateLike = N
         stage[rows] = (rng.random((len(rows), 1)) >= below[:, :-1]).sum(axis=1)
     event = (rng.random((len(stage), 1)) >= np.cumsum(emissions, axis=1)[stage, :-1]).sum(axis=1)
     order = rng.permutation(len(patient))
+    day = 2 * step + rng.integers(0, 2, len(step))
     return Bunch(
-        patient=patient[order],
-        day=(2 * step + rng.integers(0, 2, len(step)))[order],
-        event=np.array(names)[event[order]],
-        stage=stage[order],
-        event_names=names,
-        stage_names=list(_STAGES),
-        startprob=start,
-        transmat=moves,
-        emissionprob=emissions,
-    )
+        patient=patient[order], day=day[order], event=np.array(names)[event[order]], stage=stage[order], event_names=names,
+        stage_names=list(_STAGES), startprob=start, transmat=moves, emissionprob=emissions,
+    )  # fmt: skip
 
 
 def make_sparse_binary(
@@ -230,7 +224,6 @@ def _coefficients(
     coef = np.zeros(n_features)
     coef[chosen] = rng.standard_t(4, n_effects)
     through_conditions = (-np.expm1(-brings) * (1.0 - frequency)) @ coef  # features that occur together add up
-    variance = np.sum(coef**2 * frequency * (1.0 - frequency)) + np.sum(
-        through_conditions**2 * prevalence * (1.0 - prevalence)
-    )
+    variance = np.sum(coef**2 * frequency * (1.0 - frequency))
+    variance += np.sum(through_conditions**2 * prevalence * (1.0 - prevalence))
     return coef * _SIGNAL / np.sqrt(variance)
