@@ -14,7 +14,7 @@ ascent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -60,14 +60,8 @@ def first_posterior(weights: np.ndarray, prior: str, full: bool) -> NetworkPoste
     )
 
 
-@dataclass(frozen=True)
-class _Step:
-    """Weights and visible biases after a step."""
-
-    running: np.ndarray
-    bias: np.ndarray
-    precision: np.ndarray
-    noise_var: np.ndarray
+# Running weights, centred visible biases, precision of the weights, and the variance of the noise in them, after a step.
+_Step = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def pace_of(t: int) -> float:
@@ -95,23 +89,24 @@ def next_posterior(
     totals = Totals.view(average, noise_std, CENTRE)
     t = previous.step + 1
     pace = 1.0 if exact else pace_of(t)
-    step = (_full_step if "outer" in average else _diagonal_step)(average, noise_std, previous, totals, pace)
-    running, weights, noise_left = step.running, step.running, np.zeros(())
+    step = _full_step if "outer" in average else _diagonal_step
+    running, centred_bias, precision, noise_var = step(average, noise_std, previous, totals, pace)
+    weights, noise_left = running, np.zeros(())
     if private:
         running = np.clip(running, -_LARGEST_RUNNING, _LARGEST_RUNNING)
-        weights, noise_left = shrunken(running, step.noise_var)
+        weights, noise_left = shrunken(running, noise_var)
         weights = np.clip(weights, -LARGEST_WEIGHT, LARGEST_WEIGHT)
     # in natural coordinates c = c' - W p
-    bias = step.bias - product(weights, totals.activity[:, None])[:, 0]
-    family = Gaussian if step.precision.ndim == 3 else DiagonalGaussian
+    bias = centred_bias - product(weights, totals.activity[:, None])[:, 0]
+    family = Gaussian if precision.ndim == 3 else DiagonalGaussian
     b = previous.hidden_bias
     b_precision = BIAS_PRECISION + totals.count * polya_gamma_mean(np.sqrt(b.mean**2 + b.var))
     visible = DiagonalGaussian(bias, totals.omega + BIAS_PRECISION)
     hidden = DiagonalGaussian(totals.count * (totals.activity - 0.5) / b_precision, b_precision)
     coupling = product(np.ascontiguousarray((weights * (totals.omega / totals.count)[:, None]).T), weights)
     posterior = NetworkPosterior(
-        family(weights, step.precision), visible, hidden, previous.shrinkage, coupling, running, step.noise_var, t, private,
-    )  # fmt: skip
+        family(weights, precision), visible, hidden, previous.shrinkage, coupling, running, noise_var, t, private
+    )
     squares = weights**2 + posterior.weight_variances + noise_left
     return replace(posterior, shrinkage=previous.shrinkage.updated(squares))
 
@@ -126,11 +121,11 @@ def _diagonal_step(average, noise_std, previous: NetworkPosterior, totals: Total
     centred_bias = bias + product(weights, totals.activity[:, None])[:, 0]
     lift = _lift(average["visible"] - pull, totals, noise_std)
     if previous.step == 0:  # biases only: otherwise all weights would learn the columns' averages
-        return _Step(previous.running, centred_bias + lift, totals.precision + prior, previous.noise_var)
+        return (previous.running, centred_bias + lift, totals.precision + prior, previous.noise_var)
     pace *= _DAMPING
     running = (1.0 - pace) * previous.running + pace * (weights + rise / curvature)
     noise_var = (1.0 - pace) ** 2 * previous.noise_var + (pace * noise_std["weights"] / curvature) ** 2
-    return _Step(running, centred_bias + pace * lift, totals.precision + prior, noise_var)
+    return (running, centred_bias + pace * lift, totals.precision + prior, noise_var)
 
 
 def _full_step(average, noise_std, previous: NetworkPosterior, totals: Totals, pace: float) -> _Step:
@@ -147,7 +142,7 @@ def _full_step(average, noise_std, previous: NetworkPosterior, totals: Totals, p
     centred_bias = bias + pace * lift + product(running, totals.activity[:, None])[:, 0]
     diagonal = precision[:, np.arange(n_hidden), np.arange(n_hidden)]
     noise_var = (1.0 - pace) ** 2 * previous.noise_var + (pace * noise_std["weights"] / diagonal) ** 2
-    return _Step(running, centred_bias, precision, noise_var)
+    return (running, centred_bias, precision, noise_var)
 
 
 def _lift(rise: np.ndarray, totals: Totals, noise_std: Mapping[str, float]) -> np.ndarray:

@@ -22,12 +22,9 @@ __all__ = ["aligned", "bootstrapped", "stacked"]
 
 
 def bootstrapped(
-    data: NoisyCovariance,
-    estimate: Estimate,
-    again: Callable[[Sequence[NoisyCovariance]], Sequence[Estimate]],
-    constant: float,
-    n_draws: int,
-) -> Draws:
+    data: NoisyCovariance, estimate: Estimate, again: Callable[[Sequence[NoisyCovariance]], Sequence[Estimate]],
+    constant: float, n_draws: int,
+) -> Draws:  # fmt: skip
     """Draws of :func:`stacked` parameters, shape (n_draws, q + 2, d).
 
     Parameters

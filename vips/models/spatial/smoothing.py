@@ -152,14 +152,10 @@ def smoothed(
     grid[tuple(fits.cells.T)] = weights
     centred = cov - cov.mean(axis=0)  # distances from the average
     centred -= centred.mean(axis=1, keepdims=True)
-    return FieldPosterior(
-        common + mean,
-        inverse_from_factor(cholesky(positive_definite(cov))),
-        grid,
-        np.clip(np.diagonal(centred) / prior, 0.0, 1.0),
-        of_noise / (of_noise + sampling),
-        1.0 / max(kappa, 1.0 / _MOST_DISPERSION),
-    )
+    precision = inverse_from_factor(cholesky(positive_definite(cov)))
+    open_share, noise_share = np.clip(np.diagonal(centred) / prior, 0.0, 1.0), of_noise / (of_noise + sampling)
+    dispersion = 1.0 / max(kappa, 1.0 / _MOST_DISPERSION)
+    return FieldPosterior(common + mean, precision, grid, open_share, noise_share, dispersion)
 
 
 def _kappa(kappa: float, std: float) -> float:
