@@ -127,24 +127,23 @@ def declarations_of(
 
 def stated_of(frame, declared: Sequence[str], reading: Reading) -> dict[str, str]:
     """As :func:`declarations_of`, but only what is declared, columns to drop included."""
-    return dict(_stated(declaration, frame, reading) for declaration in declared)
-
-
-def _stated(declaration: str, frame, reading: Reading) -> tuple[str, str]:
-    name, equals, what = declaration.partition("=")
-    if not equals or not what or name not in frame.columns:
-        raise ValueError(
-            f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
-            "NAME=drop, with a column of the table, which the first line of a CSV file names."
-            f"{names_like(name, frame.columns)}"
-        )
-    meaning = meaning_of(name, what)
-    if is_of_dates(meaning) and is_text_or_object(frame[name].dtype) and not reading.date_formats:
-        raise ValueError(
-            f"--column {declaration!r}: the column holds texts. --date-format says how its dates are written, as in "
-            "--date-format %d.%m.%Y or %Y-%m-%d"
-        )
-    return name, what
+    stated = {}
+    for declaration in declared:
+        name, equals, what = declaration.partition("=")
+        if not equals or not what or name not in frame.columns:
+            raise ValueError(
+                f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
+                "NAME=drop, with a column of the table, which the first line of a CSV file names."
+                f"{names_like(name, frame.columns)}"
+            )
+        meaning = meaning_of(name, what)
+        if is_of_dates(meaning) and is_text_or_object(frame[name].dtype) and not reading.date_formats:
+            raise ValueError(
+                f"--column {declaration!r}: the column holds texts. --date-format says how its dates are written, as in "
+                "--date-format %d.%m.%Y or %Y-%m-%d"
+            )
+        stated[name] = what
+    return stated
 
 
 def _kind_of_type(dtype) -> str | None:

@@ -16,19 +16,7 @@ from vips.core.budget import PrivacyBudget
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object
-from vips.tools.commands.files import (
-    as_declared,
-    column_of,
-    declarations_of,
-    in_order,
-    meaning_of,
-    named,
-    places_of,
-    read_folder,
-    read_table,
-    read_texts,
-    stated_of,
-)
+from vips.tools.commands import files
 from vips.tools.commands.outputs import check_outputs, checked_needs, write_table
 from vips.tools.commands.reading import Reading, add_options, stated
 
@@ -100,7 +88,8 @@ def _fit(options: argparse.Namespace) -> None:
     fitted = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model]
     model, lines, needs = fitted(options, reading, ledger)
     if Path(options.data).name.endswith((".csv", ".csv.gz")):
-        _state(model, also_not_covered=(_LINES,))
+        last = model[-1] if hasattr(model, "steps_") else model  # of a pipeline
+        last.privacy_ = replace(last.privacy_, also_not_covered=(_LINES,))
     if options.save is not None:  # before anything is printed: a reader may have gone, and the fit is paid for
         from vips.saving import save_for_shell
 
@@ -115,37 +104,31 @@ def _fit(options: argparse.Namespace) -> None:
         print("No ledger was given: nothing adds this fit to earlier ones of the same people.")
 
 
-def _state(model, **facts) -> None:
-    """Add facts to the report of a fitted model, or of the model of a pipeline."""
-    last = model[-1] if hasattr(model, "steps_") else model
-    last.privacy_ = replace(last.privacy_, **facts)
-
-
 def _logistic(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger | None) -> tuple:
     from vips.models import BayesianLogisticRegression
     from vips.preprocessing import TableEncoder, make_private_pipeline
 
     _need(options, "target")
-    table = read_table(options.data, reading)
-    groups = column_of(table, options.unit, "--unit")
-    target = column_of(table, options.target, "--target")
-    weight = column_of(table, options.weight, "--weight")
+    table = files.read_table(options.data, reading)
+    groups = files.column_of(table, options.unit, "--unit")
+    target = files.column_of(table, options.target, "--target")
+    weight = files.column_of(table, options.weight, "--weight")
     if (weight is None) != (options.max_weight is None):
         raise ValueError("--weight names the column of weights, and --max-weight the largest of them: give both.")
     classes = _classes(options.classes, target)
     named_before = (options.unit, options.target, options.weight)
     others = table.drop(columns=[name for name in named_before if name is not None])
-    declared = declarations_of(others, options.column, reading, list(table.columns))
-    columns = {name: meaning_of(name, what) for name, what in declared.items()}
-    y = named(target, classes, reading, by_number=True).rename(options.target)
+    declared = files.declarations_of(others, options.column, reading, list(table.columns))
+    columns = {name: files.meaning_of(name, what) for name, what in declared.items()}
+    y = files.named(target, classes, reading, by_number=True).rename(options.target)
     encoder, model = TableEncoder(columns), BayesianLogisticRegression(classes=classes)
     budget = PrivacyBudget(options.epsilon, options.delta)
     pipeline = make_private_pipeline(encoder, model, privacy=budget, max_weight=options.max_weight)
     arguments = {} if groups is None else {"groups": groups}
     if weight is not None:
-        weights = as_declared(table[[options.weight]], {options.weight: "number"}, reading)
+        weights = files.as_declared(table[[options.weight]], {options.weight: "number"}, reading)
         arguments["sample_weight"] = weights[options.weight]
-    pipeline.fit(as_declared(others, declared, reading), y, ledger=ledger, **arguments)
+    pipeline.fit(files.as_declared(others, declared, reading), y, ledger=ledger, **arguments)
     needs = {"columns": list(declared), "declared": list(declared.values()), "classes": classes}
     return pipeline, lines_of_table(pipeline.summary()), needs
 
@@ -165,7 +148,7 @@ def _classes(text: str | None, target) -> list[str]:
 def _topics(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedger | None) -> tuple:
     from vips.preprocessing import PrivateTopics
 
-    texts, groups, _ = read_texts(options.data, reading, options.text, options.unit)
+    texts, groups, _ = files.read_texts(options.data, reading, options.text, options.unit)
     topics = PrivateTopics(privacy=PrivacyBudget(options.epsilon, options.delta))
     topics.fit(texts, ledger=ledger, groups=groups)
     evidence, top = topics.evidence(), topics.top_words(10)
@@ -182,9 +165,9 @@ def _pathways(options: argparse.Namespace, reading: Reading, ledger: PrivacyLedg
     _need(options, "unit", "event", "order", "catalogue")
     catalogue = _catalogue(options.catalogue, reading)
     needs = {name: getattr(options, name) for name in ("unit", "event", "order")} | {"catalogue": catalogue}
-    table = read_table(options.data, reading)
+    table = files.read_table(options.data, reading)
     pathways, _ = _sequences(table, needs, reading)
-    stated_as, cells = stated_of(table, options.column, reading).get(options.order), table[options.order]
+    stated_as, cells = files.stated_of(table, options.column, reading).get(options.order), table[options.order]
     if is_text_or_object(cells.dtype) and not reading.date_formats and stated_as != "number":
         raise ValueError(
             f"--order {options.order!r}: the column holds texts, of which those in another form would come last. --date-format "
@@ -210,31 +193,31 @@ def _predict(options: argparse.Namespace) -> None:
 
 def _predicted_shares(model, path: str, needs: dict, reading: Reading):
     if Path(path).is_dir():
-        texts, table = read_folder(Path(path), reading, "**/*")
+        texts, table = files.read_folder(Path(path), reading, "**/*")
         if not texts:
             raise ValueError(f"The folder {path!r} has no .txt file.")
     elif needs["text"] is not None:
-        texts, _, table = read_texts(path, reading, needs["text"])  # predictions need no ids
+        texts, _, table = files.read_texts(path, reading, needs["text"])  # predictions need no ids
     else:
         raise ValueError("The model was fitted to a folder: write each text into a .txt file, and name their folder.")
     return table.assign(**{f"topic {k}": share for k, share in enumerate(np.asarray(model.transform(texts)).T)})
 
 
 def _predicted_states(model, path: str, needs: dict, reading: Reading):
-    table = read_table(path, reading)
+    table = files.read_table(path, reading)
     pathways, rows = _sequences(table, needs, reading)
     return table.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].assign(state=model.predict(pathways))
 
 
 def _predicted_classes(model, path: str, needs: dict, reading: Reading):
-    table = read_table(path, reading)
+    table = files.read_table(path, reading)
     missing = [name for name in needs["columns"] if name not in table.columns]
     if missing:
         other = names_like(missing[0], table.columns)
         raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.{other}")
     declared = dict(zip(needs["columns"], needs["declared"], strict=True))
     yes = needs["classes"][1]
-    probabilities = model.predict_proba(as_declared(table, declared, reading))[:, list(model.classes_).index(yes)]
+    probabilities = model.predict_proba(files.as_declared(table, declared, reading))[:, list(model.classes_).index(yes)]
     return table.assign(**{f"P({yes})": probabilities})
 
 
@@ -248,11 +231,11 @@ def _sequences(table, needs: dict, reading: Reading) -> tuple:
     from vips.data._sequences import Sequences
 
     names = ("unit", "event", "order")
-    unit, event, order = (column_of(table, needs[name], f"--{name}") for name in names)
+    unit, event, order = (files.column_of(table, needs[name], f"--{name}") for name in names)
     if len({needs[name] for name in names}) < 3:
         raise ValueError("--unit, --event and --order name three different columns.")
-    rows = in_order(order, reading)
-    codes = places_of(event, needs["catalogue"], reading)
+    rows = files.in_order(order, reading)
+    codes = files.places_of(event, needs["catalogue"], reading)
     # names of our own, whatever those of the table are
     coded = pd.DataFrame({"unit": unit.array, "code": codes, "row": np.arange(len(table))}).iloc[rows]
     both = Sequences.from_frame(coded, by="unit", columns=["code", "row"])

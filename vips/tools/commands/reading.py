@@ -57,8 +57,10 @@ class Reading:
 
     def numbers(self, cells: Iterable[object]) -> np.ndarray:
         """Parse each text as a finite float; NaN if it is not a number in these signs."""
-        cells = each_cell(cells)
-        return np.fromiter(map(partial(self._number, self._pattern()), cells), np.float64, len(cells))
+        cells, decimal, thousands = each_cell(cells), re.escape(self.decimal), re.escape(self.thousands)
+        whole = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|[0-9]+" if thousands else "[0-9]+"
+        pattern = re.compile(rf"[+-]?(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?")
+        return np.fromiter(map(partial(self._number, pattern), cells), np.float64, len(cells))
 
     def dates(self, cells):
         """A series of objects with the date of each text, None if it is not written so; ISO texts stay as they are."""
@@ -67,11 +69,6 @@ class Reading:
         date = cache(partial(date_of, formats=self.date_formats))
         dates = [date(cell) if isinstance(cell, str) else None for cell in each_cell(cells)]
         return imported("pandas", by="A table").Series(dates, index=cells.index, name=cells.name, dtype=object)
-
-    def _pattern(self) -> re.Pattern:
-        decimal, thousands = re.escape(self.decimal), re.escape(self.thousands)
-        whole = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|[0-9]+" if thousands else "[0-9]+"
-        return re.compile(rf"[+-]?(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
     def _number(self, pattern: re.Pattern, cell: object) -> float:
         text = cell.strip() if isinstance(cell, str) else ""
@@ -163,7 +160,10 @@ def _is_date_format(text: str) -> bool:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for each setting of a :class:`Reading`."""
     add = parser.add_argument_group("how tables are written").add_argument
-    add("--separator", metavar="SIGN", type=_or_tab, help="of a CSV file, \\t for a tab; default: a comma")
+    add(
+        "--separator", metavar="SIGN", type=lambda sign: sign.replace(r"\t", "\t"),
+        help="of a CSV file, \\t for a tab; default: a comma",
+    )  # fmt: skip
     add("--decimal", metavar="SIGN", help="in numbers that are text; default: a point")
     add("--thousands", metavar="SIGN", help="in numbers that are text; default: none")
     add("--encoding", help="of a CSV file, or of .txt files; default: utf-8")
@@ -172,10 +172,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="of dates that are text, as in %%d.%%m.%%Y; may be repeated: the first one that fits a cell counts",
     )  # fmt: skip
     add("--missing", metavar="WORD", action="append", help="a cell of a CSV file that means missing; may be repeated")
-
-
-def _or_tab(sign: str) -> str:
-    return "\t" if sign == r"\t" else sign
 
 
 def stated(options: argparse.Namespace) -> dict[str, object]:

@@ -31,20 +31,11 @@ __all__ = ["curve", "draw_epsilon", "draw_marginals", "draw_utility", "image"]
 
 _COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404"}
 _STYLE = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "vips",
-    "font.size": 8.0,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.color": _COLOURS["text"],
-    "axes.labelcolor": _COLOURS["text"],
-    "axes.edgecolor": _COLOURS["text"],
-    "xtick.color": _COLOURS["text"],
-    "ytick.color": _COLOURS["text"],
-    "grid.color": _COLOURS["line"],
-    "grid.linewidth": 0.5,
-}
+    "svg.fonttype": "none", "svg.hashsalt": "vips", "font.size": 8.0, "axes.linewidth": 0.6,
+    "axes.spines.top": False, "axes.spines.right": False, "text.color": _COLOURS["text"],
+    "axes.labelcolor": _COLOURS["text"], "axes.edgecolor": _COLOURS["text"], "xtick.color": _COLOURS["text"],
+    "ytick.color": _COLOURS["text"], "grid.color": _COLOURS["line"], "grid.linewidth": 0.5,
+}  # fmt: skip
 _DASHES = {"private": "-", "baseline": (0, (4, 2))}
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _N_POINTS = 161  # odd: one is at the mean
@@ -176,13 +167,10 @@ def curve(p: Family) -> tuple[np.ndarray, np.ndarray]:
     mean, std = (np.ravel(values)[0] for values in (p.mean, np.sqrt(p.var)))
     width = std / mean
     t = np.log(mean) + np.linspace(-min(_FAR, 8.0 * width), np.log1p(8.0 * width), _N_POINTS)
-    log_density = _log_density(p, np.minimum(t, -1e-9) if isinstance(p, Dirichlet) else t)
-    return np.exp(t), np.exp(log_density - log_density.max())
-
-
-def _log_density(p: Family, t: np.ndarray) -> np.ndarray:
-    """Log density of t = log x, up to a constant."""
     if isinstance(p, Dirichlet):  # two categories: x has a Beta
         ours, other = np.ravel(p.concentration)
-        return ours * t + (other - 1.0) * np.log(-np.expm1(t))
-    return p.shape.item() * t - p.rate.item() * np.exp(t)  # Gamma
+        below_one = np.minimum(t, -1e-9)
+        log_density = ours * below_one + (other - 1.0) * np.log(-np.expm1(below_one))
+    else:  # Gamma
+        log_density = p.shape.item() * t - p.rate.item() * np.exp(t)
+    return np.exp(t), np.exp(log_density - log_density.max())

@@ -41,7 +41,20 @@ def check_models(private, baseline) -> tuple:
             "Neither fit added noise, so there is no private fit to compare. Fit one of them with a plan, e.g. "
             "privacy=PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)."
         )
-    _check_alike(private, baseline)
+    for name in ("n_features_in_", *private.settings_of_meaning):
+        ours, theirs = (getattr(model, name, None) for model in (private, baseline))
+        if ours != theirs:
+            raise ValueError(
+                f"The private model has {name} = {ours} and the baseline {name} = {theirs}: their parameters cannot be "
+                "compared one by one. Fit the baseline with the private model's."
+            )
+    theirs = _names(baseline)
+    for what, ours in _names(private).items():
+        if ours is not None and theirs[what] is not None and not np.array_equal(ours, theirs[what]):
+            raise ValueError(
+                f"The models have different {what} (or the same in another order), so that column i of one is not column i of "
+                "the other. Fit the baseline on the private model's."
+            )
     return private, baseline
 
 
@@ -85,23 +98,6 @@ def check_private_data(private, X, y, may_use_private_data: bool) -> None:
         )
 
 
-def _check_alike(private, baseline) -> None:
-    for name in ("n_features_in_", *private.settings_of_meaning):
-        ours, theirs = (getattr(model, name, None) for model in (private, baseline))
-        if ours != theirs:
-            raise ValueError(
-                f"The private model has {name} = {ours} and the baseline {name} = {theirs}: their parameters cannot be "
-                "compared one by one. Fit the baseline with the private model's."
-            )
-    theirs = _names(baseline)
-    for what, ours in _names(private).items():
-        if ours is not None and theirs[what] is not None and not np.array_equal(ours, theirs[what]):
-            raise ValueError(
-                f"The models have different {what} (or the same in another order), so that column i of one is not column i of "
-                "the other. Fit the baseline on the private model's."
-            )
-
-
 def _names(model) -> dict[str, object]:
     """Words, features and classes of a model; None where it has none, or only their number."""
     words, classes = getattr(model, "vocabulary", None), getattr(model, "classes_", None)
@@ -118,7 +114,11 @@ def _names(model) -> dict[str, object]:
 def check_steps(fitted) -> None:
     """Raise TypeError for a pipeline of scikit-learn with a step that may have learnt from the records without saying so."""
     if isinstance(fitted, Pipeline) and not isinstance(fitted, PrivatePipeline):
-        others = [type(step).__name__ for step in _steps(fitted) if not _is_declared(step)]
+        others = [
+            type(step).__name__
+            for step in _steps(fitted)
+            if not isinstance(step, TableEncoder) or hasattr(step, "privacy_")  # has learnt something
+        ]
         if others:
             raise TypeError(
                 f"A pipeline of scikit-learn does not say what {', '.join(others)} learnt from the records. Compare pipelines "
@@ -127,18 +127,14 @@ def check_steps(fitted) -> None:
             )
 
 
-def _is_declared(step) -> bool:
-    """Whether this is an encoder that learnt nothing."""
-    return isinstance(step, TableEncoder) and not hasattr(step, "privacy_")
-
-
 def common_pipeline(private, baseline) -> Pipeline | None:
     """The pipeline whose steps come before both models; None without pipelines. Two must make the same columns of the same
     rows, or the coefficients of their models mean different things: ValueError."""
     pipelines = [model for model in (private, baseline) if isinstance(model, Pipeline)]
     for pipeline in pipelines:
         check_is_fitted(pipeline)
-    if len(pipelines) == 2 and not _are_alike(*pipelines):
+    steps = [list(_steps(pipeline)) for pipeline in pipelines]
+    if len(steps) == 2 and not (len(steps[0]) == len(steps[1]) and all(map(_do_the_same, *steps))):
         raise ValueError(
             "The two pipelines make different columns of the same rows (other steps, or other bounds, categories or words), so "
             "that their coefficients cannot be compared one by one. Fit the baseline to what the private pipeline makes: "
@@ -170,12 +166,6 @@ def named(model, pipeline: Pipeline):
     encoder = pipeline[0] if len(pipeline.steps) == 2 else None
     model.units_of_columns = encoder.in_column_units() if isinstance(encoder, TableEncoder) else None
     return model
-
-
-def _are_alike(first: Pipeline, second: Pipeline) -> bool:
-    """Whether the steps before both models do the same to a row."""
-    first, second = list(_steps(first)), list(_steps(second))
-    return len(first) == len(second) and all(_do_the_same(*pair) for pair in zip(first, second, strict=True))
 
 
 def _steps(pipeline: Pipeline) -> Iterator[object]:

@@ -7,19 +7,10 @@ import inspect
 from vips._support.pipelines import model_of
 from vips.core.mechanism.random_state import as_generator
 from vips.expfam.divergences import kl, wasserstein
-from vips.parts import Part
 from vips.report.only_noise import NO_SIGNAL
 from vips.report.words import loss, who_counts
+from vips.tools.comparison import checks
 from vips.tools.comparison.arms import arm_rows, arm_score_rows, fit_arms
-from vips.tools.comparison.checks import (
-    check_models,
-    check_private_data,
-    check_scores,
-    check_steps,
-    common_pipeline,
-    encoded,
-    named,
-)
 from vips.tools.comparison.comparison import Comparison, Divergences
 from vips.tools.comparison.movement import Movement, match, parts_of
 from vips.tools.comparison.rows import Sources, fit_rows, score_rows
@@ -96,19 +87,21 @@ def compare(
     ('private data', 'X_test: not protected')
     """
     for fitted in (private, baseline):
-        check_steps(fitted)
-    pipeline = common_pipeline(private, baseline)
-    private, baseline = check_models(model_of(private), model_of(baseline))
-    check_scores(private, X_test, y_test, n_bootstrap, level)
-    check_private_data(private, X, y, may_use_private_data)
+        checks.check_steps(fitted)
+    pipeline = checks.common_pipeline(private, baseline)
+    private, baseline = checks.check_models(model_of(private), model_of(baseline))
+    checks.check_scores(private, X_test, y_test, n_bootstrap, level)
+    checks.check_private_data(private, X, y, may_use_private_data)
     reports = private.privacy_, baseline.privacy_
     if pipeline is not None:
-        private, baseline = named(private, pipeline), named(baseline, pipeline)
-        X_test = None if X_test is None else encoded(pipeline, X_test)
+        private, baseline = checks.named(private, pipeline), checks.named(baseline, pipeline)
+        X_test = None if X_test is None else checks.encoded(pipeline, X_test)
         X = None if X is None else pipeline[:-1].transform(X)
     alignment = match(private, private.posterior_, baseline.posterior_)
     order = None if alignment is None else alignment.order
-    pairs = _pairs(parts_of(private, private.posterior_), parts_of(baseline, baseline.posterior_, order))
+    parts = parts_of(private, private.posterior_)
+    others = {part.name: part for part in parts_of(baseline, baseline.posterior_, order)}
+    pairs = [(part, others[part.name]) for part in parts if part.name in others]  # scales of a prior may be in one only
     rng, sources = as_generator(random_state), Sources.of(private, baseline)
     names, notes = (_described(reports[0], "private fit"), _described(reports[1], "private baseline")), []
     counted = [who_counts(report) if report.plan.is_private else () for report in reports]
@@ -156,9 +149,3 @@ def _described(report, name: str) -> str:
     if report.delta is None:
         return f"a {name} (noise multiplier {report.plan.noise_multiplier:.3g})"
     return f"a {name} ({loss(report.epsilon(), report.delta)})"
-
-
-def _pairs(ours: list[Part], theirs: list[Part]) -> list[tuple[Part, Part]]:
-    """Parts that exist in both posteriors; scales of a prior may exist in one only."""
-    by_name = {part.name: part for part in theirs}
-    return [(part, by_name[part.name]) for part in ours if part.name in by_name]

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from vips.tools.comparison.comparison import Comparison
-
 __all__ = ["Comparison", "Divergences", "Mover", "Row"]
 
 _NAN = float("nan")
@@ -214,7 +212,19 @@ class Comparison:
         path : str or path, optional
             An existing file is replaced when the new one is complete.
         """
-        return text_or_file(finite(_plain_values(self)), path)
+        parameters = [
+            dict(zip(columns, values, strict=True))
+            for columns in (movement.columns() for movement in self.movements)
+            for values in zip(*(list(column) for column in columns.values()), strict=True)
+        ]
+        names = "model", "summary", "private", "baseline", "clip_biases", "level", "notes"
+        plain = {name: getattr(self, name) for name in names} | {
+            "rows": [asdict(row) for row in self.rows],
+            "parameters": parameters,
+            "source_of_parameters": self.source,
+            "privacy": [report.to_dict() for report in self.privacy],
+        }
+        return text_or_file(finite(plain), path)
 
     def plot(self, n: int = 30, ax: Axes | None = None) -> Figure:
         """Plot the differences of means of the largest movers, with intervals for two independent posteriors.
@@ -252,17 +262,9 @@ class Comparison:
         return ax.figure
 
     def to_html(
-        self,
-        path: str | os.PathLike,
-        *,
-        curve: UtilityCurve | None = None,
-        ledger: PrivacyLedger | None = None,
-        dataset: str = "",
-        purpose: str = "",
-        responsible: str = "",
-        chosen_by: str = "",
-        reason: str = "",
-    ) -> None:
+        self, path: str | os.PathLike, *, curve: UtilityCurve | None = None, ledger: PrivacyLedger | None = None,
+        dataset: str = "", purpose: str = "", responsible: str = "", chosen_by: str = "", reason: str = "",
+    ) -> None:  # fmt: skip
         """Write a report for somebody who has to judge the fit: one HTML file that needs no network.
 
         Its first page is the certificate of the private fit (:meth:`vips.PrivacyReport.to_html`), with the joint ε of all fits
@@ -316,19 +318,3 @@ class Comparison:
 
     def __repr__(self) -> str:
         return printable(f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>")
-
-
-def _plain_values(comparison: Comparison) -> dict:
-    """Rows, parameters and statements."""
-    parameters = [
-        dict(zip(columns, values, strict=True))
-        for columns in (movement.columns() for movement in comparison.movements)
-        for values in zip(*(list(column) for column in columns.values()), strict=True)
-    ]
-    names = "model", "summary", "private", "baseline", "clip_biases", "level", "notes"
-    return {name: getattr(comparison, name) for name in names} | {
-        "rows": [asdict(row) for row in comparison.rows],
-        "parameters": parameters,
-        "source_of_parameters": comparison.source,
-        "privacy": [report.to_dict() for report in comparison.privacy],
-    }

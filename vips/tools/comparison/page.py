@@ -44,27 +44,17 @@ _N_MARGINALS, _N_MOVERS, _N_WORDS, _N_UNITS = 12, 50, 10, 40
 
 
 def write_report(
-    comparison: Comparison,
-    path: str | os.PathLike,
-    utility: UtilityCurve | None = None,
-    ledger: PrivacyLedger | None = None,
-    **stated: str,
-) -> None:
+    comparison: Comparison, path: str | os.PathLike, utility: UtilityCurve | None = None,
+    ledger: PrivacyLedger | None = None, **stated: str,
+) -> None:  # fmt: skip
     """Write the report, whole or not at all."""
     ours, theirs = map(source_of, comparison.privacy)
+    private = comparison.private[:1].upper() + comparison.private[1:]
     write_page(
-        path,
-        templates(),
-        "report.html",
-        _PARTS,
-        title=f"Privacy report: {comparison.model}",
-        private=comparison.private[:1].upper() + comparison.private[1:],
-        baseline=comparison.baseline,
-        cover=_cover(comparison, utility, ledger, **stated),
-        notice=_notice(comparison, utility),
-        sections=_sections(comparison, utility),
-        sources={"private": ours, "baseline": theirs, "both": comparison.source},
-    )
+        path, templates(), "report.html", _PARTS, title=f"Privacy report: {comparison.model}", private=private,
+        baseline=comparison.baseline, cover=_cover(comparison, utility, ledger, **stated), notice=_notice(comparison, utility),
+        sections=_sections(comparison, utility), sources={"private": ours, "baseline": theirs, "both": comparison.source},
+    )  # fmt: skip
 
 
 @cache
@@ -186,7 +176,9 @@ def topics_view(comparison: Comparison) -> list[dict] | None:
     topics = _part(comparison, "topics")
     if topics is None or comparison.alignment is None:
         return None
-    ours, theirs = (_top(part.distribution.mean, topics.private.columns) for part in (topics.private, topics.baseline))
+    names, fits = topics.private.columns, (topics.private, topics.baseline)
+    orders = (np.argsort(-fit.distribution.mean, axis=1, kind="stable")[:, :_N_WORDS] for fit in fits)
+    ours, theirs = ([[names[v] for v in row] for row in order] for order in orders)
     distances, divergence = comparison.alignment.distances, comparison.divergences["topics"].kl_private_baseline
     return [
         {
@@ -247,11 +239,6 @@ def _movers_view(comparison: Comparison) -> dict:
 
 def _part(comparison: Comparison, title: str) -> Movement | None:
     return next((movement for movement in comparison.movements if movement.private.name == title), None)
-
-
-def _top(means: np.ndarray, words: list[str]) -> list[list[str]]:
-    """The most probable words of each topic."""
-    return [[words[v] for v in np.argsort(-row, kind="stable")[:_N_WORDS]] for row in means]
 
 
 def _weights_in_words(row: np.ndarray, columns: list[str]) -> str:

@@ -53,10 +53,9 @@ def paragraph(comparison: Comparison) -> str:
             f"{after:.3g}, by {abs(movement.standardized[place]):.2g} pooled posterior standard deviations."
         )
     says += [_score(row, comparison.level) for row in comparison.rows if X_TEST in row.private_source]
-    shares = [
-        row for row in comparison.rows if row.quantity.startswith("share") and " in the shift of " in row.quantity
-    ]
-    says += map(_share, shares)
+    for row in comparison.rows:
+        if row.quantity.startswith("share") and " in the shift of " in row.quantity:
+            says.append(f"The {row.quantity} is {100.0 * row.value:.0f} %." if math.isfinite(row.value) else "")
     says.append(_provenance(comparison.rows))
     return printable(" ".join(says))
 
@@ -87,10 +86,6 @@ def _score(row: Row, level: float) -> str:
         f"On X_test, {row.quantity}: {row.private:.4g} against {row.baseline:.4g}, a difference of {row.value:.2g} "
         f"({100.0 * level:g} % bootstrap interval {lower:.2g} to {upper:.2g})."
     )
-
-
-def _share(row: Row) -> str:
-    return f"The {row.quantity} is {100.0 * row.value:.0f} %." if math.isfinite(row.value) else ""
 
 
 def _provenance(rows: Sequence[Row]) -> str:

@@ -15,15 +15,8 @@ from vips._support.validation import check_level
 from vips.core.units import noun_of
 from vips.report import words
 from vips.report.report import PrivacyReport
-from vips.tools.evaluation.estimates import (
-    EDGES,
-    Estimate,
-    area_under_curve,
-    bins_in_use,
-    centres,
-    linear_score,
-    weights,
-)
+from vips.tools.evaluation import estimates
+from vips.tools.evaluation.estimates import EDGES, Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,12 +94,12 @@ class Evaluation:
             with the outcome, "lower" and "upper".
         """
         check_level(level)
-        pd, middle = imported("pandas", "calibration()"), expit(centres())
+        pd, middle = imported("pandas", "calibration()"), expit(estimates.centres())
         edges, rows = np.concatenate([[0.0], EDGES, [1.0]]), []
         for bins in self._ranges():
             z = self.histogram[:, bins]
             by_bin = np.maximum(z.sum(axis=0), 0.0)
-            share = linear_score(z, self.std**2, weights("outcome")[:, bins], 1.0, level)
+            share = estimates.linear_score(z, self.std**2, estimates.weights("outcome")[:, bins], 1.0, level)
             risk = np.average(middle[bins], weights=by_bin)
             rows.append((edges[bins.start], edges[bins.stop], z.sum(), risk, *share[:3]))
         return pd.DataFrame(rows, columns=["from", "to", "n_records", "risk", "share", "lower", "upper"], dtype=float)
@@ -123,7 +116,7 @@ class Evaluation:
         left.plot(table["risk"], table["share"], "o-", color="tab:blue", markersize=4)
         left.set_xlabel("predicted")
         left.set_ylabel(f"share: {printable(self.outcome)}, with its {100 * level:g} % interval", **PLAIN_TEXT)
-        bins = bins_in_use(self.histogram, self.std)
+        bins = estimates.bins_in_use(self.histogram, self.std)
         above = np.cumsum(np.maximum(self.histogram[:, bins], 0.0)[:, ::-1], axis=1)
         rates = np.hstack([np.zeros((2, 1)), above / np.maximum(above[:, -1:], 1e-300)])
         right.plot(*rates, color="tab:blue")
@@ -151,23 +144,22 @@ class Evaluation:
         )
 
     def _score(self, name: str, level: float) -> Estimate:
-        bins = bins_in_use(self.histogram, self.std)
+        bins = estimates.bins_in_use(self.histogram, self.std)
         z, variance = self.histogram[:, bins], self.std**2
         if name == "auc":
-            return area_under_curve(z, variance, level)
-        c = (self._error() if name == "error" else weights(name))[:, bins]
-        return linear_score(z, variance, c, max(c.max(), 1.0), level)
-
-    def _error(self) -> np.ndarray:
-        """1 in cells where the predicted class is wrong."""
-        if self.is_of_predicted:
-            return 1.0 - weights("outcome")
-        is_predicted = centres() > 0.0
-        return np.stack([is_predicted, ~is_predicted]).astype(np.float64)
+            return estimates.area_under_curve(z, variance, level)
+        if name != "error":
+            c = estimates.weights(name)[:, bins]
+        elif self.is_of_predicted:
+            c = 1.0 - estimates.weights("outcome")[:, bins]
+        else:  # 1 in cells where the predicted class is wrong
+            is_predicted = estimates.centres()[bins] > 0.0
+            c = np.stack([is_predicted, ~is_predicted]).astype(np.float64)
+        return estimates.linear_score(z, variance, c, max(c.max(), 1.0), level)
 
     def _ranges(self) -> list[slice]:
         """Neighbouring bins that together hold enough records beside their noise; the last ones join their neighbours."""
-        used = bins_in_use(self.histogram, self.std)
+        used = estimates.bins_in_use(self.histogram, self.std)
         by_bin, ranges, start = self.histogram.sum(axis=0), [], used.start
         for stop in range(start + 1, used.stop + 1):
             if by_bin[start:stop].sum() >= _LEAST_SIGNAL * self.std * math.sqrt(2 * (stop - start)):

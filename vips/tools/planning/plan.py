@@ -282,11 +282,8 @@ def _like(model, like, n_features: int | None, needed: bool, public: Mapping[str
 
 
 def _in_words(plan: PrivacyPlan) -> str:
-    batches = (
-        "full batches, which cost no ε"
-        if plan.sampling_rate == 1.0
-        else f"samples of about {_MOST_RECORDS:,} records, to save time"
-    )
+    batches = f"samples of about {_MOST_RECORDS:,} records, to save time"
+    batches = "full batches, which cost no ε" if plan.sampling_rate == 1.0 else batches
     return f"{plan.n_steps} step{'s' * (plan.n_steps > 1)} of {batches}."
 
 
@@ -294,16 +291,9 @@ class Planner:
     """Plans of one model at one budget after another; arguments are those of :func:`plan_for`."""
 
     def __init__(
-        self,
-        model,
-        n_records: int | NoisyCount,
-        like: Any = None,
-        n_features: int | None = None,
-        document_length: int = 100,
-        purpose: str = "reading",
-        needs_widths: bool = True,
-        **public: Any,
-    ) -> None:
+        self, model, n_records: int | NoisyCount, like: Any = None, n_features: int | None = None, document_length: int = 100,
+        purpose: str = "reading", needs_widths: bool = True, **public: Any,
+    ) -> None:  # fmt: skip
         self.model, self.document_length, self.purpose = model, document_length, purpose
         self.n_records, self.says = _numbers(model, n_records, document_length)
         self.is_pipeline = isinstance(model, PrivatePipeline)
@@ -333,8 +323,7 @@ class Planner:
         for _ in range(_ROUNDS):
             law, mu2, excess = self._law(budget), np.nan, np.inf
             if law is not None:
-                check_widths(width, law)
-                check_sampling(width, law, self.n_records)
+                check_widths(width, law, self.n_records)
                 mu2, excess = law.mu2_for(width, self.n_records), law.excess(width, self.n_records, budget.mu2)
             if excess > 1.0 + _NEAR:
                 too_small = budget.mu2
@@ -380,24 +369,19 @@ class Planner:
             says.append(self.reason)
         if law is not None:
             says += [_of_widths(law, self.n_records, budget, width), self.assumed]
-        return Recommendation(
-            budget, plan, self.n_records, settings, signal_to_noise, " ".join(filter(None, says)), law
-        )
+        says = " ".join(filter(None, says))
+        return Recommendation(budget, plan, self.n_records, settings, signal_to_noise, says, law)
 
 
-def check_widths(width: Mapping[str, float], law: Law) -> None:
-    """Raise TypeError or ValueError for widths of nothing."""
+def check_widths(width: Mapping[str, float], law: Law, n_records: int | None = None) -> None:
+    """Raise TypeError or ValueError for widths of nothing; for so many records, also for those that no ε gives."""
     if not isinstance(width, Mapping):
         raise TypeError(f"`width` must name what it is the width of, width={{{law.names[0]!r}: 0.01}}; got {width!r}.")
     if unknown := [str(name) for name in width if name not in law.names]:
         raise ValueError(f"`width` names {', '.join(unknown)}; there are: {', '.join(law.names)}.")
     for name, limit in width.items():
         check_number(f"width[{name!r}]", limit, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
-
-
-def check_sampling(width: Mapping[str, float], law: Law, n_records: int) -> None:
-    """Raise ValueError for widths that no ε gives."""
-    if not np.isfinite(law.mu2_for(width, n_records)):
+    if n_records is not None and not np.isfinite(law.mu2_for(width, n_records)):
         n = law.records_for({name: 0.8 * limit for name, limit in width.items()})
         raise ValueError(
             f"No ε gives this width: without noise, too, {n_records:,} records leave more uncertain. About {n:,.0f} "

@@ -134,9 +134,15 @@ def rehearse(
         records = generated(model, n_records, n_features, rng, effects=effects, guess=guess)
     else:
         records = Like.of(like).drawn(n_records, rng)
+    if isinstance(model.privacy, PrivacyBudget):
+        limits = model.privacy.epsilon, model.privacy.delta
+    else:  # with room for this fit
+        delta = getattr(model.privacy, "report_delta", None) or _DELTA
+        limits = _ROOM * model.privacy.epsilon(delta), delta
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        ledger = _ledger(model, Path(folder) / "rehearsal.ledger")
+        path, relation = Path(folder) / "rehearsal.ledger", model.privacy.relation
+        ledger = PrivacyLedger(path, *limits, "generated records", relation=relation)
         started = time.perf_counter()
         fitted = records.fit(clone(model), ledger=ledger)
         seconds, spent = time.perf_counter() - started, ledger.spent()
@@ -147,15 +153,6 @@ def rehearse(
         summary = summary.assign(stated=[stated.get(name, np.nan) for name in summary.index])
     says = tuple(dict.fromkeys(str(warning.message) for warning in caught))
     return Rehearsal(fitted, summary, model_of(fitted).privacy_, spent, seconds, says)
-
-
-def _ledger(model, path: Path) -> PrivacyLedger:
-    """With room for this fit."""
-    privacy = model.privacy
-    if isinstance(privacy, PrivacyBudget):
-        return PrivacyLedger(path, privacy.epsilon, privacy.delta, "generated records", relation=privacy.relation)
-    delta = getattr(privacy, "report_delta", None) or _DELTA
-    return PrivacyLedger(path, _ROOM * privacy.epsilon(delta), delta, "generated records", relation=privacy.relation)
 
 
 def _stated(columns: Mapping, effects: Mapping) -> dict[str, float]:

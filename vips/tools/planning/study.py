@@ -93,26 +93,17 @@ def plan_study(
     like, start = like or {}, PrivacyBudget(1.0, delta if privacy is None else privacy.delta)
     planners = {name: Planner(model, n_records, like.get(name)) for name, model in models.items()}
     releases = {name: planner.needed(start, width[name]) for name, planner in planners.items()}
-    if privacy is not None:
-        releases = _shared(planners, releases, width, privacy)
+    for _ in range(0 if privacy is None else _ROUNDS):  # all widths come to exceed what is wanted by one factor
+        parts = privacy.split(*_mu2_of_equal_excess(releases, width, privacy.mu2))
+        releases = {name: planner.at(part) for (name, planner), part in zip(planners.items(), parts, strict=True)}
+        if missing := [name for name, release in releases.items() if release.law is None]:
+            raise ValueError(f"{missing[0]}: {releases[missing[0]].says}")
     mu2 = float(sum(release.budget.mu2 for release in releases.values()))
     whole = next(iter(releases.values())).budget
     budget = privacy or whole.scaled(mu2 / whole.mu2)
     shares = {name: release.budget.mu2 / mu2 for name, release in releases.items()}
     says = [f"{name} (share {shares[name]:.0%}): {release.says}" for name, release in releases.items()]
     return Study(budget, releases, "\n".join([f"ε = {budget.epsilon:.2g} for all releases together.", *says]))
-
-
-def _shared(
-    planners: Mapping[str, Planner], releases: dict[str, Recommendation], width, privacy: PrivacyBudget
-) -> dict[str, Recommendation]:
-    """Releases at shares of the budget, all of whose widths exceed what is wanted by one factor."""
-    for _ in range(_ROUNDS):
-        parts = privacy.split(*_mu2_of_equal_excess(releases, width, privacy.mu2))
-        releases = {name: planner.at(part) for (name, planner), part in zip(planners.items(), parts, strict=True)}
-        if missing := [name for name, release in releases.items() if release.law is None]:
-            raise ValueError(f"{missing[0]}: {releases[missing[0]].says}")
-    return releases
 
 
 def _mu2_of_equal_excess(releases: Mapping[str, Recommendation], width, whole: float) -> list[float]:

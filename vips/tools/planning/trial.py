@@ -179,22 +179,21 @@ def widths_of(fitted) -> dict[str, float]:
 
 
 def generated(
-    model,
-    n_records: int,
-    n_features: int | None,
-    rng: np.random.Generator,
-    *,
-    effects: Mapping | None = None,
-    guess: Mapping | None = None,
-    outcome: float | None = None,
-) -> Like:
+    model, n_records: int, n_features: int | None, rng: np.random.Generator, *, effects: Mapping | None = None,
+    guess: Mapping | None = None, outcome: float | None = None,
+) -> Like:  # fmt: skip
     """Records of a model or pipeline; ValueError, with what to give, if too little is known about such records.
 
     ``n_features`` is needed by models alone, ``effects`` and ``guess`` are for pipelines (:func:`vips.datasets.make_table`);
     ``outcome`` is the share of the last one of two classes, or the average count.
     """
     try:
-        _check_outcome(model_of(model), outcome)
+        last = model_of(model)
+        if outcome is not None and not _has_outcome(last):
+            raise ValueError(
+                f"`outcome` is the share of the last one of two classes, or an average count: a {type(last).__name__} as "
+                "declared has neither. Leave it out, or give like=."
+            )
         if not isinstance(model, PrivatePipeline):
             if effects or guess:
                 raise NotImplementedError("`effects` and `guess` are for pipelines, whose columns have names.")
@@ -202,7 +201,7 @@ def generated(
             if outcome is not None:
                 others[0] = _labels(model, rng.standard_normal(len(others[0])), outcome, rng)
             return Like(X, *others)
-        encoder, last = model[0], model[-1]
+        encoder = model[0]
         if not isinstance(getattr(encoder, "columns", None), Mapping):
             raise NotImplementedError(
                 "The columns of this pipeline are not declared by name, or it takes texts: give records that resemble the "
@@ -250,15 +249,6 @@ def _has_outcome(model) -> bool:
     if not model.needs_labels or not hasattr(model, "likelihood"):
         return False
     return getattr(model, "classes", None) is None or len(model.classes) == 2
-
-
-def _check_outcome(model, outcome: float | None) -> None:
-    """Raise ValueError for an average of labels that a model does not have."""
-    if outcome is not None and not _has_outcome(model):
-        raise ValueError(
-            f"`outcome` is the share of the last one of two classes, or an average count: a {type(model).__name__} as declared "
-            "has neither. Leave it out, or give like=."
-        )
 
 
 def _labels(model, predictor: np.ndarray, outcome: float | None, rng: np.random.Generator) -> np.ndarray:
