@@ -221,7 +221,9 @@ class PrivatePipeline(Pipeline):
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
         whole = budget.encoder and budget.whole(stand_in.completed_plan(budget.fit))
-        unit = _unit_of(X, groups, encoder)
+        unit = encoder.unit if groups is None else unit_of_persons(groups)
+        if isinstance(X, TextSource):
+            unit = unit_of_source(X, encoder.privacy, encoder.unit)
         with _alone_at(checkpoint) as checkpoint:
             saved = _saved_encoder(encoder, checkpoint, ledger, unit)
             run = LedgerRun(ledger, None if saved is None else run_of(saved))
@@ -510,13 +512,6 @@ def _checked_public(encoder, model, X, public: dict) -> dict:
     if getattr(encoder, "columns", ()) is None:  # all columns of X
         columns_of(public["public_X"], dict.fromkeys(X.columns))
     return public
-
-
-def _unit_of(X, groups: object, encoder) -> str:
-    """What the release protects."""
-    if isinstance(X, TextSource):
-        return unit_of_source(X, encoder.privacy, encoder.unit)
-    return encoder.unit if groups is None else unit_of_persons(groups)
 
 
 def _features(encoder, X):

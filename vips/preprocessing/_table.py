@@ -298,8 +298,12 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         return features
 
     def _scale(self) -> float:
-        """Scale of all features."""
-        return _unit_scale(len(self._resolved())) if self.unit_norm else 1.0
+        """Scale of all features: 1 / √n_columns, rounded down, so that n_columns entries of this size have norm at most 1."""
+        n_columns = len(self._resolved())
+        scale = 1.0 / math.sqrt(n_columns) if self.unit_norm else 1.0
+        while self.unit_norm and n_columns * Fraction(scale) ** 2 > 1:
+            scale = math.nextafter(scale, 0.0)
+        return scale
 
     def _resolved(self) -> dict[object, Number | Categories]:
         """What each column is; before ``fit``, if all of them are declared."""
@@ -313,8 +317,10 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
 
     @property
     def max_norm(self) -> float:
-        """Bound on the L2 norm of every row."""
-        return 1.0 if self.unit_norm else _root_above(len(self._resolved()))
+        """Bound on the L2 norm of every row: 1, or √n_columns, rounded up."""
+        n_columns = 1 if self.unit_norm else len(self._resolved())
+        root = math.sqrt(n_columns)
+        return root if Fraction(root) ** 2 >= n_columns else math.nextafter(root, math.inf)
 
     @property
     def indicators(self) -> tuple[tuple[int, int, float], ...]:
@@ -466,17 +472,3 @@ def _is_declared(columns: object) -> bool:
     """Whether all columns are declared."""
     declarations = columns.values() if isinstance(columns, Mapping) else columns if isinstance(columns, list) else [""]
     return not any(isinstance(declared, str) for declared in declarations)
-
-
-def _root_above(n_columns: int) -> float:
-    """√n_columns, rounded up."""
-    root = math.sqrt(n_columns)
-    return root if Fraction(root) ** 2 >= n_columns else math.nextafter(root, math.inf)
-
-
-def _unit_scale(n_columns: int) -> float:
-    """1 / √n_columns, rounded down: n_columns entries of this size have norm at most 1, exactly."""
-    scale = 1.0 / math.sqrt(n_columns)
-    while n_columns * Fraction(scale) ** 2 > 1:
-        scale = math.nextafter(scale, 0.0)
-    return scale

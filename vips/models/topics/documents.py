@@ -11,9 +11,8 @@ from vips.models.topics.digamma import jit
 def find_canonical(indptr, indices, is_canonical):
     """Whether the words of each document are sorted, none of them twice."""
     for d in range(len(is_canonical)):
-        words = indices[
-            indptr[d] : indptr[d + 1]
-        ]  # the compiler vectorises over a slice, not over indices of the whole
+        # the compiler vectorises over a slice, not over indices of the whole
+        words = indices[indptr[d] : indptr[d + 1]]
         later, earlier = words[1:], words[: len(words) - 1]
         is_sorted = True
         for j in range(len(later)):

@@ -199,11 +199,8 @@ def infer_documents(
     for d in range(start, stop):
         longest = max(longest, indptr[d + 1] - indptr[d])
     n_places = (longest + TILE - 1) // TILE * TILE
-    places, padded_counts, padded_ratios = (
-        np.empty(n_places, np.int64),
-        np.empty(n_places, dtype),
-        np.empty(TILE, dtype),
-    )
+    places, padded_counts = np.empty(n_places, np.int64), np.empty(n_places, dtype)
+    padded_ratios = np.empty(TILE, dtype)
     tiles, shares = np.empty(width * n_places, dtype), np.empty(WIDTH * (width + WIDTH), dtype)
     weights, active = np.empty(width, dtype), np.empty(width, np.int64)
     gamma, middle, before, settled = np.empty(width), np.empty(width), np.empty(width), np.empty(width)

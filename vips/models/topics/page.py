@@ -17,28 +17,17 @@ __all__ = ["write_topics"]
 
 def write_topics(path: str | os.PathLike, models: Sequence, n_words: int) -> None:
     """Write a page about a fitted model, or about a model and its baseline, whole or not at all."""
-    words, names = [TopicWords.of_model(model) for model in models], _names(models)
+    words = [TopicWords.of_model(model) for model in models]
+    names = ["private fit" if models[0].privacy_.plan.is_private else "fit without noise", "baseline"][: len(models)]
     labels = [evidence and evidence.labels for evidence in (model.evidence() for model in models)]
     matched = align(words[0].probabilities, words[1].probabilities) if len(models) == 2 else None
+    statements, engine = _statements(models, names), environment(__package__, certificate.__name__)
     write_page(
-        path,
-        environment(__package__, certificate.__name__),
-        "topics.html",
-        [(__package__, "topics.css")],
-        title="Topics",
-        names=names,
-        n_all=len(words[0].names),
-        statements=(statements := _statements(models, names)),
-        is_released=all(model.privacy_.has_guarantee for model in models),
-        cover={"together": statements[0]["together"]},
+        path, engine, "topics.html", [(__package__, "topics.css")], title="Topics", names=names, n_all=len(words[0].names),
+        statements=statements, is_released=all(model.privacy_.has_guarantee for model in models),
+        cover={"together": statements[0]["together"]}, verdict=None if labels[0] is None else counts_of(labels[0]),
         topics=[_row(k, words, labels, matched, n_words) for k in range(len(words[0].shares))],
-        verdict=None if labels[0] is None else counts_of(labels[0]),
-    )
-
-
-def _names(models: Sequence) -> list[str]:
-    first = "private fit" if models[0].privacy_.plan.is_private else "fit without noise"
-    return [first, "baseline"][: len(models)]
+    )  # fmt: skip
 
 
 def _statements(models: Sequence, names: Sequence[str]) -> list[dict]:

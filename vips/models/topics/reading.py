@@ -188,7 +188,17 @@ class ReadableTopics:
         check_integer("n_words", n_words)
         other = None if baseline is None else model_of(baseline)
         if other is not None:
-            self._check_comparable(other)
+            if not isinstance(other, ReadableTopics):
+                raise TypeError(f"`baseline` must be a LatentDirichletAllocation, got {type(other).__name__}.")
+            check_is_fitted(other, "last_posterior_")
+            ours, theirs = self.components_.shape, other.components_.shape
+            if ours != theirs:
+                raise ValueError(
+                    f"The model has {ours[0]} topics over {ours[1]} words and `baseline` {theirs[0]} over {theirs[1]}: topics "
+                    "are matched one to one, so that both need the same numbers."
+                )
+            if self.column_names() != other.column_names():
+                raise ValueError("`baseline` has other words than the model, or the same words in another order.")
         imported("jinja2", "to_html()")
         from vips.models.topics.page import write_topics
 
@@ -274,19 +284,6 @@ class ReadableTopics:
             "vocab": list(words.names),
             "term_frequency": words.total * words.overall,
         }
-
-    def _check_comparable(self, other) -> None:
-        if not isinstance(other, ReadableTopics):
-            raise TypeError(f"`baseline` must be a LatentDirichletAllocation, got {type(other).__name__}.")
-        check_is_fitted(other, "last_posterior_")
-        ours, theirs = self.components_.shape, other.components_.shape
-        if ours != theirs:
-            raise ValueError(
-                f"The model has {ours[0]} topics over {ours[1]} words and `baseline` {theirs[0]} over {theirs[1]}: topics are "
-                "matched one to one, so that both need the same numbers."
-            )
-        if self.column_names() != other.column_names():
-            raise ValueError("`baseline` has other words than the model, or the same words in another order.")
 
 
 def _draw(ax, words: TopicWords, topic: int, shown: np.ndarray, label: str | None) -> None:
