@@ -105,8 +105,14 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
 
     @without_weights
     def fit(
-        self, X, y, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None, groups: object = None
-    ) -> Self:  # fmt: skip
+        self,
+        X,
+        y,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        groups: object = None,
+    ) -> Self:
         """Release the tables, then fit the regression.
 
         Parameters

@@ -51,9 +51,13 @@ def total_log_odds(of_class: float, of_others: float, std: float) -> float:
 
 
 def posterior_log_odds(
-    of_class: np.ndarray, of_others: np.ndarray, std: tuple[float, float], total: float, n_records: float,
+    of_class: np.ndarray,
+    of_others: np.ndarray,
+    std: tuple[float, float],
+    total: float,
+    n_records: float,
     positions: np.ndarray | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Posterior means of δ in each cell, within ±6, from noisy counts of the class and of all others.
 
     ``std`` are the deviations of their noise, ``total`` the log odds over all of about ``n_records`` records. In a column of

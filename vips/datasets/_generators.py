@@ -139,9 +139,16 @@ def make_pathways(n_patients: int = 20_000, *, random_state: RandomStateLike = N
     order = rng.permutation(len(patient))
     day = 2 * step + rng.integers(0, 2, len(step))
     return Bunch(
-        patient=patient[order], day=day[order], event=np.array(names)[event[order]], stage=stage[order], event_names=names,
-        stage_names=list(_STAGES), startprob=start, transmat=moves, emissionprob=emissions,
-    )  # fmt: skip
+        patient=patient[order],
+        day=day[order],
+        event=np.array(names)[event[order]],
+        stage=stage[order],
+        event_names=names,
+        stage_names=list(_STAGES),
+        startprob=start,
+        transmat=moves,
+        emissionprob=emissions,
+    )
 
 
 def make_sparse_binary(

@@ -151,9 +151,15 @@ def unit_of_persons(groups: object) -> str:
 
 
 def report_of_encoder(
-    encoder: SavableEncoder, plan: PrivacyPlan, threshold_delta: float, unit: str, released: tuple[str, ...],
-    declared: tuple[str, ...], mechanism: str, ledger: dict | None,
-) -> PrivacyReport:  # fmt: skip
+    encoder: SavableEncoder,
+    plan: PrivacyPlan,
+    threshold_delta: float,
+    unit: str,
+    released: tuple[str, ...],
+    declared: tuple[str, ...],
+    mechanism: str,
+    ledger: dict | None,
+) -> PrivacyReport:
     """The report of one release by a fitted encoder; for further arguments see :class:`vips.privacy.Release`."""
     release = Release(
         what="encoder", plan=plan, released=released, declared=declared, mechanism=mechanism, threshold_delta=threshold_delta,

@@ -107,9 +107,15 @@ class PrivateTopics(MadePipeline):
 
     @without_weights
     def fit(
-        self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None,
-        executor: object = None, groups: object = None,
-    ) -> Self:  # fmt: skip
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
         """Learn words, then topics; arguments as in :meth:`PrivatePipeline.fit`.
 
         Parameters

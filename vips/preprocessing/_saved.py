@@ -32,9 +32,12 @@ def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
     of_model, arrays = contents(model)
     settings = {name: encode(value) for name, value in pipeline.get_params(deep=False).items() if name != "steps"}
     header = {
-        "class": type(pipeline).__name__, "names": [encoder_name, model_name], "parameters": settings,
-        "encoder": encoder.to_json() | encoder.fit_to_json(), "model": of_model,
-    }  # fmt: skip
+        "class": type(pipeline).__name__,
+        "names": [encoder_name, model_name],
+        "parameters": settings,
+        "encoder": encoder.to_json() | encoder.fit_to_json(),
+        "model": of_model,
+    }
     write_archive(path, "pipeline", header | besides, arrays)
 
 

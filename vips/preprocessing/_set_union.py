@@ -78,9 +78,13 @@ def thresholds(delta: float, stds: Iterable[float], most: int) -> list[float]:
 
 
 def noisy_union(
-    chunks: Collection[tuple[np.ndarray, np.ndarray]], plan: PrivacyPlan, delta: float, most: int,
-    count_records: bool = False, release: Release = with_fresh_noise,
-) -> Union:  # fmt: skip
+    chunks: Collection[tuple[np.ndarray, np.ndarray]],
+    plan: PrivacyPlan,
+    delta: float,
+    most: int,
+    count_records: bool = False,
+    release: Release = with_fresh_noise,
+) -> Union:
     """Words above the threshold of each round.
 
     Parameters
@@ -137,9 +141,13 @@ def std_of_count(plan: PrivacyPlan) -> float:
 
 
 def released(
-    plan: PrivacyPlan, cut: float, blocks: Iterable[tuple[Sequence, np.ndarray]], count: float, of_count: float,
+    plan: PrivacyPlan,
+    cut: float,
+    blocks: Iterable[tuple[Sequence, np.ndarray]],
+    count: float,
+    of_count: float,
     release: Release,
-) -> tuple[list, np.ndarray, float | None]:  # fmt: skip
+) -> tuple[list, np.ndarray, float | None]:
     """The words whose noisy totals are above ``cut``, these totals, and the noisy number of records, if it has a weight.
 
     Parameters

@@ -119,9 +119,15 @@ class WordTask(PartitionTask):
 
 
 def union_of_source(
-    source: TextSource, settings: dict, plan: PrivacyPlan, delta: float, most: int, count_records: bool, executor: Executor,
+    source: TextSource,
+    settings: dict,
+    plan: PrivacyPlan,
+    delta: float,
+    most: int,
+    count_records: bool,
+    executor: Executor,
     release: Release,
-) -> Union:  # fmt: skip
+) -> Union:
     """Words above the threshold of each round; arguments as for :func:`vips.preprocessing._set_union.noisy_union`. May warn."""
     plans = plans_of_rounds(plan)
     cuts = thresholds(delta, [round_plan.noise_std() for round_plan in plans], most)

@@ -276,9 +276,17 @@ class PrivacyReport:
         }
 
     def to_html(
-        self, path: str | os.PathLike, *, ledger: PrivacyLedger | None = None, dataset: str = "", purpose: str = "",
-        model: object = "", responsible: str = "", chosen_by: str = "", reason: object = "",
-    ) -> None:  # fmt: skip
+        self,
+        path: str | os.PathLike,
+        *,
+        ledger: PrivacyLedger | None = None,
+        dataset: str = "",
+        purpose: str = "",
+        model: object = "",
+        responsible: str = "",
+        chosen_by: str = "",
+        reason: object = "",
+    ) -> None:
         """Write the certificate: one page for a data-protection officer, as one HTML file that needs no network.
 
         What ε and δ mean for an attacker, what all releases about the data set cost together, what is not covered, a place for

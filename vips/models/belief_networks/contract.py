@@ -67,9 +67,13 @@ class BeliefNetwork(ConjugateExponentialModel):
     def blocks(self) -> dict[str, Block]:
         n_visible, n_hidden = self.n_features_in_, self.n_components
         shapes = {
-            "count": (), "hidden": (n_hidden,), "visible": (n_visible,), "visible_precision": (n_visible,),
-            "weights": (n_visible, n_hidden), "precision": (n_visible, n_hidden),
-        }  # fmt: skip
+            "count": (),
+            "hidden": (n_hidden,),
+            "visible": (n_visible,),
+            "visible_precision": (n_visible,),
+            "weights": (n_visible, n_hidden),
+            "precision": (n_visible, n_hidden),
+        }
         blocks = {name: Block(shape, scale=_SCALES[name]) for name, shape in shapes.items()}
         if self.covariance == "full":
             blocks["outer"] = Block((n_visible, n_hidden, n_hidden), symmetric=True, scale=_SCALES["outer"])
@@ -143,9 +147,14 @@ class BeliefNetwork(ConjugateExponentialModel):
         n_visible, n_hidden, largest = self.n_features_in_, self.n_components, max(CENTRE, 1.0 - CENTRE)
         J, K = np.sqrt(n_visible), np.sqrt(n_hidden)
         norms = {
-            "count": 1.0, "hidden": K * largest, "visible": J, "visible_precision": 0.25 * J,
-            "weights": J * K * (largest + LARGEST_WEIGHT / 16.0), "precision": 0.25 * J * K, "outer": 0.25 * J * n_hidden,
-        }  # fmt: skip
+            "count": 1.0,
+            "hidden": K * largest,
+            "visible": J,
+            "visible_precision": 0.25 * J,
+            "weights": J * K * (largest + LARGEST_WEIGHT / 16.0),
+            "precision": 0.25 * J * K,
+            "outer": 0.25 * J * n_hidden,
+        }
         return float(np.linalg.norm([norms[name] / block.scale for name, block in self.blocks().items()]))
 
     def default_plan(self, n_records: int) -> PrivacyPlan:

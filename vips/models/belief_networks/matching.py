@@ -200,10 +200,16 @@ def _sweep(model, groups, totals, at: np.ndarray, n: int) -> tuple[NetworkMatch,
     move = np.append(*(_shortened(of.move) for of in (of_rows, of_hidden)))
     std = np.append(*(np.sqrt(np.diagonal(of.cov, axis1=1, axis2=2)) for of in (of_rows, of_hidden)))
     match = NetworkMatch(
-        rows=rows, rows_cov=of_rows.cov, hidden=hidden, hidden_cov=of_hidden.cov[0], told=_correlations(sights[-1], z),
-        n_records=size[0], chi2=float(of_rows.chi2.sum() + of_hidden.chi2.sum()),
-        degrees=float((len(groups) - 1) * (J * width + K)), move=float((np.abs(move) / std).max()),
-    )  # fmt: skip
+        rows=rows,
+        rows_cov=of_rows.cov,
+        hidden=hidden,
+        hidden_cov=of_hidden.cov[0],
+        told=_correlations(sights[-1], z),
+        n_records=size[0],
+        chi2=float(of_rows.chi2.sum() + of_hidden.chi2.sum()),
+        degrees=float((len(groups) - 1) * (J * width + K)),
+        move=float((np.abs(move) / std).max()),
+    )
     return match, move
 
 

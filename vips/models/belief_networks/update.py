@@ -70,8 +70,12 @@ def pace_of(t: int) -> float:
 
 
 def next_posterior(
-    average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous: NetworkPosterior, private: bool, exact: bool
-) -> NetworkPosterior:  # fmt: skip
+    average: Mapping[str, np.ndarray],
+    noise_std: Mapping[str, float],
+    previous: NetworkPosterior,
+    private: bool,
+    exact: bool,
+) -> NetworkPosterior:
     """Posterior after a step.
 
     Parameters

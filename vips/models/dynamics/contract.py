@@ -92,11 +92,16 @@ class DynamicsModel(SequenceModel):
         n_first = n_steps if self.is_private else 1
         lags = self._n_lags()
         moments = FitPhase(
-            "moments", n_first, blocks=list(moment_blocks(self.n_features_in_, lags, 1.0)), statistics="_moment_statistics",
-            update=unchanged, end=self._system_of_moments, step_size=plain_average,  # moments depend on no update
+            "moments",
+            n_first,
+            blocks=list(moment_blocks(self.n_features_in_, lags, 1.0)),
+            statistics="_moment_statistics",
+            update=unchanged,
+            end=self._system_of_moments,
+            step_size=plain_average,  # moments depend on no update
             released=f"noisy moments of the columns, at lags of up to {lags} steps and in the first {lags + 1}, and noisy "
             "numbers of steps and of sequences",
-        )  # fmt: skip
+        )
         if self.is_private:
             return [moments]
         states = list(state_blocks(self.n_features_in_, self.n_components))

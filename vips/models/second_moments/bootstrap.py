@@ -22,9 +22,12 @@ __all__ = ["aligned", "bootstrapped", "stacked"]
 
 
 def bootstrapped(
-    data: NoisyCovariance, estimate: Estimate, again: Callable[[Sequence[NoisyCovariance]], Sequence[Estimate]],
-    constant: float, n_draws: int,
-) -> Draws:  # fmt: skip
+    data: NoisyCovariance,
+    estimate: Estimate,
+    again: Callable[[Sequence[NoisyCovariance]], Sequence[Estimate]],
+    constant: float,
+    n_draws: int,
+) -> Draws:
     """Draws of :func:`stacked` parameters, shape (n_draws, q + 2, d).
 
     Parameters

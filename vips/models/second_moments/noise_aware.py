@@ -37,9 +37,16 @@ _FLAT = 1e-12  # prior precision of the intercept, over its information
 
 
 def noise_aware_coefficients(
-    moments: SecondMoments, rows: np.ndarray, of_target: np.ndarray, count: float, n_features: int, penalty: str,
-    scale: float, most: float, squares: SecondMoments | None = None,
-) -> LinearPosterior:  # fmt: skip
+    moments: SecondMoments,
+    rows: np.ndarray,
+    of_target: np.ndarray,
+    count: float,
+    n_features: int,
+    penalty: str,
+    scale: float,
+    most: float,
+    squares: SecondMoments | None = None,
+) -> LinearPosterior:
     """The Gaussian with the mean and covariance of the coefficients.
 
     Parameters

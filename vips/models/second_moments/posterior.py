@@ -49,9 +49,12 @@ class LinearPosterior(CentredGaussian):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         learnt = {
-            "linear": self.linear, "information": self.information, "noise_precision": np.array(self.noise_precision),
-            "prior_precision": self.prior_precision, "n_iter": np.array(self.n_iter),
-        }  # fmt: skip
+            "linear": self.linear,
+            "information": self.information,
+            "noise_precision": np.array(self.noise_precision),
+            "prior_precision": self.prior_precision,
+            "n_iter": np.array(self.n_iter),
+        }
         searched = self.zooms if self.search is None else self.search
         return super().to_arrays() | learnt | ({} if searched is None else searched.to_arrays())
 

@@ -130,9 +130,17 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     _read = None  # during a fit
 
     def fit(
-        self, X, y=None, *, exposure=None, sample_weight=None, ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None, executor: object = None, groups: object = None,
-    ) -> Self:  # fmt: skip
+        self,
+        X,
+        y=None,
+        *,
+        exposure=None,
+        sample_weight=None,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
         """Fit to counts of people.
 
         Parameters

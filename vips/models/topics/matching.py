@@ -168,10 +168,13 @@ def _matched(model, sight: Sight, totals: _Totals, last) -> TopicMatch:
     return TopicMatch(
         topics=ScaledDirichlet(x, np.maximum(squares - mean**2, 1e-12 * squares).T),
         spread=2.0 - 2.0 * (roots * np.sqrt(mean)).sum(axis=0) / mean.sum(axis=0),
-        concentration=law.concentration, length=law.length,
-        n_records=float(x.sum() / law.length), degrees=float(residuals.size - x.size), move=0.0,
+        concentration=law.concentration,
+        length=law.length,
+        n_records=float(x.sum() / law.length),
+        degrees=float(residuals.size - x.size),
+        move=0.0,
         chi2=float(np.einsum("va,vab,vb->", residuals, precision, residuals)),
-    )  # fmt: skip
+    )
 
 
 def _frequent(x: np.ndarray) -> np.ndarray:

@@ -23,11 +23,19 @@ def write_topics(path: str | os.PathLike, models: Sequence, n_words: int) -> Non
     matched = align(words[0].probabilities, words[1].probabilities) if len(models) == 2 else None
     statements, engine = _statements(models, names), environment(__package__, certificate.__name__)
     write_page(
-        path, engine, "topics.html", [(__package__, "topics.css")], title="Topics", names=names, n_all=len(words[0].names),
-        statements=statements, is_released=all(model.privacy_.has_guarantee for model in models),
-        cover={"together": statements[0]["together"]}, verdict=None if labels[0] is None else counts_of(labels[0]),
+        path,
+        engine,
+        "topics.html",
+        [(__package__, "topics.css")],
+        title="Topics",
+        names=names,
+        n_all=len(words[0].names),
+        statements=statements,
+        is_released=all(model.privacy_.has_guarantee for model in models),
+        cover={"together": statements[0]["together"]},
+        verdict=None if labels[0] is None else counts_of(labels[0]),
         topics=[_row(k, words, labels, matched, n_words) for k in range(len(words[0].shares))],
-    )  # fmt: skip
+    )
 
 
 def _statements(models: Sequence, names: Sequence[str]) -> list[dict]:

@@ -93,9 +93,16 @@ class Sight:
 
 
 def slopes_of(
-    sight: Sight, x: np.ndarray, law: Law, seed: int, n_documents: int, n_tokens: int = 0, words: np.ndarray | None = None,
-    n_told: int | None = None, with_cov: bool = True,
-) -> Slopes:  # fmt: skip
+    sight: Sight,
+    x: np.ndarray,
+    law: Law,
+    seed: int,
+    n_documents: int,
+    n_tokens: int = 0,
+    words: np.ndarray | None = None,
+    n_told: int | None = None,
+    with_cov: bool = True,
+) -> Slopes:
     """By simulation with fixed seeds.
 
     Parameters

@@ -185,9 +185,17 @@ class DocumentStatistics(WordShares):
     """
 
     def __init__(
-        self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype, mean=False, point=False,
+        self,
+        documents,
+        posterior: TopicPosterior,
+        prior: float,
+        tol: float,
+        max_iter: int,
+        dtype,
+        mean=False,
+        point=False,
         block="topic_word",
-    ) -> None:  # fmt: skip
+    ) -> None:
         n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
         self._posterior, self._prior, self._point = posterior, prior, point
         indptr, indices = documents.indptr.astype(np.int64), documents.indices.astype(np.int32, copy=False)

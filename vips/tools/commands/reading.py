@@ -161,9 +161,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for each setting of a :class:`Reading`."""
     add = parser.add_argument_group("how tables are written").add_argument
     add(
-        "--separator", metavar="SIGN", type=lambda sign: sign.replace(r"\t", "\t"),
+        "--separator",
+        metavar="SIGN",
+        type=lambda sign: sign.replace(r"\t", "\t"),
         help="of a CSV file, \\t for a tab; default: a comma",
-    )  # fmt: skip
+    )
     add("--decimal", metavar="SIGN", help="in numbers that are text; default: a point")
     add("--thousands", metavar="SIGN", help="in numbers that are text; default: none")
     add("--encoding", help="of a CSV file, or of .txt files; default: utf-8")

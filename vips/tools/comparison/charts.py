@@ -31,11 +31,20 @@ __all__ = ["curve", "draw_epsilon", "draw_marginals", "draw_utility", "image"]
 
 _COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404"}
 _STYLE = {
-    "svg.fonttype": "none", "svg.hashsalt": "vips", "font.size": 8.0, "axes.linewidth": 0.6,
-    "axes.spines.top": False, "axes.spines.right": False, "text.color": _COLOURS["text"],
-    "axes.labelcolor": _COLOURS["text"], "axes.edgecolor": _COLOURS["text"], "xtick.color": _COLOURS["text"],
-    "ytick.color": _COLOURS["text"], "grid.color": _COLOURS["line"], "grid.linewidth": 0.5,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "svg.hashsalt": "vips",
+    "font.size": 8.0,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": _COLOURS["text"],
+    "axes.labelcolor": _COLOURS["text"],
+    "axes.edgecolor": _COLOURS["text"],
+    "xtick.color": _COLOURS["text"],
+    "ytick.color": _COLOURS["text"],
+    "grid.color": _COLOURS["line"],
+    "grid.linewidth": 0.5,
+}
 _DASHES = {"private": "-", "baseline": (0, (4, 2))}
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _N_POINTS = 161  # odd: one is at the mean

@@ -262,9 +262,17 @@ class Comparison:
         return ax.figure
 
     def to_html(
-        self, path: str | os.PathLike, *, curve: UtilityCurve | None = None, ledger: PrivacyLedger | None = None,
-        dataset: str = "", purpose: str = "", responsible: str = "", chosen_by: str = "", reason: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        path: str | os.PathLike,
+        *,
+        curve: UtilityCurve | None = None,
+        ledger: PrivacyLedger | None = None,
+        dataset: str = "",
+        purpose: str = "",
+        responsible: str = "",
+        chosen_by: str = "",
+        reason: str = "",
+    ) -> None:
         """Write a report for somebody who has to judge the fit: one HTML file that needs no network.
 
         Its first page is the certificate of the private fit (:meth:`vips.PrivacyReport.to_html`), with the joint ε of all fits

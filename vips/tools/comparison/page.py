@@ -44,17 +44,28 @@ _N_MARGINALS, _N_MOVERS, _N_WORDS, _N_UNITS = 12, 50, 10, 40
 
 
 def write_report(
-    comparison: Comparison, path: str | os.PathLike, utility: UtilityCurve | None = None,
-    ledger: PrivacyLedger | None = None, **stated: str,
-) -> None:  # fmt: skip
+    comparison: Comparison,
+    path: str | os.PathLike,
+    utility: UtilityCurve | None = None,
+    ledger: PrivacyLedger | None = None,
+    **stated: str,
+) -> None:
     """Write the report, whole or not at all."""
     ours, theirs = map(source_of, comparison.privacy)
     private = comparison.private[:1].upper() + comparison.private[1:]
     write_page(
-        path, templates(), "report.html", _PARTS, title=f"Privacy report: {comparison.model}", private=private,
-        baseline=comparison.baseline, cover=_cover(comparison, utility, ledger, **stated), notice=_notice(comparison, utility),
-        sections=_sections(comparison, utility), sources={"private": ours, "baseline": theirs, "both": comparison.source},
-    )  # fmt: skip
+        path,
+        templates(),
+        "report.html",
+        _PARTS,
+        title=f"Privacy report: {comparison.model}",
+        private=private,
+        baseline=comparison.baseline,
+        cover=_cover(comparison, utility, ledger, **stated),
+        notice=_notice(comparison, utility),
+        sections=_sections(comparison, utility),
+        sources={"private": ours, "baseline": theirs, "both": comparison.source},
+    )
 
 
 @cache

@@ -291,9 +291,16 @@ class Planner:
     """Plans of one model at one budget after another; arguments are those of :func:`plan_for`."""
 
     def __init__(
-        self, model, n_records: int | NoisyCount, like: Any = None, n_features: int | None = None, document_length: int = 100,
-        purpose: str = "reading", needs_widths: bool = True, **public: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model,
+        n_records: int | NoisyCount,
+        like: Any = None,
+        n_features: int | None = None,
+        document_length: int = 100,
+        purpose: str = "reading",
+        needs_widths: bool = True,
+        **public: Any,
+    ) -> None:
         self.model, self.document_length, self.purpose = model, document_length, purpose
         self.n_records, self.says = _numbers(model, n_records, document_length)
         self.is_pipeline = isinstance(model, PrivatePipeline)

@@ -179,9 +179,15 @@ def widths_of(fitted) -> dict[str, float]:
 
 
 def generated(
-    model, n_records: int, n_features: int | None, rng: np.random.Generator, *, effects: Mapping | None = None,
-    guess: Mapping | None = None, outcome: float | None = None,
-) -> Like:  # fmt: skip
+    model,
+    n_records: int,
+    n_features: int | None,
+    rng: np.random.Generator,
+    *,
+    effects: Mapping | None = None,
+    guess: Mapping | None = None,
+    outcome: float | None = None,
+) -> Like:
     """Records of a model or pipeline; ValueError, with what to give, if too little is known about such records.
 
     ``n_features`` is needed by models alone, ``effects`` and ``guess`` are for pipelines (:func:`vips.datasets.make_table`);
