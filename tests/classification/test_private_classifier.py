@@ -375,6 +375,8 @@ def test_more_than_two_classes_have_log_odds_each():
     assert fitted.log_odds_["b"].shape == (3, 5)
     assert (fitted.log_odds_["b"][:, :3].argmax(axis=0) == [0, 1, 2]).all()
     assert fitted.score(X, y) > 0.8
+    with pytest.raises(ValueError, match="none of the classes of this fit"):
+        fitted.score(X, y + 1)
     assert fitted.predict_proba(X[:4]).shape == (4, 3)
     assert 3.97 < fitted.privacy_.epsilon() <= 4.0  # without a threshold, a tenth of δ is left
 

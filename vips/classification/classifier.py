@@ -134,6 +134,10 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
         regression = BayesianLogisticRegression(classes=self.classes)
         return [("tables", ClassTables(self.columns, classes=self.classes)), ("regression", self.sent(regression))]
 
+    def score(self, X, y, sample_weight=None) -> float:
+        """Share of records whose class ``predict`` gives; see :meth:`BayesianLogisticRegression.score`."""
+        return MadePipeline.score(self, X, y, sample_weight)
+
     @property
     def class_counts_(self) -> np.ndarray:
         """Noisy numbers of records of each class."""

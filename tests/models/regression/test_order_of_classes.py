@@ -63,6 +63,8 @@ def test_effects_of_persons_and_tables_of_classes_keep_the_order():
     mixed = MixedLogisticRegression(classes=["control", "case"], max_norm=1.0).fit(X, y, groups=persons)
     assert np.ravel(mixed.coef_)[0] > 2.0
     assert np.corrcoef(mixed.predict_proba(X)[:, 0], X[:, 0])[0, 1] > 0.9  # "case" comes first in sorted order
+    with pytest.raises(ValueError, match="none of the classes of this fit"):
+        mixed.score(X, np.where(IS_LAST, "Case", "control"))
     table = pd.DataFrame({"ward": np.where(X[:, 0] > 0.0, "A", "B")})
     classifier = PrivateClassifier(columns={"ward": ["A", "B"]}, classes=["control", "case"], privacy=BUDGET).fit(
         table, y

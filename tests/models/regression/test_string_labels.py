@@ -78,6 +78,9 @@ def test_three_classes_in_words(tmp_path):
     labels = np.where(y, "high", np.where(X[:, 1] > 0.0, "low", "middle"))
     fitted = model(classes=["low", "middle", "high"]).fit(X, labels, groups=np.arange(len(X)))
     assert fitted.score(X, labels) > 0.6
+    for odd in ("High", None):  # a share of records with such labels would be a wrong number in silence
+        with pytest.raises(ValueError, match="none of the classes of this fit"):
+            fitted.score(X[:2], [odd, "low"])
     fitted.save(tmp_path / "model.vips")
     np.testing.assert_array_equal(vips.load(tmp_path / "model.vips").predict(X), fitted.predict(X))
 

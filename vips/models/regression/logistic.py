@@ -187,15 +187,17 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Raises
         ------
         ValueError
-            If y holds other labels than 0 and 1, and the fit was private without declared ``classes``: it ignored such records.
+            If y holds a label that is none of the classes, unless an ordinary fit took the classes from its own records.
         """
-        y = from_arrow(y)
-        if self.is_private and self.classes is None and not np.isin(y, self.classes_).all():
+        y = np.ravel(from_arrow(y))
+        is_declared = self.is_private or self.classes is not None
+        if is_declared and not set(y.tolist()) <= set(self.classes_.tolist()):
             raise ValueError(
-                "y holds labels other than 0 and 1, the classes of a private fit unless others are declared: it ignored such "
-                "records. Declare all possible labels, e.g. classes=[-1, 1], and fit again."
+                f"y holds labels that are none of the classes of this fit, {self.classes_.tolist()}: no prediction "
+                "equals them, and a private fit ignores such records. Write labels as the classes are written, leave out "
+                "records without one, or declare all labels, e.g. classes=[-1, 1], and fit again."
             )
-        return super().score(X, y, sample_weight)
+        return ClassifierMixin.score(self, X, y, sample_weight)
 
     @property
     def coef_(self) -> np.ndarray:

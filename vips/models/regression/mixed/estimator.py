@@ -306,6 +306,7 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
     check_source, labels_of = BayesianLogisticRegression.check_source, BayesianLogisticRegression.labels_of
     likelihood, typical_labels = BayesianLogisticRegression.likelihood, BayesianLogisticRegression.typical_labels
     held_out_scores, predictions = BayesianLogisticRegression.held_out_scores, BayesianLogisticRegression.predictions
+    score = BayesianLogisticRegression.score
     _declared, _row_variance = BayesianLogisticRegression._declared, np.pi**2 / 3.0  # that of a logistic distribution
 
     def check_parameters(self) -> None:
