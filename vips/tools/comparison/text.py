@@ -54,8 +54,8 @@ def paragraph(comparison: Comparison) -> str:
         )
     says += [_score(row, comparison.level) for row in comparison.rows if X_TEST in row.private_source]
     for row in comparison.rows:
-        if row.quantity.startswith("share") and " in the shift of " in row.quantity:
-            says.append(f"The {row.quantity} is {100.0 * row.value:.0f} %." if math.isfinite(row.value) else "")
+        if row.quantity.startswith("share") and " in the shift of " in row.quantity and math.isfinite(row.value):
+            says.append(f"The {row.quantity} is {100.0 * row.value:.0f} %.")
     says.append(_provenance(comparison.rows))
     return printable(" ".join(says))
 
