@@ -132,19 +132,24 @@ def test_ordinary_fits_are_counted_by_bic():
     rng = np.random.default_rng(3)
     is_first = rng.random(600) < 0.4
     X = np.where(is_first[:, None], [0.0, 0.0], [3.0, 1.0]) + rng.standard_normal((600, 2))
-    states = (rng.random((60, 20)) < 0.2).cumsum(axis=1) % 2
+    states = (rng.random((30, 20)) < 0.2).cumsum(axis=1) % 2
     answers = (rng.random((600, 8)) < np.where(is_first, 0.2, 0.8)[:, None]).astype(int)
-    settings = {"inference": "em", "random_state": 0}
     cases = {
-        "components": (BayesianGaussianMixture(3, **settings), X),
-        "classes": (LatentClassAnalysis(3, **settings), answers),
-        "states": (PoissonHMM(3, max_count=30, **settings), list(rng.poisson(np.where(states, 7.0, 1.0))[:, :, None])),
+        "components": (BayesianGaussianMixture(3, random_state=0), X),
+        "classes": (LatentClassAnalysis(3, random_state=0), answers),
+        "states": (
+            PoissonHMM(3, max_count=30, random_state=0),
+            list(rng.poisson(np.where(states, 7.0, 1.0))[:, :, None]),
+        ),
     }
     for name, (model, records) in cases.items():
         told = how_many(model.fit(records), records)
         assert (told.best, told.name, list(told.bounds)) == (2, name, [1, 2, 3])
-        assert f"BIC is least with 2 {name} of up to 3; the bound is largest with 3" in str(told)
+        assert str(told) == f"BIC is least with 2 {name} of up to 3; the bound is largest with 2, to within 3 nat."
         assert told.to_frame().loc[2, "criterion"] == 0.0
+    by_em = how_many(BayesianGaussianMixture(2, inference="em").fit(X), X)  # the log likelihood is largest with most
+    assert str(by_em) == "BIC is least with 2 components of up to 2: fit more to see whether there are others."
+    assert list(by_em.to_frame()) == ["criterion"]
 
 
 @pytest.mark.filterwarnings("error")  # a single component has settled at once

@@ -36,6 +36,7 @@ __all__ = ["HowMany", "how_many"]
 
 _MOST_MERGERS = 6  # of two components, that are tried
 _TOLD = 10.0  # difference of criteria below which another number is as good
+_NAT = 3.0  # difference of log evidences below which the smaller number is as good: a Bayes factor of 20
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class HowMany:
     name : str
         What components are called.
     bounds : dict of int to float
-        Evidence lower bounds of an ordinary fit, log likelihoods with EM; a private one has none.
+        Evidence lower bounds of an ordinary fit with ``inference="vb"``; others have none.
     """
 
     best: int
@@ -65,9 +66,12 @@ class HowMany:
 
     def __str__(self) -> str:
         most = max(self.criteria)
-        if self.bounds:
-            largest = max(self.bounds, key=self.bounds.__getitem__)
-            return f"BIC is least with {self.best} {self.name} of up to {most}; the bound is largest with {largest}."
+        if not self.misfits:
+            largest = max(self.bounds.values(), default=0.0)
+            fewest = next((n for n, bound in self.bounds.items() if bound > largest - _NAT), None)
+            bound = "" if fewest is None else f"; the bound is largest with {fewest}, to within {_NAT:g} nat"
+            more = ": fit more to see whether there are others" if self.best == most else ""
+            return f"BIC is least with {self.best} {self.name} of up to {most}{bound}{more}."
         if self.misfits[self.best] >= ACCEPTED:
             return (
                 f"No number of {self.name} up to {most} explains the released totals, which are {self.misfits[self.best]:.1f} "
@@ -82,10 +86,10 @@ class HowMany:
         return f"The released totals tell of {self.best} {self.name}; noise would hide others.{also}"
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each number, with "criterion", and "misfit" or "bound"."""
+        """A row for each number: "criterion", and "bound" or "misfit" where the fit has one."""
         pd = imported("pandas", "to_frame()")
-        columns = {"criterion": self.criteria} | ({"bound": self.bounds} if self.bounds else {"misfit": self.misfits})
-        return pd.DataFrame(columns).rename_axis(self.name)
+        columns = {"criterion": self.criteria, "bound": self.bounds, "misfit": self.misfits}
+        return pd.DataFrame({name: values for name, values in columns.items() if values}).rename_axis(self.name)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """A picture of the criterion by number, less that of the best.
@@ -171,12 +175,16 @@ def _of_records(model, X) -> HowMany:
     fits = [clone(model).set_params(n_components=n).fit(X) for n in range(1, model.n_components + 1)]
     values = {fit.n_components: fit.bic(X) for fit in fits}
     best = min(values, key=values.__getitem__)
+    are_bounded = fits if model.inference == "vb" else []  # EM has its log likelihood, which grows with every component
+    bounds = {
+        fit.n_components: fit.bound(fit.records_of(X, None).arrays[0], fit.last_posterior_) for fit in are_bounded
+    }
     return HowMany(
         best=best,
         criteria={n: value - values[best] for n, value in values.items()},
         misfits={},
         name=model.name_of_components,
-        bounds={fit.n_components: fit.bound(fit.records_of(X, None).arrays[0], fit.last_posterior_) for fit in fits},
+        bounds=bounds,
     )
 
 
