@@ -6,12 +6,15 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 
 import hypothesis
 import pytest
+from joblib.externals.loky.backend.context import set_start_method
 
 from tests import ROOT
 from tests.browsing import chromium
+from tests.known_bits import AFRESH
 from vips import ConjugateExponentialModel, PrivacyLedger
 from vips.models.components.matching import match
 
@@ -87,7 +90,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def forkserver():
-    """The context of :mod:`multiprocessing` in which processes, also those of Dask, start fast."""
+    """The context of :mod:`multiprocessing` in which processes, also those of Dask and of joblib, start fast."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     import distributed  # sets its own list, which is shorter
@@ -95,7 +98,16 @@ def forkserver():
     distributed.utils.get_mp_context()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
+    if not AFRESH:  # before a release, workers of joblib start as those of users do
+        set_start_method("forkserver", force=True)
     return context
+
+
+@pytest.fixture
+def new_process(forkserver):
+    """Calls a function in a process of its own, from whose main thread it may fork and ask for signals."""
+    with ProcessPoolExecutor(1, mp_context=forkserver) as pool:
+        yield lambda function, *arguments: pool.submit(function, *arguments).result(timeout=600)
 
 
 # Moves of a match, simulated records and other starts.

@@ -22,10 +22,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from tests.children.sitecustomize import NAME, KnownBits
 from vips.core.mechanism import secret_bits as _secret_bits
 
-__all__ = ["bits_of", "cached"]
+__all__ = ["AFRESH", "bits_of", "cached"]
 
 _CHILDREN = str(Path(__file__).parent / "children")
-_AFRESH = os.environ.get("VIPS_TESTS_DRAW") == "afresh"
+AFRESH = os.environ.get("VIPS_TESTS_DRAW") == "afresh"
 _OF_THE_SYSTEM = _secret_bits.secret_bytes
 
 
@@ -33,7 +33,7 @@ _OF_THE_SYSTEM = _secret_bits.secret_bytes
 def bits_of(name: str | None) -> Iterator[None]:
     """Within the block the package draws the bits of this name; those of the operating system for None."""
     before = _secret_bits.secret_bytes, os.environ.get(NAME)
-    _draw(*((_OF_THE_SYSTEM, None) if name is None or _AFRESH else (KnownBits(name), name)))
+    _draw(*((_OF_THE_SYSTEM, None) if name is None or AFRESH else (KnownBits(name), name)))
     try:
         yield
     finally:

@@ -76,7 +76,7 @@ def ledger(tmp_path):
 
 
 @pytest.fixture(params=["threads", "processes", "dask"])
-def executor(request):
+def executor(request, forkserver):
     named = {"threads": None, "processes": "processes"}
     return request.getfixturevalue("client") if request.param == "dask" else named[request.param]
 

@@ -1,19 +1,16 @@
 """Processes that share a ledger and a checkpoint are killed or interrupted at any instant, fork, and race.
 
-Every scenario runs in its own process, which forks children
-(``python -m tests.core.execution.test_fault_injection NAME N FOLDER``). A log beside the ledger and the
+Every scenario runs in a process that forks children. A log beside the ledger and the
 checkpoint shows what they should hold: one line for every release that the ledger granted, and one for every step whose
 posterior was used. The check reads the ledger's entries with SQLite itself.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -26,7 +23,6 @@ import numpy as np
 import pytest
 
 import vips.persistence.checkpoint
-from tests import ROOT
 from tests.core.ledger.ledger_crowd import entries_of
 from tests.laws.cases import BetaBernoulli
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
@@ -429,28 +425,14 @@ SCENARIOS = {
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_survives(numbers, tmp_path):
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.core.execution.test_fault_injection", json.dumps(numbers), str(tmp_path)],
-        capture_output=True, text=True, cwd=ROOT, env=environment, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = json.loads(done.stdout)
-    assert results.keys() == numbers.keys()
-    if "kills" in numbers:
-        assert results["kills"]["kills"] == numbers["kills"]
-        assert results["kills"]["runs"] >= 1
-    if "interrupts" in numbers:
-        assert results["interrupts"]["stuck"] == 0
-        if numbers["interrupts"] >= 60:  # four of five come while a run is open
-            assert results["interrupts"]["closed"] > numbers["interrupts"] / 2
-
-
-if __name__ == "__main__":
-    results = {}
-    for name, number in json.loads(sys.argv[1]).items():
-        folder = Path(sys.argv[2]) / name
-        folder.mkdir()
-        results[name] = SCENARIOS[name](number, folder)
-    print(json.dumps(results))
+def test_survives(numbers, tmp_path, new_process):
+    for name, number in numbers.items():
+        (tmp_path / name).mkdir()
+        result = new_process(SCENARIOS[name], number, tmp_path / name)
+        if name == "kills":
+            assert result["kills"] == number
+            assert result["runs"] >= 1
+        if name == "interrupts":
+            assert result["stuck"] == 0
+            if number >= 60:  # four of five come while a run is open
+                assert result["closed"] > number / 2

@@ -1,7 +1,4 @@
-"""Processes with threads share ledgers and write a log beside them; with ``--kill``, processes are killed at random.
-
-``python -m tests.core.ledger.ledger_crowd FOLDER --seconds 60 --processes 4 --threads 6 [--kill]`` prints
-counts as JSON.
+"""Processes with threads share ledgers and write a log beside them; processes may be killed at random.
 
 Every thread charges, releases, closes and resumes runs, its own and those of others, and fits models. It uses one ledger until
 the ledger refuses, then the next. When a call has returned, the thread logs what the call granted, with one system call
@@ -14,7 +11,6 @@ the budget is used up, or another thread resumed the run.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import multiprocessing
@@ -129,7 +125,7 @@ def supervise(folder: Path, n_processes: int, n_threads: int, seconds: float, ki
 
     children = [started() for _ in range(n_processes)]
     while time.monotonic() < begun + seconds or not much_has_happened():
-        time.sleep(random.uniform(0.0, 1.0))
+        time.sleep(random.uniform(0.0, min(1.0, seconds / 4)))
         assert time.monotonic() < begun + seconds + 300.0, "the crowd gets nowhere"
         written = len(log_of(folder)) if kill else seen
         if written > seen:  # else the processes started last do not work yet
@@ -192,17 +188,7 @@ def check(folder: Path) -> Counter:
     return counts
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--processes", type=int, default=4)
-    parser.add_argument("--threads", type=int, default=6)
-    parser.add_argument("--kill", action="store_true")
-    options = parser.parse_args()
-    kills = supervise(options.folder, options.processes, options.threads, options.seconds, options.kill)
-    print(json.dumps({"kills": kills, **check(options.folder)}))
-
-
-if __name__ == "__main__":
-    main()
+def crowd(folder: Path, n_processes: int, n_threads: int, seconds: float, kill: bool) -> Counter:
+    """Counts of what has happened."""
+    kills = supervise(folder, n_processes, n_threads, seconds, kill)
+    return check(folder) + Counter(kills=kills)

@@ -348,7 +348,7 @@ def test_a_copy_of_the_file_in_the_place_of_the_worker_shows_when_the_fit_comes_
             pickle.loads(back)
 
 
-def test_estimators_that_come_back_open_no_ledger(ledger):
+def test_estimators_that_come_back_open_no_ledger(ledger, forkserver):
     cross_validate(Scored(privacy=PLAN), COINS, cv=2, n_jobs=2)
     with ledger:
         scores = cross_validate(Scored(privacy=PLAN), COINS, cv=3, n_jobs=2, return_estimator=True, error_score="raise")
@@ -361,7 +361,7 @@ def test_estimators_that_come_back_open_no_ledger(ledger):
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_cross_validation_and_grid_search_are_counted_in_child_processes(ledger, n_jobs):
+def test_cross_validation_and_grid_search_are_counted_in_child_processes(ledger, n_jobs, forkserver):
     cross_validate(Scored(privacy=PLAN), COINS, cv=2, n_jobs=n_jobs)  # workers that started without a ledger
     assert ledger.runs() == []
     with ledger:
@@ -422,7 +422,7 @@ def test_a_forked_child_goes_on_inside(ledger):
 
 
 @pytest.mark.filterwarnings("ignore:.* tasks have been successfully executed")
-def test_a_block_is_left_at_once_whoever_uses_joblib(ledger):
+def test_a_block_is_left_at_once_whoever_uses_joblib(ledger, forkserver):
     """Also with an unread generator, and with another thread whose workers have not ended."""
     release = threading.Event()
     with ledger:
