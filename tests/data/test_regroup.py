@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from decimal import Decimal
 
@@ -438,60 +436,41 @@ def test_an_existing_folder_is_never_overwritten(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["empty", "file", "link"]
 
 
-CASES = [
-    ("module._hashes", 5), ("module.write_grouped", 4), ("os.rename", 1), ("module._hashes", 1), ("module.write_grouped", 1),
-    ("module.Manifest.to_json", 1),
-]  # fmt: skip
-KILLED = """
-import json, os, signal, sys
-import numpy as np
-from vips.data import InMemoryData, regroup
-from vips.data import _regroup as module
-def killing(original, after):
-    calls = []
+def killed_at(where, name, call, folder):
+    """Killed instead of this call."""
+    owner, calls = {"regroup": regroup_module, "os": os, "manifest": regroup_module.Manifest}[where], []
+    original = getattr(owner, name)
+
     def function(*arguments, **settings):
         calls.append(0)
-        if len(calls) == after:
+        if len(calls) == call:
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*arguments, **settings)
-    return function
-ends = []
-for number, (place, after) in enumerate(json.loads(sys.argv[2])):
-    process = os.fork()
-    if not process:
-        exec(f"{place} = killing({place}, {after})")
-        data = InMemoryData(np.ones((90, 2)), partition_size=10)
-        regroup(data, by=np.arange(90) % 20, to=f"{sys.argv[1]}/{number}/g", n_partitions=4)
-        os._exit(0)
-    ends.append(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
-print(json.dumps(ends))
-"""
+
+    setattr(owner, name, function)
+    regroup(InMemoryData(np.ones((90, 2)), partition_size=10), by=np.arange(90) % 20, to=folder / "g", n_partitions=4)
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    """Folders of ``CASES``, each with its process's end; the processes are forks of one that has imported the package."""
-    folder = tmp_path_factory.mktemp("killed")
-    for number in range(len(CASES)):
-        (folder / str(number)).mkdir()
-    command = [sys.executable, "-c", KILLED, str(folder), json.dumps(CASES)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return [(folder / str(number), end) for number, end in enumerate(json.loads(done.stdout))]
-
-
+@pytest.mark.parametrize(
+    ("where", "name", "call"),
+    [
+        ("regroup", "_hashes", 5), ("regroup", "write_grouped", 4), ("os", "rename", 1), ("regroup", "_hashes", 1),
+        ("regroup", "write_grouped", 1), ("manifest", "to_json", 1),
+    ],
+)  # fmt: skip
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-@pytest.mark.parametrize(("number", "place"), [(number, place) for number, (place, _) in enumerate(CASES)])
-def test_a_killed_process_leaves_nothing_to_be_taken_for_complete(number, place, killed):
-    folder, end = killed[number]
-    assert end == -signal.SIGKILL
-    assert not (folder / "g").exists()
-    (left,) = folder.iterdir()
+def test_a_killed_process_leaves_nothing_to_be_taken_for_complete(where, name, call, tmp_path, forkserver):
+    process = forkserver.Process(target=killed_at, args=(where, name, call, tmp_path))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not (tmp_path / "g").exists()
+    (left,) = tmp_path.iterdir()
     assert re.fullmatch(r"\.g\.[0-9a-f]+\.partial", left.name)
-    if place != "os.rename":  # where only the name is missing
+    if name != "rename":  # where only the name is missing
         with pytest.raises(SourceError, match="finished writing"):
             regrouped(left)
-    assert regroup(X, by=IDS, to=folder / "g").n_records == N_PERSONS
+    assert regroup(X, by=IDS, to=tmp_path / "g").n_records == N_PERSONS
 
 
 def test_an_error_removes_what_was_written(tmp_path):

@@ -2,9 +2,9 @@
 
 import math
 import os
-import signal
-import subprocess
 import sys
+import tempfile
+import time
 import warnings
 from collections import Counter
 from contextlib import contextmanager
@@ -21,7 +21,6 @@ import scipy.sparse as sp
 from scipy.stats import binomtest, norm
 from sklearn.preprocessing import Normalizer
 
-from tests import ROOT
 from tests.memory import NOISE, peak_of
 from tests.preprocessing import test_private_words as in_memory
 from tests.preprocessing.test_private_words import COMMON, EXACT, HOSTILE, PLAN, RECORDS, distance, vectorizer
@@ -323,28 +322,24 @@ def test_an_interrupt_leaves_no_file_and_gives_the_charge_back(error, tmp_path, 
     assert not list((tmp_path / "temporary").iterdir())
 
 
-KILLED = """
-import sys, time
-from vips import PrivacyPlan
-from vips.data import InMemoryTexts
-from vips.preprocessing import PrivateCountVectorizer, _sorted_words
-def stop(*arguments):
-    print("merging", flush=True)
-    time.sleep(100)
-_sorted_words.released = stop
-plan = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
-PrivateCountVectorizer(privacy=plan, threshold_delta=1e-6).fit(InMemoryTexts(["Amalie owes me ten crowns"] * 90, 3))
-"""
+def stops_while_merging(folder, merging):
+    def stop(*_):
+        merging.set()
+        time.sleep(100)
+
+    tempfile.tempdir, _sorted_words.released = str(folder), stop
+    vectorizer().fit(InMemoryTexts(["Amalie owes me ten crowns"] * 90, 3))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="files without names")
-def test_a_killed_process_leaves_no_word_behind(tmp_path):
-    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "merging\n"
+def test_a_killed_process_leaves_no_word_behind(tmp_path, forkserver):
+    merging = forkserver.Event()
+    process = forkserver.Process(target=stops_while_merging, args=(tmp_path, merging))
+    process.start()
+    assert merging.wait(120)
     opened = [os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").glob("*")]  # none, but on Linux
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     assert not list(tmp_path.iterdir())
     assert sys.platform != "linux" or any(str(tmp_path) in path for path in opened)  # there was something to leave
 
