@@ -500,7 +500,7 @@ def noise_has_the_stated_size(case):
     model, *_ = prepared(case, 2, **AS_SAMPLED)
     # at least 200 values of each block, and of the diagonal and the rest of a symmetric one
     smallest = min(b.shape[-1] if b.symmetric else int(np.prod(b.shape)) for b in last_phase(model).blocks.values())
-    ends, stds, _ = pure_noise(case, n_fits=max(30, -(-200 // smallest)))
+    ends, stds, _ = pure_noise(case, n_fits=max(15, -(-200 // smallest)))
     for name, block in last_phase(model).blocks.items():
         variance = 0.0
         for t in range(1, plan.n_steps + 1):
@@ -602,7 +602,7 @@ def _coordinates(noise, block):
 def noise_is_never_shared(case):
     """Steps of a fit, fits of one model, fits of clones and fits with one seed share no noise."""
     n_fits = (
-        30  # of five coordinates: what is shared gives 1, and 0.57 occurs by chance less than once in 10⁹ comparisons
+        20  # of five coordinates: what is shared gives 1, and 0.7 occurs by chance less than once in 10⁹ comparisons
     )
     model = case.make_model(privacy=replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0), random_state=7)
     for source in (None, model):

@@ -62,7 +62,9 @@ class Shares:
         different = np.flatnonzero(norms[looked_at].view(np.uint64) != expected.view(np.uint64))
         assert not len(different), f"{what}: the norms of {len(different)} of {len(rows)} records have other bits"
         for place, share in ends.items():
-            np.testing.assert_array_equal(share, self.share_alone(int(rows[place])), err_msg=f"{what}: other statistics")
+            np.testing.assert_array_equal(
+                share, self.share_alone(int(rows[place])), err_msg=f"{what}: other statistics"
+            )
 
 
 @cache

@@ -73,7 +73,7 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
     few = settings.default.derandomize  # the same in every run: `make test-all` generates more, and new ones
 
     @settings(
-        max_examples=(20 if few else 40) if case.name in ONE_OF_EACH_CLASS else 10 if few else 15,
+        max_examples=(12 if few else 40) if case.name in ONE_OF_EACH_CLASS else 7 if few else 15,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )

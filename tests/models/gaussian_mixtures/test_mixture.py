@@ -8,6 +8,7 @@ from scipy.stats import multivariate_normal, multivariate_t
 from sklearn.mixture import BayesianGaussianMixture as TheirBayesian
 from sklearn.mixture import GaussianMixture as TheirEM
 
+from tests.steps import with_updates
 from vips import BayesianGaussianMixture, PrivacyPlan
 
 KINDS = ("full", "tied", "diag", "spherical")
@@ -23,9 +24,13 @@ def clusters(n=240, seed=0):
 X = clusters()
 
 
-def fitted(n_steps, records=X, n_components=4, **settings):
+def unfitted(n_steps, n_components=4, **settings):
     plan = PrivacyPlan.non_private(n_steps=n_steps)
-    return BayesianGaussianMixture(n_components, privacy=plan, random_state=0, **settings).fit(records)
+    return BayesianGaussianMixture(n_components, privacy=plan, random_state=0, **settings)
+
+
+def fitted(n_steps, records=X, n_components=4, **settings):
+    return unfitted(n_steps, n_components, **settings).fit(records)
 
 
 @pytest.mark.parametrize("process", ["dirichlet_process", "dirichlet_distribution"])
@@ -70,8 +75,13 @@ def test_without_noise_em_is_scikit_learns(kind):
     {"inference": "em", "dof": "learn"},
 ])  # fmt: skip
 def test_the_bound_does_not_fall(settings):
-    models = [fitted(n, **settings) for n in range(6, 20)]
-    bounds = [model.bound(X, model.last_posterior_) for model in models]
+    model, posteriors = unfitted(20, **settings), []
+
+    def noted(update):
+        return lambda *state: posteriors.append(update(*state)) or posteriors[-1]
+
+    with_updates(model, noted).fit(X)
+    bounds = [model.bound(X, posterior) for posterior in posteriors[-14:]]
     assert np.diff(bounds).min() > -1e-7
     assert bounds[-1] >= bounds[0]
 

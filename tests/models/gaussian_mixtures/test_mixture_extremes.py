@@ -65,10 +65,11 @@ def test_the_first_step_forgets_the_start(n_components):
     assert phases_of(model, 60)[0].step_size(1) == 1.0
 
 
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 8), marks=pytest.mark.slow)], ids=["few", "more"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_fits_to_no_records_say_so(kind):
+def test_fits_to_no_records_say_so(kind, seeds):
     """Noise that moved with its component is dependent, and its deviation known on average only: counts tell."""
-    for seed in range(6):
+    for seed in seeds:
         plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20, reproducible_noise=True)
         model = BayesianGaussianMixture(5, covariance_type=kind, max_norm=1.0, privacy=plan, random_state=seed, dof=4.0)
         model.fit(np.zeros((0, 6)))

@@ -171,8 +171,8 @@ def test_states_are_found_from_pairs():
 @pytest.mark.repeated("vb-200")
 def test_a_mask_forbids_moves(n_symbols, inference):
     masks = {"startprob_mask": [True, False, False], "transmat_mask": np.triu(np.ones((K, K), bool))}
-    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=1.0, n_steps=24)
-    for privacy in (plan, every(20)):
+    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=1.0, n_steps=12)
+    for privacy in (plan, every(8)):
         model = CategoricalHMM(K, n_symbols=n_symbols, privacy=privacy, inference=inference, random_state=0, **masks)
         model.fit(DATA)
         np.testing.assert_array_equal(model.startprob_, [1.0, 0.0, 0.0])

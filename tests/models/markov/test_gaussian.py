@@ -9,6 +9,7 @@ from hmmlearn.vhmm import VariationalGaussianHMM
 from scipy.stats import multivariate_normal, norm
 
 import vips
+from tests.known_bits import cached
 from vips import GaussianHMM, PrivacyPlan
 from vips.core.phases import phases_of
 from vips.core.sums import DenseStatistics, gaussian_runs
@@ -35,7 +36,7 @@ def generated(n, rng, moves=None):
     return Sequences.from_list(sequences)
 
 
-DATA = generated(150, RNG)
+DATA = generated(80, RNG)
 HOSTILE = [
     np.empty((0, D)),
     np.full((30, D), np.nan),
@@ -50,9 +51,14 @@ def every(n_steps):
     return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
+@cached
+def in_the_middle(kind):
+    return GaussianHMM(K, covariance_type=kind, privacy=every(20)).fit(DATA).last_posterior_
+
+
 def at_a_posterior(kind="full", **arguments):
     """A private model, and a posterior in the middle of a fit."""
-    posterior = GaussianHMM(K, covariance_type=kind, privacy=every(20)).fit(DATA).last_posterior_
+    posterior = in_the_middle(kind)
     model = GaussianHMM(K, covariance_type=kind, max_norm=8.0, privacy=PLAN, **arguments)
     model.n_features_in_ = D
     return model, model.at_means(posterior)

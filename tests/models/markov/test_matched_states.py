@@ -341,10 +341,10 @@ def test_sequences_that_are_too_long_to_be_simulated_are_refused_in_words():
 
 def test_pairs_are_left_out_where_they_are_too_many(monkeypatch):
     """40 symbols have 1,600 pairs."""
-    monkeypatch.setattr(ChainSimulator, "sizes", (500, 500, 500))
+    monkeypatch.setattr(ChainSimulator, "sizes", (200, 200, 200))
     for name in ("_FIRST", "_LAST", "_MORE", "_N_STARTS"):
         monkeypatch.setattr(matches, name, 1)
-    model = fitted(sequences(1_500), n_symbols=40)
+    model = fitted(sequences(300), n_symbols=40)
     assert [step.number for step in model.noisy_totals_.steps] == list(range(2, 25))
     assert model.match().charts[-1].p.shape == (2, 40)
     assert model.match().degrees < 172 - 3

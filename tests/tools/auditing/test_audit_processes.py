@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
+import runpy
 import subprocess
-import sys
 import textwrap
 import threading
+import types
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
-from tests import ROOT
+from tests.tools.auditing.conftest import serve
 from tests.tools.auditing.leaky import Coins
 from vips import PrivacyPlan, audit
+from vips.tools.auditing import replay
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5)
 
@@ -44,12 +47,41 @@ SCRIPT = """
 """
 
 
-def test_a_script_needs_no_guard_and_its_global_names_are_compared(tmp_path):
+@pytest.fixture
+def begun(forkserver, monkeypatch):
+    """The four processes of an audit that fails have begun before its script, and come from the server."""
+    with ExitStack() as stack:
+        pools = [stack.enter_context(ProcessPoolExecutor(1, mp_context=forkserver)) for _ in range(4)]
+        for pool in pools:
+            pool.submit(int).result()
+        of_next = iter(pools)
+
+        class Begun:
+            returncode = 0
+
+            def __init__(self, command, stdin, stdout, stderr, env):
+                self._pool, self._arguments = next(of_next), (command[-1], stdout.name, stderr.name)
+
+            def communicate(self, job=None):
+                if job is not None:
+                    self._pool.submit(serve, job, *self._arguments).result()
+                    self._pool.shutdown()
+
+            def kill(self):
+                pass
+
+        monkeypatch.setattr(replay, "subprocess", types.SimpleNamespace(Popen=Begun, PIPE=subprocess.PIPE))
+        yield
+
+
+@pytest.mark.parametrize("processes", ["begun", pytest.param("new", marks=pytest.mark.slow)])
+def test_a_script_needs_no_guard_and_its_global_names_are_compared(processes, tmp_path, capsys, request):
+    """Although it is the main module, no process of the audit runs it."""
+    if processes == "begun":
+        request.getfixturevalue("begun")
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, str(tmp_path / "script.py")]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["begins", "replay: classes and modules: __main__.SEEN"]
+    runpy.run_path(str(tmp_path / "script.py"), run_name="__main__")
+    assert capsys.readouterr().out.splitlines() == ["begins", "replay: classes and modules: __main__.SEEN"]
 
 
 def test_what_cannot_be_sent_is_named():
