@@ -34,7 +34,7 @@ N_ROWS = 600  # of a person, in pieces of 240
 def phases(case) -> Iterator[tuple[object, FitPhase, object]]:
     """A model, and E-steps of all phases of a private fit: the first two of each phase, and one after 16 steps.
 
-    Of wide tables, the first of each phase.
+    For wide tables, the first of each phase is enough.
     """
     model = case.make_model(privacy=replace(FULL, clip_norm=case.clip_norm, n_steps=N_STEPS), random_state=0)
     records = case.make_records(12, np.random.default_rng(4))

@@ -205,7 +205,7 @@ def test_labels_are_shown(model, tmp_path):
     model.to_html(tmp_path / "topics.html")
     page = (tmp_path / "topics.html").read_text(encoding="utf-8")
     assert str(model.evidence()) in page
-    assert page.count('data-label="real"') == labels.count("real")
+    assert page.count(", real:</small>") == labels.count("real")
     other = fitted(np.tile(frequencies(), (3, 1)), n=300)
     assert compare(model, other)["number of real topics"].private == labels.count("real")
 
