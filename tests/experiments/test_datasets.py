@@ -2,13 +2,7 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
-from experiments.datasets import (
-    load_adult,
-    load_diabetes_readmission,
-    load_docstrings,
-    load_mnist,
-    load_wikipedia,
-)
+from experiments.datasets import load_adult, load_diabetes_readmission, load_docstrings, load_mnist, load_wikipedia
 from experiments.datasets import mnist as mnist_module
 from experiments.datasets.home import data_home
 from vips.preprocessing import TableEncoder

@@ -210,11 +210,7 @@ def squares_by_blas(patch):
     from vips.models.regression import statistics as regression_statistics
 
     original = rowwise.rowwise_squares
-    patch.setattr(
-        regression_statistics,
-        "rowwise_squares",
-        lambda lower, rows: original(lower, in_last_bits(rows)),
-    )
+    patch.setattr(regression_statistics, "rowwise_squares", lambda lower, rows: original(lower, in_last_bits(rows)))
 
 
 def images_by_blas(patch):

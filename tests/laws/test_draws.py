@@ -28,12 +28,7 @@ from vips import (
 from vips.core.ledger.run import LedgerRun
 from vips.core.mechanism import noise
 from vips.core.mechanism.release import with_fresh_noise
-from vips.preprocessing import (
-    PrivateCountVectorizer,
-    PrivateTopics,
-    TableEncoder,
-    make_private_pipeline,
-)
+from vips.preprocessing import PrivateCountVectorizer, PrivateTopics, TableEncoder, make_private_pipeline
 from vips.streams.release import CorrelatedNoise
 
 BUDGET = PrivacyBudget(4.0, 1e-5)

@@ -371,12 +371,7 @@ MUTANTS = [
         "moved the sum by more than C",
     ),
     (precision_not_in_the_norm, "norms_are_joint_and_never_too_small", "logistic", "a norm is smaller than the record"),
-    (
-        precision_not_in_the_norm,
-        "neighbours_stay_within_the_sensitivity",
-        "logistic",
-        "moved the sum by more than C",
-    ),
+    (precision_not_in_the_norm, "neighbours_stay_within_the_sensitivity", "logistic", "moved the sum by more than C"),
     (precision_not_in_the_norm, "norms_are_joint_and_never_too_small", SEARCHED, "a norm is smaller than the record"),
     (precision_not_in_the_norm, "neighbours_stay_within_the_sensitivity", SEARCHED, "moved the sum by more than C"),
     (
@@ -465,12 +460,7 @@ MUTANTS = [
         "a norm is smaller than the record",
     ),
     (norm_of_the_first_output, "norms_are_joint_and_never_too_small", THREE, "a norm is smaller than the record"),
-    (
-        norm_of_the_first_output,
-        "neighbours_stay_within_the_sensitivity",
-        THREE,
-        "moved the sum by more than C",
-    ),
+    (norm_of_the_first_output, "neighbours_stay_within_the_sensitivity", THREE, "moved the sum by more than C"),
     (one_record_sets_the_scale, "records_do_not_see_each_other", "logistic", "another one in company"),
     (centred_at_the_chunk, "records_do_not_see_each_other", "logistic", "another one in company"),
     (one_record_sets_the_scale, "records_do_not_see_each_other", ZOOM, "another one in company"),

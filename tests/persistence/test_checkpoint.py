@@ -109,8 +109,7 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
     assert "key" not in json.dumps(header)
     assert "60" not in json.dumps(header)  # the number of records is not in it either
     np.testing.assert_array_equal(
-        model.last_posterior_["a"],
-        1.0 + np.maximum(read_archive(path, "checkpoint")[1]["average/heads"], 0),
+        model.last_posterior_["a"], 1.0 + np.maximum(read_archive(path, "checkpoint")[1]["average/heads"], 0)
     )
 
 

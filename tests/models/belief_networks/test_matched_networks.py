@@ -214,11 +214,7 @@ def hidden_units_are_taken_for_known(patch):
         NetworkStatistics,
         "of_units",
         lambda self, units: np.concatenate(
-            [
-                self._residual[:, units].T[:, None],
-                self._residual[:, units].T[:, None] * self._centred.T,
-            ],
-            axis=1,
+            [self._residual[:, units].T[:, None], self._residual[:, units].T[:, None] * self._centred.T], axis=1
         ),
     )
 

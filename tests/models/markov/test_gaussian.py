@@ -347,9 +347,7 @@ def test_growth_leaves_steps_for_what_follows():
     for n_steps in (3, 10, 40, 100):
         for n_components in (1, 2, 8, 30):
             model = GaussianHMM(
-                n_components,
-                max_norm=1.0,
-                privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=n_steps),
+                n_components, max_norm=1.0, privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=n_steps)
             )
             model.n_features_in_ = 20  # of so many columns pairs are not counted
             growing = sum(phase.n_steps for phase in model.phases(n_steps) if phase.name == "growing")

@@ -27,10 +27,7 @@ def counts(n_bins, n_columns=1):
     return Counts(largest, own_bins=bins_of_counts(largest, n_bins))
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [counts(20), counts(12, 2)],
-)
+@pytest.mark.parametrize("columns", [counts(20), counts(12, 2)])
 @pytest.mark.parametrize("floor", [0.0, 1e-4])
 def test_states_are_found_from_pairs(columns, floor):
     """Also where every cell has a little more, as denoised counts have."""

@@ -86,12 +86,7 @@ def reference_step(data, start, moves, shape, rate, priors, expected_log):
 
 
 def arrays(posterior):
-    return (
-        posterior.start.concentration,
-        posterior.moves.concentration,
-        posterior.rates.shape,
-        posterior.rates.rate,
-    )
+    return (posterior.start.concentration, posterior.moves.concentration, posterior.rates.shape, posterior.rates.rate)
 
 
 @pytest.mark.parametrize("inference", ["vb", "em"])

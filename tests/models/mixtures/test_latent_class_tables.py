@@ -18,12 +18,7 @@ from vips import LatentClassAnalysis, PrivacyPlan, audit, compare, load
 from vips.data import CSRShards, InMemoryData
 
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=4, reproducible_noise=True)
-CATEGORIES = {
-    "sex": ["f", "m"],
-    "area": ["north", "east", "west"],
-    "children": [0, 1, 2, 5],
-    "member": [False, True],
-}
+CATEGORIES = {"sex": ["f", "m"], "area": ["north", "east", "west"], "children": [0, 1, 2, 5], "member": [False, True]}
 
 
 def people(n=400, seed=0, missing=0.1):

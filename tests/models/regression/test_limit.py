@@ -9,12 +9,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from tests.mutants import check_notices
-from vips import (
-    BayesianBinomialRegression,
-    BayesianLogisticRegression,
-    BayesianNegativeBinomialRegression,
-    PrivacyPlan,
-)
+from vips import BayesianBinomialRegression, BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan
 from vips.expfam import Gaussian
 from vips.models.regression import limit
 

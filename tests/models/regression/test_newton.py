@@ -14,13 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import vips
 from tests.laws.cases import BetaBernoulli
 from tests.mutants import check_notices
-from vips import (
-    BayesianBinomialRegression,
-    BayesianLogisticRegression,
-    PrivacyBudget,
-    PrivacyPlan,
-    PrivacyWarning,
-)
+from vips import BayesianBinomialRegression, BayesianLogisticRegression, PrivacyBudget, PrivacyPlan, PrivacyWarning
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _newton as newton
 from vips.models._newton import Prior, Released, best_prior

@@ -118,10 +118,7 @@ def test_a_private_fit_with_a_given_prior(covariance, tmp_path):
     np.testing.assert_allclose(private.coef_, plain.coef_, atol=0.15)  # weights of the clip make them differ a little
     hidden = model_of(plan_of(1e6), prior=prior, covariance=covariance).fit(X, y)
     if covariance == "full":
-        for posterior in (
-            hidden.last_posterior_,
-            hidden.posterior_,
-        ):  # a curvature that is all noise moves it a little
+        for posterior in (hidden.last_posterior_, hidden.posterior_):  # a curvature that is all noise moves it a little
             assert (np.abs(posterior.mean - prior.mean) < prior.std).all()
         assert 0.0 < hidden.signal_of_coefficients().p_value <= 1.0
     assert "prior of the coefficients: a given Gaussian" in private.privacy_.declared_public
@@ -235,9 +232,7 @@ def weight_from_exact_totals(patch):
 def noise_taken_for_signal(patch):
     original = Released._linear
     patch.setattr(
-        Released,
-        "_linear",
-        lambda self, *others: original(dataclasses.replace(self, stds=1e-6 * self.stds), *others),
+        Released, "_linear", lambda self, *others: original(dataclasses.replace(self, stds=1e-6 * self.stds), *others)
     )
 
 
