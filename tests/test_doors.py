@@ -184,7 +184,7 @@ def codes_by_classifier(table, declaration, plain):
     return cells.codes(frame[name_of(table)]).tolist(), cells.codes(expected).tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(cells=CELLS, container=st.sampled_from([*TEXT, *NUMERIC[2:]]))
 def test_doors_read_numbers_alike(cells, container):
     table, held = container(cells)
@@ -197,7 +197,7 @@ def test_doors_read_numbers_alike(cells, container):
     assert seen == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(cells=CELLS, container=st.sampled_from(TEXT))
 def test_doors_read_categories_alike(cells, container):
     table, held = container(cells)

@@ -363,7 +363,7 @@ def test_hidden_pixels_are_predicted_better_than_by_the_majority(fitted, digits)
 
 
 def test_unobserved_entries_are_not_looked_at(fitted, digits):
-    X = digits[:50].astype(float)
+    X = digits[:20].astype(float)
     observed = np.random.default_rng(1).random(X.shape) < 0.5
     reference = fitted.transform(X, observed)
     np.testing.assert_array_equal(fitted.transform(np.where(observed, X, np.nan), observed), reference)
@@ -372,7 +372,7 @@ def test_unobserved_entries_are_not_looked_at(fitted, digits):
     )
     np.testing.assert_array_equal(fitted.transform(X, np.ones(X.shape, bool)), fitted.transform(X))
     nothing = fitted.transform(X, np.zeros(X.shape, bool))
-    np.testing.assert_allclose(nothing, np.tile(expit(fitted.intercept_hidden_), (50, 1)), rtol=1e-12)
+    np.testing.assert_allclose(nothing, np.tile(expit(fitted.intercept_hidden_), (20, 1)), rtol=1e-12)
     with pytest.raises(ValueError, match="boolean array of the shape of X"):
         fitted.transform(X, observed[:, :5])
     with pytest.raises(ValueError, match="binary"):

@@ -189,7 +189,7 @@ def test_classes_begin_apart(wide, monkeypatch):
     """In the directions in which records vary together; where there are very many means, anywhere."""
     if wide:
         monkeypatch.setattr(mixed, "_MOST_MEANS", 3)
-    table, _ = people(20_000, missing=0.0)
+    table, _ = people(5_000, missing=0.0)
     first = model_of(every(2)).fit(table)
     features = first.components(first.last_posterior_)[0]
     apart = features - features.mean(axis=0)

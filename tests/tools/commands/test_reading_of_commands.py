@@ -96,7 +96,7 @@ hostile_lines = st.one_of(st.binary(max_size=40), st.lists(st.sampled_from(PIECE
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(
     hostile_lines,
     st.integers(0, 12),
