@@ -159,8 +159,8 @@ def first_of_phases(steps) -> list[Step]:
     return [steps[place] for place in sorted(places)]
 
 
-def share(model, step, records) -> float:
-    """Norm of what these rows add to the sum of a step over the clip norm: of one record."""
+def moved_by(model, step, records) -> np.ndarray:
+    """What these rows, of one record, add to the sum of a step, in units of the clip norm."""
     plan = replace(step.plan, sampling="full", sampling_rate=1.0)
     model.use_plan(plan)
     named = {name: records.get(name) for name in ("groups", "sample_weight")}
@@ -178,7 +178,7 @@ def share(model, step, records) -> float:
         lattice = plan.lattice(blocks)
         total = {name: lattice.values(total[name], block) for name, block in blocks.items()}
     parts = [np.ravel(total[name]) / block.scale for name, block in blocks.items()]
-    return float(np.linalg.norm(np.concatenate(parts)) / plan.clip_norm)
+    return np.concatenate(parts) / plan.clip_norm
 
 
 def repeated(records, rows) -> dict[str, np.ndarray]:
@@ -210,6 +210,15 @@ def records_of_one(names, rng, ends=()):
         yield repeated(records, np.zeros(N_ROWS, int)) | {"X": np.tile(size * direction, (N_ROWS, 1)), "y": labels}
 
 
+def check_pieces(model, step, persons) -> None:
+    """A person of many rows counts alike in a chunk that holds them all, and in several; but for the slack of norms."""
+    in_pieces = [moved_by(model, step, one) for one in persons]
+    model.chunk_size = 2 * N_ROWS
+    for one, moved in zip(persons, in_pieces, strict=True):
+        np.testing.assert_allclose(moved, moved_by(model, step, one), rtol=1e-7, atol=1e-12, err_msg="in pieces")
+    model.chunk_size = PIECE
+
+
 def check_fit(name, size, path=None) -> None:
     """Each phase's largest share is at most one clip norm, and its noise that of the clip; with a ``path``, of what a fit does
     after it was killed before its scores."""
@@ -231,13 +240,16 @@ def check_fit(name, size, path=None) -> None:
     assert all(step.posterior.search.size == size for step in steps if hasattr(step.posterior, "search"))
     model.chunk_size = PIECE
     ones, largest = list(records_of_one(names, rng, ends)), {}
+    of_many_rows = [one for one in ones if len(one["y"]) == N_ROWS]
     for step in first_of_phases(steps):
         assert step.plan.clip_norm == model.default_clip()
         allowed = SENSITIVITY_FACTOR if step.plan.rounds_records else LARGEST
-        shares = [share(model, step, one) for one in ones]
+        shares = [np.linalg.norm(moved_by(model, step, one)) for one in ones]
         assert max(shares) <= allowed, (
             f"in step {step.number}, {step.phase.name}, a record moves the sum by {max(shares)} C"
         )
+        if not step.plan.rounds_records:
+            check_pieces(model, step, of_many_rows[:2])
         largest[step.phase.name] = max(*shares, largest.get(step.phase.name, 0.0))
         for block_name, block in step.phase.blocks.items():
             values = np.concatenate([coordinates(noise[block_name] / block.scale, block) for noise in step.noise])
@@ -266,7 +278,7 @@ def check_tiny_weights() -> None:
     one = {"groups": np.zeros(2, int), "sample_weight": np.array([1.0, 5e-324]), "y": np.full(2, 10.0)}
     for x, cut in product(rng.normal(size=(6, 1, 4)), np.linspace(0.05, 1.0, 20)):
         of_clip = replace(step, plan=replace(step.plan, clip_norm=cut * step.plan.clip_norm))
-        moved = share(model, of_clip, one | {"X": np.vstack([x, 1e-6 * x])})
+        moved = np.linalg.norm(moved_by(model, of_clip, one | {"X": np.vstack([x, 1e-6 * x])}))
         assert moved <= LARGEST, f"a person moves the sum by {moved} C"
 
 
@@ -351,6 +363,15 @@ def pieces_are_as_long_as_their_scores(patch):
     patch.setattr(RegressionSums, "piece_norm", mutant)
 
 
+def long_persons_are_whole_where_a_chunk_holds_them(patch):
+    def mutant(self, norms, blocks, starts):
+        *parts, _ = self._sums_of_parts(norms > 0.0, starts)
+        self._starts, self._bounds = starts, self._joint(np.stack(parts), blocks, True)
+        return self._bounds
+
+    patch.setattr(RegressionSums, "run_norms", mutant)
+
+
 def weights_may_be_subnormal(patch):
     """Times the weight of the clip, such a one is rounded to twice as much."""
     patch.setattr(plan_module, "_LEAST_SHARE", 0.0)
@@ -365,6 +386,7 @@ def weights_may_be_subnormal(patch):
             "logistic without intercept, persons",
             "scores, a record moves the sum",
         ),
+        (long_persons_are_whole_where_a_chunk_holds_them, "linear, persons with weights", "in pieces"),
         (statistics_are_multiplied_after_the_clip, "counts with exposures", "scores, a record moves the sum by"),
         (noise_of_scores_is_divided_by_the_size, "counts with exposures", "the noise of linear is 0"),
     ],
