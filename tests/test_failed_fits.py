@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import vips
 from vips._support.fitted import fitted_attributes
@@ -88,3 +89,13 @@ def test_an_interrupted_fit_leaves_the_last_one(kind, monkeypatch):
         estimator.fit(*records)
     assert len(sums) == 3
     np.testing.assert_array_equal(result(estimator), before)
+
+
+@pytest.mark.parametrize(
+    "model", [vips.GaussianHMM(2), vips.CategoricalHMM(2, n_symbols=3), vips.LinearDynamicalSystem(1)]
+)
+@pytest.mark.parametrize("name", ["score", "score_samples", "predict", "bic", "plot_forecast"])
+def test_nothing_is_asked_of_a_model_that_is_not_fitted(model, name):
+    if hasattr(model, name):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(model, name)(np.zeros((4, 1)))

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from vips._support.fitted import without_weights
 from vips._support.validation import check_integer
@@ -140,6 +141,8 @@ class SequenceModel(ConjugateExponentialModel):
 
     def sequences_of(self, X, lengths, in_fit: bool = False) -> Sequences:
         """What users pass, as sequences. A private fit looks at containers and dtypes only."""
+        if not in_fit:
+            check_is_fitted(self, "last_posterior_")
         if isinstance(X, Sequences):
             if lengths is not None:
                 raise TypeError("Sequences have their lengths: pass them without `lengths`.")

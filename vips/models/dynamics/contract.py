@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vips._support.arguments import arguments, function_of_step, whole
 from vips._support.validation import check_max_norm
@@ -217,7 +216,6 @@ class DynamicsModel(SequenceModel):
 
     def _read(self, X, lengths=None) -> Sequences:
         """Sequences as a user passes them; steps are not scaled down."""
-        check_is_fitted(self, "last_posterior_")
         records = self.sequences_of(X, lengths)
         values = np.array(records.values, dtype=np.float64, order="C")
         values[~np.isfinite(values)] = np.nan

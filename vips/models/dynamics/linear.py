@@ -192,7 +192,6 @@ class LinearDynamicalSystem(DynamicsModel):
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
         """Log likelihood of each sequence, in nats, shape (n_sequences,)."""
-        check_is_fitted(self, "last_posterior_")
         return self._log_likelihood(self.sequences_of(X, lengths))
 
     def sample(
@@ -291,6 +290,7 @@ class LinearDynamicalSystem(DynamicsModel):
         -------
         matplotlib.axes.Axes
         """
+        check_is_fitted(self, "last_posterior_")
         series = Sequences.from_list([X], self.n_features_in_)
         means, lower, upper = (values[0] for values in self.forecast(series, n_steps=n_steps, level=level))
         plt = imported("matplotlib.pyplot", "plot_forecast()")

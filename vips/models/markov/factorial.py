@@ -293,7 +293,6 @@ class FactorialHMM(FactorialChainModel):
 
     def _read(self, X, lengths=None) -> Sequences:
         """Sequences as a user passes them."""
-        check_is_fitted(self, "last_posterior_")
         return self._usable(self.sequences_of(X, lengths))
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
