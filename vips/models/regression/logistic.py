@@ -252,7 +252,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def counts_read(self) -> list[Seen]:
         """The rarer of two labels, where an average row is nearly certain of the other: how often it is expected, about the
         information of the intercept, and how much more often it was, its score."""
-        released = self._released_scores() if self.n_outputs == 1 and self.fit_intercept else ()
+        released = self._scores_released() if self.n_outputs == 1 and self.fit_intercept else ()
         if not released or self._is_given or self._knows_public:
             return []
         (of,), search = released, self.last_posterior_.search
