@@ -140,7 +140,8 @@ def how_many(model, X=None) -> HowMany:
 
     Privacy
     -------
-    Reads released values only. A number that is chosen by it may be used in any further fit, which is charged as always.
+    Of a private fit it reads released values only; an ordinary one promises nothing. A number that the
+    first chooses may be used in any further fit, which is charged as always.
 
     Examples
     --------
