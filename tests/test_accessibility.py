@@ -30,7 +30,7 @@ OF_THE_SITE = [
     "guarantee",  # formulas
     "lda",  # results, and names that break
     "gallery",  # pictures
-    "one_sum",  # a drawing
+    "what_epsilon_bounds",  # drawings
     "shell",  # commands
     "architecture",  # drawn with letters
     "api",  # lists of names

@@ -187,7 +187,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         sample_weight : array or series of shape (n_records,), optional
             How much each record counts, as the weights of a survey do, for arrays and data frames: one of weight 2 counts as
             two. A private fit needs ``privacy=budget.plan(max_weight=W)``: larger weights count as W, and records whose weight
-            is missing or negative are left out. Only w/W matters then; docs/who_is_one.md says what it costs.
+            is missing or negative are left out. Only w/W matters then; docs/what_epsilon_bounds.md says what it costs.
         ledger : PrivacyLedger, optional
             Charged with all steps before a value is read. None is the ledger whose block encloses the call, if any.
         checkpoint : path, optional

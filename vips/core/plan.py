@@ -73,7 +73,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         δ at which reports quote ε; ``from_epsilon`` sets it. There is no default.
     max_rows_per_group : int or None
         With ``fit(..., groups=ids)``: rows of a person beyond the first so many are left out. Public. Rows then weigh alike,
-        because the default clip norm grows with their number; without a bound persons do (docs/who_is_one.md).
+        because the default clip norm grows with their number; without a bound persons do (docs/what_epsilon_bounds.md).
     max_weight : float or None
         W, with ``fit(..., sample_weight=w)``: a record's share in the sum is clipped, then multiplied by min(w, W)/W. Public. A
         private fit with weights needs it.
