@@ -29,7 +29,7 @@ OF_THE_SITE = [
     "start",  # code, tables and a picture
     "guarantee",  # formulas
     "lda",  # results, and names that break
-    "gallery",  # pictures
+    "sequences",  # pictures
     "what_epsilon_bounds",  # drawings
     "shell",  # commands
     "architecture",  # drawn with letters

@@ -54,7 +54,7 @@ def test_the_reference_shows_names_and_words_as_they_are_written(site):
 def test_one_picture_of_two_is_shown(site, scheme):
     with chromium() as browser:
         page = browser.new_page(color_scheme=scheme)
-        for path in (site / "index.html", site / "gallery.html"):
+        for path in (site / "index.html", site / "sequences.html"):
             page.goto(path.as_uri())
             images = page.locator("img[class*=only-]")
             shown = [images.nth(k).get_attribute("src") for k in range(images.count()) if images.nth(k).is_visible()]
@@ -66,7 +66,7 @@ def test_pages_ask_nothing_of_other_hosts(site):
     with chromium() as browser:
         page, asked = browser.new_page(), []
         page.on("request", lambda request: asked.append(request.url))
-        for name in ("index", "gallery", "api"):
+        for name in ("index", "sequences", "api"):
             page.goto((site / f"{name}.html").as_uri(), wait_until="load")
         assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
