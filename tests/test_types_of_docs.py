@@ -25,7 +25,7 @@ ALLOWED = {
     # pyright takes the type that a method happens to return for what its subclasses have to return.
     "own_model": ['"expected_statistics"', '"to_posterior"'],
     # None is what Dask documents for no dashboard; its annotation says `str`.
-    "cluster": ['"dashboard_address"'],
+    "scale": ['"dashboard_address"'],
     # OpenDP documents `dp.atom_domain` and declares that its prelude exports nothing.
     "mechanisms": ['from module "opendp.prelude"'],
 }
