@@ -14,7 +14,7 @@ repeat it in rounds.) The δ of both rounds add up. Policies that look at other 
 after the other, and a proof of their own.
 
 The share of the first round and M were chosen on sentences of a corpus, on docstrings and on 20,000 articles
-(docs/vocabulary.md).
+(docs/texts.md).
 """
 
 from __future__ import annotations
