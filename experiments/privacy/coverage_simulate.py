@@ -309,7 +309,7 @@ def _of_classes(posterior, tables: np.ndarray, kept: np.ndarray) -> Callable[[fl
     order = linear_sum_assignment(np.abs(tables[:, None] - posterior.profiles).sum(axis=-1))[1]
 
     def interval(level: float) -> Interval:
-        limits = [part.interval(level) for part in (posterior.weights, *posterior.answers)]
+        limits = [part.interval(level) for part in (posterior.weights, *posterior.columns["answers"])]
         sides = ((shares[order], np.hstack(answers)[order]) for shares, *answers in zip(*limits, strict=True))
         return tuple(np.concatenate([shares, answers.ravel()])[kept] for shares, answers in sides)
 
@@ -341,11 +341,12 @@ def mixed_classes(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, w
 def _of_mixed(posterior, means: np.ndarray) -> Callable[[float], Interval]:
     """Intervals of the means, in the order of the true classes."""
     centre, scale = posterior.frame.centre[:2], posterior.frame.scale[:2]
-    centres = np.hstack([centre + scale * posterior.numbers.mean, posterior.counts.mean])
+    centres = np.hstack([centre + scale * posterior.columns["numbers"].mean, posterior.columns["counts"].mean])
     order = linear_sum_assignment((np.square(means[:, None] - centres) / means.var(axis=0)).sum(axis=-1))[1]
 
     def interval(level: float) -> Interval:
-        sides = zip(posterior.numbers.means.interval(level), posterior.counts.interval(level), strict=True)
+        numbers, counts = posterior.columns["numbers"].means, posterior.columns["counts"]
+        sides = zip(numbers.interval(level), counts.interval(level), strict=True)
         return tuple(np.hstack([centre + scale * numbers, counts])[order].ravel() for numbers, counts in sides)
 
     return interval
@@ -415,7 +416,7 @@ def hidden_states(
     model = kind(K, privacy=plan, **settings).fit(sequences, groups=ids)
     if model.why_no_intervals():
         return Simulated(np.empty(0), {})
-    posteriors = {"naive": _of_chain(model.last_posterior_), "noise-aware": model.posterior_.draws}
+    posteriors = {"naive": _of_chain(model.last_posterior_), "noise-aware": _of_chain(model.posterior_) | model.posterior_.draws}
     if with_baseline and rows is None:
         plain = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
         posteriors["without privacy"] = _of_chain(kind(K, privacy=plain, **settings).fit(sequences).last_posterior_)
@@ -524,8 +525,9 @@ def _of_chain(posterior) -> dict:
     parts = {"start": posterior.start, "moves": posterior.moves}
     if hasattr(posterior, "gaussians"):
         return parts | {"means": posterior.gaussians.means}
-    name = "rates" if hasattr(posterior, "rates") else "emissions"
-    return parts | {name: getattr(posterior, name)}
+    if hasattr(posterior, "columns"):
+        return parts | {"rates": posterior.columns["counts"]}
+    return parts | {"emissions": posterior.emissions}
 
 
 def _of_states(parts: dict, emissions: np.ndarray, kept: np.ndarray) -> Callable[[float], Interval]:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
+from tests.models.markov.columns import ColumnHMM
 from vips import (
     BayesianBinomialRegression,
     BayesianGaussianMixture,
@@ -179,6 +180,14 @@ def _sequences_of_counts(n, rng):
     codes = _sequences(n, rng)
     counts = rng.poisson([1.0, 3.0, 0.5], (len(codes.values), 3)).astype(float)
     return Sequences(np.where(rng.random(counts.shape) < 0.1, np.nan, counts), codes.offsets)
+
+
+def _sequences_of_columns(n, rng):
+    """As ``_sequences``, of a number, a count and a code, each missing at times."""
+    codes = _sequences(n, rng)
+    of_steps = [rng.normal(0.0, 1.5, len(codes.values)), rng.poisson(1.5, len(codes.values)), codes.values[:, 0] % 3]
+    values = np.column_stack(of_steps)
+    return Sequences(np.where(rng.random(values.shape) < 0.1, np.nan, values), codes.offsets)
 
 
 def _mixed(n, rng):
@@ -658,6 +667,15 @@ CASES = [
         _sequences_of_counts,
         _hostile_steps(),
         np.resize([1e4, 0.0], (MAX_LENGTH, 3)),
+        0.6,
+        has_missing=True,
+    ),
+    Case(
+        "chain of columns",
+        lambda **arguments: ColumnHMM(2, columns=[(-2.0, 2.0), range(6), 3], max_length=MAX_LENGTH, **arguments),
+        _sequences_of_columns,
+        _hostile_steps(),
+        np.resize([1e4, 1e4, 2.0], (MAX_LENGTH, 3)),
         0.6,
         has_missing=True,
     ),

@@ -55,7 +55,7 @@ WRITTEN = {
     "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
     "ClassPosterior": {
         "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
-        "answers", "levels", "centre", "scale", "draws", "marginals", "plug_in",
+        "answers_concentration", "answers_levels", "centre", "scale", "draws", "marginals", "plug_in",
     },
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public", "centre"} | SEARCH,
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"},
@@ -76,7 +76,10 @@ WRITTEN = {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
     )},
-    "PoissonPosterior": {"start", "moves", "plug_in", "rates_shape", "rates_rate", "marginals", "seed", "centre", "scale"},
+    "ColumnChainPosterior": {
+        "start", "moves", "plug_in", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape",
+        "counts_rate", "answers_concentration", "answers_levels", "marginals", "seed", "centre", "scale",
+    },
     "FactorialPosterior": {
         "start", "moves", "step", "plug_in", "mean", "spread", "scale", "dof", "centre", "whitening",
     },
@@ -103,8 +106,8 @@ HELD = {
     "MixedPosterior": {"frame", "coefficients", "effects"},
     "GaussianChainPosterior": {"draws", "chain", "gaussians", "tables"},
     "SymbolPosterior": {"draws", "chain", "contexts", "tables"},
-    "ClassPosterior": {"numbers", "counts", "frame", "_tables"},
-    "PoissonPosterior": {"draws", "chain", "rates", "frame"},
+    "ClassPosterior": {"columns", "frame", "_tables"},
+    "ColumnChainPosterior": {"draws", "chain", "columns", "frame"},
     "CoefficientPosterior": {"search", "around", "var", "factor", "inverse_factor"},
     "DiagonalCoefficientPosterior": {"search"},
     "DynamicsPosterior": {"draws", "dynamics", "_known", "canonical", "uncertainty"},

@@ -12,7 +12,7 @@ from tests.laws import checks, reach
 from tests.laws.cases import CASES
 from tests.models.markov import test_categorical
 from tests.mutants import check_notices, of_laws
-from vips import CategoricalHMM, GaussianHMM
+from vips import CategoricalHMM, GaussianHMM, PoissonHMM
 from vips.core.execution import partitions
 from vips.core.sums import Joint
 from vips.core.sums.classes import ClassStatistics
@@ -20,7 +20,7 @@ from vips.core.sums.gaussian_runs import GaussianSums
 from vips.data import OpenPartition, Sequences
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
-from vips.models.markov import gaussian, poisson, statistics
+from vips.models.markov import gaussian, statistics
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -175,14 +175,14 @@ def pairs_of_columns_count_once(patch):
 
 
 def restarts_are_seeded_by_records(patch):
-    original = poisson.PoissonHMM.records_of
+    original = PoissonHMM.records_of
 
     def data(self, X, y):
         source = original(self, X, y)
         self.seed_ = int(np.nan_to_num(source.arrays[0].values, nan=0.0, posinf=0.0, neginf=0.0).sum() % 1000)
         return source
 
-    patch.setattr(poisson.PoissonHMM, "records_of", data)
+    patch.setattr(PoissonHMM, "records_of", data)
 
 
 MUTANTS = [

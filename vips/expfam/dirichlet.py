@@ -109,6 +109,10 @@ class Dirichlet(Headline):
         lower, upper = (betaincinv(self.concentration, remainder, p) for p in (tail, 1.0 - tail))
         return lower, upper
 
+    def taken(self, places: np.ndarray) -> Dirichlet:
+        """The distributions at these places along the first axis."""
+        return Dirichlet(self.concentration[places])
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
         return {"concentration": self.concentration}

@@ -99,6 +99,10 @@ class Gamma(Headline):
         lower, upper = (gammaincinv(self.shape, p) / self.rate for p in (tail, 1.0 - tail))
         return lower, upper
 
+    def taken(self, places: np.ndarray) -> Gamma:
+        """The distributions at these places along the first axis."""
+        return Gamma(self.shape[places], self.rate[places])
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
         return {"shape": self.shape, "rate": self.rate}

@@ -33,7 +33,7 @@ def table(kind, n, seed=0, missing=0.2):
     rng = np.random.default_rng(seed)
     if kind is MIXED:
         values = np.empty((n, 6))
-        for part, places in zip(kind.parts, kind.columns, strict=True):
+        for part, places in zip(kind.components, kind.columns, strict=True):
             values[:, list(places)] = table(part, n, seed, missing)
         return values
     draws = {
@@ -69,7 +69,7 @@ def densities(kind, cells, posterior):
         logs = [np.log(part.mean)[:, codes[:, j]].T for j, part in enumerate(posterior)]
         return np.where(np.isnan(cells)[:, None], np.nan, np.stack(logs, axis=2))
     of_parts, start = [], 0
-    for part, of_part in zip(kind.parts, posterior, strict=True):
+    for part, of_part in zip(kind.components, posterior.values(), strict=True):
         of_parts.append(densities(part, cells[:, start : start + part.n_columns], of_part))
         start += part.n_columns
     return np.concatenate(of_parts, axis=2)
@@ -85,8 +85,8 @@ def test_likelihood_is_that_of_the_cells_that_are_there(kind):
 def evidence(kind, cells):
     """log p(cells) under one component, each cell given those before it."""
     if kind is MIXED:
-        parts = np.split(cells, np.cumsum([part.n_columns for part in kind.parts])[:-1], axis=1)
-        return sum(evidence(part, of_part) for part, of_part in zip(kind.parts, parts, strict=True))
+        parts = np.split(cells, np.cumsum([part.n_columns for part in kind.components])[:-1], axis=1)
+        return sum(evidence(part, of_part) for part, of_part in zip(kind.components, parts, strict=True))
     total = 0.0
     for j, column in enumerate(cells.T):
         seen = column[~np.isnan(column)]
@@ -194,7 +194,7 @@ def test_marginals_give_coordinates(kind):
     """In a frame of its own marginals, a table has mean 0 and variance 1, up to the width of bins."""
     cells = kind.cells(table(kind, 20_000, missing=0.1))
     framed = kind.framed(kind.bins.counts(kind.bins.indicators(cells).sum(axis=0), 0.0))
-    parts, start = (framed.parts if kind is MIXED else (framed,)), 0
+    parts, start = (framed.components if kind is MIXED else (framed,)), 0
     for part in parts:
         of_part = cells[:, start : start + part.n_columns]
         start += part.n_columns
@@ -227,8 +227,8 @@ def test_noisy_marginals_are_counts(noise):
     counts = MIXED.bins.counts(noisy, noise)
     assert (counts >= 0.0).all()
     framed = MIXED.framed(counts)
-    assert all((part.frame.scale > 0.0).all() for part in framed.parts[:2])
-    assert all((part.frame.scale > 0.0).all() for part in MIXED.framed(np.zeros_like(counts)).parts[:2])
+    assert all((part.frame.scale > 0.0).all() for part in framed.components[:2])
+    assert all((part.frame.scale > 0.0).all() for part in MIXED.framed(np.zeros_like(counts)).components[:2])
 
 
 @of_kinds
@@ -250,8 +250,8 @@ def test_components_begin_around_the_marginals(kind):
 def test_draws_are_those_of_the_posterior(kind):
     posterior, rng = kind.posterior(totals_of(kind, 5_000)), np.random.default_rng(2)
     drawn = kind.drawn(posterior, np.full(20_000, 1), rng)
-    parts, ends = (kind.parts, kind.columns) if kind is MIXED else ((kind,), (tuple(range(kind.n_columns)),))
-    of_parts = posterior if kind is MIXED else (posterior,)
+    parts, ends = (kind.components, kind.columns) if kind is MIXED else ((kind,), (tuple(range(kind.n_columns)),))
+    of_parts = posterior.values() if kind is MIXED else (posterior,)
     for part, places, of_part in zip(parts, ends, of_parts, strict=True):
         for i, j in enumerate(places):
             if part is CATEGORIES:
@@ -307,7 +307,8 @@ def check_scores(kind):
     for _ in range(4):
         step = rng.standard_normal(scores.shape[1])
         logs = [
-            np.nansum(densities(kind, cells, kind.at(moved(charts, size * step))), axis=2) for size in (1e-5, -1e-5)
+            np.nansum(densities(kind, cells, kind.sure_of(moved(charts, size * step))), axis=2)
+            for size in (1e-5, -1e-5)
         ]
         slopes = (shares * (logs[0] - logs[1])).sum(axis=1) / 2e-5
         np.testing.assert_allclose(scores @ step, slopes, rtol=1e-4, atol=1e-4, err_msg="slopes")
@@ -342,15 +343,13 @@ def test_mutants_of_scores_are_noticed(mutant, monkeypatch):
 
 @of_kinds
 def test_simulated_rows_have_the_density_of_their_component(kind):
-    """Scores of such rows have mean 0, and parameters far away give as many draws."""
+    """Scores of such rows have mean 0, and each cell follows from its draw alone."""
     charts, members = kind.charts(kind.posterior(totals_of(kind))), np.repeat(np.arange(K), 20_000)
-    values = kind.simulated(charts, members, np.random.default_rng(0))
+    draws = np.random.default_rng(0).random((len(members), kind.n_columns))
+    values = kind.simulated(charts, members, draws)
     scores = kind.scores(charts, values, np.eye(K)[members])
     assert np.abs(scores.mean(axis=0) / scores.std(axis=0)).max() < 5.0 / np.sqrt(len(members))
-    rng, other = np.random.default_rng(0), np.random.default_rng(0)
-    kind.simulated(charts, members, rng)
-    kind.simulated(moved(charts, np.full(scores.shape[1], 0.5) * (np.arange(scores.shape[1]) % 2)), members, other)
-    assert rng.random() == other.random()
+    np.testing.assert_array_equal(kind.simulated(charts, members[7:], draws[7:]), values[7:])
 
 
 def test_counts_are_those_of_scipys_quantiles():
@@ -364,10 +363,9 @@ def test_counts_are_those_of_scipys_quantiles():
 def test_posteriors_of_draws_have_their_means_and_intervals(kind):
     charts, rng, order = kind.charts(kind.posterior(totals_of(kind))), np.random.default_rng(0), np.array([2, 0, 1])
     draws = [chart.draws(0.1 * rng.standard_normal((4_000, chart.size))) for chart in charts]
-    posterior, exact = kind.of_draws(charts, draws, order), kind.at(charts)
-    if kind is not MIXED:
-        posterior, exact = (posterior,), (exact,)
-    for part, of_part, at in zip(getattr(kind, "parts", [kind]), posterior, exact, strict=True):
+    posterior, exact = kind.of_draws(charts, draws, order), kind.sure_of(charts)
+    posterior, exact = (of.values() if kind is MIXED else (of,) for of in (posterior, exact))
+    for part, of_part, at in zip(getattr(kind, "components", [kind]), posterior, exact, strict=True):
         if isinstance(part, Numbers):
             np.testing.assert_allclose(of_part.mean, at.mean[order], atol=0.02)
             np.testing.assert_allclose(of_part.variance, at.variance[order], rtol=0.03)

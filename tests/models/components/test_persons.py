@@ -39,7 +39,7 @@ def squares(model) -> np.ndarray:
     """(estimate - truth)² / variance of shares and answers that are not rare."""
     truth = np.concatenate([SHARES, np.hstack(tables()).ravel()])
     posterior = model.posterior_.in_order(matched_order(model.posterior_))
-    parts = [posterior.weights, *posterior.answers]
+    parts = [posterior.weights, *posterior.columns["answers"]]
     mean = np.concatenate([parts[0].mean, np.hstack([part.mean for part in parts[1:]]).ravel()])
     std = np.concatenate([parts[0].std, np.hstack([part.std for part in parts[1:]]).ravel()])
     return ((mean - truth) / std)[truth > 0.05] ** 2

@@ -12,12 +12,16 @@ from tests.mutants import check_notices
 from vips import CategoricalHMM, GaussianHMM, PoissonHMM, PrivacyPlan, load
 from vips.core.phases import phases_of
 from vips.data import Sequences
+from vips.models.components.categories import Categories
+from vips.models.components.columns import Columns
+from vips.models.components.component import Frame
 from vips.models.components.counts import Counts
 from vips.models.components.matching import match as matches
 from vips.models.components.matching.charts import Gaussians, Rates, Simplexes, Tilts
 from vips.models.components.matching.match import Match
+from vips.models.components.numbers import Numbers
 from vips.models.markov import matching
-from vips.models.markov.matching import ChainSimulator, CountSimulator, SymbolSimulator, VectorSimulator
+from vips.models.markov.matching import ChainSimulator, ColumnSimulator, SymbolSimulator, VectorSimulator
 
 K, LENGTHS = 2, np.array([2, 4, 7])
 START, MOVES = np.array([0.7, 0.3]), np.array([[0.85, 0.15], [0.25, 0.75]])
@@ -26,28 +30,43 @@ PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_st
 
 # -- scores -----------------------------------------------------------------------------------------------------------
 
+NUMBER = Numbers((-3.0,), (5.0,), frame=Frame(np.ones(1), np.full(1, 2.0)))
+MIXED = Columns((NUMBER, Counts((9,)), Categories((3,))), ((1,), (2,), (0,)))
 SEEN = {
-    "symbols": (SymbolSimulator, Simplexes(EMISSIONS, 1.0)),
-    "counts": (CountSimulator, Rates(np.array([[0.5, 4.0], [6.0, 1.0]]), 1.0, 0.1)),
-    "vectors": (VectorSimulator, Gaussians(
+    "symbols": (SymbolSimulator, None, [Simplexes(EMISSIONS, 1.0)]),
+    "counts": (ColumnSimulator, Columns((Counts((9, 9)),), ((0, 1),)), [Rates(np.array([[0.5, 4.0], [6.0, 1.0]]), 1.0, 0.1)]),
+    "columns of all kinds": (ColumnSimulator, MIXED, [
+        Gaussians(np.array([[0.0], [1.0]]), np.array([[[0.6]], [[0.4]]]), True, np.zeros(1), np.eye(1), (1.0, 1.0)),
+        Rates(np.array([[0.5], [6.0]]), 1.0, 0.1), Simplexes(np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]]), 1.0),
+    ]),
+    "vectors": (VectorSimulator, None, [Gaussians(
         np.array([[0.0, 1.0], [2.0, -1.0]]), np.array([[[0.6, 0.0], [0.2, 0.5]], [[0.4, 0.0], [-0.3, 0.8]]]), False,
         np.zeros(2), np.eye(2), (1.0, 2.0),
-    )),
+    )]),
 }  # fmt: skip
 
 
 def simulator_and_charts(seen):
-    kind, chart = SEEN[seen]
-    simulator = kind(SimpleNamespace(n_features_in_=2, n_components=K), LENGTHS, 4.0, Counts((9, 9)))
+    kind, columns, charts = SEEN[seen]
+    simulator = kind(SimpleNamespace(n_features_in_=2, n_components=K), LENGTHS, 4.0, columns)
     features = np.array([[-1.0, 0.5], [0.0, -1.0], [1.0, 0.5]])
     lengths = Tilts(np.array([0.3, 0.4, 0.3]), features, np.array([0.2, -0.1]), 10.0)
     missing = Simplexes(np.tile([0.8, 0.2], (simulator.n_missing, 1)), 1.0)
-    return simulator, [Simplexes(START[None], 1.0), Simplexes(MOVES, 1.0), lengths, missing, chart]
+    return simulator, [Simplexes(START[None], 1.0), Simplexes(MOVES, 1.0), lengths, missing, *charts]
 
 
-def log_densities(chart, cells):
+def log_densities(charts, cells):
     """Log density of one step in each state, by SciPy."""
-    seen = ~np.isnan(cells)
+    seen, chart = ~np.isnan(cells), charts[0]
+    if len(charts) > 1:
+        (number, rates, answers), (answer, x, count) = charts, cells
+        logs = (
+            np.zeros(K)
+            if np.isnan(x)
+            else stats.norm.logpdf(0.5 * (x - 1.0), number.mean[:, 0], number.factor[:, 0, 0])
+        )
+        logs = logs + (0.0 if np.isnan(count) else stats.poisson.logpmf(count, rates.rates[:, 0]))
+        return logs + (0.0 if np.isnan(answer) else np.log(answers.p[:, int(answer)]))
     if isinstance(chart, Rates):
         return stats.poisson.logpmf(cells[seen], chart.rates[:, seen]).sum(axis=1)
     if not seen.all():
@@ -61,7 +80,7 @@ def log_densities(chart, cells):
 
 def log_likelihood(sequence, charts):
     """By adding up over all states, step by step."""
-    start, moves, lengths, missing, seen = charts
+    start, moves, lengths, missing, *seen = charts
     at = start.p[0]
     total = np.log(lengths.p[list(LENGTHS).index(len(sequence))])
     for t, cells in enumerate(sequence):
@@ -97,12 +116,12 @@ def test_scores_are_derivatives_of_the_log_likelihood(seen):
 
 
 def missing_cells_are_seen(patch):
-    logs = CountSimulator.logs
+    logs = ColumnSimulator.logs
 
-    def of_all_cells(self, chart, values, images):
-        return logs(self, chart, np.nan_to_num(values), images)
+    def of_all_cells(self, charts, values, images):
+        return logs(self, charts, np.nan_to_num(values), images)
 
-    patch.setattr(CountSimulator, "logs", of_all_cells)
+    patch.setattr(ColumnSimulator, "logs", of_all_cells)
 
 
 def moves_are_forgotten(patch):
@@ -403,10 +422,11 @@ def test_states_of_counts_and_vectors_are_matched():
     vectors = GaussianHMM(2, max_norm=3.0, n_features=1, typical_length=12, privacy=plan, random_state=0)
     counts.fit(list(rng.poisson(np.where(states, 5.0, 1.0))))
     vectors.fit(list(np.where(states, 1.0, 0.0) + 0.4 * rng.normal(size=states.shape)))
-    for model, name, truth in ((counts, "rates", [1.0, 5.0]), (vectors, "means", [0.0, 1.0])):
-        part = model.posterior_.draws[name]
-        z = (np.sort(part.mean.ravel()) - truth) / part.std.ravel()[np.argsort(part.mean.ravel())]
+    rates, means = counts.posterior_.columns["counts"], vectors.posterior_.draws["means"]
+    for model, part, truth in ((counts, rates, [1.0, 5.0]), (vectors, means, [0.0, 1.0])):
+        std, order = np.sqrt(part.var).ravel(), np.argsort(part.mean.ravel())
+        z = (part.mean.ravel()[order] - truth) / std[order]
         assert np.abs(z).max() < 4.0
-        assert part.std.max() < 0.1
+        assert std.max() < 0.1
         moves = model.posterior_.draws["moves"]
         assert (np.abs(np.diagonal(moves.mean) - 0.8) / np.diagonal(moves.std)).max() < 4.0

@@ -14,7 +14,8 @@ from vips.core.plan_phases import Phase
 from vips.core.sums import Block
 from vips.models.components.bins import Bins, bins_of_counts
 from vips.models.components.counts import Counts
-from vips.models.markov.pairs import NormalsInBins, states_of_bins
+from vips.models.components.numbers import standard_numbers
+from vips.models.markov.pairs import states_of_bins
 from vips.models.markov.statistics import of_pairs_of_bins
 from vips.privacy import PrivacyPlan
 
@@ -41,20 +42,20 @@ def test_states_are_found_from_pairs(columns, floor):
 
 @pytest.mark.parametrize("n_bins", [6, 9])
 def test_normal_states_are_found_from_pairs(n_bins):
-    columns = NormalsInBins(2, n_bins)
+    columns = standard_numbers(2, n_bins)
     normals = np.stack([[[-1.2, 0.3], [0.2, 1.3], [1.3, -0.8]], [[0.3, 0.5], [0.4, 0.3], [0.5, 0.4]]], axis=2)
-    inside = columns.in_bins(normals)
+    inside = columns.in_bins(normals.reshape(3, -1))
     moves, states = states_of_bins(inside.T @ MOVES @ inside, np.ones((3, 3), bool), columns, np.random.default_rng(0))
-    order = np.argsort(states[:, 0, 0])
+    order, states = np.argsort(states[:, 0]), states.reshape(3, 2, 2)
     np.testing.assert_allclose(states[order], normals, atol=0.05)
     np.testing.assert_allclose(moves[np.ix_(order, order)], MOVES, atol=0.01)
 
 
 def test_the_next_normals_are_means_and_deviations_in_the_bins():
     """They are those of many draws, each in proportion to the counts in its bin."""
-    columns, normals = NormalsInBins(1, 5), np.array([[[0.3, 0.8]], [[-1.0, 0.4]]])
+    columns, normals = standard_numbers(1, 5), np.array([[[0.3, 0.8]], [[-1.0, 0.4]]])
     counts = np.array([[5.0, 1.0, 2.0, 7.0, 3.0], [2.0, 2.0, 1.0, 0.5, 0.1]])
-    following = columns.values_of_bins(counts, normals)
+    following = columns.values_of_bins(counts, normals.reshape(2, 2)).reshape(2, 1, 2)
     for k, (mean, deviation) in enumerate(normals[:, 0]):
         x = norm(mean, deviation).ppf((np.arange(400_000) + 0.5) / 400_000)
         codes = columns.bins.codes(x[:, None])[:, 0]

@@ -13,6 +13,9 @@ import vips
 from vips import PoissonHMM, PrivacyPlan
 from vips.core.phases import phases_of
 from vips.data import Sequences
+from vips.expfam import Gamma
+from vips.models.components.columns import Posteriors
+from vips.models.components.component import Frame
 
 K, D = 3, 2
 RATES = np.array([[0.5, 4.0], [3.0, 1.0], [8.0, 9.0]])
@@ -86,7 +89,12 @@ def reference_step(data, start, moves, shape, rate, priors, expected_log):
 
 
 def arrays(posterior):
-    return (posterior.start.concentration, posterior.moves.concentration, posterior.rates.shape, posterior.rates.rate)
+    return (
+        posterior.start.concentration,
+        posterior.moves.concentration,
+        posterior.columns["counts"].shape,
+        posterior.columns["counts"].rate,
+    )
 
 
 @pytest.mark.parametrize("inference", ["vb", "em"])
@@ -180,9 +188,8 @@ def test_large_counts_are_cut_and_what_is_none_is_missing():
 def test_a_missing_cell_drops_only_its_column():
     model = fitted(5)
     whole = model.posterior_
-    alone = replace(whole, rates=type(whole.rates)(*(
-        getattr(whole.rates, name)[:, :1] for name in ("shape", "rate")
-    )), frame=type(whole.frame)(*(value[:1] for value in vars(whole.frame).values())))  # fmt: skip
+    rates, frame = whole.columns["counts"], Frame(*(value[:1] for value in vars(whole.frame).values()))
+    alone = replace(whole, columns=Posteriors(counts=Gamma(rates.shape[:, :1], rates.rate[:, :1])), frame=frame)
     other = PoissonHMM(K, max_count=40, privacy=every(2))
     other.n_features_in_, other.last_posterior_ = 1, alone
     values = np.array([[2.0, np.nan], [5.0, np.nan], [0.0, np.nan]])
@@ -217,7 +224,9 @@ def test_readers_see_rates_of_columns():
     for k in range(K):
         np.testing.assert_allclose(drawn.values[states == k].mean(axis=0), model.lambdas_[k], rtol=0.1)
     order = np.array([2, 0, 1])
-    np.testing.assert_array_equal(model.in_order(model.last_posterior_, order).rates.mean, model.lambdas_[order])
+    np.testing.assert_array_equal(
+        model.in_order(model.last_posterior_, order).columns["counts"].mean, model.lambdas_[order]
+    )
 
 
 def test_comparisons_match_states_by_rates():
@@ -246,7 +255,7 @@ def test_arguments_that_cannot_work_are_refused(settings, message):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("scale", 1e-320), ("scale", 0.0), ("centre", 1e300), ("rates_shape", 1e100), ("rates_rate", 1e-320)],
+    [("scale", 1e-320), ("scale", 0.0), ("centre", 1e300), ("counts_shape", 1e100), ("counts_rate", 1e-320)],
 )
 def test_forged_posteriors_are_refused(after_two_steps, name, value):
     arrays = after_two_steps.to_arrays()

@@ -35,12 +35,12 @@ def test_without_noise_it_is_textbook_variational_bayes_and_em(inference):
     priors = (0.7, 0.4) if inference == "vb" else (0.0, 0.0)
     settings = {"class_prior": 0.7, "answer_prior": 0.4, "inference": inference}
     start = fitted(2, **settings).last_posterior_
-    weights, table = start.weights.concentration, start.concentration
+    weights, table = start.weights.concentration, start.columns["answers"].concentration
     for n_steps in range(3, 13):
         weights, table, scores = textbook_step(one_hot(CODES), weights, table, priors, inference == "vb")
         posterior = fitted(n_steps, **settings).last_posterior_
         np.testing.assert_allclose(posterior.weights.concentration, weights, rtol=1e-9)
-        np.testing.assert_allclose(posterior.concentration, table, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(posterior.columns["answers"].concentration, table, rtol=1e-9, atol=1e-9)
     before = fitted(11, **settings)
     divergence = kl(before.last_posterior_, priors) if inference == "vb" else 0.0
     assert before.bound(CODES, before.last_posterior_) == pytest.approx(scores.sum() - divergence, rel=1e-9)
@@ -52,7 +52,7 @@ def kl(posterior, priors):
 
     total = 0.0
     rows = [(posterior.weights.concentration, priors[0])]
-    rows += [(row, priors[1]) for column in by_column(posterior.concentration) for row in column]
+    rows += [(row, priors[1]) for column in by_column(posterior.columns["answers"].concentration) for row in column]
     for a, prior in rows:
         total += gammaln(a.sum()) - gammaln(a).sum() - gammaln(prior * len(a)) + len(a) * gammaln(prior)
         total += ((a - prior) * (digamma(a) - digamma(a.sum()))).sum()
@@ -69,11 +69,17 @@ def test_the_bound_does_not_fall(inference):
 
 def test_the_first_step_counts_answers_and_classes_start_around_them():
     one = fitted(1, n_components=1, answer_prior=0.5)
-    np.testing.assert_allclose(one.last_posterior_.concentration[0], 0.5 + one_hot(CODES).sum(axis=0))
+    np.testing.assert_allclose(
+        one.last_posterior_.columns["answers"].concentration[0], 0.5 + one_hot(CODES).sum(axis=0)
+    )
     assert one.last_posterior_.weights.concentration[0] == 1.0 + len(CODES)
     three = fitted(1).last_posterior_
     np.testing.assert_allclose(three.weights.mean, 1.0 / 3.0)
-    ratios = (three.concentration - 1.0) / (one.last_posterior_.concentration - 0.5) * 3.0
+    ratios = (
+        (three.columns["answers"].concentration - 1.0)
+        / (one.last_posterior_.columns["answers"].concentration - 0.5)
+        * 3.0
+    )
     assert 0.3 < np.log(ratios).std() < 0.8
     assert np.abs(np.log(ratios).mean()) < 0.4
 
@@ -213,13 +219,16 @@ def test_no_record_is_longer_than_the_largest_norm():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("draws", np.inf), ("draws", 1e300), ("marginals", np.nan), ("plug_in", 1.0), ("levels", 3.0), ("levels", 3),
-        ("weights", 0.0), ("answers", np.nan),
+        ("draws", np.inf), ("draws", 1e300), ("marginals", np.nan), ("plug_in", 1.0), ("weights", 0.0),
+        ("answers_levels", 3.0), ("answers_levels", 3), ("answers_concentration", np.nan),
     ],
 )  # fmt: skip
 def test_forged_posteriors_are_refused(name, value):
     posterior = fitted(2).last_posterior_
     arrays = posterior.to_arrays()
-    np.testing.assert_array_equal(restore_posterior(posterior, arrays).concentration, posterior.concentration)
+    np.testing.assert_array_equal(
+        restore_posterior(posterior, arrays).columns["answers"].concentration,
+        posterior.columns["answers"].concentration,
+    )
     with pytest.raises(ValueError, match=r"the posterior's|concentration"):
         restore_posterior(posterior, arrays | {name: np.full(arrays[name].shape, value)})

@@ -45,13 +45,19 @@ def test_a_data_frame_gives_the_fit_of_its_codes():
     frame, codes = people()
     fitted = model_of().fit(frame)
     expected = model_of(categories=LEVELS).fit(codes)
-    np.testing.assert_array_equal(fitted.last_posterior_.concentration, expected.last_posterior_.concentration)
+    np.testing.assert_array_equal(
+        fitted.last_posterior_.columns["answers"].concentration,
+        expected.last_posterior_.columns["answers"].concentration,
+    )
     np.testing.assert_array_equal(fitted.predict_proba(frame), expected.predict_proba(codes))
     assert list(fitted.feature_names_in_) == list(CATEGORIES)
     lists = model_of(categories=[CATEGORIES[name] for name in frame])
     more = frame.assign(other=3.5)[["other", *reversed(frame.columns)]]  # of a mapping, only names count
     for same in (lists.fit(frame), lists.fit(frame.to_numpy(dtype=object)), model_of().fit(more)):
-        np.testing.assert_array_equal(same.last_posterior_.concentration, expected.last_posterior_.concentration)
+        np.testing.assert_array_equal(
+            same.last_posterior_.columns["answers"].concentration,
+            expected.last_posterior_.columns["answers"].concentration,
+        )
     assert model_of().fit(more).predict(more).tolist() == fitted.predict(frame).tolist()
 
 
@@ -60,7 +66,10 @@ def test_without_privacy_categories_are_those_that_occur():
     fitted = LatentClassAnalysis(2, random_state=0, privacy=PrivacyPlan.non_private(n_steps=5)).fit(frame)
     assert fitted.categories_ == [["f", "m"], ["north", "east", "west"], [0, 1, 2, 5], [False, True]]
     of_codes = LatentClassAnalysis(2, random_state=0, privacy=PrivacyPlan.non_private(n_steps=5)).fit(codes)
-    np.testing.assert_array_equal(fitted.last_posterior_.concentration, of_codes.last_posterior_.concentration)
+    np.testing.assert_array_equal(
+        fitted.last_posterior_.columns["answers"].concentration,
+        of_codes.last_posterior_.columns["answers"].concentration,
+    )
     as_floats = np.where(codes < 0, np.nan, codes)
     assert (
         LatentClassAnalysis(2, random_state=0).fit(as_floats).categories_
@@ -142,7 +151,7 @@ def test_no_cell_raises_or_speaks(name, capfd):
     hostile[4, 1] = CELLS[name]
     as_array = model_of(categories=list(CATEGORIES.values()))
     as_frame = pd.DataFrame(hostile, columns=objects.columns, dtype=object)
-    expected = model_of().fit(harmless).last_posterior_.concentration
+    expected = model_of().fit(harmless).last_posterior_.columns["answers"].concentration
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -152,19 +161,23 @@ def test_no_cell_raises_or_speaks(name, capfd):
     assert not caught
     assert not any(mark in "".join(capfd.readouterr()) for mark in MARKS)
     for model in models:
-        np.testing.assert_array_equal(model.last_posterior_.concentration, expected)
+        np.testing.assert_array_equal(model.last_posterior_.columns["answers"].concentration, expected)
 
 
 def test_sources_hold_codes(tmp_path):
     _, codes = people(50)
-    expected = model_of(categories=LEVELS).fit(codes).last_posterior_.concentration
+    expected = model_of(categories=LEVELS).fit(codes).last_posterior_.columns["answers"].concentration
     fitted = model_of(categories=LEVELS).fit(InMemoryData(codes, None, partition_size=16))
-    np.testing.assert_allclose(fitted.last_posterior_.concentration, expected, rtol=1e-9)
+    np.testing.assert_allclose(fitted.last_posterior_.columns["answers"].concentration, expected, rtol=1e-9)
     sp.save_npz(tmp_path / "shard.npz", sp.csr_array(np.abs(codes)))
     shards = CSRShards([tmp_path / "shard.npz"])
     of_shards = model_of(categories=LEVELS).fit(shards)
     dense = model_of(categories=LEVELS).fit(np.abs(codes))
-    np.testing.assert_allclose(of_shards.last_posterior_.concentration, dense.last_posterior_.concentration, rtol=1e-9)
+    np.testing.assert_allclose(
+        of_shards.last_posterior_.columns["answers"].concentration,
+        dense.last_posterior_.columns["answers"].concentration,
+        rtol=1e-9,
+    )
     with pytest.raises(TypeError, match="declare the number of codes"):
         model_of().fit(shards)
 

@@ -52,7 +52,7 @@ def share_held(model) -> float:
     order = matched_order(model.posterior_)
     posterior = model.posterior_.in_order(order)
     held = []
-    for truth, part in zip((SHARES, *tables()), (posterior.weights, *posterior.answers), strict=True):
+    for truth, part in zip((SHARES, *tables()), (posterior.weights, *posterior.columns["answers"]), strict=True):
         lower, upper = part.interval(0.95)
         held += list(((lower <= truth) & (truth <= upper))[truth > 0.02])
     return float(np.mean(held))

@@ -17,6 +17,8 @@ from tests.models.mixtures.tables import LEVELS, answers, one_hot, textbook_step
 from vips import MixedLatentClassAnalysis, PrivacyPlan
 from vips.data import NpySource
 from vips.expfam import Dirichlet
+from vips.models.components.categories import Answers
+from vips.models.components.columns import Posteriors
 from vips.models.mixtures import mixed
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.settings import encode
@@ -68,15 +70,17 @@ def test_numbers_alone_are_scikit_learns_mixture():
     X = np.concatenate([rng.normal(centre, 1.0, (200, 4)) for centre in (-3.0, 0.0, 2.0)])
     settings = {"n_components": K, "columns": [(-20, 20)] * 4, "inference": "em", "random_state": 0}
     start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(X) for n in (3, 23))
-    columns, posterior = start._columns(start.last_posterior_.frame).parts[0], start.last_posterior_
-    means, deviations = columns.in_units(posterior.numbers)
+    columns, posterior = start._columns(start.last_posterior_.frame).components[0], start.last_posterior_
+    means, deviations = columns.in_units(posterior.columns["numbers"])
     peer = GaussianMixture(
         K, covariance_type="diag", reg_covar=0.0, max_iter=20, tol=0.0, weights_init=start.weights_, means_init=means,
         precisions_init=deviations**-2.0,
     )  # fmt: skip
     with pytest.warns(Warning, match="converge"):
         peer.fit(X)
-    means, deviations = end._columns(end.last_posterior_.frame).parts[0].in_units(end.last_posterior_.numbers)
+    means, deviations = (
+        end._columns(end.last_posterior_.frame).components[0].in_units(end.last_posterior_.columns["numbers"])
+    )
     np.testing.assert_allclose(end.weights_, peer.weights_, rtol=1e-8)
     np.testing.assert_allclose(means, peer.means_, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(deviations**2, peer.covariances_, rtol=1e-8)
@@ -91,7 +95,7 @@ def test_categories_alone_are_latent_classes(inference):
     start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(codes) for n in (3, 13))
 
     def arrays(model):
-        tables = [part.concentration for part in model.last_posterior_.answers]
+        tables = [part.concentration for part in model.last_posterior_.columns["answers"]]
         return model.last_posterior_.weights.concentration, np.hstack(tables)
 
     weights, tables = arrays(start)
@@ -101,8 +105,8 @@ def test_categories_alone_are_latent_classes(inference):
     for ours, theirs in zip(arrays(end), (weights, tables), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8)
     peer = vips.LatentClassAnalysis(K, categories=list(LEVELS), inference=inference, privacy=every(1)).fit(codes)
-    answers_of_columns = tuple(map(Dirichlet, np.split(tables, np.cumsum(LEVELS)[:-1], axis=1)))
-    peer.last_posterior_ = replace(peer.last_posterior_, weights=Dirichlet(weights), answers=answers_of_columns)
+    columns = Posteriors(answers=Answers(map(Dirichlet, np.split(tables, np.cumsum(LEVELS)[:-1], axis=1))))
+    peer.last_posterior_ = replace(peer.last_posterior_, weights=Dirichlet(weights), columns=columns)
     np.testing.assert_allclose(end.score_samples(codes), peer.score_samples(codes), rtol=1e-8)
     np.testing.assert_allclose(end.predict_proba(codes), peer.predict_proba(codes), atol=1e-9)
 
@@ -112,14 +116,14 @@ def test_counts_alone_are_a_poisson_mixture():
     X = rng.poisson(np.array([[1.0, 9.0], [6.0, 2.0], [12.0, 12.0]])[rng.integers(0, K, 400)]).astype(float)
     settings = {"n_components": K, "columns": [range(61)] * 2, "inference": "em", "random_state": 0}
     start, end = (MixedLatentClassAnalysis(**settings, privacy=every(n)).fit(X) for n in (3, 13))
-    weights, rates = start.weights_, start.last_posterior_.counts.mean
+    weights, rates = start.weights_, start.last_posterior_.columns["counts"].mean
     for _ in range(10):
         joint = np.log(weights) + poisson.logpmf(X[:, None], rates).sum(axis=2)
         shares = np.exp(joint - joint.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         weights, rates = shares.mean(axis=0), shares.T @ X / shares.sum(axis=0)[:, None]
     np.testing.assert_allclose(end.weights_, weights, rtol=1e-8)
-    np.testing.assert_allclose(end.last_posterior_.counts.mean, rates, rtol=1e-8)
+    np.testing.assert_allclose(end.last_posterior_.columns["counts"].mean, rates, rtol=1e-8)
 
 
 # -- all kinds of columns -------------------------------------------------------------------------------------------
@@ -129,13 +133,13 @@ def log_density(model, row):
     """Log density of one row in each class, by SciPy."""
     posterior, total = model.last_posterior_, np.log(model.weights_)
     numbers = [name for name in COLUMNS if isinstance(COLUMNS[name], tuple)]
-    means, deviations = model._columns(posterior.frame).parts[0].in_units(posterior.numbers)
+    means, deviations = model._columns(posterior.frame).components[0].in_units(posterior.columns["numbers"])
     for i, name in enumerate(numbers):
         if not pd.isna(row[name]):
             total = total + norm.logpdf(np.clip(row[name], *COLUMNS[name]), means[:, i], deviations[:, i])
     if not pd.isna(row["visits"]):
-        total = total + poisson.logpmf(row["visits"], posterior.counts.mean[:, 0])
-    for name, part in zip(("sex", "town"), posterior.answers, strict=True):
+        total = total + poisson.logpmf(row["visits"], posterior.columns["counts"].mean[:, 0])
+    for name, part in zip(("sex", "town"), posterior.columns["answers"], strict=True):
         if row[name] in COLUMNS[name]:
             total = total + np.log(part.mean[:, COLUMNS[name].index(row[name])])
     return total
@@ -322,7 +326,7 @@ def test_declarations_that_cannot_work_are_refused(columns, message):
 
 def test_base_measure_counts_factorials():
     model = model_of(every(2), columns=[range(41)], n_components=1).fit(np.array([[3.0], [0.0], [np.nan], [40.0]]))
-    rate = model.last_posterior_.counts.mean[0, 0]
+    rate = model.last_posterior_.columns["counts"].mean[0, 0]
     expected = 3.0 * np.log(rate) - rate - gammaln(4.0)
     np.testing.assert_allclose(model.score_samples(np.array([[3.0], [np.nan]])), [expected, 0.0], atol=1e-12)
 

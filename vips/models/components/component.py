@@ -1,5 +1,9 @@
 """What a kind of columns says about itself: the contract of components.
 
+A new kind is a subclass in a file of its own, and a line in ``KINDS`` (``columns.py``). It then works in every model of
+declared columns: mixtures, whose rows are independent (``vips/models/mixtures``), and chains, whose rows are the steps of
+sequences (``vips/models/markov``).
+
     log p(x | k) = η_k · (1, T(x)) + log h(x)        columns are independent given component k, T is bounded
 
 Columns are those of one table of numbers, in which a cell that is not finite is missing. A missing cell drops only its own
@@ -19,18 +23,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from vips.expfam import Gamma
 from vips.models.components.bins import Bins
 from vips.models.components.matching.charts import Chart
+from vips.parts import Part
+from vips.report.unread import Seen
 
-__all__ = ["SURE", "Component", "Frame", "check_rates"]
+__all__ = ["SURE", "Component", "Frame", "Kind", "Named"]
 
-_LARGEST_RATE = 1e15
 _LEAST_SCALE = 1e-12  # of a column that varies, in public units
 SURE = 1e6  # records, of a posterior that stands for parameters
 
@@ -58,16 +62,14 @@ class Frame:
             raise ValueError("the posterior's coordinates are none")
 
 
-def check_rates(rates: Gamma) -> None:
-    """Raise ValueError for rates of a file that no counts have."""
-    with np.errstate(over="ignore"):
-        is_moderate = max(rates.shape.max(initial=0.0), rates.mean.max(initial=0.0)) < _LARGEST_RATE
-    if not is_moderate:
-        raise ValueError("the posterior's rates are no moderate numbers")
+Named = tuple[str, Sequence]  # name of a column, and what is declared of it
 
 
 class Component(ABC):
-    """Columns of one kind. A subclass is a frozen dataclass of public facts.
+    """Columns of a row. A subclass is a frozen dataclass of public facts.
+
+    A posterior, which ``posterior`` makes, has ``to_arrays()`` for saving, and ``taken(order)``: the same components in another
+    order.
 
     Attributes
     ----------
@@ -78,15 +80,36 @@ class Component(ABC):
         Public bins of each column, in which marginals are counted.
     means : ndarray of int
         Which numbers of T(x) say where a row is: means of them tell components apart.
+    missing : ndarray of int
+        Which numbers of T(x) say that a cell is missing.
     n_free : int
         Free parameters of a component.
+    n_values : int
+        How many numbers say what a component is like, in ``in_bins``.
+    coordinates : Frame
+        Public coordinates of the columns; without columns where T(x) needs none.
     """
 
     n_columns: int
     width: int
     bins: Bins
     means: np.ndarray
+    missing: np.ndarray
     n_free: int
+    n_values: int
+    coordinates: Frame = Frame(np.empty(0), np.empty(0))
+
+    @property
+    @abstractmethod
+    def largest_squares(self) -> float:
+        """Square of the norm of the largest T(x), without missing cells."""
+
+    @property
+    @abstractmethod
+    def usual_squares(self) -> float:
+        """About the mean of the square of the norm of T(x)."""
+
+    # -- likelihood and posterior -----------------------------------------------------------------------------------
 
     @property
     def n_marginals(self) -> int:
@@ -110,6 +133,11 @@ class Component(ABC):
         """log h(x) of each row, shape (n_rows,)."""
         return np.zeros(len(cells))
 
+    @property
+    def has_base(self) -> bool:
+        """Whether log h(x) may differ from 0."""
+        return type(self).log_base is not Component.log_base
+
     @abstractmethod
     def natural(self, posterior: Any, plug_in: bool) -> np.ndarray:
         """η, shape (K, 1 + width): expected, or at the posterior's means."""
@@ -124,6 +152,25 @@ class Component(ABC):
 
         The first column is denoised already, and has no noise.
         """
+
+    @abstractmethod
+    def divergence(self, posterior: Any) -> float:
+        """KL from the prior, of all components."""
+
+    def drawn(self, posterior: Any, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Cells of rows of these components at the posterior's means, shape (len(members), n_columns)."""
+        return self.cells(self.simulated(self.charts(posterior), members, rng.random((len(members), self.n_columns))))
+
+    def at(self, frame: Frame) -> Self:
+        """The same columns in these coordinates."""
+        return replace(self, frame=frame) if len(self.coordinates.centre) else self
+
+    def framed(self, marginals: np.ndarray) -> Self:
+        """The same columns in coordinates in which these marginals have mean 0 and variance 1, where there are any."""
+        centre, variance = self.bins.moments(marginals)
+        return self.at(Frame(centre, np.sqrt(variance)))
+
+    # -- where components begin -------------------------------------------------------------------------------------
 
     @abstractmethod
     def begun(self, size: float, marginals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -142,17 +189,59 @@ class Component(ABC):
     def chances(self, posterior: Any) -> np.ndarray:
         """Probabilities of the bins at the posterior's means, column after column, shape (K, sum of bins.sizes)."""
 
+    # -- where states of a chain begin: from neighbouring bins (``vips/models/markov/pairs.py``) ------------------------
+
+    def binned(self, marginals: np.ndarray, most: int) -> Self:
+        """The same columns in at most so many bins each, which hold about as much of these marginals."""
+        return replace(self, own_bins=self.bins.merged(marginals, most))
+
     @abstractmethod
-    def divergence(self, posterior: Any) -> float:
-        """KL from the prior, of all components."""
+    def some_values(self, marginals: np.ndarray, n_components: int, rng: np.random.Generator) -> np.ndarray:
+        """What components may be like, drawn around marginals in the bins: numbers of shape (n_components, n)."""
 
-    def drawn(self, posterior: Any, members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Cells of rows of these components at the posterior's means, shape (len(members), n_columns)."""
-        return self.cells(self.simulated(self.charts(posterior), members, rng))
+    @abstractmethod
+    def in_bins(self, values: np.ndarray) -> np.ndarray:
+        """Probabilities of the bins, column after column, in components that are like this, shape (K, sum of bins.sizes)."""
 
-    def framed(self, marginals: np.ndarray) -> Self:
-        """The same columns in coordinates in which these marginals have mean 0 and variance 1, where there are any."""
-        return self
+    @abstractmethod
+    def values_of_bins(self, counts: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """What components are like next, by EM, given counts in the bins of each, shape (K, sum of bins.sizes)."""
+
+    @abstractmethod
+    def totals_of_values(self, size: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Totals of components that are like this, shape (K, 1 + width), with so many rows, (K, 1), and no missing cells."""
+
+    # -- for people -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def features(self, posterior: Any) -> np.ndarray:
+        """What tells components apart, shape (K, n), in units in which records differ by about 1."""
+
+    @abstractmethod
+    def parts(self, posterior: Any, columns: Sequence[Named], component: str) -> list[Part]:
+        """The posterior's parts, for comparisons; ``component`` is the word for one."""
+
+    @abstractmethod
+    def seen(
+        self, totals: np.ndarray, std: np.ndarray, size: float, size_std: float, columns: Sequence[Named]
+    ) -> list[Seen]:
+        """What noisy totals of T(x), over all components, say of the cells that were read of each column.
+
+        Parameters
+        ----------
+        totals, std : ndarray of shape (width,)
+            And the standard deviation of the noise in them.
+        size, size_std : float
+            Noisy count of the rows, and the standard deviation of its noise.
+        """
+
+    @abstractmethod
+    def summary(self, posterior: Any, columns: Sequence[Named], level: float | None) -> dict[str, np.ndarray]:
+        """Columns of a summary, in the columns' units, with limits of this level where it is not None."""
+
+    @abstractmethod
+    def shown(self, posterior: Any, columns: Sequence[Named]) -> tuple[np.ndarray, list[str]]:
+        """What a picture shows of each component, shape (K, n), and n titles."""
 
     # -- to be matched: see vips/models/components/matching ---------------------------------------------------------
 
@@ -161,9 +250,9 @@ class Component(ABC):
         """The posterior's means, as coordinates from which a match moves."""
 
     @abstractmethod
-    def simulated(self, charts: Sequence[Chart], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Values of rows of these components, beyond public bounds too, shape (len(members), n_columns). As many draws
-        whatever the parameters."""
+    def simulated(self, charts: Sequence[Chart], members: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        """Values of rows of these components, beyond public bounds too, each from its uniform draw; shape
+        (len(members), n_columns)."""
 
     @abstractmethod
     def scores(self, charts: Sequence[Chart], values: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -171,9 +260,104 @@ class Component(ABC):
         (n_rows, n_coordinates); 0 for what is missing."""
 
     @abstractmethod
-    def at(self, charts: Sequence[Chart]) -> Any:
+    def sure_of(self, charts: Sequence[Chart]) -> Any:
         """A posterior that is sure of these parameters."""
 
     @abstractmethod
     def of_draws(self, charts: Sequence[Chart], draws: Sequence[np.ndarray], order: np.ndarray) -> Any:
         """A posterior of the components in this order, from draws of each chart's parameters."""
+
+
+class Kind(Component):
+    """Columns of one kind.
+
+    By default T(x) = (m, y, …), where m says which cells are missing, and y where a cell is in the columns' coordinates.
+
+    Attributes
+    ----------
+    kind : str
+        Names posteriors of these columns beside those of others, and in files.
+    words, cell : str
+        What the columns hold, in a report, and what a cell is.
+    """
+
+    kind: ClassVar[str]
+    words: ClassVar[str]
+    cell: ClassVar[str]
+
+    @property
+    def means(self) -> np.ndarray:
+        return np.arange(self.n_columns, 2 * self.n_columns)
+
+    @property
+    def missing(self) -> np.ndarray:
+        return np.arange(self.n_columns)
+
+    @property
+    def n_values(self) -> int:
+        return self.n_columns
+
+    def seen(
+        self, totals: np.ndarray, std: np.ndarray, size: float, size_std: float, columns: Sequence[Named]
+    ) -> list[Seen]:
+        return [
+            Seen(name, self.cell, size - missing, noise + size_std, size, size_std)
+            for (name, _), missing, noise in zip(columns, totals, std, strict=False)
+        ]
+
+    def summary(self, posterior: Any, columns: Sequence[Named], level: float | None) -> dict[str, np.ndarray]:
+        (means, titles), deviations, table = self.shown(posterior, columns), self.deviations(posterior), {}
+        sides = () if level is None else self.limits(posterior, level)
+        for j, title in enumerate(titles):
+            names = (f"mean {title}", f"mean {title}, lower", f"mean {title}, upper")
+            table |= dict(zip(names, (of[:, j] for of in (means, *sides)), strict=False))
+            table |= {} if deviations is None else {f"std {title}": deviations[:, j]}
+        return table
+
+    def deviations(self, posterior: Any) -> np.ndarray | None:
+        """Standard deviations of the columns in each component, if they tell more than the means."""
+        return None
+
+    @abstractmethod
+    def limits(self, posterior: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Of what is ``shown``."""
+
+    @classmethod
+    @abstractmethod
+    def declared(cls, name: object, value: object) -> Sequence | None:
+        """What this argument declares of a column; None if it is no declaration of this kind.
+
+        Raises
+        ------
+        ValueError
+            If it is one, but wrong.
+        """
+
+    @classmethod
+    @abstractmethod
+    def of(cls, declared: Sequence[Sequence], prior: float, limit: float) -> Self:
+        """Columns that are declared so, with a prior that counts as so many records like all records together (0 for EM).
+        Values further than ``limit`` standard deviations from the mean of all records become that far from it."""
+
+    @classmethod
+    def reads(cls, values: np.ndarray, declared: Sequence) -> np.ndarray:
+        """Which of these numbers (NaN: neither missing nor a number) are values of a column that is declared so."""
+        return np.isfinite(values)
+
+    @classmethod
+    @abstractmethod
+    def typical(
+        cls, declared: Sequence, members: np.ndarray, n_components: int, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Values of a column of rows of these components: a plain guess, for plans without records."""
+
+    @classmethod
+    @abstractmethod
+    def posterior_of(cls, arrays: dict[str, np.ndarray]) -> Any:
+        """Inverse of ``to_arrays()`` of a posterior.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit together, or a number is not of a posterior.
+        """

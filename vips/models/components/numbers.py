@@ -11,27 +11,31 @@ about the same size: noise costs least.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
+from numbers import Real
 from typing import Self
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from vips.expfam import DiagonalGaussian, Gamma
 from vips.models.components.bins import Bins, bins_of_numbers
-from vips.models.components.component import SURE, Component, Frame
+from vips.models.components.component import SURE, Frame, Kind, Named
 from vips.models.components.matching.charts import Gaussians
 from vips.models.components.noise import missing_counts, shrunken_means, shrunken_variances
+from vips.parts import Part, indexed
 
-__all__ = ["LEAST_VARIANCE", "NormalGamma", "Numbers"]
+__all__ = ["LEAST_VARIANCE", "NormalGamma", "Numbers", "standard_numbers"]
 
 _BINS = 32  # of a column
 _LEAST = 1e-12  # of a count that EM without records would leave at 0
 LEAST_VARIANCE = 1e-6  # of a component, as a share of that of all records
+_LEAST_DRAW = 1e-17  # a uniform draw may be 0
 _LEAST_WITHIN = 0.1  # variance of a component that begins
 _ROOT = np.sqrt(2.0)
 _LOG_2_PI = np.log(2.0 * np.pi)
+_NARROWEST, _WIDEST = 0.05, 10.0  # deviation of a state, in those of all steps; also the most distant mean
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +66,10 @@ class NormalGamma:
         """1/τ at the mean of τ."""
         return 1.0 / self.precision.mean
 
+    def taken(self, places: np.ndarray) -> NormalGamma:
+        """Those of the components at these places."""
+        return NormalGamma(self.mean[places], self.mean_precision[places], self.precision.taken(places))
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
         return {"mean": self.mean, "mean_precision": self.mean_precision} | self.precision.to_arrays()
@@ -85,7 +93,7 @@ class NormalGamma:
 
 
 @dataclass(frozen=True)
-class Numbers(Component):
+class Numbers(Kind):
     """Columns of numbers.
 
     Parameters
@@ -98,6 +106,8 @@ class Numbers(Component):
         Numbers further than so many standard deviations from the mean of all records become that far from it.
     frame : Frame, optional
         c and s. None: the middle between the bounds, and a half of what lies between them.
+    own_bins : Bins, optional
+        As many of each column. None: 32 of equal width.
     """
 
     low: tuple[float, ...]
@@ -105,7 +115,39 @@ class Numbers(Component):
     prior: float = 1.0
     limit: float = np.inf
     frame: Frame | None = None
-    n_bins: int = _BINS
+    own_bins: Bins | None = None
+
+    kind, words, cell = "numbers", "numbers within public bounds", "number"
+
+    @classmethod
+    def declared(cls, name: object, value: object) -> tuple[float, float] | None:
+        """Public bounds (low, high)."""
+        if not isinstance(value, tuple):
+            return None
+        ends = [float(end) for end in value if isinstance(end, Real)]
+        if not (len(value) == len(ends) == 2 and ends[0] > -1e100 and ends[0] + 1e-30 < ends[1] < 1e100):
+            raise ValueError(f"Column {name!r} is declared as {value!r}: bounds of a number are a pair (low, high).")
+        return tuple(ends)
+
+    @classmethod
+    def of(cls, declared: Sequence[Sequence], prior: float, limit: float) -> Self:
+        return cls(*zip(*declared, strict=True), prior, limit)
+
+    @classmethod
+    def typical(
+        cls, declared: Sequence, members: np.ndarray, n_components: int, rng: np.random.Generator
+    ) -> np.ndarray:
+        low, high = declared
+        means = 0.25 * (low + high) + 0.5 * rng.uniform(low, high, n_components)
+        return np.clip(means[members] + 0.1 * (high - low) * rng.standard_normal(len(members)), low, high)
+
+    @property
+    def largest_squares(self) -> float:
+        return self.n_columns * (np.square(self.limit) + 0.5 * np.square(np.square(self.limit) - 1.0))
+
+    @property
+    def usual_squares(self) -> float:
+        return 2.0 * self.n_columns
 
     @property
     def n_columns(self) -> int:
@@ -117,14 +159,14 @@ class Numbers(Component):
 
     @cached_property
     def bins(self) -> Bins:
-        return bins_of_numbers(self.low, self.high, self.n_bins)
-
-    @property
-    def means(self) -> np.ndarray:
-        return np.arange(self.n_columns, 2 * self.n_columns)
+        return self.own_bins or bins_of_numbers(self.low, self.high, _BINS)
 
     @property
     def n_free(self) -> int:
+        return 2 * self.n_columns
+
+    @property
+    def n_values(self) -> int:
         return 2 * self.n_columns
 
     def cells(self, values: np.ndarray) -> np.ndarray:
@@ -154,6 +196,10 @@ class Numbers(Component):
         shape = np.maximum(0.5 * (self.prior + seen), _LEAST)
         rate = np.maximum(0.5 * (self.prior + squares), LEAST_VARIANCE * shape)
         return NormalGamma(mean, mean_precision, Gamma(shape, rate))
+
+    @classmethod
+    def posterior_of(cls, arrays: dict[str, np.ndarray]) -> NormalGamma:
+        return NormalGamma.from_arrays(arrays)
 
     def denoised(self, totals: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
         size, missing, total, second = self._split(totals)
@@ -186,10 +232,6 @@ class Numbers(Component):
         of_means = of_means + 0.5 * self.prior * posterior.precision.mean * np.square(posterior.mean)
         return float(np.sum(of_means + posterior.precision.kl(Gamma(0.5 * self.prior, 0.5 * self.prior))))
 
-    def framed(self, marginals: np.ndarray) -> Self:
-        centre, variance = self.bins.moments(marginals)
-        return replace(self, frame=Frame(centre, np.sqrt(variance)))
-
     def in_units(self, posterior: NormalGamma) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations of the components in the columns' own units, shape (K, n_columns) each."""
         frame = self.coordinates
@@ -205,6 +247,75 @@ class Numbers(Component):
         """Counts, of missing cells, of y and of (y² - 1)/√2."""
         return np.split(totals, [1, 1 + self.n_columns, 1 + 2 * self.n_columns], axis=1)
 
+    # -- in bins ----------------------------------------------------------------------------------------------------
+
+    def some_values(self, marginals: np.ndarray, n_components: int, rng: np.random.Generator) -> np.ndarray:
+        """Means, each drawn from the marginals, and deviations, in those of all records."""
+        means = np.empty((n_components, self.n_columns))
+        middles = ndtri(0.5 * (ndtr(self._edges[:, 1:]) + ndtr(self._edges[:, :-1])))
+        for j, chances in enumerate(marginals.reshape(self.n_columns, -1) + _LEAST):
+            means[:, j] = rng.choice(middles[j], n_components, p=chances / chances.sum())
+        means += 0.2 * rng.standard_normal(means.shape)
+        return np.stack([means, np.full_like(means, 0.5)], axis=2).reshape(n_components, -1)
+
+    def in_bins(self, values: np.ndarray) -> np.ndarray:
+        """Under means and deviations; the first and the last bin are open."""
+        return _inside(ndtr(self._standardised(values))).reshape(len(values), -1)
+
+    def values_of_bins(self, counts: np.ndarray, values: np.ndarray) -> np.ndarray:
+        places, counts = self._standardised(values), counts.reshape(len(counts), self.n_columns, -1) + _LEAST
+        density, finite = np.exp(-0.5 * np.square(places)) / np.sqrt(2.0 * np.pi), np.clip(places, -40.0, 40.0)
+        inside = np.maximum(_inside(ndtr(places)), _LEAST)
+        first = -_inside(density) / inside  # mean of the bin's part of a standard normal, and of its square
+        second = np.maximum(1.0 - _inside(finite * density) / inside, np.square(first))
+        shares = counts / counts.sum(axis=2, keepdims=True)
+        shift = (shares * first).sum(axis=2)
+        spread = np.sqrt(np.maximum((shares * second).sum(axis=2) - np.square(shift), 0.0))
+        means, deviations = np.moveaxis(values.reshape(len(values), -1, 2), 2, 0)
+        following = np.stack([means + deviations * shift, deviations * spread], axis=2)
+        return np.minimum(np.maximum(following, (-_WIDEST, _NARROWEST)), _WIDEST).reshape(len(values), -1)
+
+    def totals_of_values(self, size: np.ndarray, values: np.ndarray) -> np.ndarray:
+        mean, deviation = np.moveaxis(values.reshape(len(values), -1, 2), 2, 0)
+        second = (np.square(mean) + np.square(deviation) - 1.0) / _ROOT
+        return np.hstack([size, np.zeros_like(mean), size * mean, size * second])
+
+    @cached_property
+    def _edges(self) -> np.ndarray:
+        """Of the bins in the columns' coordinates, shape (n_columns, n_bins + 1)."""
+        edges = (np.stack(self.bins.edges) - self.coordinates.centre[:, None]) / self.coordinates.scale[:, None]
+        edges[:, [0, -1]] = -np.inf, np.inf
+        return edges
+
+    def _standardised(self, values: np.ndarray) -> np.ndarray:
+        """Places of the edges, in deviations of each component; shape (K, n_columns, n_bins + 1)."""
+        means, deviations = np.moveaxis(values.reshape(len(values), -1, 2), 2, 0)
+        return (self._edges - means[:, :, None]) / deviations[:, :, None]
+
+    # -- for people -------------------------------------------------------------------------------------------------
+
+    def features(self, posterior: NormalGamma) -> np.ndarray:
+        """Means and standard deviations in those of all records."""
+        return np.hstack([posterior.mean, np.sqrt(posterior.variance)])
+
+    def parts(self, posterior: NormalGamma, columns: Sequence[Named], component: str) -> list[Part]:
+        names = [name for name, _ in columns]
+        return [
+            Part("means", posterior.means, partial(indexed, "mean"), names),
+            Part("precisions", posterior.precision, partial(indexed, "precision"), names),
+        ]
+
+    def deviations(self, posterior: NormalGamma) -> np.ndarray:
+        return self.in_units(posterior)[1]
+
+    def shown(self, posterior: NormalGamma, columns: Sequence[Named]) -> tuple[np.ndarray, list[str]]:
+        """Means."""
+        return self.in_units(posterior)[0], [name for name, _ in columns]
+
+    def limits(self, posterior: NormalGamma, level: float) -> tuple[np.ndarray, np.ndarray]:
+        frame = self.coordinates
+        return tuple(frame.centre + frame.scale * side for side in posterior.means.interval(level))
+
     # -- to be matched ------------------------------------------------------------------------------------------
 
     def charts(self, posterior: NormalGamma) -> list[Gaussians]:
@@ -212,8 +323,8 @@ class Numbers(Component):
         factor = np.sqrt(posterior.variance)[:, None] * eye
         return [Gaussians(posterior.mean, factor, True, np.zeros(self.n_columns), eye, sizes)]
 
-    def simulated(self, charts: Sequence[Gaussians], members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        (chart,), normal = charts, rng.standard_normal((len(members), self.n_columns))
+    def simulated(self, charts: Sequence[Gaussians], members: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        (chart,), normal = charts, ndtri(np.maximum(draws, _LEAST_DRAW))
         y = chart.mean[members] + np.diagonal(chart.factor, axis1=1, axis2=2)[members] * normal
         return self.coordinates.centre + self.coordinates.scale * y
 
@@ -221,7 +332,7 @@ class Numbers(Component):
         images = charts[0].images((values - self.coordinates.centre) / self.coordinates.scale)
         return np.nan_to_num(charts[0].scores(shares, images), copy=False)
 
-    def at(self, charts: Sequence[Gaussians]) -> NormalGamma:
+    def sure_of(self, charts: Sequence[Gaussians]) -> NormalGamma:
         variances = np.diagonal(charts[0].covariances, axis1=1, axis2=2)
         return NormalGamma(
             charts[0].mean, np.full(variances.shape, SURE), Gamma(np.full(variances.shape, SURE), SURE * variances)
@@ -233,3 +344,15 @@ class Numbers(Component):
         shape, means = 1.0 / logs.var(axis=0), means[:, order]
         precision = Gamma(shape, shape * np.exp(logs.mean(axis=0)))
         return NormalGamma(means.mean(axis=0), 1.0 / (means.var(axis=0) * precision.mean), precision)
+
+
+def _inside(below: np.ndarray) -> np.ndarray:
+    """Share of each bin, from what is below its edges."""
+    return below[:, :, 1:] - below[:, :, :-1]
+
+
+def standard_numbers(n_columns: int, n_bins: int) -> Numbers:
+    """Columns of mean 0 and variance 1, in bins that hold as much each of a standard normal column."""
+    edges, nowhere = ndtri(np.linspace(0.0, 1.0, n_bins + 1)), (np.inf,) * n_columns
+    frame, bins = Frame(np.zeros(n_columns), np.ones(n_columns)), Bins((edges,) * n_columns, (0.0,) * n_columns)
+    return Numbers(tuple(-bound for bound in nowhere), nowhere, frame=frame, own_bins=bins)

@@ -10,6 +10,7 @@ import numpy as np
 from vips._support.arguments import arguments, positive, whole
 from vips._support.validation import check_integer
 from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
+from vips.core.records.source import DataSource
 from vips.core.sums import Block, DenseStatistics, Joint
 from vips.core.sums.runs import SymbolSums
 from vips.data._sequences import Sequences
@@ -107,7 +108,6 @@ class CategoricalHMM(HiddenMarkovModel):
     emissionprob_prior: float | None = positive(default=None)
 
     parameters_in_words = "first states, moves and symbols"
-    exact_rows = True
     n_features = 1
 
     # -- the contract -----------------------------------------------------------------------------------------------
@@ -285,6 +285,14 @@ class CategoricalHMM(HiddenMarkovModel):
         n, scale = float(self.max_length), self.chain_blocks()["moves"].scale
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))
 
+    def begin(self, records: DataSource) -> None:
+        """At the pairs or contexts of symbols, or near their frequencies, as private fits do: from there, ordinary ones reach
+        the same limits as from clusters."""
+
+    def default_clip(self) -> float:
+        """√``typical_length``."""
+        return float(np.sqrt(self.typical_length))
+
     def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
         is_code = (values >= 0) & (values < self.n_symbols) & (values == np.floor(values))
         return is_code, f"codes from 0 to {self.n_symbols - 1}, by `n_symbols`"
@@ -335,12 +343,12 @@ class CategoricalHMM(HiddenMarkovModel):
     def _n_free_of_seen(self) -> int:
         return self.n_components * (self.n_symbols - 1)
 
-    def _part_of_seen(self, posterior: SymbolPosterior) -> Part:
+    def _parts_of_seen(self, posterior: SymbolPosterior) -> list[Part]:
         emissions, symbols = (
             posterior.draws.get("emissions", posterior.emissions),
             names_of(None, self.n_symbols, "symbol"),
         )
-        return Part("emissions", emissions, partial(indexed, "emissions"), symbols)
+        return [Part("emissions", emissions, partial(indexed, "emissions"), symbols)]
 
     def components(self, posterior: SymbolPosterior) -> tuple[np.ndarray, str]:
         """States are matched by the probabilities of their symbols."""

@@ -157,7 +157,7 @@ class FactorialSimulator(VectorSimulator):
     def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
         raise NotImplementedError("Chains have no states that could be fewer.")
 
-    def first(self, posterior: FactorialPosterior) -> Effects:
+    def first(self, posterior: FactorialPosterior) -> list[Effects]:
         back, (M, K) = np.linalg.inv(posterior.whitening), posterior.start.concentration.shape
         effects = (back @ posterior.mean).T.reshape(M, K, -1)
         offset = posterior.centre + effects[:, 0].sum(axis=0)
@@ -167,23 +167,23 @@ class FactorialSimulator(VectorSimulator):
             offset[None], np.linalg.cholesky(covariance)[None], False, posterior.centre,
             self.prior.scale / max(self.prior.dof, 1.0) * back @ back.T, sizes,
         )  # fmt: skip
-        return Effects(base, effects[:, 1:] - effects[:, :1], self.prior.precision)
+        return [Effects(base, effects[:, 1:] - effects[:, :1], self.prior.precision)]
 
-    def values(self, chart: Effects, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def values(self, charts: Sequence[Effects], states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        (chart,) = charts
         return chart.mean[states] + noise @ chart.base.factor[0].T
 
-    def images(self, chart: Effects, values: np.ndarray) -> np.ndarray:
+    def images(self, charts: Sequence[Effects], values: np.ndarray) -> np.ndarray:
         return np.nan_to_num(values)
 
-    def logs(self, chart: Effects, values: np.ndarray, images: np.ndarray) -> np.ndarray:
-        return np.where(np.isnan(values[:, :1]), 0.0, chart.logs(images))
-
-    def scores_of_seen(self, chart: Effects, records: Sequences, images: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    def scores_of_seen(
+        self, charts: Sequence[Effects], records: Sequences, images: np.ndarray, shares: np.ndarray
+    ) -> np.ndarray:
         shares = np.where(np.isnan(records.values[:, :1]), 0.0, shares)
-        return np.add.reduceat(chart.scores(shares, images), records.offsets[:-1])
+        return np.add.reduceat(charts[0].scores(shares, images), records.offsets[:-1])
 
-    def posterior(self, chart: Effects, fitted: FactorialPosterior, steps: np.ndarray) -> dict[str, Any]:
-        d, (M, K) = len(fitted.mean), steps.shape
+    def posterior(self, match: Match, fitted: FactorialPosterior, steps: np.ndarray) -> dict[str, Any]:
+        chart, d, (M, K) = match.best()[-1], len(fitted.mean), steps.shape
         effects = np.concatenate([np.zeros((M, 1, d)), chart.effects], axis=1)
         effects += (chart.base.mean[0] - fitted.centre) / M
         dof = float(steps[0].sum() + d)

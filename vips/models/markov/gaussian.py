@@ -36,10 +36,11 @@ from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start
+from vips.models.components.numbers import Numbers, standard_numbers
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities
 from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.matching import VectorSimulator
-from vips.models.markov.pairs import NormalsInBins, bins_of_pairs, scale_of_counts, states_of_bins
+from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.posterior import order_of_mask, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed
@@ -134,7 +135,6 @@ class GaussianHMM(HiddenMarkovModel):
     max_norm: float | None = None
 
     parameters_in_words = "first states, moves, means and covariances"
-    exact_rows = True
     exact_noise = ("count", "start", "moves")
 
     # -- the contract -----------------------------------------------------------------------------------------------
@@ -248,11 +248,12 @@ class GaussianHMM(HiddenMarkovModel):
         K, (mean, deviation) = self.n_components, _of_all_steps(previous.gaussians)
         pairs = private_counts(average["pairs"], noise_std["pairs"])
         moves, normals = states_of_bins(pairs, self._allowed()[1], self._columns_in_bins(), np.random.default_rng(0))
+        means, deviations = np.moveaxis(normals.reshape(K, -1, 2), 2, 0)
         shares = moves.sum(axis=1)
         count = shares * max(float(average["count"][0]), 1.0)
-        variances = np.square(deviation * normals[:, :, 1])
+        variances = np.square(deviation * deviations)
         covariances = variances[:, :, None] * np.eye(len(mean)) if self._is_full() else variances[:, None]
-        moments = Moments(count, count, mean + deviation * normals[:, :, 0], covariances, None)
+        moments = Moments(count, count, mean + deviation * means, covariances, None)
         gaussians = next_posterior(moments, previous.gaussians, self._priors(), K)
         gaussians = replace(gaussians, parent=np.zeros(K, int), portion=np.minimum(shares, 0.999))
         start, n_moves = (max(float(average[name].sum()), 1.0) for name in ("start", "moves"))
@@ -312,6 +313,9 @@ class GaussianHMM(HiddenMarkovModel):
         parent, portion = gaussians.parent, gaussians.portion
         start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
         return start, moves, gaussians
+
+    def steps_read(self, values: np.ndarray) -> tuple[np.ndarray, str]:
+        return np.isfinite(values), "finite numbers"
 
     def counts_read(self) -> list[Seen]:
         """From the number of steps that are not missing."""
@@ -400,9 +404,9 @@ class GaussianHMM(HiddenMarkovModel):
         d = self.n_features_in_
         return self.n_components * (d + d * (d + 1) // 2 if self._is_full() else 2 * d)
 
-    def _part_of_seen(self, posterior: GaussianChainPosterior) -> Part:
+    def _parts_of_seen(self, posterior: GaussianChainPosterior) -> list[Part]:
         means = posterior.draws.get("means", posterior.gaussians.means)
-        return Part("means", means, partial(indexed, "mean"), self.column_names())
+        return [Part("means", means, partial(indexed, "mean"), self.column_names())]
 
     def components(self, posterior: GaussianChainPosterior) -> tuple[np.ndarray, str]:
         """States are matched by their means."""
@@ -446,8 +450,8 @@ class GaussianHMM(HiddenMarkovModel):
     def _counts_pairs(self) -> bool:
         return self.is_private and self.n_components > 1 and self.n_features_in_ <= _MOST_COLUMNS
 
-    def _columns_in_bins(self) -> NormalsInBins:
-        return NormalsInBins(self.n_features_in_, bins_of_pairs(self.n_features_in_))
+    def _columns_in_bins(self) -> Numbers:
+        return standard_numbers(self.n_features_in_, bins_of_pairs(self.n_features_in_))
 
     def _blocks_of_pairs(self) -> dict[str, Block]:
         sizes = self._columns_in_bins().bins.sizes

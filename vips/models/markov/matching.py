@@ -1,6 +1,6 @@
 """Hidden Markov models as simulated sequences: what a match moves, and what is read from it.
 
-The charts of all models are those of first states, moves, lengths and missing cells; the last one is of what is seen. Several
+The charts of all models are those of first states, moves, lengths and missing cells; the last ones are of what is seen. Several
 chains (``factorial_matching.py``) have rows of their own in the first two, and are simulated as one chain of joint states.
 
 The lengths of sequences are private, so that a match has a law of lengths of its own (``lengths.py``). Lengths, and which cells
@@ -20,21 +20,23 @@ import numpy as np
 from vips._support.alignment import align
 from vips.core.sums.runs import SymbolSums
 from vips.data._sequences import Sequences
-from vips.expfam import Dirichlet, Draws, Gamma
+from vips.expfam import Dirichlet, Draws
 from vips.models._chains import inferred
 from vips.models._gaussians.matching import at_chart, chart_of
-from vips.models.components.matching.charts import Chart, Gaussians, Rates, Simplexes
+from vips.models.components.columns import Columns
+from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
 from vips.models.components.matching.lengths import SequenceSimulator, possible_lengths
 from vips.models.components.matching.match import Match, best_match, check_told
-from vips.models.components.matching.simulator import counts_at, levels_at, weights_in
+from vips.models.components.matching.simulator import levels_at, weights_in
 from vips.models.components.matching.steps import totals_of
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 
-__all__ = ["ChainSimulator", "CountSimulator", "SymbolSimulator", "VectorSimulator", "drawn_states"]
+__all__ = ["ChainSimulator", "ColumnSimulator", "SymbolSimulator", "VectorSimulator", "drawn_states"]
 
 _MISSING_AT_START = 0.01
 _TOLD = 5.0  # standard deviations of the number of sequences
 _STAYS = 0.5  # in other starts
+_FIRST_OF_SEEN = 4  # after charts of first states, moves, lengths and missing cells
 
 
 @dataclass(frozen=True)
@@ -91,41 +93,46 @@ class ChainSimulator(SequenceSimulator):
     # -- what is seen -----------------------------------------------------------------------------------------------
 
     n_missing = 1  # numbers of a step that are missing alone
-    what_is_seen = ""  # the name of its draws
 
     @abstractmethod
-    def first(self, posterior: ChainPosterior) -> Chart:
-        """The chart of what is seen at a posterior."""
+    def first(self, posterior: ChainPosterior) -> list[Chart]:
+        """The charts of what is seen at a posterior."""
 
     @abstractmethod
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """Draws from which values follow, for so many steps; the columns are the last axis."""
 
     @abstractmethod
-    def values(self, chart: Chart, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def values(self, charts: Sequence[Chart], states: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Values in these states, as numbers, shape (n_steps, d)."""
 
-    def images(self, chart: Chart, values: np.ndarray) -> np.ndarray:
+    def images(self, charts: Sequence[Chart], values: np.ndarray) -> np.ndarray:
         """What log probabilities and scores are computed from: by default the values."""
         return values
 
     @abstractmethod
-    def logs(self, chart: Chart, values: np.ndarray, images: np.ndarray) -> np.ndarray:
+    def logs(self, charts: Sequence[Chart], values: np.ndarray, images: np.ndarray) -> np.ndarray:
         """Log probability of each step in each state, less what all states share, shape (n_steps, K); 0 where it is missing."""
 
     @abstractmethod
-    def scores_of_seen(self, chart: Chart, records: Sequences, images: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    def scores_of_seen(
+        self, charts: Sequence[Chart], records: Sequences, images: np.ndarray, shares: np.ndarray
+    ) -> np.ndarray:
         """Scores of sequences whose steps have these shares of the states, shape (n_sequences, size)."""
 
     @abstractmethod
-    def posterior(self, chart: Chart, fitted: ChainPosterior, steps: np.ndarray) -> dict[str, Any]:
-        """Fields of a posterior at the chart, whose states have so many steps."""
+    def posterior(self, match: Match, fitted: ChainPosterior, steps: np.ndarray) -> dict[str, Any]:
+        """Fields of a posterior at the match, whose states have so many steps."""
+
+    def named(self, match: Match) -> dict[str, Draws]:
+        """Draws of what is seen, by name."""
+        return {}
 
     # -- simulation -------------------------------------------------------------------------------------------------
 
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> Sequences:
         """Sequences. Lengths are stratified."""
-        start, moves, lengths, missing, seen = charts
+        start, moves, lengths, missing, *seen = charts
         numbers = self.drawn_lengths(lengths, n_records, rng)
         shape, offsets = (n_records, self.lengths[-1]), np.concatenate([[0], np.cumsum(numbers)])
         exists = np.arange(shape[1]) < numbers[:, None]
@@ -135,7 +142,7 @@ class ChainSimulator(SequenceSimulator):
         return Sequences(np.where(is_missing, np.nan, values), offsets)
 
     def scores(self, records: Sequences, charts: Sequence[Chart]) -> np.ndarray:
-        start, moves, lengths, missing, seen = charts
+        start, moves, lengths, missing, *seen = charts
         images = self.images(seen, records.values)
         logs = self.logs(seen, records.values, images)
         largest = logs.max(axis=1, keepdims=True)
@@ -156,16 +163,17 @@ class ChainSimulator(SequenceSimulator):
 
     def components(self, charts: Sequence[Chart]) -> tuple[np.ndarray, Sequence[Chart]]:
         """Shares of the steps."""
-        start, moves, lengths, _, seen = charts
+        start, moves, lengths, _, *seen = charts
         steps = _expected_steps(start.p[0], moves.p, self._survival(lengths))
-        return steps / steps.sum(), [moves, seen]
+        return steps / steps.sum(), [moves, *seen]
 
     def merged(self, charts: Sequence[Chart], into: np.ndarray) -> list[Chart]:
-        start, moves, lengths, missing, seen = charts
+        start, moves, lengths, missing, *seen = charts
         _, weights = weights_in(into, self.components(charts)[0])
         belongs = (weights > 0.0).T.astype(float)
         fewer = replace(moves, p=weights @ moves.p @ belongs)
-        return [replace(start, p=start.p @ belongs), fewer, lengths, missing, seen.merged(weights)]
+        apart = [chart.merged(weights) for chart in seen]
+        return [replace(start, p=start.p @ belongs), fewer, lengths, missing, *apart]
 
     # -- the match --------------------------------------------------------------------------------------------------
 
@@ -183,7 +191,7 @@ class ChainSimulator(SequenceSimulator):
             moves,
             self.first_law(),
             Simplexes(missing, 1.0),
-            self.first(model.last_posterior_),
+            *self.first(model.last_posterior_),
         ]
         return best_match(self, totals_of(model), charts, partial(self._moved_apart, charts))
 
@@ -197,14 +205,14 @@ class ChainSimulator(SequenceSimulator):
             If the match is refused, or noise hides a state.
         """
         match.check()
-        (start, moves, *_, seen), best = match.draws(), match.best()
+        (start, moves, *_), best = match.draws(), match.best()
         of_start, of_moves = self.chains(*best[:2])
         start, moves = start.reshape(-1, *of_start.shape), moves.reshape(-1, *of_moves.shape)
         steps = _expected_steps(start, moves / moves.sum(axis=-1, keepdims=True), self._survival(best[2]))
         shares = steps / steps.sum(axis=-1, keepdims=True)
         check_told(shares.reshape(len(shares), -1), "states", self.least_share)
         draws = {"shares": Draws(shares), "start": Draws(start, of_start), "moves": Draws(moves, of_moves)}
-        matched = replace(self._at_match(match, fitted), draws=draws | best[-1].named(self.what_is_seen, seen))
+        matched = replace(self._at_match(match, fitted), draws=draws | self.named(match))
         return matched.in_order(self._order(matched, fitted, match))
 
     def some_lengths(self, match: Match, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -214,7 +222,7 @@ class ChainSimulator(SequenceSimulator):
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _at_match(self, match: Match, fitted: ChainPosterior) -> ChainPosterior:
-        start, moves, lengths, missing, seen = match.best()
+        start, moves, lengths, missing, *_ = match.best()
         (start, moves), survival, n = self.chains(start, moves), self._survival(lengths), match.n_records
         steps, left = (n * _expected_steps(start, moves, alive) for alive in (survival, survival[1:]))
         return replace(
@@ -222,7 +230,7 @@ class ChainSimulator(SequenceSimulator):
             start=_counted(start, n),
             moves=_counted(moves, left[..., None]),
             plug_in=True,
-            **self.posterior(seen, fitted, np.maximum(steps * missing.p[:, 0].mean(), 1.0)),
+            **self.posterior(match, fitted, np.maximum(steps * missing.p[:, 0].mean(), 1.0)),
         )
 
     def _order(self, matched: ChainPosterior, fitted: ChainPosterior, match: Match) -> np.ndarray:
@@ -238,107 +246,114 @@ class ChainSimulator(SequenceSimulator):
 
     def _moved_apart(self, charts: Sequence[Chart], rng: np.random.Generator) -> list[Chart]:
         """Another start: states that often stay, and are seen around what is seen in all steps."""
-        start, moves, lengths, missing, seen = charts
+        start, moves, lengths, missing, *seen = charts
         shares = _expected_steps(*self.chains(start, moves), np.ones(self.lengths[-1]))
         exists = [chart.p > 0.0 for chart in (start, moves)]
         even = [allowed / allowed.sum(axis=1, keepdims=True) for allowed in exists]
         same = exists[1] & (np.arange(len(moves.p))[:, None] % moves.p.shape[1] == np.arange(moves.p.shape[1]))
         stays = (1.0 - _STAYS) * even[1] + _STAYS * same
         stays /= stays.sum(axis=1, keepdims=True)
-        apart = seen.moved_apart(shares / shares.sum(axis=-1, keepdims=True), rng)
-        return [replace(start, p=even[0]), replace(moves, p=stays), lengths, missing, apart]
+        shares = shares / shares.sum(axis=-1, keepdims=True)
+        apart = [chart.moved_apart(shares, rng) for chart in seen]
+        return [replace(start, p=even[0]), replace(moves, p=stays), lengths, missing, *apart]
 
 
 class SymbolSimulator(ChainSimulator):
     """Sequences of symbols; ``prior`` is the concentration of their Dirichlets."""
 
-    what_is_seen = "emissions"
-
-    def first(self, posterior) -> Simplexes:
-        return Simplexes.inside(posterior.emissions.mean, self.prior)
+    def first(self, posterior) -> list[Simplexes]:
+        return [Simplexes.inside(posterior.emissions.mean, self.prior)]
 
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         return rng.random(shape)
 
-    def values(self, chart: Simplexes, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        return levels_at(noise, chart.p[states])[:, None].astype(float)
+    def values(self, charts: Sequence[Simplexes], states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return levels_at(noise, charts[0].p[states])[:, None].astype(float)
 
-    def logs(self, chart: Simplexes, values: np.ndarray, images: np.ndarray) -> np.ndarray:
+    def logs(self, charts: Sequence[Simplexes], values: np.ndarray, images: np.ndarray) -> np.ndarray:
+        (chart,) = charts
         codes = np.nan_to_num(values[:, 0], nan=chart.p.shape[1]).astype(np.int64)
         return np.vstack([np.log(chart.p.T), np.zeros(len(chart.p))])[codes]
 
     def scores_of_seen(
-        self, chart: Simplexes, records: Sequences, images: np.ndarray, shares: np.ndarray
+        self, charts: Sequence[Simplexes], records: Sequences, images: np.ndarray, shares: np.ndarray
     ) -> np.ndarray:
-        sums = SymbolSums(
-            "symbols", np.ascontiguousarray(records.values[:, 0]), records.offsets, shares, chart.p.shape[1]
-        )
+        (chart,), codes = charts, np.ascontiguousarray(records.values[:, 0])
+        sums = SymbolSums("symbols", codes, records.offsets, shares, chart.p.shape[1])
         return chart.scores(sums.weighted(np.ones(len(records)))["symbols"])
 
-    def posterior(self, chart: Simplexes, fitted, steps: np.ndarray) -> dict[str, Any]:
-        return {"emissions": _counted(chart.p, steps[:, None]), "contexts": None}
+    def posterior(self, match: Match, fitted, steps: np.ndarray) -> dict[str, Any]:
+        return {"emissions": _counted(match.best()[-1].p, steps[:, None]), "contexts": None}
+
+    def named(self, match: Match) -> dict[str, Draws]:
+        return match.best()[-1].named("emissions", match.draws()[-1])
 
 
 class VectorSimulator(ChainSimulator):
     """Sequences of vectors; ``prior`` says as how many steps the priors of means and covariances count."""
 
-    def first(self, posterior) -> Gaussians:
-        return chart_of(posterior.gaussians, self.prior)
+    def first(self, posterior) -> list[Gaussians]:
+        return [chart_of(posterior.gaussians, self.prior)]
 
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal((*shape, self.model.n_features_in_))
 
-    def values(self, chart: Gaussians, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def values(self, charts: Sequence[Gaussians], states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        (chart,) = charts
         return chart.mean[states] + np.einsum("nij,nj->ni", chart.factor[states], noise)
 
-    def images(self, chart: Gaussians, values: np.ndarray) -> np.ndarray:
-        return chart.images(np.nan_to_num(values))
+    def images(self, charts: Sequence[Gaussians], values: np.ndarray) -> np.ndarray:
+        return charts[0].images(np.nan_to_num(values))
 
-    def logs(self, chart: Gaussians, values: np.ndarray, images: np.ndarray) -> np.ndarray:
-        return np.where(np.isnan(values[:, :1]), 0.0, chart.logs(images))
+    def logs(self, charts: Sequence[Gaussians], values: np.ndarray, images: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(values[:, :1]), 0.0, charts[0].logs(images))
 
     def scores_of_seen(
-        self, chart: Gaussians, records: Sequences, images: np.ndarray, shares: np.ndarray
+        self, charts: Sequence[Gaussians], records: Sequences, images: np.ndarray, shares: np.ndarray
     ) -> np.ndarray:
         shares = np.where(np.isnan(records.values[:, :1]), 0.0, shares)
         of_states = []
         for k in range(shares.shape[1]):  # scores of all states at once take much memory
-            scores = chart.scores(shares[:, k : k + 1], images[:, k : k + 1])
+            scores = charts[0].scores(shares[:, k : k + 1], images[:, k : k + 1])
             of_states.append(np.add.reduceat(scores, records.offsets[:-1]))
         return np.hstack(of_states)
 
-    def posterior(self, chart: Gaussians, fitted, steps: np.ndarray) -> dict[str, Any]:
-        return {"gaussians": at_chart(fitted.gaussians, chart, steps)}
+    def posterior(self, match: Match, fitted, steps: np.ndarray) -> dict[str, Any]:
+        return {"gaussians": at_chart(fitted.gaussians, match.best()[-1], steps)}
+
+    def named(self, match: Match) -> dict[str, Draws]:
+        return match.best()[-1].named("", match.draws()[-1])
 
 
-class CountSimulator(ChainSimulator):
-    """Sequences of counts; ``prior`` is that of their columns. A cell is missing alone."""
+class ColumnSimulator(ChainSimulator):
+    """Sequences of rows of declared columns, which are ``prior``. A cell is missing alone."""
 
-    what_is_seen = "rates"
+    prior: Columns
 
     @property
     def n_missing(self) -> int:
-        return self.model.n_features_in_
+        return self.prior.n_columns
 
-    def first(self, posterior) -> Rates:
-        return self.prior.charts(posterior.rates)[0]
+    def first(self, posterior) -> list[Chart]:
+        return self.prior.charts(posterior.columns)
 
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         return rng.random((*shape, self.n_missing))
 
-    def values(self, chart: Rates, states: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        return counts_at(noise, chart.rates, states)
+    def values(self, charts: Sequence[Chart], states: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return self.prior.simulated(charts, states, noise)
 
-    def logs(self, chart: Rates, values: np.ndarray, images: np.ndarray) -> np.ndarray:
-        exists, counts = ~np.isnan(values), np.nan_to_num(values)
-        return counts @ np.log(chart.rates).T - exists @ chart.rates.T
+    def logs(self, charts: Sequence[Chart], values: np.ndarray, images: np.ndarray) -> np.ndarray:
+        return self.prior.logs(charts, values)
 
-    def scores_of_seen(self, chart: Rates, records: Sequences, images: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(self.prior.scores([chart], records.values, shares), records.offsets[:-1])
+    def scores_of_seen(
+        self, charts: Sequence[Chart], records: Sequences, images: np.ndarray, shares: np.ndarray
+    ) -> np.ndarray:
+        return np.add.reduceat(self.prior.scores(charts, records.values, shares), records.offsets[:-1])
 
-    def posterior(self, chart: Rates, fitted, steps: np.ndarray) -> dict[str, Any]:
-        sizes = np.broadcast_to(steps[:, None], chart.rates.shape)
-        return {"rates": Gamma(chart.rates * sizes, sizes)}
+    def posterior(self, match: Match, fitted, steps: np.ndarray) -> dict[str, Any]:
+        charts, draws = match.best()[_FIRST_OF_SEEN:], match.draws()[_FIRST_OF_SEEN:]
+        return {"columns": self.prior.of_draws(charts, draws, np.arange(len(steps)))}
 
 
 def drawn_states(start: np.ndarray, moves: np.ndarray, offsets: np.ndarray, draws: np.ndarray) -> np.ndarray:

@@ -15,16 +15,13 @@ stand for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
-from vips.models.components.bins import Bins
-from vips.models.components.counts import Counts
+from vips.models.components.component import Component
 
-__all__ = ["NormalsInBins", "bins_of_pairs", "scale_of_counts", "states_of_bins", "states_of_pairs"]
+__all__ = ["bins_of_pairs", "scale_of_counts", "states_of_bins", "states_of_pairs"]
 
 _BINS, _BINS_OF_COLUMN = 18, 6
 _RESTARTS, _ITERATIONS, _FURTHER = 10, 500, 5_000
@@ -33,7 +30,6 @@ _SETTLED = 1e-6  # change of a rate
 _EVEN = 0.1  # share of the part that is the same in all cells, at first
 _SPREAD = 1.0  # of the first B around the frequencies of the symbols, on the scale of logarithms
 _LEAST = 1e-12
-_NARROWEST, _WIDEST = 0.05, 10.0  # deviation of a state, in those of all steps; also the most distant mean
 
 
 def bins_of_pairs(n_columns: int) -> int:
@@ -72,7 +68,7 @@ def states_of_pairs(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Gener
 
 
 def states_of_bins(
-    pairs: np.ndarray, allowed: np.ndarray, columns: Counts | NormalsInBins, rng: np.random.Generator
+    pairs: np.ndarray, allowed: np.ndarray, columns: Component, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Most likely moves, and rates or normals of the columns, given counts of neighbouring bins, of all pairs of columns.
 
@@ -82,7 +78,8 @@ def states_of_bins(
         Denoised counts, ≥ 0; bins are those of all columns, one after the other.
     allowed : ndarray of bool, shape (K, K)
         Moves that exist.
-    columns : Counts or NormalsInBins
+    columns : Component
+        In bins.
     rng : Generator
         Of restarts: the counts are released already.
 
@@ -90,72 +87,13 @@ def states_of_bins(
     -------
     moves : ndarray of shape (K, K)
         M; entries sum to 1.
-    values : ndarray of shape (K, n_columns, ...)
+    values : ndarray of shape (K, n_values)
         What states are like.
     """
     pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
     marginals = 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
     starts = [(_first_moves(allowed, rng), columns.some_values(marginals, len(allowed), rng)) for _ in range(_RESTARTS)]
     return _best(partial(_fitted_values, pairs, columns), starts, _FEWER, _MORE)
-
-
-@dataclass(frozen=True)
-class NormalsInBins:
-    """Columns that are normal in each state, in bins that hold as much each of a standard normal column.
-
-    Parameters
-    ----------
-    n_columns, n_bins : int
-        Of each column.
-    """
-
-    n_columns: int
-    n_bins: int
-
-    @cached_property
-    def bins(self) -> Bins:
-        edges = ndtri(np.linspace(0.0, 1.0, self.n_bins + 1))
-        return Bins((edges,) * self.n_columns, (0.0,) * self.n_columns)
-
-    def in_bins(self, normals: np.ndarray) -> np.ndarray:
-        """Probabilities of the bins, column after column, under means and deviations of shape (K, n_columns, 2)."""
-        return _inside(ndtr(self._places(normals))).reshape(len(normals), -1)
-
-    def values_of_bins(self, counts: np.ndarray, normals: np.ndarray) -> np.ndarray:
-        """The next means and deviations by EM, given counts in the bins of each state, shape (K, n_columns × n_bins)."""
-        places, counts = self._places(normals), counts.reshape(len(counts), self.n_columns, -1) + _LEAST
-        density, finite = (
-            np.exp(-0.5 * np.square(places)) / np.sqrt(2.0 * np.pi),
-            np.minimum(np.maximum(places, -40.0), 40.0),
-        )
-        inside = np.maximum(_inside(ndtr(places)), _LEAST)
-        first = -_inside(density) / inside  # mean of the bin's part of a standard normal, and of its square
-        second = np.maximum(1.0 - _inside(finite * density) / inside, np.square(first))
-        shares = counts / counts.sum(axis=2, keepdims=True)
-        shift = (shares * first).sum(axis=2)
-        spread = (shares * second).sum(axis=2) - np.square(shift)
-        following = np.empty_like(normals)
-        following[:, :, 0] = normals[:, :, 0] + normals[:, :, 1] * shift
-        following[:, :, 1] = normals[:, :, 1] * np.sqrt(np.maximum(spread, 0.0))
-        return np.minimum(np.maximum(following, (-_WIDEST, _NARROWEST)), _WIDEST)
-
-    def some_values(self, marginals: np.ndarray, n_states: int, rng: np.random.Generator) -> np.ndarray:
-        """Normals of states, whose means are each drawn from the marginals."""
-        means = np.empty((n_states, self.n_columns))
-        middles = ndtri((np.arange(self.n_bins) + 0.5) / self.n_bins)
-        for j, chances in enumerate(marginals.reshape(self.n_columns, -1)):
-            means[:, j] = rng.choice(middles, n_states, p=chances / chances.sum())
-        means += 0.2 * rng.standard_normal(means.shape)
-        return np.stack([means, np.full_like(means, 0.5)], axis=2)
-
-    def _places(self, normals: np.ndarray) -> np.ndarray:
-        """Places of the edges, in deviations of each state; shape (K, n_columns, n_bins + 1)."""
-        return (self.bins.edges[0] - normals[:, :, :1]) / normals[:, :, 1:]
-
-
-def _inside(below: np.ndarray) -> np.ndarray:
-    """Share of each bin, from what is below its edges."""
-    return below[:, :, 1:] - below[:, :, :-1]
 
 
 def _best(fit: Callable, starts: Sequence[tuple], n_iterations: int, n_further: int) -> tuple[np.ndarray, np.ndarray]:
@@ -167,11 +105,11 @@ def _best(fit: Callable, starts: Sequence[tuple], n_iterations: int, n_further: 
 
 
 def _fitted_values(
-    pairs: np.ndarray, columns: Counts | NormalsInBins, moves: np.ndarray, values: np.ndarray, n_iterations: int
+    pairs: np.ndarray, columns: Component, moves: np.ndarray, values: np.ndarray, n_iterations: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log likelihoods, M and what states are like, by EM, each from its start: M has the shape (n_starts, K, K)."""
     n_starts, K = moves.shape[:2]
-    even, values = np.full((n_starts, 1, 1), _EVEN), values.reshape(n_starts * K, *values.shape[2:])
+    even, values = np.full((n_starts, 1, 1), _EVEN), values.reshape(n_starts * K, -1)
     for _ in range(n_iterations):
         emissions = np.maximum(columns.in_bins(values), _LEAST).reshape(n_starts, K, -1) / columns.n_columns
         before, behind = moves @ emissions, _transposed(moves) @ emissions
@@ -184,7 +122,7 @@ def _fitted_values(
         even, moves = np.minimum(np.maximum(1.0 - total, 0.0), 1.0 - _EVEN), moves / total
         if np.abs(values - last).max() < _SETTLED:
             break
-    return (pairs * np.log(chance)).sum(axis=(1, 2)), moves, values.reshape(n_starts, K, *values.shape[1:])
+    return (pairs * np.log(chance)).sum(axis=(1, 2)), moves, values.reshape(n_starts, K, -1)
 
 
 def _transposed(matrices: np.ndarray) -> np.ndarray:

@@ -1,12 +1,13 @@
 """Posteriors of hidden Markov models, and what private fits compute from released totals.
 
-===================  ====================================================================
+===================  =========================================================================
 symbol               name
-===================  ====================================================================
+===================  =========================================================================
 π (K,)               ``start``: probabilities of the first state
 A (K, K)             ``moves``: probabilities of the next state, a row for each state
 B (K, n_symbols)     ``emissions``: probabilities of the symbols in each state
-===================  ====================================================================
+μ, τ, λ, θ           ``columns``: of columns of numbers, counts and categories in each state
+===================  =========================================================================
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from scipy.optimize import quadratic_assignment
 
 from vips.expfam import Dirichlet, Draws
 from vips.models._denoising import denoise_counts, posterior_mean
+from vips.models.components.columns import Posteriors
+from vips.models.components.component import Frame
 
 __all__ = [
-    "FORBIDDEN", "ChainPosterior", "Contexts", "SymbolPosterior", "SymbolTables", "chain_of", "order_of_mask",
-    "private_chain", "private_counts",
+    "FORBIDDEN", "ChainPosterior", "ColumnChainPosterior", "Contexts", "SymbolPosterior", "SymbolTables", "chain_of",
+    "order_of_mask", "private_chain", "private_counts",
 ]  # fmt: skip
 
 FORBIDDEN = 1e-200  # concentration of a move that the public mask forbids
@@ -65,7 +68,7 @@ class ChainPosterior:
         """Fields of the same states in another order."""
         draws = {name: of.taken(order) for name, of in self.draws.items()}
         return {
-            "start": Dirichlet(self.start.concentration[order]),
+            "start": self.start.taken(order),
             "moves": Dirichlet(self.moves.concentration[np.ix_(order, order)]),
             "draws": {name: of.taken(order, 1) if name == "moves" else of for name, of in draws.items()},
         }
@@ -101,6 +104,60 @@ def chain_of(arrays: Mapping[str, np.ndarray]) -> dict:
     if any((part.concentration.max(axis=-1) <= FORBIDDEN).any() for part in (start, moves)):
         raise ValueError("no move from a state of the posterior is allowed")
     return {"start": start, "moves": moves, "plug_in": bool(arrays["plug_in"])}
+
+
+@dataclass(frozen=True, repr=False)
+class ColumnChainPosterior(ChainPosterior):
+    """Posterior of a hidden Markov model whose steps are rows of declared columns.
+
+    Parameters
+    ----------
+    columns : Posteriors
+        Of the columns of each kind.
+    frame : Frame
+        Public coordinates of the columns that have some, kind by kind.
+    marginals : ndarray of shape (n_bins,)
+        Denoised counts in the bins of all columns; 0 before they are released.
+    seed : ndarray of uint32
+        Public, of the restarts in the computation of the first states.
+    """
+
+    columns: Posteriors
+    frame: Frame
+    marginals: np.ndarray
+    seed: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"<ColumnChainPosterior of {len(self.start.mean)} states, columns of {', '.join(self.columns)}>"
+
+    def in_order(self, order: np.ndarray) -> ColumnChainPosterior:
+        """The same states in another order."""
+        return replace(self, **self._chain_in_order(order), columns=self.columns.taken(order))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        others = {"marginals": self.marginals, "seed": self.seed} | vars(self.frame)
+        return self._arrays_of_chain() | self.columns.to_arrays() | others
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ColumnChainPosterior:
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit together, or a number is not of a posterior.
+        """
+        columns, frame = Posteriors.from_arrays(arrays), Frame(arrays["centre"], arrays["scale"])
+        frame.check()
+        if not columns or any(len(part.mean) != len(arrays["start"]) for part in columns.values()):
+            raise ValueError("the posterior's columns do not fit to its states")
+        marginals = np.asarray(arrays["marginals"], np.float64)
+        if not (marginals.ndim == 1 and np.isfinite(marginals).all() and (marginals >= 0.0).all()):
+            raise ValueError("the posterior's marginals are no counts")
+        if arrays["seed"].dtype != np.uint32:
+            raise ValueError("the posterior's seed is none")
+        return cls(**chain_of(arrays), columns=columns, frame=frame, marginals=marginals, seed=arrays["seed"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,7 +221,7 @@ class SymbolPosterior(ChainPosterior):
 
     def in_order(self, order: np.ndarray) -> SymbolPosterior:
         """The same states in another order."""
-        emissions = Dirichlet(self.emissions.concentration[order])
+        emissions = self.emissions.taken(order)
         return replace(self, **self._chain_in_order(order), emissions=emissions, noise=self.noise[order], contexts=None)
 
     def to_arrays(self) -> dict[str, np.ndarray]:

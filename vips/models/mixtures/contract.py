@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._support.arguments import arguments, choice, function_of_step, positive, whole
 from vips._support.extras import imported
-from vips._support.printable import printable, strings_for_pandas
+from vips._support.printable import strings_for_pandas
 from vips._support.validation import check_integer
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.plan import PrivacyPlan
@@ -33,17 +33,17 @@ from vips.models._denoising import posterior_mean
 from vips.models._mixture import Mixture
 from vips.models._starts import lost, warn_of_floor
 from vips.models._variance_ratios import WITH_SQUARES
-from vips.models.components.categories import Categories
-from vips.models.components.columns import Columns
-from vips.models.components.component import Component, Frame
-from vips.models.components.counts import Counts
+from vips.models.components.categories import Categories, typical_answers
+from vips.models.components.columns import KINDS, Columns
+from vips.models.components.component import Frame, Kind, Named
+from vips.models.components.declarations import Column, all_columns
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.components.numbers import LEAST_VARIANCE, Numbers
 from vips.models.mixtures import table
 from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
-from vips.models.mixtures.posterior import ClassPosterior, inferred, of_kinds
-from vips.parts import Part, indexed, last_of
+from vips.models.mixtures.posterior import ClassPosterior, inferred
+from vips.parts import Part, last_of
 from vips.report.unread import Seen
 from vips.report.words import whose
 
@@ -56,7 +56,6 @@ __all__ = ["LIMIT", "LatentClasses", "dense_rows"]
 LIMIT = 4.0  # standard deviations from the mean, of a number or count in a private fit
 _LEAST_PRIOR = 1e-12  # of EM
 _AVERAGING = PolynomialAveraging(power=3.0)
-_WORDS = {Numbers: "numbers within public bounds", Counts: "counts", Categories: "categories"}
 
 
 @arguments
@@ -110,7 +109,7 @@ class LatentClasses(Mixture):
 
     def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
         """Prior and totals. Noisy totals are denoised first."""
-        columns = self._columns(self._columns().frame if previous is None else previous.frame)
+        columns = self._columns(None if previous is None else previous.frame)
         totals = np.hstack([average["count"][:, None], average["cells"]])
         if noise_std["count"] > 0.0:
             totals[:, 0] = _private_sizes(average["count"], noise_std["count"])
@@ -126,10 +125,7 @@ class LatentClasses(Mixture):
             raise NotImplementedError(f"`{self.argument}` is not given: nothing is known about the columns.")
         of = typical.members(n_records, self.n_components, rng)
         is_named = isinstance(declared, Mapping)
-        cells = [
-            _typical_cells(column, of, self.n_components, rng)
-            for column in (declared.values() if is_named else declared)
-        ]
+        cells = [kind.typical(values, of, self.n_components, rng) for kind, values in self._declared()]
         if not is_named:
             return np.column_stack(cells), None
         return imported("pandas", "records of named columns").DataFrame(dict(zip(declared, cells, strict=True))), None
@@ -137,11 +133,11 @@ class LatentClasses(Mixture):
     def max_record_norm(self) -> float:
         """Norm of a record that is surely in one class and has no missing cell, with numbers and counts as far from the mean as
         is counted."""
-        return self._norm(np.square(LIMIT) + 0.5 * np.square(np.square(LIMIT) - 1.0), np.square(LIMIT))
+        return self._norm(self._columns(limit=LIMIT).largest_squares)
 
     def default_clip(self) -> float:
         """``clip_share`` times the norm of such a record, but with numbers and counts as far from the mean as on average."""
-        return self.clip_share * self._norm(2.0, 1.0)
+        return self.clip_share * self._norm(self._columns().usual_squares)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Full-batch steps until the classes have settled, at most 500."""
@@ -152,7 +148,7 @@ class LatentClasses(Mixture):
 
     def describe(self) -> dict:
         declared = self._declared()
-        n_columns = {words: sum(column.kind is kind for column in declared) for kind, words in _WORDS.items()}
+        n_columns = {kind.words: sum(column.kind is kind for column in declared) for kind in KINDS}
         columns = ", ".join(f"{n} columns of {words}" for words, n in n_columns.items() if n)
         n_levels = sum(len(column.values) for column in declared if column.kind is Categories)
         return {
@@ -171,7 +167,7 @@ class LatentClasses(Mixture):
         if self.inference == "em":
             return total
         prior = Dirichlet(np.full(self.n_components, self._class_prior()))
-        return total - float(posterior.weights.kl(prior)) - columns.divergence(posterior.parts())
+        return total - float(posterior.weights.kl(prior)) - columns.divergence(posterior.columns)
 
     # -- the match ----------------------------------------------------------------------------------------------
 
@@ -197,34 +193,14 @@ class LatentClasses(Mixture):
             return super().posterior_parts(posterior)
         classes = [f"class {k}" for k in range(len(posterior.draws))]
         parts = [Part("weights", posterior.weights, partial(last_of, classes), classes)]
-        numbers, counts = self._names_of(Numbers), self._names_of(Counts)
-        if posterior.numbers is not None:
-            parts.append(Part("means", posterior.numbers.means, partial(indexed, "mean"), numbers))
-            parts.append(Part("precisions", posterior.numbers.precision, partial(indexed, "precision"), numbers))
-        if posterior.counts is not None:
-            parts.append(Part("rates", posterior.counts, partial(indexed, "rate"), counts))
-        for (name, categories), answers in zip(self._categories(), posterior.answers, strict=True):
-            words = [str(category) for category in categories]
-            parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
-        return parts
+        return parts + self._columns(posterior.frame).parts(posterior.columns, self._named(), "class")
 
     def counts_read(self) -> list[Seen]:
         """From counts of the answers, and of missing numbers and counts."""
-        totals, noise, names = self.noisy_totals_.average, self.noisy_totals_.noise_std, self.column_names()
-        columns, root = self._columns(), np.sqrt(self.n_components)
-        std, size_std = root * noise["cells"], root * noise["count"]
-        cells, size, seen, first = totals["cells"].sum(axis=0), totals["count"].sum(), [], 0
-        for part, places in zip(columns.parts, columns.columns, strict=True):
-            for i, j in enumerate(places):
-                title, declared = repr(names[j]), self._declared()[j]
-                if declared.kind is Categories:
-                    a, b = first + part.bins.starts[i], first + part.bins.starts[i + 1]
-                    seen.append(Seen(title, "category", cells[a:b], std, size, size_std, declared.values))
-                else:
-                    kind = "number" if declared.kind is Numbers else "count"
-                    seen.append(Seen(title, kind, size - cells[first + i], std + size_std, size, size_std))
-            first += part.width
-        return seen
+        totals, noise, root = self.noisy_totals_.average, self.noisy_totals_.noise_std, np.sqrt(self.n_components)
+        cells, size = totals["cells"].sum(axis=0), totals["count"].sum()
+        named = [(repr(name), declared) for name, declared in self._named()]
+        return self._columns().seen(cells, root * noise["cells"], size, root * noise["count"], named)
 
     # -- methods for users --------------------------------------------------------------------------------------
 
@@ -247,7 +223,7 @@ class LatentClasses(Mixture):
         check_integer("n_samples", n_samples, 0)
         rng, posterior, declared = as_generator(random_state), self.posterior_, self._declared()
         component = rng.choice(self.n_components, n_samples, p=self.weights_)
-        cells = self._columns(posterior.frame).drawn(posterior.parts(), component, rng)
+        cells = self._columns(posterior.frame).drawn(posterior.columns, component, rng)
         if hasattr(self, "column_dtypes_"):
             return table.as_frame(cells, self.column_names_, declared, self.column_dtypes_), component
         return table.as_array(cells, declared), component
@@ -272,7 +248,7 @@ class LatentClasses(Mixture):
             return pd.DataFrame(self.components_.T, index=index)
         if reason := self.why_no_intervals():
             raise NotImplementedError(reason)
-        limits = [answers.interval(level) for answers in self.posterior_.answers]
+        limits = [answers.interval(level) for answers in self.posterior_.columns["answers"]]
         values = np.stack([self.components_, *map(np.hstack, zip(*limits, strict=True))], axis=-1)
         names = pd.MultiIndex.from_product([range(len(values)), ["mean", "lower", "upper"]], names=["class", None])
         return pd.DataFrame(np.moveaxis(values, 1, 0).reshape(len(index), -1), index=index, columns=names)
@@ -322,15 +298,18 @@ class LatentClasses(Mixture):
             total = max(float(posterior.weights.concentration.sum()), 1.0)
             columns["noise"] = np.full(n_classes, self.noisy_totals_.noise_std["count"] / total)
         labels = self._labels()
-        columns |= ({} if labels is None else {"label": labels}) | self._moments(level)
-        if posterior.answers:
-            columns["typical answers"] = strings_for_pandas([self._typical(k, n_answers) for k in range(n_classes)])
+        columns |= {} if labels is None else {"label": labels}
+        known = level if isinstance(posterior.weights, Draws) else None
+        columns |= self._columns(posterior.frame).summary(posterior.columns, self._named(), known)
+        if "answers" in posterior.columns:
+            answers = typical_answers(posterior.columns["answers"], self._categories(), self.weights_, n_answers)
+            columns["typical answers"] = strings_for_pandas(answers)
         table = pd.DataFrame(columns, index=pd.Index(range(n_classes), name="class"))
         if not hasattr(self, "noisy_totals_"):
             counts = posterior.weights.concentration - self._class_prior()
-            is_empty = lost(self, "class", counts, self._features(posterior))
-            if (numbers := posterior.numbers) is not None:
-                least = LEAST_VARIANCE + 0.5 * self._columns(posterior.frame).parts[0].prior / numbers.precision.shape
+            is_empty = lost(self, "class", counts, self._columns(posterior.frame).features(posterior.columns))
+            if (numbers := posterior.columns.get("numbers")) is not None:
+                least = LEAST_VARIANCE + 0.5 * self._number_prior() / numbers.precision.shape
                 instead = "Declare a category or a count, or a smaller number_prior."
                 warn_of_floor("class", self._names_of(Numbers), numbers.variance, least, is_empty, instead)
             for name in table.columns[1:]:
@@ -402,30 +381,37 @@ class LatentClasses(Mixture):
         return getattr(self, self.argument)
 
     @abstractmethod
-    def _declared(self) -> list[table.Column]:
+    def _declared(self) -> list[Column]:
         """What each column of the table holds."""
 
-    def _numeric_parts(self, frame: Frame | None, limit: float) -> list[tuple[Component, tuple[int, ...]]]:
-        """Columns of numbers and of counts, and their places; by default there are none."""
-        return []
-
     def _columns(self, frame: Frame | None = None, limit: float | None = None) -> Columns:
-        """All columns: numbers, counts, categories. ``frame`` is that of numbers and counts."""
-        parts, declared = self._numeric_parts(frame, limit), self._declared()
-        places = table.places_of(Categories, declared)
-        if places:
+        """All columns. ``frame`` is that of those that have coordinates."""
+        limit = (LIMIT if self.is_private else np.inf) if limit is None else limit
+        return all_columns(self._declared(), partial(self._component, limit), frame)
+
+    def _component(self, limit: float, kind: type[Kind], declared: list[Sequence]) -> Kind:
+        """Columns of a kind, with the priors of the model."""
+        prior = self._number_prior()
+        if kind is Categories:
             prior = 0.0 if self.inference == "em" else float(self.answer_prior)
-            parts.append((Categories(tuple(len(declared[j].values) for j in places), prior), places))
-        return Columns(*zip(*parts, strict=True))
+        return kind.of(declared, prior, limit)
+
+    def _number_prior(self) -> float:
+        """As how many records the priors of numbers and counts count; by default there are none of these."""
+        return 0.0
+
+    def _named(self) -> list[Named]:
+        """Names of the columns, and what is declared of them."""
+        return [(name, column.values) for name, column in zip(self.column_names(), self._declared(), strict=True)]
 
     def _categories(self) -> list[tuple[str, Sequence]]:
         """Names and categories of the columns that have some."""
         columns = zip(self.column_names(), self._declared(), strict=True)
         return [(name, column.values) for name, column in columns if column.kind is Categories]
 
-    def _names_of(self, kind: type[Component]) -> list[str]:
-        names = self.column_names()
-        return [names[j] for j in table.places_of(kind, self._declared())]
+    def _names_of(self, kind: type[Kind]) -> list[str]:
+        columns = zip(self.column_names(), self._declared(), strict=True)
+        return [name for name, column in columns if column.kind is kind]
 
     def _pairs(self) -> list[tuple[str, object]]:
         """Column and category of each level."""
@@ -437,25 +423,8 @@ class LatentClasses(Mixture):
         """Whether each class is real, if that is known."""
         return None
 
-    def _moments(self, level: float) -> dict[str, np.ndarray]:
-        """Means (with limits where there are some) and standard deviations of numbers and counts, by names of the summary."""
-        return {}
-
-    def _features(self, posterior: ClassPosterior) -> np.ndarray:
-        """What classes of an ordinary fit are like, shape (K, n), in units in which records differ by about 1."""
-        deviations = [] if posterior.numbers is None else [np.sqrt(posterior.numbers.variance)]
-        return np.hstack([self.components(posterior)[0], *deviations])
-
     def _by_size(self) -> np.ndarray:
         return np.argsort(-self.weights_, kind="stable")
-
-    def _typical(self, k: int, n: int) -> str:
-        overall, probabilities = self.weights_ @ self.components_, self.components_[k]
-        gain = probabilities * np.log(np.maximum(probabilities, 1e-300) / np.maximum(overall, 1e-300))
-        pairs = self._pairs()
-        best = [v for v in np.argsort(-gain, kind="stable")[:n] if gain[v] > 0.0]
-        answers = (f"{pairs[v][0]} = {pairs[v][1]} {probabilities[v]:.2f} ({overall[v]:.2f})" for v in best)
-        return "; ".join(map(printable, answers))
 
     # -- steps --------------------------------------------------------------------------------------------------
 
@@ -463,17 +432,15 @@ class LatentClasses(Mixture):
         cells = Block((self.n_components, self._columns().width))
         return {"count": Block((self.n_components,)), "cells": cells} | self.block_of_squares()
 
-    def _norm(self, of_number: float, of_count: float) -> float:
-        """Norm of a record that is surely in one class, given the squared statistics of a number and of a count."""
-        squares = {Numbers: of_number, Counts: of_count, Categories: 1.0}
-        of_shares = WITH_SQUARES**2 if self.weighs_records else 1.0
-        return float(np.sqrt(of_shares + sum(squares[column.kind] for column in self._declared())))
+    def _norm(self, of_cells: float) -> float:
+        """Norm of a record that is surely in one class, given the squares of its cells."""
+        return float(np.sqrt((WITH_SQUARES**2 if self.weighs_records else 1.0) + of_cells))
 
     def _posterior(self, totals: np.ndarray, columns: Columns, draws, marginals) -> ClassPosterior:
         return ClassPosterior(
             Dirichlet(self._class_prior() + np.maximum(totals[:, 0], 0.0)),
-            **of_kinds(columns.posterior(totals)),
-            frame=columns.frame,
+            columns=columns.posterior(totals),
+            frame=columns.coordinates,
             draws=draws,
             marginals=marginals,
             plug_in=self.is_private or self.inference == "em",
@@ -493,7 +460,7 @@ class LatentClasses(Mixture):
     def _likelihood(self, values: np.ndarray, columns: Columns, posterior: ClassPosterior) -> ClassStatistics:
         """Statistics of records, whose log likelihood is whole."""
         statistics = inferred(columns.rows(values), columns.places(values), posterior.tables(columns))
-        if posterior.counts is not None:
+        if columns.has_base:
             statistics.log_likelihood += columns.log_base(columns.cells(values))
         return statistics
 
@@ -566,20 +533,3 @@ def _private_sizes(count: np.ndarray, noise_std: float) -> np.ndarray:
     """Posterior means of noisy counts of the classes."""
     even = max(count.sum(), noise_std * np.sqrt(len(count))) / len(count)
     return posterior_mean(count[None], np.full((1, len(count)), noise_std), np.full((1, len(count)), even))[0]
-
-
-def _answer(name: str, words: list[str], index: tuple[int, ...]) -> str:
-    return f"class {index[0]}: {name} = {words[index[1]]}"
-
-
-def _typical_cells(declared, of: np.ndarray, n_classes: int, rng: np.random.Generator) -> np.ndarray:
-    """A column of records of these classes."""
-    if isinstance(declared, tuple):
-        low, high = declared[:2]
-        means = 0.25 * (low + high) + 0.5 * rng.uniform(low, high, n_classes)
-        return np.clip(means[of] + 0.1 * (high - low) * rng.standard_normal(len(of)), low, high)
-    if isinstance(declared, range):
-        largest = declared[-1]
-        return np.minimum(rng.poisson(rng.uniform(0.1, 0.5, n_classes)[of] * largest), largest)
-    levels = np.arange(declared) if isinstance(declared, int | np.integer) else np.asarray(declared)
-    return levels[typical.within(rng.dirichlet(np.ones(len(levels)), n_classes)[of], rng)]

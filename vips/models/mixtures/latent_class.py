@@ -19,16 +19,11 @@ from vips.core.sums import Block
 from vips.core.sums.classes import ClassStatistics
 from vips.data._columns import is_frame
 from vips.models.components.categories import Categories
+from vips.models.components.declarations import Column, column_of_categories, columns_declared
 from vips.models.mixtures.contract import LatentClasses, dense_rows
 from vips.models.mixtures.evidence import ClassEvidence, class_evidence
 from vips.models.mixtures.posterior import ClassPosterior
-from vips.models.mixtures.table import (
-    Column,
-    column_of_categories,
-    columns_declared,
-    found_categories,
-    largest_codes,
-)
+from vips.models.mixtures.table import found_categories, largest_codes
 
 __all__ = ["LatentClassAnalysis"]
 
@@ -73,7 +68,7 @@ class LatentClassAnalysis(LatentClasses):
     Attributes
     ----------
     posterior_ : ClassPosterior
-        ``weights``, and ``answers``, one Dirichlet of shape (K, L_j) for each column.
+        ``weights``, and ``columns["answers"]``, one Dirichlet of shape (K, L_j) for each column.
     weights_ : ndarray of shape (n_components,)
         Shares of the classes.
     components_ : ndarray of shape (n_components, n_levels)

@@ -18,7 +18,7 @@ from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import ChartMatch, best_match, check_told
 from vips.models.components.matching.simulator import levels_at, weights_in
 from vips.models.components.matching.steps import StepSimulator, totals_of
-from vips.models.mixtures.posterior import ClassPosterior, of_kinds
+from vips.models.mixtures.posterior import ClassPosterior
 
 __all__ = ["ClassSimulator", "match_of", "matched_classes"]
 
@@ -41,7 +41,7 @@ class ClassSimulator(StepSimulator):
         """Rows, NaN where a cell is missing. Classes are stratified."""
         shares, missing, *of_columns = charts
         classes = levels_at((np.arange(n_records) + rng.random()) / n_records, shares.p)
-        values = self.columns.simulated(of_columns, classes, rng)
+        values = self.columns.simulated(of_columns, classes, rng.random((self.columns.n_columns, n_records)).T)
         values[rng.random(values.shape) < missing.p[:, 1]] = np.nan
         return values
 
@@ -62,13 +62,7 @@ class ClassSimulator(StepSimulator):
     def _shares_at(self, records: np.ndarray, charts: Sequence[Chart]) -> np.ndarray:
         """Shares of the classes given each record, at the parameters."""
         shares, _, *of_columns = charts
-        natural = self.columns.natural(self.columns.at(of_columns), plug_in=True)
-        logs = (
-            self.columns.statistics(self.columns.in_parts(records)) @ natural[:, 1:].T
-            + natural[:, 0]
-            + np.log(shares.p[0])
-        )
-        return softmax(logs, axis=1)
+        return softmax(self.columns.logs(of_columns, records) + np.log(shares.p[0]), axis=1)
 
 
 def match_of(simulator: ClassSimulator, class_prior: float) -> ChartMatch:
@@ -82,7 +76,7 @@ def match_of(simulator: ClassSimulator, class_prior: float) -> ChartMatch:
     model, columns = simulator.model, simulator.columns
     posterior, missing = model.last_posterior_, _missing(model.last_posterior_, columns)
     shares = Simplexes.inside(posterior.weights.mean[None], class_prior)
-    charts = [shares, Simplexes(np.column_stack([1.0 - missing, missing]), 1.0), *columns.charts(posterior.parts())]
+    charts = [shares, Simplexes(np.column_stack([1.0 - missing, missing]), 1.0), *columns.charts(posterior.columns)]
 
     def moved_apart(rng: np.random.Generator) -> list[Chart]:
         equal = replace(shares, p=np.full_like(shares.p, 1.0 / shares.p.size))
@@ -112,7 +106,7 @@ def matched_classes(
         return replace(
             fitted,
             weights=Draws(shares, of_classes.p[0]).taken(order),
-            **of_kinds(columns.of_draws(of_columns, draws, order)),
+            columns=columns.of_draws(of_columns, draws, order),
         )
 
     (theirs, distance), (ours, _) = map(components, (fitted, in_order(np.arange(shares.shape[1]))))

@@ -18,15 +18,12 @@ from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.records.source import DataSource
 from vips.core.sums import Block
 from vips.core.sums.classes import ClassStatistics
-from vips.expfam import Draws
 from vips.models._starts import best_start, clusters
 from vips.models.components.columns import Columns
-from vips.models.components.component import Component, Frame
-from vips.models.components.counts import Counts
-from vips.models.components.numbers import Numbers
-from vips.models.mixtures.contract import LIMIT, LatentClasses, dense_rows
+from vips.models.components.component import Frame
+from vips.models.components.declarations import Column, column_of_any_kind, columns_declared
+from vips.models.mixtures.contract import LatentClasses, dense_rows
 from vips.models.mixtures.posterior import ClassPosterior
-from vips.models.mixtures.table import Column, column_of_any_kind, columns_declared, places_of
 
 __all__ = ["MixedLatentClassAnalysis"]
 
@@ -67,7 +64,7 @@ class MixedLatentClassAnalysis(LatentClasses):
     Attributes
     ----------
     posterior_ : ClassPosterior
-        ``weights``, ``numbers``, ``counts`` and ``answers``.
+        ``weights``, and in ``columns`` "numbers", "counts" and "answers".
     weights_, components_, privacy_, n_features_in_, feature_names_in_
         See :class:`LatentClassAnalysis`.
 
@@ -147,7 +144,7 @@ class MixedLatentClassAnalysis(LatentClasses):
 
     def _starts(self, records, weights: np.ndarray, rng: np.random.Generator) -> list[ClassPosterior]:
         values, columns, K = dense_rows(records), self._columns(), self.n_components
-        cells, public = columns.cells(values), columns.frame
+        cells, public = columns.cells(values), columns.coordinates
         columns = self._columns(Frame.of(cells[:, : len(public.centre)], weights, public))
         rows, places, statistics = columns.rows(values), columns.places(values), columns.statistics(cells)
         nothing = np.zeros((K, columns.n_means)), np.zeros(columns.n_marginals)
@@ -179,7 +176,7 @@ class MixedLatentClassAnalysis(LatentClasses):
         columns = self._columns()
         marginals = columns.bins.counts(average["marginals"][0], noise_std["marginals"])
         spread = 0.0 if self.n_components == 1 else _SPREAD
-        framed = self._columns(columns.framed(marginals).frame)
+        framed = columns.framed(marginals)
         return self._begun(framed, marginals, spread * previous.draws, previous)
 
     def _classes_of_moments(self, average, noise_std, previous: ClassPosterior) -> ClassPosterior:
@@ -195,7 +192,7 @@ class MixedLatentClassAnalysis(LatentClasses):
             begun = self._begun(
                 columns, marginals, np.sqrt(K) * turned[:, : directions.shape[1]] @ directions.T, previous
             )
-            fit = marginals @ np.log(np.maximum(columns.chances(begun.parts()).mean(axis=0), _LEAST))
+            fit = marginals @ np.log(np.maximum(columns.chances(begun.columns).mean(axis=0), _LEAST))
             best = max(best or (fit, begun), (fit, begun), key=lambda one: one[0])
         return best[1]
 
@@ -211,58 +208,17 @@ class MixedLatentClassAnalysis(LatentClasses):
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def components(self, posterior: ClassPosterior) -> tuple[np.ndarray, str]:
-        """Classes are matched by means of numbers in standard deviations, and by roots of rates and of probabilities."""
-        features = [np.sqrt(posterior.profiles)]
-        if posterior.counts is not None:
-            features.insert(0, np.sqrt(posterior.counts.mean))
-        if posterior.numbers is not None:
-            features.insert(0, posterior.numbers.mean)
-        return np.hstack(features), "euclidean"
+        """Classes are matched by means and deviations of numbers in those of all records, and by roots of rates and of
+        probabilities."""
+        return self._columns(posterior.frame).features(posterior.columns), "euclidean"
 
     # -- columns ------------------------------------------------------------------------------------------------
 
     def _declared(self) -> list[Column]:
         return columns_declared("columns", self.columns, column_of_any_kind, _EXAMPLE)
 
-    def _numeric_parts(self, frame: Frame | None, limit: float | None) -> list[tuple[Component, tuple[int, ...]]]:
-        limit = (LIMIT if self.is_private else np.inf) if limit is None else limit
-        declared, parts = self._declared(), []
-        numbers, counts = places_of(Numbers, declared), places_of(Counts, declared)
-        if numbers:
-            parts.append((self._numbers([declared[j].values for j in numbers], frame, limit), numbers))
-        if counts:
-            parts.append((self._counts([declared[j].values for j in counts], frame, limit), counts))
-        return parts
-
-    def _numbers(self, bounds: list[tuple[float, float]], frame: Frame | None, limit: float) -> Numbers:
-        of_numbers = None if frame is None else Frame(frame.centre[: len(bounds)], frame.scale[: len(bounds)])
-        return Numbers(*zip(*bounds, strict=True), self._number_prior(), limit, of_numbers)
-
-    def _counts(self, ranges: list[range], frame: Frame | None, limit: float) -> Counts:
-        largest, prior = tuple(counts[-1] for counts in ranges), self._number_prior()
-        if frame is None:
-            return Counts(largest, prior, prior, limit)
-        of_counts = Frame(frame.centre[-len(largest) :], frame.scale[-len(largest) :])
-        return Counts(largest, prior * of_counts.centre, prior, limit, of_counts)
-
     def _number_prior(self) -> float:
         return 0.0 if self.inference == "em" else float(self.number_prior)
-
-    def _moments(self, level: float) -> dict[str, np.ndarray]:
-        posterior, moments = self.posterior_, {}
-        is_matched = isinstance(posterior.weights, Draws)
-        if posterior.numbers is not None:
-            part = self._columns(posterior.frame).parts[0]
-            limits, (means, deviations) = posterior.numbers.means.interval(level), part.in_units(posterior.numbers)
-            limits = [part.coordinates.centre + part.coordinates.scale * side for side in limits] if is_matched else []
-            for i, name in enumerate(self._names_of(Numbers)):
-                moments |= _with_limits(f"mean {name}", means[:, i], [side[:, i] for side in limits])
-                moments[f"std {name}"] = deviations[:, i]
-        if posterior.counts is not None:
-            means, limits = posterior.counts.mean, posterior.counts.interval(level) if is_matched else []
-            for i, name in enumerate(self._names_of(Counts)):
-                moments |= _with_limits(f"mean {name}", means[:, i], [side[:, i] for side in limits])
-        return moments
 
     # -- steps --------------------------------------------------------------------------------------------------
 
@@ -292,8 +248,3 @@ def _directions(moments: np.ndarray, columns: np.ndarray, n: int) -> np.ndarray:
         values, vectors = eigh(moments)
         vectors = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, -n:]
     return vectors
-
-
-def _with_limits(name: str, means: np.ndarray, limits: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """A column of the summary, and those of its limits if there are any."""
-    return {name: means} | dict(zip((f"{name}, lower", f"{name}, upper"), limits, strict=False))

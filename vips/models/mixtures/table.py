@@ -6,122 +6,34 @@ that is none of its column is a missing cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from vips._support.extras import imported
 from vips.data._cell_values import as_categories, as_numbers, codes_of_categories, refuse_unread
 from vips.data._columns import column, columns_of
-from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers, refuse_bounds_in_list
+from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
 from vips.models.components.categories import Categories
-from vips.models.components.component import Component
-from vips.models.components.counts import Counts
-from vips.models.components.numbers import Numbers
+from vips.models.components.declarations import Column
 
 __all__ = [
-    "Column",
     "as_array",
     "as_frame",
     "check_cells",
     "check_dtypes",
     "check_order_of",
     "codes_of",
-    "column_of_any_kind",
-    "column_of_categories",
-    "columns_declared",
     "found_categories",
     "is_range",
     "largest_codes",
     "names_and_dtypes",
-    "places_of",
     "values_of",
 ]
 
 _LARGEST = 100_000  # categories of a column
-
-
-class Column(NamedTuple):
-    """What a column holds: numbers within (low, high), counts of a range, or categories, a range of codes among them."""
-
-    kind: type[Component]
-    values: Sequence
-
-
-# -- declarations -----------------------------------------------------------------------------------------------
-
-
-def columns_declared(
-    argument: str, declared: object, read: Callable[[object, object], Column], example: str
-) -> list[Column]:
-    """Declared columns, each read by name or place.
-
-    Raises
-    ------
-    ValueError
-        If they are no mapping and no list, or empty.
-    """
-    is_list = isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str)
-    if not (is_list or isinstance(declared, Mapping)) or not len(declared):
-        raise ValueError(
-            f"`{argument}` must be a mapping of names of columns, or a list with one entry for each column: "
-            f"{argument}={example}, say. Got {declared!r}."
-        )
-    items = declared.items() if isinstance(declared, Mapping) else enumerate(declared)
-    return [read(name, value) for name, value in items]
-
-
-def column_of_any_kind(name: object, declared: object) -> Column:
-    """A column of numbers, counts or categories, as it is declared.
-
-    Raises
-    ------
-    ValueError
-        If it is none of them.
-    """
-    if isinstance(declared, range):
-        if declared.start != 0 or declared.step != 1 or len(declared) < 2:
-            raise ValueError(
-                f"Column {name!r} is declared as {declared!r}: write range(n), n ≥ 2, for counts up to n - 1."
-            )
-        return Column(Counts, declared)
-    if isinstance(declared, tuple):
-        ends = [float(end) for end in declared if isinstance(end, Real)]
-        if not (len(declared) == len(ends) == 2 and ends[0] > -1e100 and ends[0] + 1e-30 < ends[1] < 1e100):
-            raise ValueError(f"Column {name!r} is declared as {declared!r}: bounds of a number are a pair (low, high).")
-        return Column(Numbers, tuple(ends))
-    if isinstance(declared, list):
-        refuse_bounds_in_list(declared, repr(name))
-    return column_of_categories(name, declared)
-
-
-def column_of_categories(name: object, declared: object) -> Column:
-    """A column of categories: the range of its codes for a number.
-
-    Raises
-    ------
-    ValueError
-        If they are no whole number from 1 on and no list of different strings and numbers.
-    """
-    if isinstance(declared, int | np.integer) and not isinstance(declared, bool) and 1 <= declared <= _LARGEST:
-        return Column(Categories, range(int(declared)))
-    if not isinstance(declared, list | tuple | np.ndarray) or not len(declared):  # what a file can hold
-        raise ValueError(f"Column {name!r} is declared as {declared!r}: write a list of categories, or their number.")
-    categories = [category.item() if isinstance(category, np.generic) else category for category in declared]
-    known = as_categories(categories)
-    if any(category is None for category in known):
-        raise ValueError(f"Categories of column {name!r} must be strings or finite numbers.")
-    if len(set(known)) != len(known):
-        raise ValueError(f"Column {name!r} has a category twice.")
-    return Column(Categories, categories)
-
-
-def places_of(kind: type[Component], columns: Sequence[Column]) -> tuple[int, ...]:
-    """Which columns are of that kind."""
-    return tuple(j for j, column in enumerate(columns) if column.kind is kind)
 
 
 def check_order_of(source, declared: object, argument: str) -> None:
@@ -235,10 +147,8 @@ def check_cells(X, names: Sequence, columns: Sequence[Column], values: np.ndarra
         It names the column and a cell.
     """
     for name, (kind, declared), read in zip(names, columns, values.T, strict=True):
-        is_read = np.isfinite(read) if kind is Numbers else (read >= 0) & (read == np.floor(read)) & (read < np.inf)
-        what = "no number" if kind is Numbers else "no count"
+        is_read, what = kind.reads(read, declared), f"no {kind.cell}"
         if kind is Categories:
-            is_read &= read < len(declared)
             what = f"none of its categories, such as {declared[0]!r}"
             if is_range(declared):  # -1 is a missing code
                 is_read |= as_numbers(column(X, name), "number") == -1
