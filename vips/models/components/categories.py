@@ -46,7 +46,7 @@ class Answers(tuple):
 
     @property
     def concentration(self) -> np.ndarray:
-        """Of Dirichlets, column after column, shape (K, n_levels)."""
+        """Concentration of the Dirichlets, column after column, shape (K, n_levels)."""
         return np.hstack([column.concentration for column in self])
 
     def taken(self, places: np.ndarray) -> Answers:

@@ -320,7 +320,7 @@ class Kind(Component):
 
     @abstractmethod
     def limits(self, posterior: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Of what is ``shown``."""
+        """Lower and upper limits of what is ``shown``."""
 
     @classmethod
     @abstractmethod

@@ -247,7 +247,7 @@ class Counts(Kind):
 
     @cached_property
     def _shape(self) -> float | np.ndarray:
-        """Of the prior."""
+        """Shape of the prior."""
         return self.shape * self.frame.centre if self.by_mean and self.frame is not None else self.shape
 
     def _split(self, totals: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -282,7 +282,7 @@ class Numbers(Kind):
 
     @cached_property
     def _edges(self) -> np.ndarray:
-        """Of the bins in the columns' coordinates, shape (n_columns, n_bins + 1)."""
+        """Edges of the bins in the columns' coordinates, shape (n_columns, n_bins + 1)."""
         edges = (np.stack(self.bins.edges) - self.coordinates.centre[:, None]) / self.coordinates.scale[:, None]
         edges[:, [0, -1]] = -np.inf, np.inf
         return edges

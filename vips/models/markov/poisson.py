@@ -51,8 +51,8 @@ class PoissonHMM(HiddenMarkovModel):
     Attributes
     ----------
     posterior_ : ColumnChainPosterior
-        ``columns["counts"]`` are the rates. Of a private fit at the match, if it is accepted: ``draws`` then holds those of
-        "shares" of the states, "start" and "moves".
+        ``columns["counts"]`` are the rates. If the match of a private fit is accepted, they are those of the match, and
+        ``draws`` holds draws of "shares" of the states, "start" and "moves".
     startprob_, transmat_, lambdas_ : ndarray of shape (K,), (K, K), (K, d)
         Of the match of a private fit, else posterior means.
     privacy_ : PrivacyReport
