@@ -378,12 +378,12 @@ def test_a_person_of_more_rows_than_a_chunk(sparse, tmp_path, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_rows_of_a_person(tmp_path, monkeypatch):
-    monkeypatch.setattr(regroup_module, "_CHUNK_BYTES", 2**20)
-    n, width = 60_000, 128
+    monkeypatch.setattr(regroup_module, "_CHUNK_BYTES", 2**19)
+    n, width = 20_000, 128
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, (n, width))
     rows[:] = 0.5
     rows.flush()
-    ids = np.arange(n) // 59_000
+    ids = np.arange(n) // 19_000
     data, folder = NpySource(tmp_path / "X.npy", partition_size=1000), tmp_path / "g"
     assert peak_of(lambda: regroup(data, by=ids, to=folder, n_partitions=2), only_once=True) < rows.nbytes / 3
     assert peak_of(lambda: BetaBernoulli(privacy=PLAN).fit(regrouped(folder))) < rows.nbytes / 3
@@ -458,6 +458,7 @@ def killed_at(where, name, call, folder):
         ("regroup", "write_grouped", 1), ("manifest", "to_json", 1),
     ],
 )  # fmt: skip
+@pytest.mark.representatives("regroup-write_grouped-4", "os-rename-1")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_killed_process_leaves_nothing_to_be_taken_for_complete(where, name, call, tmp_path, forkserver):
     process = forkserver.Process(target=killed_at, args=(where, name, call, tmp_path))

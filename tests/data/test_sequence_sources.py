@@ -281,11 +281,11 @@ def test_shards_that_change_stop_the_fit(tmp_path):
 
 
 def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
-    """Short sequences, one of half a million steps, and all of one person: less is held at once than the files have."""
+    """Short sequences, one of a quarter of a million steps, and all of one person: less is held at once than the files have."""
     rng = np.random.default_rng(0)
-    parts = [list(rng.integers(0, 6, (5_000, 30))) for _ in range(5)] + [[rng.integers(0, 6, 500_000)]]
+    parts = [list(rng.integers(0, 6, (1_000, 75))) for _ in range(5)] + [[rng.integers(0, 6, 250_000)]]
     source = write_sequences(parts, tmp_path / "shards", n_features=1)
-    on_disk = sum(file.stat().st_size for file in (tmp_path / "shards").iterdir())  # 10 MB
+    on_disk = sum(file.stat().st_size for file in (tmp_path / "shards").iterdir())  # 5 MB
     ids = np.zeros(source.n_records, int)
     person = regroup(source, by=ids, to=tmp_path / "person", n_partitions=1)
     model = CategoricalHMM(3, n_symbols=6, privacy=plan(n_steps=1), random_state=0)

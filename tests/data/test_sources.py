@@ -380,20 +380,20 @@ def test_the_wikipedia_counts_are_shards():
 
 def test_memory_is_bounded_by_a_chunk_or_a_shard(tmp_path):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1, clip_norm=1.0)
-    X = np.random.default_rng(0).integers(0, 2, (150_000, 8)).astype(float)  # 10 MB
+    X = np.random.default_rng(0).integers(0, 2, (30_000, 40)).astype(float)  # 10 MB
     np.save(tmp_path / "X.npy", X)
     mapped = peak_of(lambda: coins(privacy=plan).fit(NpySource(tmp_path / "X.npy")))
     assert mapped < X.nbytes / 8 + NOISE
     copied = peak_of(lambda: coins(privacy=plan).fit(np.load(tmp_path / "X.npy")))
     assert copied > X.nbytes  # a copy in memory is noticed
     for i in range(10):
-        write_shard(tmp_path / f"{i}.npz", X[i * 15_000 : (i + 1) * 15_000])
+        write_shard(tmp_path / f"{i}.npz", X[i * 3_000 : (i + 1) * 3_000])
     proportions = DirichletMultinomial(privacy=plan)
     source = CSRShards(tmp_path)
     shard = source.partition(0).open().X
     size = shard.data.nbytes + shard.indices.nbytes + shard.indptr.nbytes
     del shard
-    proportions.chunk_size = 1000
+    proportions.chunk_size = 200
     assert peak_of(lambda: proportions.fit(source)) < 4 * size + NOISE  # one shard of ten, while it is read and checked
 
 

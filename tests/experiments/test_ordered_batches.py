@@ -12,6 +12,7 @@ A = matrix_of_average([3.0 / (t + 2.0) for t in range(1, 9)])
 
 
 @pytest.mark.parametrize(("period", "bands"), [(1, None), (2, None), (4, None), (8, 3)])
+@pytest.mark.representatives("4-None")
 def test_the_best_strategy_has_sensitivity_one_and_less_error(period, bands):
     C = best_strategy([A], period, bands)
     largest = max(

@@ -32,9 +32,15 @@ WHERE_THE_METHOD_CHANGES = [
 ]  # fmt: skip
 
 
+BETWEEN = product([0.3, 1.0, 1.5, 2.5, 4.0, 7.3, 10.0, 30.0], [0.0, 1.0, 5.0])
+
+
 @pytest.mark.parametrize(
     ("shape", "tilt"),
-    [*product([0.3, 1.0, 1.5, 2.5, 4.0, 7.3, 10.0, 30.0], [0.0, 1.0, 5.0]), *WHERE_THE_METHOD_CHANGES],
+    [
+        *(pytest.param(*row, marks=() if row[1] == 1.0 else pytest.mark.slow) for row in BETWEEN),
+        *WHERE_THE_METHOD_CHANGES,
+    ],
 )
 def test_samples_are_unbiased(shape, tilt):
     family = PolyaGamma(shape, -tilt)
@@ -56,6 +62,7 @@ def test_the_test_of_bias_sees_one_percent():
     assert standard_errors_away(1.01 * family.sample(N_DRAWS, np.random.default_rng(4)), family).max() > 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(version("polyagamma") != "2.0.2", reason="a statement about this version")
 @pytest.mark.parametrize(
     ("method", "shape", "tilt"),

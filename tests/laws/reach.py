@@ -28,7 +28,7 @@ __all__ = ["ALL", "phases"]
 
 N_STEPS = 24  # of a fit that has all phases of its model
 LARGEST = {"gaussian": 1.0 + 1e-6, "discrete": SENSITIVITY_FACTOR}  # movement of a sum, in units of C
-N_ROWS = 600  # of a person, in pieces of 240
+N_ROWS = 300  # of a person, in pieces of 240
 
 
 def phases(case) -> Iterator[tuple[object, FitPhase, object]]:

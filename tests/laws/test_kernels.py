@@ -152,6 +152,7 @@ for kind in ("ordinary", "none"):
 """
 
 
+@pytest.mark.slow  # compiles in two processes; the law above compares the kernels that would be written
 def test_files_on_disk_are_the_same_for_all_records(tmp_path):
     subprocess.run([sys.executable, "-c", FITS, str(tmp_path)], check=True)
     files = []

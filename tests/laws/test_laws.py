@@ -20,6 +20,9 @@ STATISTICAL = {
     checks.totals_are_sums,
     checks.one_event_per_step,
 }
+# Of these, the engine's own work: on models of one vector, of shares per word and of square blocks.
+OF_THE_ENGINE = {checks.noise_has_the_stated_size, checks.noise_is_never_shared, checks.samples_are_poisson}
+FEW = {"beta-bernoulli", "lda", "proportions", "mixture"}
 # How long a record is, and what it may move: on every case always. Other laws concern what a class computes, not its settings.
 OF_EVERY_CASE = {
     checks.records_do_not_see_each_other,
@@ -32,6 +35,8 @@ OF_EVERY_CASE = {
 
 def marks(law, case):
     carries = type(case.make_model()).transport is not ConjugateExponentialModel.transport
+    if law in OF_THE_ENGINE and case.name not in FEW:
+        return pytest.mark.slow
     if case.name in REPRESENTATIVES and (carries or law not in transport.ALL):
         return ()
     if law in transport.ALL and not carries and case.name != "lda":  # the default, which returns what it is given

@@ -134,7 +134,8 @@ def test_two_statements_are_noticed(monkeypatch):
     check_notices(lambda: check_phases(model, 2), what_a_phase_states_is_clipped, monkeypatch, "noise of first is")
 
 
-@pytest.mark.parametrize("noise", ["gaussian", pytest.param("discrete", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_the_audit_notices_two_statements(noise, monkeypatch):
     what_a_phase_states_is_clipped(monkeypatch)
     look_only_for({"noise: size", "sensitivity"}, monkeypatch)

@@ -18,6 +18,13 @@ ACCOUNTANTS = sorted(accounting.ACCOUNTANTS)
 
 
 @pytest.mark.parametrize("row", REFERENCE, ids=lambda row: row["name"])
+@pytest.mark.representatives(
+    "sbn_mnist S=400",
+    "sbn_mnist S=3200",
+    "lda_wikipedia S=5000 sigma=2",
+    "lda_wikipedia S=10000 sigma=1",
+    "lda_wikipedia S=20000 sigma=1.24",
+)
 def test_epsilon_of_the_papers_runs(row):
     plan = PrivacyPlan(**{name: row[name] for name in ("noise_multiplier", "sampling_rate", "n_steps")})
     delta = row["delta"]

@@ -93,6 +93,7 @@ def _smallest_mu(epsilons: np.ndarray, log_deltas: np.ndarray) -> float:
     return math.exp(high)
 
 
+@lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest μ whose Gaussian mechanism is (ε, δ)-private, rounded down."""
     low, high = 1e-150, 1e4  # whose squares are numbers
