@@ -297,6 +297,7 @@ def test_what_people_read_is_the_match(model, tmp_path):
     assert loaded.match().chi2 == pytest.approx(model.match().chi2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 @pytest.mark.repeated("diagonal")
 def test_a_match_has_the_family_of_the_fit(covariance):
@@ -306,6 +307,7 @@ def test_a_match_has_the_family_of_the_fit(covariance):
     assert (posterior.weights.precision.ndim == 3) == (covariance == "full")
 
 
+@pytest.mark.slow
 def test_groups_of_steps_that_contradict_each_other_are_refused():
     refused = fitted(records(4000, 10, np.random.default_rng(0))[-1], 3.0)
     steps = [

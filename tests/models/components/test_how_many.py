@@ -68,6 +68,7 @@ def the_variance_is_forgotten(patch):
     patch.setattr(ChartMatch, "criterion", property(lambda self: self.chi2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [parameters_cost_nothing, the_variance_is_forgotten])
 def test_mutants_are_noticed(mutant, models, monkeypatch):
     for model in models.values():
@@ -127,6 +128,7 @@ def test_models_without_components_are_refused():
         how_many(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PoissonHMM has not settled")
 def test_ordinary_fits_are_counted_by_bic():
     rng = np.random.default_rng(3)

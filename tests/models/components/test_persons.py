@@ -56,6 +56,7 @@ def check_the_same_rows(most, n=1_200):
     assert np.mean(values) < 1.5, f"intervals are too narrow: {values}"
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_rows_of_a_person_are_the_same():
     check_the_same_rows(8)
 
@@ -99,6 +100,7 @@ def test_a_clip_of_single_rows_is_noticed(monkeypatch):
     check_notices(check_independent_rows, rows_of_their_own, monkeypatch, "no intervals")
 
 
+@pytest.mark.slow
 def test_a_person_of_many_rows_counts_as_one():
     codes, ids = records(8_000, seed=7), np.arange(8_000) // 2
     most = np.tile(np.zeros((1, len(LEVELS)), int), (100_000, 1))

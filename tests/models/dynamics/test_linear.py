@@ -215,6 +215,7 @@ def test_steps_longer_than_the_norm_are_scaled_down():
     PrivacyPlan(noise_multiplier=0.05, sampling_rate=0.5, n_steps=4, reproducible_noise=True),
     PrivacyPlan.non_private(sampling_rate=1.0, n_steps=6), PrivacyPlan.non_private(sampling_rate=0.5, n_steps=6),
 ])  # fmt: skip
+@pytest.mark.representatives("plan0")
 def test_chunks_change_nothing(tmp_path, plan):
     settings = {"privacy": plan, "max_norm": 8.0, "random_state": 0}
     expected = LinearDynamicalSystem(K, **settings).fit(DATA)
@@ -312,6 +313,7 @@ def test_samples_are_of_the_model():
     assert (len(one), one.values.shape, states.shape) == (1, (7, P), (7, K))
 
 
+@pytest.mark.slow
 def test_fits_can_be_compared():
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
     rng = np.random.default_rng(8)

@@ -114,6 +114,7 @@ def test_turns_of_the_state_change_nothing_that_is_seen(fit):
     np.testing.assert_allclose(turned.explained(), system.of.explained(), atol=0.02 * change)
 
 
+@pytest.mark.slow
 def test_what_people_read_is_the_match(fit, tmp_path):
     model, X = fit, sequences(50, 9)
     summary, draws = model.summary(), model.posterior_.draws

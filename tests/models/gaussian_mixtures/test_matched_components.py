@@ -82,6 +82,7 @@ def test_mutants_are_noticed(mutant, monkeypatch):
     check_notices(check_that_intervals_hold, mutant, monkeypatch, "intervals hold")
 
 
+@pytest.mark.slow
 def test_what_people_read_is_the_match(model, tmp_path):
     posterior, summary = model.posterior_, model.summary()
     np.testing.assert_allclose(model.weights_, posterior.draws["weights"].mean, atol=2e-3)
@@ -101,6 +102,7 @@ def test_what_people_read_is_the_match(model, tmp_path):
     assert "misfit of the released totals" in str(comparison)
 
 
+@pytest.mark.slow
 def test_records_that_are_no_such_mixture_are_refused():
     rng = np.random.default_rng(0)
     ring = rng.standard_normal((20_000, 3))

@@ -107,6 +107,7 @@ def test_what_noise_hides_stays_as_it_was():
     np.testing.assert_allclose(clear["second"][0], 1020.0 * np.eye(3), rtol=1e-3, atol=0.5)
 
 
+@pytest.mark.slow
 def test_components_without_records_are_reported():
     alone = 0.2 * np.random.default_rng(0).normal(size=(300, 2))
     plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=1.0, n_steps=20)
@@ -136,6 +137,7 @@ def test_persons_checkpoints_files_and_executors(tmp_path):
     assert np.isfinite(BayesianGaussianMixture(2, max_norm=15.0, privacy=discrete).fit(records).score(records))
 
 
+@pytest.mark.slow
 def test_compare_matches_components():
     records = clusters(N)
     comparison = vips.compare(private(records), fitted(40, records), clusters(500, seed=3))

@@ -168,7 +168,7 @@ def test_states_are_found_from_pairs():
 
 @pytest.mark.parametrize("n_symbols", [V, 200])
 @pytest.mark.parametrize("inference", ["vb", "em"])
-@pytest.mark.repeated("vb-200")
+@pytest.mark.repeated("vb-200", "em-6")
 def test_a_mask_forbids_moves(n_symbols, inference):
     masks = {"startprob_mask": [True, False, False], "transmat_mask": np.triu(np.ones((K, K), bool))}
     plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=1.0, n_steps=12)

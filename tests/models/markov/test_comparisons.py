@@ -23,6 +23,7 @@ def fits():
     return clone(MODEL).fit(TRAIN), clone(MODEL).set_params(privacy=None).fit(TRAIN)
 
 
+@pytest.mark.slow
 def test_fits_are_compared_on_held_out_sequences(fits, tmp_path):
     for test in (TEST, [sequence[:, 0] for sequence in TEST]):
         comparison = vips.compare(*fits, test)
