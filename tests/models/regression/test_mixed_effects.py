@@ -72,6 +72,7 @@ def at(theta, d, columns):
 
 @pytest.mark.parametrize("effects", [("intercept",), ("intercept", 1), (0,)])
 @pytest.mark.parametrize(("dispersion", "exposed"), [(None, False), (2.0, False), (2.0, True)])
+@pytest.mark.representatives("None-False-effects0", "None-False-effects1", "2.0-False-effects2", "2.0-True-effects1")
 def test_scores_and_information_are_derivatives(effects, dispersion, exposed):
     rng = np.random.default_rng(1)
     model = (
@@ -487,6 +488,7 @@ def test_plans_and_rehearsals_draw_persons(model):
     assert rehearsal.fitted.summary_of_effects()["median"].iloc[0] > 0.5
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_a_table():
     X, y, person = visits(2_500)
     rng = np.random.default_rng(0)

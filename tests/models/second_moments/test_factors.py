@@ -166,7 +166,7 @@ def test_noise_alone_gives_no_components_and_no_intervals(model):
 
 
 @pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])
-@pytest.mark.repeated("FactorAnalysis")
+@pytest.mark.slow
 def test_save_audit_and_plot(model, tmp_path, monkeypatch):
     shorten(monkeypatch)
     X, _ = table(5000, np.random.default_rng(6))

@@ -358,7 +358,7 @@ def test_mutant_is_noticed(mutant, law, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["array", "column", "series", "frame", "list"])
-@pytest.mark.representatives("array")
+@pytest.mark.slow
 def test_audits_take_areas_as_fits_do(form, monkeypatch):
     shorten(monkeypatch)
     area, counts = visits(12)

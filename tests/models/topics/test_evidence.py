@@ -196,6 +196,7 @@ def test_stability_is_the_correlation_of_two_draws():
     np.testing.assert_allclose(deviations(draws[0], std)[1], correlation, atol=0.05)
 
 
+@pytest.mark.slow
 def test_labels_are_shown(model, tmp_path):
     labels = model.evidence().labels
     frame = model.top_words(3, as_frame=True)

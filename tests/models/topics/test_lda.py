@@ -324,6 +324,7 @@ def test_resampled_documents_follow_their_words():
     assert (model.resized(row).toarray() != model.resized(other).toarray()).any()
 
 
+@pytest.mark.slow
 def test_a_tolerance_of_zero_is_as_many_updates_as_allowed(corpus):
     """As in scikit-learn. After all documents have converged, further updates change nothing."""
     settings = {"privacy": PrivacyPlan.non_private(n_steps=2), "dtype": np.float64, "random_state": 0}

@@ -190,6 +190,7 @@ def test_mutants_are_noticed(check, mutant, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)
 
 
+@pytest.mark.slow
 def test_what_people_read_and_files(model, tmp_path):
     assert model.findings()["misfit of the released totals (standard deviations)"] == model.match().misfit
     (part,) = model.posterior_parts(model.posterior_)
@@ -211,6 +212,7 @@ def test_summary_has_the_limits_of_the_match(model):
             assert text == f"{names[v]} {mean[k, v]:.2g} ({lower[k, v]:.2g} to {upper[k, v]:.2g})"
 
 
+@pytest.mark.slow
 def test_groups_of_steps_that_contradict_each_other_are_refused():
     refused = fitted(corpus(2000).counts, 1.0)
     steps = [

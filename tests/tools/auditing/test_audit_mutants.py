@@ -69,7 +69,7 @@ BEFORE_A_RELEASE = {
     mutants.same_sample_every_step, mutants.noise_seeded_by_random_state, mutants.discrete_noise_halved,
     mutants.bad_record_raises, mutants.stops_on_a_private_quantity, mutants.two_statistics_as_two_sampled_steps,
     mutants.one_draw_for_all_rows_of_a_block, mutants.symmetric_noise_not_isometric, mutants.one_block_unclipped,
-    mutants.same_noise_every_step, mutants.private_count_on_the_model,
+    mutants.same_noise_every_step, mutants.private_count_on_the_model, mutants.noise_over_root_two,
 }  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def test_a_private_pipeline_is_compared_as_its_model_is(people, private, baselin
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.repeated("diagonal")
 def test_coefficients_are_those_of_the_summary(people, covariance):
     """In units of the columns, against references: a common shift of a column's levels and the intercept changes nothing."""
     table, y = people

@@ -193,6 +193,7 @@ def test_records_of_mixtures_have_components_apart():
     assert plan.widths.loc["weights", "width"] < 0.03
 
 
+@pytest.mark.slow
 def test_where_no_budget_helps_it_is_seen_at_once(monkeypatch):
     """Not by trials at one ε after another: with next to no noise there are no intervals, either."""
     model, X, n_fits = LatentClassAnalysis(4, categories=[2] * 4, random_state=0), np.zeros((2_000, 4), int), []
