@@ -301,7 +301,7 @@ def deviations(model):
 
 
 @pytest.mark.parametrize("model", PRIVATE[-2:], ids=named)
-@pytest.mark.repeated("BayesianGaussianMixture")
+@pytest.mark.slow
 def test_widths_of_components_follow_squared_weights(model):
     widths_follow_squared_weights(model)
 

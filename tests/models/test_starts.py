@@ -100,6 +100,7 @@ CASES = {f"mixtures, {kind}": mixture_case(kind) for kind in KINDS} | {
     [(name, range(1)) for name in CASES] + [pytest.param(name, range(1, 21), marks=pytest.mark.slow) for name in CASES],
 )
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.repeated("mixtures, full-seeds0")
 def test_maximum_likelihood_is_no_worse_than_the_worst_start_of_a_peer(name, seeds):
     """By half a nat for each free parameter, of tables that differ in all respects."""
     short = {}

@@ -115,6 +115,7 @@ def test_fits_without_noise_and_streams_have_no_match():
         model.match()
 
 
+@pytest.mark.slow
 def test_skipped_questions_do_not_shift_shares():
     """Who says no is not asked four further questions: the clip treats both alike."""
     rng = np.random.default_rng(0)
@@ -126,6 +127,7 @@ def test_skipped_questions_do_not_shift_shares():
         assert said == pytest.approx(no.mean(), abs=0.02)
 
 
+@pytest.mark.slow
 def test_posteriors_of_a_file_that_no_fit_makes_can_be_read():
     model = fitted(records(2_000))
     shares = np.array([1.0, 1e-300, 1e-300])

@@ -189,6 +189,7 @@ def test_missing_at_random_does_not_bias():
 
 
 @pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.repeated("True")
 def test_classes_begin_apart(wide, monkeypatch):
     """In the directions in which records vary together; where there are very many means, anywhere."""
     if wide:
@@ -282,6 +283,7 @@ def test_arrays_and_sources_hold_numbers_and_codes(tmp_path):
         model_of(every(5), columns=list(COLUMNS.values())).fit(NpySource(tmp_path / "x.npy"))
 
 
+@pytest.mark.slow
 def test_files_hold_the_model(tmp_path):
     table, _ = people(300)
     model = model_of(PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=12)).fit(table)
@@ -292,6 +294,7 @@ def test_files_hold_the_model(tmp_path):
     pd.testing.assert_frame_equal(loaded.summary(), model.summary())
 
 
+@pytest.mark.slow
 def test_comparisons_match_classes():
     table, _ = people(3_000)
     baseline = model_of(every(40)).fit(table)
@@ -342,6 +345,7 @@ def test_forged_posteriors_are_refused(name, value):
 
 
 @pytest.mark.parametrize("model_class", [MixedLatentClassAnalysis, vips.LatentClassAnalysis])
+@pytest.mark.repeated("MixedLatentClassAnalysis")
 def test_a_file_that_declares_very_many_codes_takes_no_memory(model_class, tmp_path):
     codes, argument = answers(20, missing=0.0), model_class.argument
     model_class(2, **{argument: list(LEVELS)}, privacy=every(3)).fit(codes).save(tmp_path / "small.vips")

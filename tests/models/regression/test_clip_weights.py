@@ -89,6 +89,7 @@ def test_weights_depend_on_no_label_and_the_clip_holds_for_every_label(name, cov
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.repeated("negative binomial")
 def test_clipped_residuals_have_mean_zero_at_the_true_coefficients(name):
     make, labels, probabilities = MODELS[name]
     model, X, posterior = prepared(make)
