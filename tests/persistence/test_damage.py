@@ -202,6 +202,7 @@ def test_reports():
 
 
 @pytest.mark.parametrize("kind", ["numbers", "categories"])
+@pytest.mark.repeated("categories")
 def test_a_small_forged_classifier_takes_little_memory(tmp_path, kind):
     """Cells by the thousand, in a file of 150 kB."""
     path, n, place = tmp_path / "c", 5_000, ["numbers", "categories"].index(kind)

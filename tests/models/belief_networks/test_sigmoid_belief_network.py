@@ -499,18 +499,3 @@ def test_bad_arguments_are_refused_before_the_data_are_touched(arguments, messag
 def test_wrong_width_is_refused(fitted):
     with pytest.raises(ValueError, match="features"):
         fitted.transform(np.zeros((2, 5)))
-
-
-def test_saved_networks_come_back(tmp_path, fitted, digits):
-    import vips
-
-    for covariance in ("diagonal", "full"):
-        for prior in ("tpbn", "normal"):
-            plan = PrivacyPlan.non_private(n_steps=2)
-            model = SigmoidBeliefNetwork(3, covariance=covariance, penalty=prior, privacy=plan, random_state=0).fit(
-                digits[:50]
-            )
-            model.save(tmp_path / "network.npz")
-            again = vips.load(tmp_path / "network.npz")
-            np.testing.assert_array_equal(again.transform(digits[:9]), model.transform(digits[:9]))
-            assert again.get_feature_names_out().tolist() == [f"sigmoidbeliefnetwork{k}" for k in range(3)]

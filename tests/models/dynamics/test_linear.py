@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 import vips
 from tests.models.dynamics import brute_force
-from tests.steps import Stop, phase_of, stopped_after
+from tests.steps import phase_of
 from vips import LinearDynamicalSystem, PrivacyPlan
 from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -209,38 +208,6 @@ def test_steps_longer_than_the_norm_are_scaled_down():
     )
     for name, value in sums.items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-12)
-
-
-@pytest.mark.parametrize("plan", [
-    PrivacyPlan(noise_multiplier=0.05, sampling_rate=0.5, n_steps=4, reproducible_noise=True),
-    PrivacyPlan.non_private(sampling_rate=1.0, n_steps=6), PrivacyPlan.non_private(sampling_rate=0.5, n_steps=6),
-])  # fmt: skip
-@pytest.mark.representatives("plan0")
-def test_chunks_change_nothing(tmp_path, plan):
-    settings = {"privacy": plan, "max_norm": 8.0, "random_state": 0}
-    expected = LinearDynamicalSystem(K, **settings).fit(DATA)
-    other = LinearDynamicalSystem(K, **settings)
-    other.chunk_size = 7
-    other.fit(DATA)
-    for array, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
-        np.testing.assert_allclose(array, value, rtol=1e-6, atol=1e-7)
-    expected.save(tmp_path / "a.vips")
-    again = vips.load(tmp_path / "a.vips")
-    assert again.score_samples(DATA).sum() == expected.score_samples(DATA).sum()
-    np.testing.assert_array_equal(again.transition_matrix_, expected.transition_matrix_)
-    fresh = clone(expected)
-    assert not hasattr(fresh, "last_posterior_")
-    np.testing.assert_array_equal(fresh.fit(DATA).transition_matrix_, expected.transition_matrix_)
-
-
-def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
-    plan = PrivacyPlan(noise_multiplier=0.05, sampling_rate=1.0, n_steps=4, reproducible_noise=True)
-    settings = {"privacy": plan, "max_norm": 8.0, "random_state": 0}
-    path = tmp_path / "a.checkpoint"
-    with pytest.raises(Stop):
-        stopped_after(LinearDynamicalSystem(K, **settings), 2).fit(DATA, checkpoint=path)
-    model = LinearDynamicalSystem(K, **settings).fit(DATA, checkpoint=path)
-    assert all(np.isfinite(array).all() for array in arrays(model.last_posterior_))
 
 
 def test_saved_systems_that_do_not_fit_together_are_refused():

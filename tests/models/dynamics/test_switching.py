@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import vips
 from tests.models.dynamics import brute_force
 from tests.models.dynamics.test_linear import DATA, HOSTILE
 from tests.models.dynamics.test_smoothing import with_gaps
@@ -175,22 +174,14 @@ def test_samples_are_of_the_model(learnt):
     np.testing.assert_allclose(residuals.var(axis=0), model.observation_variance_, rtol=0.1)
 
 
-def test_hostile_sequences_executors_and_files(tmp_path):
-    data, hostile = Sequences.from_list([*DATA]), Sequences.from_list([*HOSTILE[:3], *DATA])
+def test_hostile_sequences_and_forged_files():
+    hostile = Sequences.from_list([*HOSTILE[:3], *DATA])
     with pytest.raises(ValueError, match="steps are finite numbers"):
         SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0).fit(hostile)
     with np.errstate(all="ignore"):
-        model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0).fit(
-            data
-        )
-        other = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0)
-        other.chunk_size = 7
-        other.fit(data)
-    np.testing.assert_allclose(other.transition_matrices_, model.transition_matrices_, rtol=1e-6)
+        model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0)
+        model.fit(Sequences.from_list([*DATA]))
     assert np.isfinite(model.score_samples(DATA).sum())
-    model.save(tmp_path / "a.vips")
-    again = vips.load(tmp_path / "a.vips")
-    assert again.score_samples(DATA).sum() == model.score_samples(DATA).sum()
     arrays = model.last_posterior_.to_arrays()
     with pytest.raises(ValueError, match="regimes"):
         SwitchingPosterior.from_arrays(arrays | {"regime_start": np.ones(3)})

@@ -9,14 +9,13 @@ import scipy.sparse as sp
 from scipy.integrate import quad
 from scipy.special import expit, logsumexp
 from scipy.stats import gamma, norm
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from experiments.datasets import load_adult
-from vips import BayesianLogisticRegression, PrivacyPlan, load
+from vips import BayesianLogisticRegression, PrivacyPlan
 from vips.core.phases import phases_of
 from vips.expfam import Gamma
 from vips.preprocessing import TableEncoder
@@ -383,39 +382,6 @@ def test_curvatures_of_a_private_fit_are_not_released():
     model = BayesianLogisticRegression(privacy=private(), max_norm=1.0).fit(X, y)
     with pytest.raises(ValueError, match="without noise"):
         model.laplace_posterior(X, y)
-
-
-def test_saved_and_cloned(tmp_path):
-    X, y = logistic_data(300, [1.0, -2.0])
-    for settings in ({}, {"covariance": "diagonal"}, {"classes": (0, 1, 2)}):
-        model = BayesianLogisticRegression(privacy=private(), max_norm=1.0, **settings).fit(X, y)
-        model.save(tmp_path / "model")
-        again = load(tmp_path / "model")
-        np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), rtol=1e-12)
-        assert getattr(again, "alpha_", None) == pytest.approx(getattr(model, "alpha_", None))
-        assert not hasattr(clone(model), "last_posterior_")
-
-
-def test_a_resumed_fit_goes_on_from_released_values(tmp_path):
-    X, y = logistic_data(300, [1.0, -2.0])
-    plan = PrivacyPlan(noise_multiplier=0.0, sampling_rate=1.0, n_steps=6, clip_norm=1.0)
-    settings = {"privacy": plan, "max_norm": 1.0}
-    whole = BayesianLogisticRegression(**settings).fit(X, y)
-
-    class Interrupted(BayesianLogisticRegression):
-        calls = 0
-
-        def to_posterior(self, average, noise_std, previous):
-            Interrupted.calls += 1
-            if Interrupted.calls == 4:
-                raise KeyboardInterrupt
-            return super().to_posterior(average, noise_std, previous)
-
-    model = Interrupted(**settings)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y, checkpoint=tmp_path / "fit")
-    model.fit(X, y, checkpoint=tmp_path / "fit")
-    np.testing.assert_allclose(model.last_posterior_.mean, whole.last_posterior_.mean, rtol=1e-10)
 
 
 def test_the_report_names_what_was_declared():

@@ -564,14 +564,6 @@ def test_other_plans_and_sources(tmp_path):
     np.testing.assert_allclose(of_source.coef_, MixedLogisticRegression().fit(X, y, groups=person).coef_, rtol=1e-6)
 
 
-def test_a_file_keeps_the_posterior(fitted, tmp_path):
-    fitted.save(tmp_path / "model.vips")
-    restored = vips.load(tmp_path / "model.vips")
-    np.testing.assert_array_equal(restored.coef_, fitted.coef_)
-    pd.testing.assert_frame_equal(restored.summary_of_effects(), fitted.summary_of_effects())
-    pd.testing.assert_frame_equal(restored.summary(), fitted.summary())
-
-
 def test_covariances_that_no_fit_gives_are_refused(fitted):
     arrays = fitted.posterior_.to_arrays()
     cov = arrays["parameters_cov"]
