@@ -380,6 +380,7 @@ def _fit_beside(share, n, model):
 @pytest.mark.parametrize("model", [
     BayesianLinearRegression(target_range=(-6, 6)), BayesianLogisticRegression(classes=[0, 1]),
 ])  # fmt: skip
+@pytest.mark.repeated("model1")
 def test_a_rare_category_which_zooms_clip_is_not_called_unread_and_an_absent_one_is(model):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*nothing was read.*")
@@ -399,6 +400,7 @@ def _fit_of_labels(labels, n=20_000):
 @pytest.mark.parametrize(
     ("labels", "unread"), [(lambda yes: yes + 1, 0), (lambda yes: 2 * yes - 1, 0), (lambda yes: 10 * yes, 1)]
 )
+@pytest.mark.representatives("<lambda>-1")
 def test_a_label_that_is_written_otherwise_is_said_and_a_rare_one_is_not_called_unread(labels, unread, tmp_path):
     says = f"y: of label {unread} nothing was read"
     with pytest.warns(vips.PrivacyWarning, match=says):

@@ -427,6 +427,7 @@ def test_persons_of_a_source_are_one_record_of_the_model():
     assert model.privacy_.unit == "all rows of one group"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Noise hides how large:vips.PrivacyWarning")
 def test_a_pipeline_is_fitted_to_a_source(tmp_path):
     labels = np.array(["w0 " in f"{text} " for text in TEXTS], float)

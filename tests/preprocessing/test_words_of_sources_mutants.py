@@ -114,7 +114,10 @@ CLIP = tests.test_a_record_moves_the_totals_by_at_most_one_clip
         (all_words_are_read_at_once, tests.test_memory_holds_one_block_of_each_run, "a merge takes"),
     ],
 )  # fmt: skip
-@pytest.mark.repeated("the_threshold_is_one-test_rare_words_are_released_as_seldom_as_stated-they are released in")
+@pytest.mark.repeated(
+    "the_threshold_is_one-test_rare_words_are_released_as_seldom_as_stated-they are released in",
+    "all_words_are_read_at_once-test_memory_holds_one_block_of_each_run-a merge takes",
+)
 def test_mutants_are_noticed(mutant, check, says, monkeypatch):
     check_notices(check, mutant, monkeypatch, says)
 

@@ -71,6 +71,7 @@ def test_one_coefficient_with_gamma_prior_of_its_precision(n_trials):
     assert_agrees(np.log(draws.alpha), log_mean, log_std)
 
 
+@pytest.mark.slow
 def test_two_coefficients_with_fixed_precision_and_their_correlation():
     X, y = data(30, [1.0, -1.0], 1, 4)
     X[:, 1] += X[:, 0]
@@ -87,6 +88,7 @@ def test_two_coefficients_with_fixed_precision_and_their_correlation():
     assert abs(correlation) > 0.2
 
 
+@pytest.mark.slow
 def test_intercept_has_a_prior_of_its_own_and_is_last():
     X, y = data(20, [1.0], 1, 6)
     w, b = np.linspace(-3.0, 4.0, 301), np.linspace(-2.5, 2.5, 301)
@@ -98,6 +100,7 @@ def test_intercept_has_a_prior_of_its_own_and_is_last():
     assert_agrees(draws.coef[:, 1], mean_b, std_b)
 
 
+@pytest.mark.slow
 def test_without_records_the_posterior_is_the_prior_and_alpha_ignores_the_intercept():
     draws = gibbs_logistic(
         np.empty((0, 2)),

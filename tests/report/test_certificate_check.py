@@ -165,6 +165,7 @@ def test_what_belongs_together_agrees(fit, folder, capsys):
     refused(capsys, other, model="again.vips")  # two encoders may learn the same
 
 
+@pytest.mark.slow
 def test_topics_from_the_shell(folder, capsys):
     (folder / "letters").mkdir()
     for number, text in enumerate(letters()):

@@ -44,6 +44,7 @@ def counts():
     return make_lda_corpus(3000, n_topics=3, n_words=40, document_length=30, random_state=0).counts
 
 
+@pytest.mark.slow
 def test_topics_of_tf_idf_say_that_nothing_was_learnt(tmp_path, known_noise):
     counted = topics(counts())
     weighted = topics(TfidfTransformer().fit_transform(counts()))  # every document is defective

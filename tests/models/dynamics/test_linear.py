@@ -167,6 +167,7 @@ def test_no_sequence_is_longer_than_the_largest_norm(max_length):
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("with_groups", [False, True])
 @pytest.mark.parametrize("size", [0.1, 2.0])
+@pytest.mark.representatives("0.1-True-discrete", "2.0-False-gaussian")
 def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     data = Sequences.from_list([*HOSTILE, *DATA])
     groups = np.arange(len(data)) % 7 if with_groups else None

@@ -212,6 +212,7 @@ def test_a_sequence_counts_as_if_alone_to_the_last_bit_and_at_most_the_clip(stag
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("with_groups", [False, True])
 @pytest.mark.parametrize("size", [0.1, 20.0])
+@pytest.mark.representatives("0.1-True-discrete", "20.0-False-gaussian")
 def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     data = Sequences.from_list([*HOSTILE, *DATA])
     groups = np.arange(len(data)) % 7 if with_groups else None
