@@ -40,6 +40,7 @@ print(sum(kernel.stats.cache_misses.total() for kernel in kernels))
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_and_compare_is_the_function_whatever_was_imported_first():
     *names, hits, misses = in_a_new_process(FITS).split()
     if misses != "0":  # now the cache on disk is full

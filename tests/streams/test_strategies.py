@@ -146,6 +146,7 @@ def test_the_square_root_is_the_published_one():
 
 
 @pytest.mark.parametrize("T", [100, 1_000, 10_000])
+@pytest.mark.repeated("10000")
 def test_buffers_lose_next_to_nothing(T):
     """Against the square root, and against the bound below which no factorisation's largest error comes (Li and Miklau, 2013):
     the sum of the singular values of A over T. They are 1 / 2 sin((2j - 1) π / (4T + 2))."""

@@ -250,6 +250,7 @@ class Strict(BetaBernoulli):
         return super().expected_statistics(records, posterior)
 
 
+@pytest.mark.repeated("processes")
 def test_full_batches_and_non_private_fits(executor):
     full = replace(REPLACED, reproducible_noise=True)
     for plan in (full, PrivacyPlan.non_private(sampling_rate=0.5, n_steps=3), None):
