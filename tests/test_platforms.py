@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests import ROOT
 
 # What others import there is their own matter: they come first.
@@ -49,6 +51,7 @@ print(*sorted(path.name for path in folder.iterdir()))
 """
 
 
+@pytest.mark.slow
 def test_without_fcntl_everything_can_be_imported_and_what_does_not_work_says_so(tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", WITHOUT_POSIX, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"MPLBACKEND": "agg"})

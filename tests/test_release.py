@@ -61,6 +61,7 @@ def copied(folder, clock):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_builds_are_the_same_bytes_everywhere(tmp_path):
     one = built(copied(tmp_path / "one", 1e9), tmp_path / "out_one")
