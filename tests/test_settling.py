@@ -130,6 +130,7 @@ def test_a_start_does_not_settle():
     assert len(steps) > 10
 
 
+@pytest.mark.slow
 def test_a_table_without_a_limit_warns():
     says = r"has not settled in 1,000 steps.*separate the labels.*stronger `prior`"
     with pytest.warns(ConvergenceWarning, match=says):

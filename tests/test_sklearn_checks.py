@@ -256,6 +256,7 @@ OF_A_CLASS = {
 }  # fmt: skip
 
 
+LONG = {"check_estimators_dtypes", "check_estimators_pickle"}  # of mixtures: seconds for what regressions show
 NO_VALUE_DECIDES = {"check_estimators_nan_inf", "check_estimators_empty_data_messages"}
 
 
@@ -263,6 +264,8 @@ def marks(name: str, estimator, check: str):
     if "private" in name and check in NO_VALUE_DECIDES:
         return ()
     is_whole = ("private" in name or isinstance(estimator, Repeated)) and type(estimator).__name__ in IN_FULL
+    if isinstance(estimator, BayesianGaussianMixture) and check in LONG:
+        return pytest.mark.slow
     if isinstance(estimator, AnyClasses) and (estimator.prior, estimator.covariance) != (None, "full"):
         is_whole = check == "check_decision_proba_consistency"  # one other prior, and another covariance
     return () if is_whole or check in OF_A_CLASS else pytest.mark.slow

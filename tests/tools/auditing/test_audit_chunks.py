@@ -85,6 +85,7 @@ def test_an_error_in_large_chunks_only_is_found():
     assert "ValueError: too many" in searched(RaisesInLargeChunks).problems[0]
 
 
+@pytest.mark.slow
 def test_an_audit_looks_at_large_chunks():
     report = audited(replace(BY_NAME["beta-bernoulli"], make_model=CentredInLargeChunks), n_runs=0)
     assert report["independence"].passed is False, str(report)

@@ -121,6 +121,7 @@ BAD_MODELS = [
 
 
 @pytest.mark.parametrize(("model", "case", "findings"), BAD_MODELS, ids=[model.__name__ for model, _, _ in BAD_MODELS])
+@pytest.mark.repeated("RaisesOnDefects", "VocabularyFromTheData", "KeepsTheRecords", "StopsWhenConverged")
 def test_bad_model_is_rejected(model, case, findings, monkeypatch):
     look_only_for(findings, monkeypatch)
     report = audited(replace(BY_NAME[case], make_model=model), n_runs=0)
