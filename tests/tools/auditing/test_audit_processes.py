@@ -74,6 +74,7 @@ def begun(forkserver, monkeypatch):
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["begun", pytest.param("new", marks=pytest.mark.slow)])
 def test_a_script_needs_no_guard_and_its_global_names_are_compared(processes, tmp_path, capsys, request):
     """Although it is the main module, no process of the audit runs it."""

@@ -73,6 +73,11 @@ def weights_are_relative_to_those_of_the_chunk(patch):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
+@pytest.mark.representatives(
+    "rows_are_clipped_in_place_of_persons----",
+    "weights_as_they_are----",
+    "bad_weights_are_no_reason_to_leave_a_record_out----",
+)
 def test_mutant_is_rejected(mutant, case, records, noise, finding, monkeypatch):
     look_only_for({finding}, monkeypatch)
     mutant(monkeypatch)

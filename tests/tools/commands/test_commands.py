@@ -112,6 +112,7 @@ def test_a_model_is_saved_before_anything_is_printed(visits, folder, monkeypatch
     assert all((folder / name).stat().st_size for name in ("m.vips", "page.html"))
 
 
+@pytest.mark.slow
 def test_pathways(folder, capsys):
     made = make_pathways(1_000, random_state=0)
     pd.DataFrame({"who": made.patient, "day": made.day, "what": made.event}).to_csv("events.csv", index=False)
@@ -163,6 +164,7 @@ def test_texts(folder, capsys):
     assert main(["predict", "t.vips", "new", "--out", "new/1.TXT"]) == 2  # the next one would read it as a letter
 
 
+@pytest.mark.slow
 def test_texts_of_persons(folder, capsys):
     """In folders, and in a table: the same persons, who are protected with all their texts."""
     writers = [f"w{i // 2:04d}" for i in range(300)]
@@ -370,6 +372,7 @@ FITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.repeated("BayesianLogisticRegression")
 @pytest.mark.parametrize("name", FITS)
 def test_compiled_kernels_are_all_that_a_fit_needs(tmp_path, name):

@@ -305,6 +305,7 @@ def test_categories_that_parquet_holds_as_numbers(table, capsys, declared, dtype
     assert any("nothing was learnt from the records" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_events_of_any_name_and_a_catalogue_with_a_mark(table, capsys):
     rng = np.random.default_rng(0)
     events = rng.choice(["None", "b", "c"], (200, 5))
