@@ -32,7 +32,8 @@ PAGES = {"README.md", "start.md", "own_model.md"}  # of which every change runs 
 LONG_EXAMPLES = {  # in docstrings, of seconds
     "vips/tools/auditing/audit.py", "vips/models/components/matching/how_many.py", "vips/models/dynamics/linear.py",
     "vips/models/markov/categorical.py", "vips/models/markov/gaussian.py", "vips/models/markov/poisson.py",
-    "vips/tools/planning/plan.py", "vips/tools/planning/study.py",
+    "vips/tools/planning/plan.py", "vips/tools/planning/study.py", "vips/models/mixtures/mixed.py",
+    "vips/models/mixtures/latent_class.py", "vips/models/gaussian_mixtures/mixture.py",
 }  # fmt: skip
 
 
