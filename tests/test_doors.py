@@ -24,6 +24,7 @@ from vips import BayesianLogisticRegression, MixedLatentClassAnalysis, PrivacyBu
 from vips.classification.tables import as_frame, columns_stated
 from vips.data import Sequences
 from vips.data._columns import as_table
+from vips.models.components.declarations import column_of_any_kind
 from vips.models.mixtures import table as classes
 from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.report.unread import TELLS_OF_NOISE
@@ -166,7 +167,7 @@ def numbers_by_encoder(table):
 
 def numbers_by_classes(table):
     frame = as_table(table)
-    declared = [classes.column_of_any_kind("x", (LOW, HIGH))]
+    declared = [column_of_any_kind("x", (LOW, HIGH))]
     values = classes.values_of(frame, [name_of(table)], declared)[:, 0]
     return [None if np.isnan(x) else min(max(float(x), LOW), HIGH) for x in values]
 

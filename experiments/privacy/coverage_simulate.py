@@ -416,7 +416,10 @@ def hidden_states(
     model = kind(K, privacy=plan, **settings).fit(sequences, groups=ids)
     if model.why_no_intervals():
         return Simulated(np.empty(0), {})
-    posteriors = {"naive": _of_chain(model.last_posterior_), "noise-aware": _of_chain(model.posterior_) | model.posterior_.draws}
+    posteriors = {
+        "naive": _of_chain(model.last_posterior_),
+        "noise-aware": _of_chain(model.posterior_) | model.posterior_.draws,
+    }
     if with_baseline and rows is None:
         plain = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
         posteriors["without privacy"] = _of_chain(kind(K, privacy=plain, **settings).fit(sequences).last_posterior_)

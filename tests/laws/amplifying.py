@@ -22,6 +22,8 @@ from vips import (
     SigmoidBeliefNetwork,
 )
 from vips.expfam import Dirichlet
+from vips.models.components.categories import Answers
+from vips.models.components.columns import Posteriors
 from vips.models.topics.statistics import TopicPosterior
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
@@ -137,9 +139,9 @@ def classes():
     model = LatentClassAnalysis(7, categories=levels, privacy=PLAN)
     model.n_features_in_ = len(levels)
     rng = np.random.default_rng(0)
-    answers = tuple(Dirichlet(2.0 + 1e-6 * rng.random((7, n_levels))) for n_levels in levels)
+    answers = Answers(Dirichlet(2.0 + 1e-6 * rng.random((7, n_levels))) for n_levels in levels)
     _, posterior = model.start(rng)
-    posterior = replace(posterior, weights=Dirichlet(np.ones(7)), answers=answers)
+    posterior = replace(posterior, weights=Dirichlet(np.ones(7)), columns=Posteriors(answers=answers))
     return model, rng.integers(-1, 3, (LARGEST, len(levels))), posterior
 
 

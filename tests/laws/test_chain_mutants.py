@@ -195,6 +195,12 @@ MUTANTS = [
         "poisson chain",
         "something besides the noisy totals",
     ),
+    (
+        norm_without("linear"),
+        "neighbours_stay_within_the_sensitivity",
+        "chain of columns",
+        "moved the sum by more than C",
+    ),
     (norms_of_classes_without("count"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
     (norms_of_classes_without("cells"), "neighbours_stay_within_the_sensitivity", "mixed classes", "by more than C"),
     (shares_are_taken_for_sure, "norms_are_joint_and_never_too_small", "mixed classes", "a norm is smaller"),

@@ -108,6 +108,7 @@ class CategoricalHMM(HiddenMarkovModel):
     emissionprob_prior: float | None = positive(default=None)
 
     parameters_in_words = "first states, moves and symbols"
+    exact_rows = True
     n_features = 1
 
     # -- the contract -----------------------------------------------------------------------------------------------

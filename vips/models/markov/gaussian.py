@@ -135,6 +135,7 @@ class GaussianHMM(HiddenMarkovModel):
     max_norm: float | None = None
 
     parameters_in_words = "first states, moves, means and covariances"
+    exact_rows = True
     exact_noise = ("count", "start", "moves")
 
     # -- the contract -----------------------------------------------------------------------------------------------

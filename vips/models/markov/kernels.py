@@ -109,15 +109,18 @@ def neighbours(codes, offsets, first, last, classes, shift, shares, pairs, start
     n_symbols, K = classes.shape
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
-        pairs[n] = 0.0
-        start[n] = 0.0
+        for i in range(K):
+            start[n, i] = 0.0
+            for k in range(K):
+                pairs[n, i, k] = 0.0
         before = -1
         for t in range(a, b):
             code, now = codes[t], -1
             if code >= 0 and code < n_symbols and np.int64(code) == code:
                 now = np.int64(code)
             if now >= 0 and t == a:
-                start[n] = classes[now]
+                for k in range(K):
+                    start[n, k] = classes[now, k]
             if now >= 0 and before >= 0:
                 for i in range(K):
                     for k in range(K):
@@ -128,7 +131,8 @@ def neighbours(codes, offsets, first, last, classes, shift, shares, pairs, start
             if t + shift >= a and t + shift < b:
                 code = codes[t + shift]
                 if code >= 0 and code < n_symbols and np.int64(code) == code:
-                    shares[t] = classes[np.int64(code)]
+                    for k in range(K):
+                        shares[t, k] = classes[np.int64(code), k]
 
 
 @_jit
