@@ -118,14 +118,14 @@ class Columns(Component):
 
     def cells(self, values: np.ndarray) -> np.ndarray:
         """In the order of the components, in which all other methods take them."""
-        return np.hstack([part.cells(_taken(values, at)) for part, at in self._parts()])
+        return _beside([part.cells(_taken(values, at)) for part, at in self._parts()])
 
     def in_parts(self, values: np.ndarray) -> np.ndarray:
         """Values of the table in the order of the components, as they are."""
-        return np.hstack([_taken(values, at) for at in self.columns])
+        return _beside([_taken(values, at) for at in self.columns])
 
     def statistics(self, cells: np.ndarray) -> np.ndarray:
-        return np.hstack([part.statistics(cells[:, of]) for part, of in self._of_cells()])
+        return _beside([part.statistics(cells[:, of]) for part, of in self._of_cells()])
 
     @property
     def has_base(self) -> bool:
@@ -296,6 +296,11 @@ class Columns(Component):
 
 def _taken(values: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
     return values if columns == tuple(range(values.shape[1])) else np.take(values, columns, axis=1)
+
+
+def _beside(arrays: list[np.ndarray]) -> np.ndarray:
+    """Their columns; a single array is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.hstack(arrays)
 
 
 def _together(totals: list[np.ndarray]) -> np.ndarray:

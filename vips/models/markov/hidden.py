@@ -275,10 +275,10 @@ class HiddenMarkovModel(SequenceModel):
     def _scores(self, columns: Columns, cells: np.ndarray, posterior: ChainPosterior) -> tuple[np.ndarray, np.ndarray]:
         """1 and T of each step in the order of the sums, and log probabilities of the steps in each state, but for what all
         states share."""
-        order = _order_of_sums(columns)
-        rows = np.hstack([np.ones((len(cells), 1)), columns.statistics(cells)])[:, order]
-        natural = columns.natural(posterior.columns, posterior.plug_in)[:, order]
-        return np.ascontiguousarray(rows), rowwise_product(np.ascontiguousarray(rows), natural.T)
+        order, rows = _order_of_sums(columns), np.ones((len(cells), 1 + columns.width))
+        of_columns = columns.statistics(cells)
+        rows[:, 1:] = of_columns if (order[1:] > order[:-1]).all() else of_columns[:, order[1:] - 1]
+        return rows, rowwise_product(rows, columns.natural(posterior.columns, posterior.plug_in)[:, order].T)
 
     def max_record_norm(self) -> float:
         """Norm of ``max_length`` steps as large as a step may be, in one state."""
