@@ -1,4 +1,4 @@
-"""The mechanisms that docs/mechanisms.md writes out: do they keep the ε that the page charges for them?"""
+"""The mechanisms that docs/accounting.md writes out: do they keep the ε that the page charges for them?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ N = 20_000
 @pytest.fixture(scope="module")
 def page():
     """Names that the page defines; only its definitions are run. Noise is NumPy's, which is faster."""
-    text = (ROOT / "docs/mechanisms.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/accounting.md").read_text(encoding="utf-8")
     names: dict = {}
     for example in doctest.DocTestParser().get_examples(text):
         if example.source.startswith(("import", "from", "def", "class", "dp.")):

@@ -27,7 +27,7 @@ ALLOWED = {
     # None is what Dask documents for no dashboard; its annotation says `str`.
     "scale": ['"dashboard_address"'],
     # OpenDP documents `dp.atom_domain` and declares that its prelude exports nothing.
-    "mechanisms": ['from module "opendp.prelude"'],
+    "accounting": ['from module "opendp.prelude"'],
 }
 OF_MYPY = [
     "--strict",
