@@ -13,9 +13,10 @@ from tests.steps import Stop, phase_of, stopped_after
 from vips import CategoricalHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.expfam import Dirichlet
+from vips.models.components.categories import Categories
 from vips.models.markov import categorical
 from vips.models.markov.contexts import classes_of_symbols, first_classes
-from vips.models.markov.pairs import states_of_pairs
+from vips.models.markov.pairs import states_of_bins
 from vips.models.markov.posterior import SymbolPosterior
 
 K, V = 3, 6
@@ -57,7 +58,7 @@ def of_hmmlearn(posterior, n_steps):
 
 
 def test_without_noise_it_is_hmmlearn():
-    start, end = (CategoricalHMM(K, n_symbols=V, random_state=0, privacy=every(n)).fit(DATA) for n in (60, 70))
+    start, end = (CategoricalHMM(K, n_symbols=V, random_state=3, privacy=every(n)).fit(DATA) for n in (60, 70))
     peer = of_hmmlearn(start.last_posterior_, 10)
     for ours, name in zip(arrays(end.last_posterior_), ("startprob", "transmat", "emissionprob"), strict=True):
         np.testing.assert_allclose(ours, getattr(peer, f"{name}_posterior_"), rtol=1e-9, atol=1e-11)
@@ -76,7 +77,7 @@ def test_without_noise_it_is_hmmlearn():
 def test_the_bound_does_not_fall(inference):
     bounds = []
     for n_steps in (8, 9, 10):
-        model = CategoricalHMM(K, n_symbols=V, random_state=0, inference=inference, privacy=every(n_steps)).fit(DATA)
+        model = CategoricalHMM(K, n_symbols=V, random_state=3, inference=inference, privacy=every(n_steps)).fit(DATA)
         bounds.append(model.bound(DATA, model.last_posterior_))
     assert (np.diff(bounds) > -1e-8).all()
 
@@ -160,7 +161,7 @@ def test_states_are_found_from_pairs():
     rng = np.random.default_rng(7)
     moves = rng.dirichlet(np.ones(3), 3) * np.array([[0.5], [0.2], [0.3]])
     emissions = np.hstack([np.eye(3) * 0.4, 0.6 * rng.dirichlet(np.ones(7), 3)])
-    M, B = states_of_pairs(1e6 * emissions.T @ moves @ emissions, np.ones((3, 3), bool), rng)
+    M, B = states_of_bins(1e6 * emissions.T @ moves @ emissions, np.ones((3, 3), bool), Categories((10,)), rng)
     order = B[:, :3].argmax(axis=0)
     np.testing.assert_allclose(B[order], emissions, atol=0.01)
     np.testing.assert_allclose(M[np.ix_(order, order)], moves, atol=0.01)
@@ -317,7 +318,7 @@ def test_n_symbols_is_required():
 
 
 def test_samples_are_of_the_model():
-    model = CategoricalHMM(K, n_symbols=V, random_state=0).fit(DATA)
+    model = CategoricalHMM(K, n_symbols=V, random_state=0, privacy=every(3)).fit(DATA)
     drawn, states = model.sample(4_000, 0, lengths=np.full(4_000, 5))
     moves = np.zeros((K, K))
     np.add.at(moves, (states.reshape(-1, 5)[:, :-1].ravel(), states.reshape(-1, 5)[:, 1:].ravel()), 1.0)

@@ -16,11 +16,12 @@ from vips.core.sums.runs import SymbolSums
 from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
+from vips.models.components.categories import Categories
 from vips.models.markov import kernels
 from vips.models.markov.contexts import classes_of_symbols, first_classes
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import SymbolSimulator
-from vips.models.markov.pairs import states_of_pairs
+from vips.models.markov.pairs import states_of_bins
 from vips.models.markov.posterior import Contexts, SymbolPosterior, private_chain, private_counts
 from vips.models.markov.statistics import first_shares, moves_of, of_neighbours, of_pairs
 from vips.parts import Part, indexed
@@ -225,7 +226,8 @@ class CategoricalHMM(HiddenMarkovModel):
         """The most likely states of the table of pairs."""
         K = self.n_components
         pairs = private_counts(average["pairs"], noise_std["pairs"])
-        moves, emissions = states_of_pairs(pairs, self._allowed()[1], _restarts(previous))
+        columns = Categories((self.n_symbols,))
+        moves, emissions = states_of_bins(pairs, self._allowed()[1], columns, _restarts(previous))
         counts = 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
         start, n_steps = np.full(K, 1.0 / K), max(counts.sum(), 1.0)
         emissions = (1.0 - _MIXED) * emissions + _MIXED * counts / n_steps

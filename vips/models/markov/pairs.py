@@ -1,15 +1,16 @@
-"""Start of the states: from released counts of neighbouring symbols.
+"""Start of the states: from released counts of neighbouring symbols, or bins of columns.
 
 Under a hidden Markov model, the probability that symbol y follows symbol x is
 
     P(x, y) = Σ_ij B(i, x) M(i, j) B(j, y)        M(i, j): probability that states i and j follow each other
 
 a factorisation of one table (Hsu, Kakade and Zhang, 2012, learn from the same table by its singular vectors). Where symbols are
-few, the first steps release the table, and everything else is computed from it: EM from many starts, of which the best is kept.
+few, the first steps release the table, and everything else is computed from it: EM from several starts, of which the best is
+kept.
 
-Where what is seen are counts or numbers, in bins, B follows from a rate, or a mean and a deviation, for each state and column.
-The table then has a part that is the same in all cells, which takes up what denoising leaves of the noise: else a state would
-stand for it.
+Where what is seen are counts or numbers, in bins, B follows from what each state is like: a rate, or a mean and a deviation.
+The table has a part that is the same in all cells, which takes up what denoising leaves of the noise: else a state would stand
+for it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,12 @@ import numpy as np
 
 from vips.models.components.component import Component
 
-__all__ = ["bins_of_pairs", "scale_of_counts", "states_of_bins", "states_of_pairs"]
+__all__ = ["bins_of_pairs", "scale_of_counts", "states_of_bins"]
 
 _BINS, _BINS_OF_COLUMN = 18, 6
-_RESTARTS, _ITERATIONS, _FURTHER = 10, 500, 5_000
-_FEWER, _MORE = 100, 1_000  # iterations where states have rates
+_RESTARTS, _ITERATIONS, _FURTHER = 10, 100, 1_000
 _SETTLED = 1e-6  # change of a rate
 _EVEN = 0.1  # share of the part that is the same in all cells, at first
-_SPREAD = 1.0  # of the first B around the frequencies of the symbols, on the scale of logarithms
 _LEAST = 1e-12
 
 
@@ -41,30 +40,6 @@ def scale_of_counts(typical_length: int, order: int, sizes: Sequence[int]) -> fl
     """About the norm of a sequence's counts of bins (order 1) or neighbouring ones (2), of all columns or pairs of them."""
     share = np.mean(1.0 / np.array(sizes)) ** order  # of a bin, or a pair of them
     return float(np.sqrt(typical_length * (1.0 + typical_length * share)) * len(sizes) ** (0.5 * order))
-
-
-def states_of_pairs(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Most likely moves and emissions given counts of neighbouring symbols.
-
-    Parameters
-    ----------
-    pairs : ndarray of shape (n_symbols, n_symbols)
-        Denoised counts, ≥ 0.
-    allowed : ndarray of bool, shape (K, K)
-        Moves that exist.
-    rng : Generator
-        Of restarts: the counts are released already.
-
-    Returns
-    -------
-    moves : ndarray of shape (K, K)
-        M; entries sum to 1.
-    emissions : ndarray of shape (K, n_symbols)
-        B; rows sum to 1.
-    """
-    pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
-    starts = [_start(pairs, allowed, rng) for _ in range(_RESTARTS)]
-    return _best(partial(_fitted, pairs), starts, _ITERATIONS, _FURTHER)
 
 
 def states_of_bins(
@@ -93,7 +68,7 @@ def states_of_bins(
     pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
     marginals = 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
     starts = [(_first_moves(allowed, rng), columns.some_values(marginals, len(allowed), rng)) for _ in range(_RESTARTS)]
-    return _best(partial(_fitted_values, pairs, columns), starts, _FEWER, _MORE)
+    return _best(partial(_fitted_values, pairs, columns), starts, _ITERATIONS, _FURTHER)
 
 
 def _best(fit: Callable, starts: Sequence[tuple], n_iterations: int, n_further: int) -> tuple[np.ndarray, np.ndarray]:
@@ -134,29 +109,3 @@ def _first_moves(allowed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     K = len(allowed)
     moves = allowed * (rng.dirichlet(np.ones(K * K)).reshape(K, K) + 0.5 * np.eye(K) / K)
     return moves / moves.sum()
-
-
-def _start(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """M, most of it on the diagonal, and B around the frequencies of the symbols."""
-    K, frequencies = len(allowed), 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
-    moves = _first_moves(allowed, rng)
-    emissions = frequencies * np.exp(_SPREAD * rng.standard_normal((K, len(pairs))))
-    return moves, emissions / emissions.sum(axis=1, keepdims=True)
-
-
-def _fitted(
-    pairs: np.ndarray, moves: np.ndarray, emissions: np.ndarray, n_iterations: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log likelihoods, M and B by EM, each from its start: M has the shape (n_starts, K, K)."""
-    frequencies = pairs.sum(axis=0)
-    for _ in range(n_iterations):
-        before, behind = moves @ emissions, _transposed(moves) @ emissions
-        chance = np.maximum(_transposed(emissions) @ before, 1e-300)
-        ratio = pairs / chance
-        moves, emissions = (
-            moves * (emissions @ ratio @ _transposed(emissions)),
-            emissions * (before @ _transposed(ratio) + behind @ ratio) + _LEAST * frequencies,
-        )
-        moves /= moves.sum(axis=(1, 2), keepdims=True)
-        emissions /= emissions.sum(axis=2, keepdims=True)
-    return (pairs * np.log(chance)).sum(axis=(1, 2)), moves, emissions
