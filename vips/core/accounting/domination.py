@@ -52,9 +52,7 @@ def dominating_mu(plan: PrivacyPlan, delta_0: float) -> float:
         return math.inf
     if plan.sampling_rate > NEARLY_ALL:
         return math.sqrt(plan.n_steps) / plan.sensitive_noise_multiplier() * _ROUNDED_UP
-    if not delta_0 > 0.0:
-        return math.inf
-    return _sampled_mu(plan, delta_0)
+    return _sampled_mu(plan, delta_0) if delta_0 > 0.0 else math.inf
 
 
 @lru_cache(maxsize=256)

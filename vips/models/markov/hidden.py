@@ -63,10 +63,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["LIMIT", "HiddenMarkovModel", "names_of"]
+__all__ = ["HiddenMarkovModel", "names_of"]
 
-LIMIT = 6.0  # standard deviations from the mean, of a number or count in a private fit
-
+_LIMIT = 6.0  # standard deviations from the mean, of a number or count in a private fit
 _NO_PRIOR = 1e-12
 _LEAST = 1e-300
 _LEAST_LIKELY = 1e-90  # of a probability in an E-step
@@ -118,7 +117,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def _columns(self, frame: Frame | None = None, limit: float | None = None) -> Columns:
         """All columns. ``frame`` is that of those that have coordinates."""
-        limit = (LIMIT if self.is_private else np.inf) if limit is None else limit
+        limit = (_LIMIT if self.is_private else np.inf) if limit is None else limit
         return all_columns(self._declared(), partial(self._component, limit), frame)
 
     def _named(self, names: Sequence[str] | None = None) -> list[Named]:
@@ -282,7 +281,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def max_record_norm(self) -> float:
         """Norm of ``max_length`` steps as large as a step may be, in one state."""
-        n, columns, blocks = float(self.max_length), self._columns(limit=LIMIT), self.blocks()
+        n, columns, blocks = float(self.max_length), self._columns(limit=_LIMIT), self.blocks()
         d, n_missing = columns.n_columns, len(columns.missing)
         of_steps = n * (
             np.sqrt(1.0 + n_missing) / blocks["count"].scale
