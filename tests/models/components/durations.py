@@ -103,6 +103,9 @@ class Durations(Kind):
         centre, variance = Bins(edges, self.bins.step).moments(marginals)
         return self.at(Frame(centre, np.sqrt(variance)))
 
+    def framed_by(self, cells, weights):
+        return self.at(Frame.of(cells**self.shape, weights, self.coordinates))
+
     def cells(self, values):
         cells = np.array(values, np.float64, order="C")
         cells[~self.reads(cells, ())] = np.nan

@@ -23,8 +23,7 @@ PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_st
 
 
 @pytest.fixture
-def durations_are_known(monkeypatch):
-    monkeypatch.setattr(columns, "KINDS", columns.KINDS)
+def durations_are_known():
     columns.KINDS.insert(0, Durations)
     yield
     columns.KINDS.remove(Durations)
@@ -122,6 +121,7 @@ def test_durations_are_a_mixture(durations_are_known, many_simulated_records):
     rows = np.column_stack([SCALES[kind, 0] * rng.weibull(SHAPE, len(kind)) for _ in range(3)])
     settings = {"columns": [duration(400.0, SHAPE)] * 3, "random_state": 0}
     plain = MixedLatentClassAnalysis(2, inference="em", **settings).fit(rows[:4_000])
+    np.testing.assert_allclose(plain.posterior_.frame.centre, (rows[:4_000] ** SHAPE).mean(axis=0))
     rates = plain.posterior_.columns["durations"].mean[:, None]
     logs = stats.weibull_min.logpdf(rows[:50], SHAPE, scale=rates ** (-1.0 / SHAPE)).sum(axis=-1)
     np.testing.assert_allclose(

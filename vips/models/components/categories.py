@@ -49,6 +49,10 @@ class Answers(tuple):
         """Concentration of the Dirichlets, column after column, shape (K, n_levels)."""
         return np.hstack([column.concentration for column in self])
 
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper limits of the probabilities, column after column."""
+        return tuple(map(np.hstack, zip(*(column.interval(level) for column in self), strict=True)))
+
     def taken(self, places: np.ndarray) -> Answers:
         """Those of the components at these places."""
         return Answers(column.taken(places) for column in self)
@@ -246,7 +250,7 @@ class Categories(Kind):
         return {}
 
     def limits(self, posterior: Answers, level: float) -> tuple[np.ndarray, np.ndarray]:
-        return tuple(map(np.hstack, zip(*(column.interval(level) for column in posterior), strict=True)))
+        return posterior.interval(level)
 
     def shown(self, posterior: Answers, columns: Sequence[Named]) -> tuple[np.ndarray, list[str]]:
         """Probabilities."""

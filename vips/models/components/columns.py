@@ -167,6 +167,9 @@ class Columns(Component):
         parts = zip(self.components, self._split(marginals), strict=True)
         return replace(self, components=tuple(part.framed(counts) for part, counts in parts))
 
+    def framed_by(self, cells: np.ndarray, weights: np.ndarray) -> Self:
+        return replace(self, components=tuple(part.framed_by(cells[:, of], weights) for part, of in self._of_cells()))
+
     def columns_of_means(self) -> np.ndarray:
         """For each of the ``means`` its column, counted in the order of the components."""
         sizes = [part.bins.sizes if isinstance(part, Categories) else [1] * part.n_columns for part in self.components]

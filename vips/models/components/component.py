@@ -170,6 +170,10 @@ class Component(ABC):
         centre, variance = self.bins.moments(marginals)
         return self.at(Frame(centre, np.sqrt(variance)))
 
+    def framed_by(self, cells: np.ndarray, weights: np.ndarray) -> Self:
+        """The same columns in coordinates in which these cells of an ordinary fit have mean 0 and variance 1."""
+        return self.at(Frame.of(cells, weights, self.coordinates)) if len(self.coordinates.centre) else self
+
     # -- where components begin -------------------------------------------------------------------------------------
 
     @abstractmethod

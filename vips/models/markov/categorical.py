@@ -9,7 +9,7 @@ import numpy as np
 
 from vips._support.arguments import arguments, positive, whole
 from vips._support.validation import check_integer
-from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
+from vips.core.phases import FitPhase, steps_of_shares
 from vips.core.records.source import DataSource
 from vips.core.sums import Block, DenseStatistics, Joint
 from vips.core.sums.runs import SymbolSums
@@ -145,26 +145,16 @@ class CategoricalHMM(HiddenMarkovModel):
         if self.n_components == 1:
             first = []
         elif self._counts_pairs():
-            first = [self._phase_of_pairs(n_steps)]
+            is_matched = self.is_private and self.n_symbols <= _MATCHED_SYMBOLS
+            share = _SHARE_IF_MATCHED if is_matched else _SHARE
+            (steps,) = steps_of_shares(self.plan_of_fit(), n_steps, share)
+            first = [self._phase_of_pairs(steps, "noisy counts of neighbouring symbols")]
         else:
             first = self._phases_of_symbols(n_steps)
         n_left = n_steps - sum(phase.n_steps for phase in first)
         released = "noisy counts of first states, of moves between states, and of symbols in each state"
         blocks = [*self.chain_blocks(), "emissions"]
         return [*first, FitPhase("states", n_left, blocks=blocks, step_size=self.step_size, released=released)]
-
-    def _phase_of_pairs(self, n_steps: int) -> FitPhase:
-        is_matched = self.is_private and self.n_symbols <= _MATCHED_SYMBOLS
-        return FitPhase(
-            "pairs",
-            **steps_of_shares(self.plan_of_fit(), n_steps, _SHARE_IF_MATCHED if is_matched else _SHARE)[0],
-            blocks=["pairs"],
-            statistics="_pair_statistics",
-            update=unchanged,
-            end=self._states_of_pairs,
-            step_size=plain_average,
-            released="noisy counts of neighbouring symbols",
-        )
 
     def _phases_of_symbols(self, n_steps: int) -> list[FitPhase]:
         n_contexts = min(_FIRST_STEPS, n_steps // 6)

@@ -10,7 +10,7 @@ import numpy as np
 from vips._support.arguments import arguments, choice, number, positive
 from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import scaled_rows
-from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
+from vips.core.phases import FitPhase, plain_average, steps_of_shares
 from vips.core.records.source import DataSource
 from vips.core.sums import Block, Joint
 from vips.core.sums.gaussian_kernels import NOTHING
@@ -195,16 +195,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _phases_of_pairs(self, n_steps: int) -> list[FitPhase]:
         steps, moments = steps_of_shares(self.plan_of_fit(), n_steps, *_SHARES), self._moments()
-        pairs = FitPhase(
-            "pairs",
-            **steps[1],
-            blocks=list(self._blocks_of_pairs()),
-            statistics="_pair_statistics",
-            update=unchanged,
-            end=self._states_of_pairs,
-            step_size=plain_average,
-            released="noisy counts of neighbouring steps, in bins of the columns",
-        )
+        pairs = self._phase_of_pairs(steps[1], "noisy counts of neighbouring steps, in bins of the columns")
         n_left = n_steps - sum(of["n_steps"] for of in steps)
         states = FitPhase("states", n_left, step_size=partial(step_size_of_all, self, False, n_left), **moments)
         return [FitPhase("moments", **steps[0], step_size=plain_average, **moments), pairs, states]

@@ -174,17 +174,21 @@ class HiddenMarkovModel(SequenceModel):
             step_size=plain_average,
             released=f"noisy counts of the {self.cells_in_words} in each column",
         )
-        pairs = FitPhase(
+        pairs = self._phase_of_pairs(steps[1], f"noisy counts of neighbouring {self.cells_in_words}")
+        return [marginals, pairs, FitPhase("states", n_steps - marginals.n_steps - pairs.n_steps, **states)]
+
+    def _phase_of_pairs(self, steps: dict[str, Any], released: str) -> FitPhase:
+        """Counts of neighbours, from which the states are computed; ``steps`` are arguments of :class:`FitPhase`."""
+        return FitPhase(
             "pairs",
-            **steps[1],
-            blocks=list(self._blocks_of_pairs()),
+            **steps,
+            blocks=["pairs"],
             statistics="_pair_statistics",
             update=unchanged,
             end=self._states_of_pairs,
             step_size=plain_average,
-            released=f"noisy counts of neighbouring {self.cells_in_words}",
+            released=released,
         )
-        return [marginals, pairs, FitPhase("states", n_steps - marginals.n_steps - pairs.n_steps, **states)]
 
     def begin(self, records: DataSource) -> ChainPosterior | None:
         """Begin at clusters of the steps."""
@@ -192,8 +196,8 @@ class HiddenMarkovModel(SequenceModel):
 
     def _starts(self, records: Sequences, weights: np.ndarray, rng: np.random.Generator) -> list[ChainPosterior]:
         records, columns = records.first(self.max_length), self._columns()
-        cells, public = columns.cells(records.values), columns.coordinates
-        columns = columns.at(Frame.of(cells[:, : len(public.centre)], np.ones(len(cells)), public))
+        cells = columns.cells(records.values)
+        columns = columns.framed_by(cells, np.ones(len(cells)))
         statistics, first = columns.statistics(cells), replace(self.start(rng)[1], frame=columns.coordinates)
         rows = np.hstack([np.ones((len(cells), 1)), statistics])
 
@@ -403,7 +407,7 @@ class HiddenMarkovModel(SequenceModel):
         return self.simulator().matched_states(self.match(), self.last_posterior_)
 
     def prepare(self, posterior: ChainPosterior) -> None:
-        _ = posterior.chain, getattr(posterior, "tables", None)
+        _ = posterior.chain, posterior.tables
 
     def step_size(self, t: int) -> float:
         """ρ of the steps t = 1, 2, … of the states: 1 in the first. Then ``schedule(t)`` if there is one, 6/(t + 5) in a

@@ -53,6 +53,7 @@ class ChainPosterior:
     moves: Dirichlet
     plug_in: bool
     draws: Mapping[str, Draws] = field(default_factory=dict, kw_only=True)
+    tables = None  # what else E-steps take; computed once where there is something
 
     @cached_property
     def chain(self) -> tuple[np.ndarray, np.ndarray]:

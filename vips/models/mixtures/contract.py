@@ -248,8 +248,7 @@ class LatentClasses(Mixture):
             return pd.DataFrame(self.components_.T, index=index)
         if reason := self.why_no_intervals():
             raise NotImplementedError(reason)
-        limits = [answers.interval(level) for answers in self.posterior_.columns["answers"]]
-        values = np.stack([self.components_, *map(np.hstack, zip(*limits, strict=True))], axis=-1)
+        values = np.stack([self.components_, *self.posterior_.columns["answers"].interval(level)], axis=-1)
         names = pd.MultiIndex.from_product([range(len(values)), ["mean", "lower", "upper"]], names=["class", None])
         return pd.DataFrame(np.moveaxis(values, 1, 0).reshape(len(index), -1), index=index, columns=names)
 

@@ -20,7 +20,6 @@ from vips.core.sums import Block
 from vips.core.sums.classes import ClassStatistics
 from vips.models._starts import best_start, clusters
 from vips.models.components.columns import Columns
-from vips.models.components.component import Frame
 from vips.models.components.declarations import Column, column_of_any_kind, columns_declared
 from vips.models.mixtures.contract import LatentClasses, dense_rows
 from vips.models.mixtures.posterior import ClassPosterior
@@ -144,8 +143,8 @@ class MixedLatentClassAnalysis(LatentClasses):
 
     def _starts(self, records, weights: np.ndarray, rng: np.random.Generator) -> list[ClassPosterior]:
         values, columns, K = dense_rows(records), self._columns(), self.n_components
-        cells, public = columns.cells(values), columns.coordinates
-        columns = self._columns(Frame.of(cells[:, : len(public.centre)], weights, public))
+        cells = columns.cells(values)
+        columns = columns.framed_by(cells, weights)
         rows, places, statistics = columns.rows(values), columns.places(values), columns.statistics(cells)
         nothing = np.zeros((K, columns.n_means)), np.zeros(columns.n_marginals)
         starts = []
