@@ -24,8 +24,8 @@ from vips import BayesianLogisticRegression, MixedLatentClassAnalysis, PrivacyBu
 from vips.classification.tables import as_frame, columns_stated
 from vips.data import Sequences
 from vips.data._columns import as_table
+from vips.models.components import tables as classes
 from vips.models.components.declarations import column_of_any_kind
-from vips.models.mixtures import table as classes
 from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.report.unread import TELLS_OF_NOISE
 from vips.tools.commands.files import as_declared, read_table

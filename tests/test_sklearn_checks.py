@@ -34,8 +34,8 @@ from vips import (
 )
 from vips.data._columns import as_table
 from vips.models.components.categories import Categories
+from vips.models.components.declarations import Column
 from vips.models.components.numbers import Numbers
-from vips.models.mixtures.table import Column
 from vips.preprocessing import TableEncoder
 
 pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")

@@ -26,7 +26,7 @@ from experiments.benchmarks.logistic import child
 from experiments.mixtures.latent_classes import N_CLASSES, divided, people
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from vips.models.mixtures.table import codes_of
+from vips.models.components.declarations import codes_of
 
 N_ITERATIONS, N_QUICK, TARGET = 60, 5, 10.0
 

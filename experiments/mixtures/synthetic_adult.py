@@ -30,7 +30,7 @@ from experiments.mixtures.latent_classes import DELTA, N_CLASSES, N_STEPS, divid
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentClassAnalysis, PrivacyPlan
-from vips.models.mixtures.table import codes_of
+from vips.models.components.declarations import codes_of
 
 EPSILON, N_SEEDS = 1.0, 3
 ROUNDS = 22  # of AIM: two for each column. Of its default, 16 for each, it did a sixth in 19 minutes.

@@ -31,6 +31,7 @@ from vips import (
     MixedLogisticRegression,
     MixedNegativeBinomialRegression,
     PoissonHMM,
+    PrivateTable,
     ProbabilisticPCA,
     Records,
     RobbinsMonro,
@@ -128,6 +129,8 @@ class Case:
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
 LEVELS = (2, 5, 2, 3, 4)  # of answers
 MIXED_COLUMNS = [(-2.0, 2.0), range(6), 3, (-5.0, 5.0), 2]
+TABLE_COLUMNS = [(-2.0, 2.0), (0, 5), [0, 1, 2], (-5.0, -5.0, 0.0, 5.0), [0, 1]]
+TABLE_RULES = [{2: [1], 4: [1]}, {0: (-2.0, 0.0), 1: "(answered)"}]
 WIDE = 150  # columns: more than any tile or machine word
 MAX_LENGTH = 50
 
@@ -479,6 +482,7 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "gaussian chain",
     "poisson chain",
     "mixed classes",
+    "table of pairs",
     "factorial chain",
     "dynamics",
     "switching",
@@ -682,6 +686,17 @@ CASES = [
     Case(
         "mixed classes",
         lambda **arguments: MixedLatentClassAnalysis(**({"n_components": 3, "columns": MIXED_COLUMNS} | arguments)),
+        _mixed,
+        _hostile(N_FEATURES),
+        np.array([1e4, 1e4, 2.0, -1e4, 1.0]),
+        0.6,
+        has_missing=True,
+    ),
+    Case(
+        "table of pairs",
+        lambda **arguments: PrivateTable(
+            **({"columns": TABLE_COLUMNS, "rules": TABLE_RULES, "n_bins": 4, "outcome": 4} | arguments)
+        ),
         _mixed,
         _hostile(N_FEATURES),
         np.array([1e4, 1e4, 2.0, -1e4, 1.0]),

@@ -25,7 +25,10 @@ import numpy as np
 from vips.core.records.tables import is_nullable_number, suggestion_for
 from vips.data._cell_values import is_text, kind_of
 
-__all__ = ["check_holds_categories", "check_holds_numbers", "refuse_bounds_in_list"]
+__all__ = ["MISSING", "OTHER", "check_holds_categories", "check_holds_numbers", "refuse_bounds_in_list"]
+
+# Categories of all other values, and of missing ones.
+OTHER, MISSING = "(other)", "(missing)"
 
 
 def check_holds_numbers(dtype, title: str, where: str, in_frame: bool, is_date: bool = False) -> None:

@@ -16,6 +16,7 @@ from .second_moments.factor_analysis import FactorAnalysis
 from .second_moments.linear_regression import BayesianLinearRegression
 from .second_moments.principal_components import ProbabilisticPCA
 from .spatial.counts import SpatialCounts
+from .tables.table import PrivateTable
 from .topics.lda import LatentDirichletAllocation
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "MixedLogisticRegression",
     "MixedNegativeBinomialRegression",
     "PoissonHMM",
+    "PrivateTable",
     "ProbabilisticPCA",
     "SigmoidBeliefNetwork",
     "SpatialCounts",

@@ -13,14 +13,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.data._cell_values import as_numbers, category_of, codes_of_categories, day_of, is_missing
-from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers, refuse_bounds_in_list
+from vips.data._declared_dtypes import (
+    MISSING,
+    OTHER,
+    check_holds_categories,
+    check_holds_numbers,
+    refuse_bounds_in_list,
+)
 from vips.parts import FeatureTotals
 from vips.report.unread import Seen
 
 __all__ = ["MISSING", "OTHER", "Categories", "Number", "distinct", "kind_of_column", "names_of_columns"]
 
-# Categories of all other values, and of missing ones.
-OTHER, MISSING = "(other)", "(missing)"
 # Mean square of numbers in [-1, 1] below which a column may be called unread: they are near the middle of the bounds.
 _LEAST_SQUARE = 0.01
 

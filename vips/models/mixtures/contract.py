@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from vips._support.arguments import arguments, choice, function_of_step, positive, whole
 from vips._support.extras import imported
@@ -19,20 +19,18 @@ from vips._support.validation import check_integer
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.plan import PrivacyPlan
 from vips.core.records.arrays import InMemoryData
-from vips.core.records.checks import check_dtype
 from vips.core.records.source import DataSource
-from vips.core.records.tables import from_arrow
 from vips.core.step_size import PolynomialAveraging
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, RecordStatistics
 from vips.core.sums.classes import ClassStatistics
-from vips.data._columns import as_table, columns_of, is_frame
 from vips.expfam import Dirichlet, Draws
 from vips.models import _typical as typical
 from vips.models._denoising import posterior_mean
 from vips.models._mixture import Mixture
 from vips.models._starts import lost, warn_of_floor
 from vips.models._variance_ratios import WITH_SQUARES
+from vips.models.components import tables
 from vips.models.components.categories import Categories, typical_answers
 from vips.models.components.columns import KINDS, Columns
 from vips.models.components.component import Frame, Kind, Named
@@ -40,7 +38,6 @@ from vips.models.components.declarations import Column, all_columns
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.components.numbers import LEAST_VARIANCE, Numbers
-from vips.models.mixtures import table
 from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
 from vips.models.mixtures.posterior import ClassPosterior, inferred
 from vips.parts import Part, last_of
@@ -71,7 +68,7 @@ class LatentClasses(Mixture):
 
     name_of_score, name_of_components = "log likelihood", "classes"
     exact_rows = True
-    _unlisted = ("argument", "simulator")
+    _unlisted = ("argument", "readable_columns", "simulator")
     argument: ClassVar[str]  # that declares the columns
 
     # -- the contract -------------------------------------------------------------------------------------------
@@ -225,8 +222,8 @@ class LatentClasses(Mixture):
         component = rng.choice(self.n_components, n_samples, p=self.weights_)
         cells = self._columns(posterior.frame).drawn(posterior.columns, component, rng)
         if hasattr(self, "column_dtypes_"):
-            return table.as_frame(cells, self.column_names_, declared, self.column_dtypes_), component
-        return table.as_array(cells, declared), component
+            return tables.as_frame(cells, self.column_names_, declared, self.column_dtypes_), component
+        return tables.as_array(cells, declared), component
 
     def class_profiles(self, level: float | None = None) -> pd.DataFrame:
         """Probabilities of the answers in each class, as a data frame: columns and categories by classes.
@@ -474,53 +471,21 @@ class LatentClasses(Mixture):
         posterior = replace(self.posterior_, plug_in=True)
         return self._likelihood(dense_rows(records), self._columns(posterior.frame, limit=np.inf), posterior)
 
-    def _takes_codes(self) -> bool:
-        """Whether the categories of all columns are codes."""
-        return all(column.kind is not Categories or table.is_range(column.values) for column in self._declared())
-
     def _remember_categories(self, X) -> None:
         """Those of the records, before a fit; by default they are declared."""
 
     def check_source(self, source: DataSource) -> None:
-        """Raise TypeError or ValueError if the columns of a source are not declared as codes, in its order."""
-        declared = getattr(self, self.argument)
-        if declared is None or not self._takes_codes():
-            raise TypeError(
-                f"A {type(source).__name__} holds numbers and codes: declare the number of codes of each column of categories "
-                f"in `{self.argument}`, as in [3, 2, 5]."
-            )
-        table.check_order_of(source, declared, self.argument)
+        tables.check_source(source, self, self.readable_columns() if self.declared_columns is not None else ())
 
     def table_of(self, X, y) -> InMemoryData:
         return InMemoryData(self._values(X, reset=True))
 
+    def readable_columns(self) -> list[Column]:
+        """How the cells of each column are read."""
+        return self._declared()
+
     def _values(self, X, reset: bool) -> np.ndarray:
-        """Numbers and codes of a table. A private fit reads no value before, and none raises."""
-        X, by_name = from_arrow(X), getattr(self, self.argument)
-        if isinstance(X, DataSource):
-            return self.read_rows(X)  # raises
-        if is_frame(X) and not hasattr(X, "iloc"):
-            raise TypeError(f"{type(self).__name__} needs a table in memory, got {type(X).__name__}.")
-        if not is_frame(X) and not (reset and self.is_private):
-            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-        X = as_table(X)
-        names = columns_of(X, by_name if isinstance(by_name, Mapping) else range(X.shape[1]))
-        X = X[names] if is_frame(X) else X
-        validate_data(self, X, skip_check_array=True, reset=reset)
-        holds_numbers = not is_frame(X) and X.dtype.kind not in "OUT"
-        if holds_numbers:
-            check_dtype(X, "X")
-        if reset:
-            self._remember_categories(X)
-            self.check_features()
-            table.check_dtypes(X, names, self._declared())
-            if is_frame(X):
-                self.column_names_, self.column_dtypes_ = table.names_and_dtypes(X)
-        takes_codes = holds_numbers and self._takes_codes()
-        values = X if takes_codes else table.values_of(X, names, self._declared())
-        if reset and not self.is_private:
-            table.check_cells(X, names, self._declared(), values)
-        return values
+        return tables.read_table(self, X, reset, self._remember_categories)
 
 
 def dense_rows(records) -> np.ndarray:

@@ -20,10 +20,10 @@ from vips.core.sums.classes import ClassStatistics
 from vips.data._columns import is_frame
 from vips.models.components.categories import Categories
 from vips.models.components.declarations import Column, column_of_categories, columns_declared
+from vips.models.components.tables import found_categories, largest_codes
 from vips.models.mixtures.contract import LatentClasses, dense_rows
 from vips.models.mixtures.evidence import ClassEvidence, class_evidence
 from vips.models.mixtures.posterior import ClassPosterior
-from vips.models.mixtures.table import found_categories, largest_codes
 
 __all__ = ["LatentClassAnalysis"]
 

@@ -6,38 +6,68 @@ that is none of its column is a missing cell.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from vips._support.extras import imported
-from vips.data._cell_values import as_categories, as_numbers, codes_of_categories, refuse_unread
-from vips.data._columns import column, columns_of
-from vips.data._declared_dtypes import check_holds_categories, check_holds_numbers
+from vips.core.contract import Contract
+from vips.core.records.checks import check_dtype
+from vips.core.records.source import DataSource
+from vips.core.records.tables import from_arrow
+from vips.data._cell_values import as_categories, refuse_unread
+from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.models.components.categories import Categories
-from vips.models.components.declarations import Column
+from vips.models.components.declarations import Column, is_range
 
 __all__ = [
     "as_array",
     "as_frame",
-    "check_cells",
-    "check_dtypes",
-    "check_order_of",
-    "codes_of",
+    "check_source",
     "found_categories",
-    "is_range",
     "largest_codes",
-    "names_and_dtypes",
-    "values_of",
+    "read_table",
+    "with_dtype",
 ]
 
 _LARGEST = 100_000  # categories of a column
 
 
-def check_order_of(source, declared: object, argument: str) -> None:
-    """Raise ValueError if columns that are declared by name are not those of a source, in its order."""
+class Readable(Protocol):
+    """A declared column.
+
+    Attributes
+    ----------
+    takes_codes : bool
+        Whether numbers of an array are its cells as they are.
+    wrong : str
+        What a cell is that cannot be read, in words.
+    """
+
+    takes_codes: bool
+    wrong: str
+
+    def check(self, dtype, title: str, where: str) -> None:
+        """Raise TypeError or ValueError for a dtype that cannot hold such cells, from the dtype alone."""
+
+    def read(self, cells) -> np.ndarray:
+        """Numbers or codes, each from its own cell alone."""
+
+    def is_read(self, values: np.ndarray, cells) -> np.ndarray:
+        """Which of the cells, read as these values, are such as are declared."""
+
+
+def check_source(source: DataSource, model: Contract, columns: Sequence[Readable]) -> None:
+    """Raise TypeError or ValueError if the columns of a source are not declared as codes, in its order."""
+    argument, declared = model.argument, model.declared_columns
+    if declared is None or not all(column.takes_codes for column in columns):
+        raise TypeError(
+            f"A {type(source).__name__} holds numbers and codes: declare the number of codes of each column of categories "
+            f"in `{argument}`, as in [3, 2, 5]."
+        )
     if isinstance(declared, Mapping) and list(declared) != list(source.feature_names or ()):
         raise ValueError(
             f"`{argument}` must name the columns of the source in its order: "
@@ -45,34 +75,59 @@ def check_order_of(source, declared: object, argument: str) -> None:
         )
 
 
+def read_table(model: Contract, X, reset: bool, remember: Callable[[Any], None] = lambda X: None) -> np.ndarray:
+    """Numbers and codes of a table of the model's declared columns. A private fit reads no value before, and none raises.
+
+    Parameters
+    ----------
+    model
+        With ``declared_columns``, and ``readable_columns()`` that follow from them.
+    X : data frame, or array
+    reset : bool
+        Whether a fit begins: names and dtypes are remembered, and cells of an ordinary fit checked.
+    remember : callable, optional
+        Takes the table of a fit before its columns are asked for.
+    """
+    X, by_name = from_arrow(X), model.declared_columns
+    if isinstance(X, DataSource):
+        return model.read_rows(X)  # raises
+    if is_frame(X) and not hasattr(X, "iloc"):
+        raise TypeError(f"{type(model).__name__} needs a table in memory, got {type(X).__name__}.")
+    if not is_frame(X) and not (reset and model.is_private):
+        X = validate_data(model, X, reset=reset, dtype=None, ensure_all_finite=False)
+    X = as_table(X)
+    names = columns_of(X, by_name if isinstance(by_name, Mapping) else range(X.shape[1]))
+    X = X[names] if is_frame(X) else X
+    validate_data(model, X, skip_check_array=True, reset=reset)
+    holds_numbers = not is_frame(X) and X.dtype.kind not in "OUT"
+    if holds_numbers:
+        check_dtype(X, "X")
+    if reset:
+        remember(X)
+        model.check_features()
+        for name, declared in zip(names, model.readable_columns(), strict=True):
+            declared.check(column(X, name).dtype, repr(name), f"X[{name!r}]")
+        if is_frame(X):
+            model.column_names_, model.column_dtypes_ = names_and_dtypes(X)
+    columns = model.readable_columns()
+    if holds_numbers and all(declared.takes_codes for declared in columns):
+        values = X
+    else:
+        values = np.column_stack([
+            declared.read(column(X, name)) for name, declared in zip(names, columns, strict=True)
+        ])  # fmt: skip
+    if reset and not model.is_private:
+        for name, declared, read in zip(names, columns, values.T, strict=True):
+            is_read, what = declared.is_read(read, column(X, name)), declared.wrong
+            refuse_unread(name, column(X, name), is_read, what)
+    return values
+
+
 def names_and_dtypes(X) -> tuple[list, list[str]]:
     """Names and dtypes of the columns of a frame, as a fitted model keeps them."""
     return [name if isinstance(name, str | int) else str(name) for name in X.columns], [
         str(dtype) for dtype in X.dtypes
     ]
-
-
-def check_dtypes(X, names: Sequence, columns: Sequence[Column]) -> None:
-    """Refuse columns of dtypes that hold no such values: all cells would be missing.
-
-    Raises
-    ------
-    TypeError
-        From the dtypes and the declared columns alone, not from values.
-    """
-    for name, (kind, values) in zip(names, columns, strict=True):
-        dtype, title = column(X, name).dtype, repr(name)
-        if kind is Categories:
-            check_holds_categories(dtype, title, values)
-        else:
-            check_holds_numbers(dtype, title, f"X[{title}]", in_frame=True)
-
-
-def is_range(categories: Sequence) -> bool:
-    """Whether the categories are the codes 0, 1, … themselves."""
-    return isinstance(categories, range) or all(
-        type(category) is int and category == i for i, category in enumerate(categories)
-    )
 
 
 def found_categories(X) -> list[list]:
@@ -122,45 +177,6 @@ def largest_codes(X: np.ndarray) -> list[range]:
     return [range(int(code) + 1) for code in largest]
 
 
-# -- values -----------------------------------------------------------------------------------------------------
-
-
-def values_of(X, names: Sequence, columns: Sequence[Column]) -> np.ndarray:
-    """Numbers, and codes with -1 for what is no category; each from its value alone."""
-    return np.column_stack([
-        codes_of(column(X, name), values) if kind is Categories else as_numbers(column(X, name), "number")
-        for name, (kind, values) in zip(names, columns, strict=True)
-    ])  # fmt: skip
-
-
-def check_cells(X, names: Sequence, columns: Sequence[Column], values: np.ndarray) -> None:
-    """In an ordinary fit a cell that is neither missing nor what its column is declared to hold is a mistake.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_columns)
-        What :func:`values_of` gives, or X if it holds numbers and codes.
-
-    Raises
-    ------
-    ValueError
-        It names the column and a cell.
-    """
-    for name, (kind, declared), read in zip(names, columns, values.T, strict=True):
-        is_read, what = kind.reads(read, declared), f"no {kind.cell}"
-        if kind is Categories:
-            what = f"none of its categories, such as {declared[0]!r}"
-            if is_range(declared):  # -1 is a missing code
-                is_read |= as_numbers(column(X, name), "number") == -1
-        refuse_unread(name, column(X, name), is_read, what)
-
-
-def codes_of(answers, categories: Sequence) -> np.ndarray:
-    """Codes of a column of answers, each from its value alone: int32."""
-    places = {category: i for i, category in enumerate(as_categories(list(categories)))}
-    return codes_of_categories(answers, places, -1, -1).astype(np.int32)
-
-
 def as_array(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
     """Numbers and codes; objects, if categories are no codes."""
     answers = [(j, values) for j, (kind, values) in enumerate(columns) if kind is Categories]
@@ -179,15 +195,15 @@ def as_frame(cells: np.ndarray, names: Sequence, columns: Sequence[Column], dtyp
     table = {}
     for values, name, (kind, declared), dtype in zip(cells.T, names, columns, dtypes, strict=True):
         if kind is not Categories:
-            table[name] = _with_dtype(pd.Series(values), dtype)
+            table[name] = with_dtype(pd.Series(values), dtype)
         elif dtype == "category":
             table[name] = pd.Series(pd.Categorical.from_codes(values.astype(np.int64), categories=_objects(declared)))
         else:
-            table[name] = _with_dtype(pd.Series(_categories_of(values, declared), dtype=object), dtype)
+            table[name] = with_dtype(pd.Series(_categories_of(values, declared), dtype=object), dtype)
     return pd.DataFrame(table)
 
 
-def _with_dtype(series, dtype: str) -> Any:
+def with_dtype(series, dtype: str) -> Any:
     """A column of this dtype, rounded if numbers become whole; as it is, if it holds no values of the dtype."""
     with suppress(TypeError, ValueError, NotImplementedError):
         is_rounded = series.dtype == float and "int" in dtype.lower()

@@ -1,0 +1,96 @@
+"""Cross tables of all pairs: estimates, and the noise that is left in them, against least squares with all constraints."""
+
+import numpy as np
+import pytest
+
+from vips.models.tables.pairs import Pairs
+from vips.models.tables.regression import linear
+
+SIZES = np.array([2, 3, 4, 2])
+COLUMN = np.repeat(np.arange(4), SIZES)
+SAME = COLUMN[:, None] == COLUMN
+CELLS = [(a, b) for a in range(11) for b in range(a, 11) if a == b or not SAME[a, b]]
+rng = np.random.default_rng(0)
+WEIGHTS = np.array([1.0, 1.5, 0.7, 2.0])
+VAR = 0.5 / np.outer(WEIGHTS, WEIGHTS) * (1.0 + np.eye(4))
+
+
+def indicators(n):
+    rows = np.zeros((n, 11))
+    for first, size in zip(np.cumsum(SIZES) - SIZES, SIZES, strict=True):
+        rows[np.arange(n), first + rng.integers(0, size, n)] = 1.0
+    return rows
+
+
+def flat(table):
+    return np.array([table[cell] for cell in CELLS])
+
+
+def by_least_squares(noisy):
+    """Cells that agree in all margins, with the least squares of what they miss the noisy ones by, and their covariance."""
+    variance = np.diag([VAR[COLUMN[a], COLUMN[b]] for a, b in CELLS])
+    place = {cell: i for i, cell in enumerate(CELLS)}
+    constraints = []
+    for a in range(11):
+        for k in set(range(4)) - {COLUMN[a]}:
+            row = np.zeros(len(CELLS))
+            row[place[a, a]] = -1.0
+            for b in np.flatnonzero(k == COLUMN):
+                row[place[min(a, b), max(a, b)]] = 1.0
+            constraints.append(row)
+    A = np.array(constraints)
+    gain = variance @ A.T @ np.linalg.pinv(A @ variance @ A.T) @ A
+    return flat(noisy) - gain @ flat(noisy), variance - gain @ variance
+
+
+NOISY = indicators(300).T @ indicators(300) + rng.normal(0.0, 5.0, (11, 11))
+NOISY = 0.5 * (NOISY + NOISY.T)
+
+
+def test_tables_are_those_of_least_squares_under_all_constraints():
+    pairs = Pairs.of(NOISY, COLUMN, VAR, 9.0)
+    cells, covariance = by_least_squares(NOISY)
+    np.testing.assert_allclose(flat(pairs.table), cells, atol=1e-9)
+    assert (pairs.table[SAME & ~np.eye(11, dtype=bool)] == 0.0).all()
+    np.testing.assert_allclose(pairs.table.sum(axis=1), 4 * pairs.margins)
+    of_margins = [CELLS.index((a, a)) for a in range(11)]
+    np.testing.assert_allclose(pairs.margin_std(), 3.0 * np.sqrt(np.diag(covariance)[of_margins]))
+
+
+def test_noise_in_sums_of_pairs_is_as_stated():
+    pairs, (_, covariance) = Pairs.of(NOISY, COLUMN, VAR, 9.0), by_least_squares(NOISY)
+    left, right = rng.normal(size=(2, 5, 11))
+    sums = [left[:, a] * right[:, b] + (a != b) * left[:, b] * right[:, a] for a, b in CELLS]
+    expected = 9.0 * np.array(sums).T @ covariance @ np.array(sums)
+    np.testing.assert_allclose(pairs.covariance(left, right), expected, rtol=1e-9)
+    entries = [np.diag(pairs.covariance(left, np.tile(row, (5, 1)))) for row in left]
+    np.testing.assert_allclose(pairs.variances(left), entries)
+
+
+def test_tables_without_noise_are_counts_and_regressions_least_squares():
+    H = indicators(500)
+    pairs = Pairs.of(H.T @ H, COLUMN, VAR, 0.0)
+    np.testing.assert_allclose(pairs.table, H.T @ H, atol=1e-9)
+    rows, target = rng.normal(size=(3, 11)), rng.normal(size=11)
+    rows[-1] = 0.25
+    rows[:-1] -= (rows[:-1] @ pairs.margins / 500)[:, None] / 4
+    X, y = H @ rows.T, H @ target
+    beta, _, _, _ = np.linalg.lstsq(X, y, rcond=None)
+    effects = linear(pairs, rows, target)
+    deviations = np.sqrt(np.diag(np.linalg.inv(X.T @ X)) * np.mean((y - X @ beta) ** 2))
+    assert (
+        np.abs(effects.estimate - beta) < 0.05 * deviations
+    ).all()  # the prior is that of an effect of the target's size
+    np.testing.assert_allclose(np.sqrt(np.diag(effects.covariance)), deviations, rtol=0.02)
+    assert not effects.is_hidden.any()
+
+
+@pytest.mark.parametrize("n_columns", [1, 2])
+def test_few_columns(n_columns):
+    column = np.repeat(np.arange(n_columns), 3)
+    counts = np.diag([4.0, 2.0, 1.0] * n_columns)
+    if n_columns == 2:
+        counts[:3, 3:] = counts[3:, :3] = np.diag([4.0, 2.0, 1.0])
+    pairs = Pairs.of(counts, column, np.ones((n_columns, n_columns)), 1.0)
+    np.testing.assert_allclose(pairs.table, counts, atol=1e-12)
+    assert pairs.size == pytest.approx(7.0)

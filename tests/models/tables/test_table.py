@@ -1,0 +1,250 @@
+"""A private table as a statistician uses it: declarations, exact numbers without noise, limits with noise, rules, files."""
+
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.laws import checks
+from tests.laws.cases import CASES
+from tests.mutants import check_notices
+from vips import PrivacyBudget, PrivacyPlan, PrivateTable, load
+from vips.exceptions import PrivacyWarning
+from vips.models.tables import columns, rules, table
+from vips.models.tables.columns import column_of
+
+BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-6)
+DECLARED = {
+    "age": (18, 90),
+    "income": (0, 0, 1_000, 10_000, 100_000, "(missing)"),
+    "smoker": ["no", "yes"],
+    "packs": ["none", "one", "more", "(missing)"],
+    "since": (date(2000, 1, 1), date(2020, 12, 31)),
+}
+RULES = [{"smoker": ["no"], "packs": ["one", "more"]}, {"smoker": ["yes"], "packs": ["none", "(missing)"]}]
+
+
+def people(n, seed=0):
+    rng = np.random.default_rng(seed)
+    age, smokes = rng.integers(18, 91, n), rng.random(n) < 0.3
+    packs = np.where(smokes, rng.choice(["one", "more"], n), rng.choice(["none", None], n))
+    income = np.where(rng.random(n) < 0.2, 0.0, rng.lognormal(8.0 + 0.01 * age, 1.0))
+    income[rng.random(n) < 0.1] = np.nan
+    since = pd.Timestamp("2000-01-01") + pd.to_timedelta(rng.integers(0, 7000, n), "D")
+    smoker = np.where(smokes, "yes", "no")
+    return pd.DataFrame({"age": age, "income": income, "smoker": smoker, "packs": packs, "since": since})
+
+
+PEOPLE = people(3_000)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return PrivateTable(columns=DECLARED, rules=RULES, missing={"packs": ("refused",)}).fit(PEOPLE)
+
+
+@pytest.fixture(scope="module")
+def private():
+    return PrivateTable(columns=DECLARED, rules=RULES, privacy=BUDGET).fit(people(30_000))
+
+
+def test_shares_without_noise_are_those_of_the_records(exact):
+    shares = exact.shares("smoker")["share"]
+    assert shares["yes"] == pytest.approx((PEOPLE["smoker"] == "yes").mean())
+    income = exact.shares("income")["share"]
+    assert income["0"] == pytest.approx((PEOPLE["income"] == 0.0).mean())
+    assert income["(missing)"] == pytest.approx(PEOPLE["income"].isna().mean())
+    assert income["10000 to 100000"] == pytest.approx((PEOPLE["income"] >= 10_000).mean())
+    assert exact.summary()["share"].groupby("column").sum().to_numpy() == pytest.approx(1.0)
+    wide = exact.shares("smoker", level=0.99)
+    assert (wide["lower"] < exact.shares("smoker")["lower"]).all()
+
+
+def test_pairs_without_noise_are_those_of_the_records(exact):
+    ages = pd.cut(PEOPLE["age"], [*column_of((18, 90), "age", 10).edges[:-1], 91], right=False)
+    expected = pd.crosstab(ages, PEOPLE["smoker"], normalize=True).to_numpy()
+    pairs = exact.pairs("age", "smoker")
+    np.testing.assert_allclose(pairs["share"].to_numpy().reshape(-1, 2), expected, atol=1e-12)
+    assert ((pairs["lower"] < pairs["share"]) & (pairs["share"] < pairs["upper"])).all()
+
+
+def test_means_and_regressions_without_noise_are_those_of_the_bins(exact):
+    age = column_of((18, 90), "age", 10)
+    middles = age.numbers[age.levels(PEOPLE["age"].to_numpy(float))]
+    smokes = (PEOPLE["smoker"] == "yes").to_numpy(float)
+    assert exact.means().loc["age", "mean"] == pytest.approx(middles.mean())
+    assert exact.means().loc["smoker", "mean"] == pytest.approx(smokes.mean())
+    slope = np.polyfit(middles, smokes, 1)
+    effects = exact.regress("smoker", ["age"])
+    assert effects["effect"].to_numpy() == pytest.approx(slope, rel=0.01)
+
+
+def test_limits_hold_with_noise(private):
+    """30,000 people at ε = 1: at 99.99 % a run fails once in hundreds of thousands."""
+    records, level = people(30_000), 0.99999
+    smokes = private.shares("smoker", level).loc["yes"]
+    assert smokes["lower"] < 0.3 < smokes["upper"]
+    assert smokes["upper"] - smokes["lower"] < 0.05
+    age = private.means(level).loc["age"]
+    assert age["lower"] < records["age"].mean() < age["upper"]
+    effects = private.regress("smoker", ["age", "since"], level)
+    assert ((effects["lower"] < 0.0) & (effects["upper"] > 0.0))[:2].all()
+
+
+def test_effects_that_noise_hides_have_no_limits_and_are_named():
+    few = PrivateTable(columns=DECLARED, privacy=PrivacyBudget(epsilon=0.1, delta=1e-6)).fit(people(200))
+    with pytest.warns(PrivacyWarning, match="hide effects: .*They have no limits"):
+        assert few.regress("smoker", ["age", "packs"]).loc["packs: more"].isna().all()
+
+
+def test_synthetic_rows_are_like_the_records_and_break_no_rule(private):
+    rows = private.sample(100_000, random_state=0)
+    assert rows.columns.tolist() == list(DECLARED)
+    assert rows["age"].dtype == PEOPLE["age"].dtype
+    assert rows["since"].dtype == PEOPLE["since"].dtype
+    assert rows["age"].between(18, 90).all()
+    assert rows["income"].isna().any()
+    assert rows["since"].notna().all()
+    no, answered = rows["smoker"] == "no", rows["packs"].isin(["one", "more"])
+    assert not (no & answered).any()
+    assert not (~no & ~answered).any()
+    assert no.mean() == pytest.approx(0.7, abs=0.03)
+    assert rows["income"].eq(0.0).mean() == pytest.approx(0.18, abs=0.03)
+    assert private.sample(50, given={"smoker": "yes", "age": "18 to 24"})["age"].between(18, 24).all()
+    pd.testing.assert_frame_equal(rows, private.sample(100_000, random_state=0))
+
+
+def test_rows_that_break_a_rule_count_as_missing():
+    broken = PEOPLE.copy()
+    broken.loc[:99, ["smoker", "packs"]] = "no", "more"
+    counts = PrivateTable(columns=DECLARED, rules=RULES).fit(broken)._pairs()
+    plain = PrivateTable(columns=DECLARED).fit(broken)._pairs()
+    assert plain.size == pytest.approx(counts.size) == 3_000
+    moved = counts.margins - plain.margins
+    n_broken = ((broken["smoker"] == "no") & broken["packs"].isin(["one", "more"])).sum()
+    names = PrivateTable(columns=DECLARED)._level_names()
+    assert moved[names.index("smoker: (missing)")] == pytest.approx(n_broken)
+    assert moved[names.index("packs: more")] == pytest.approx(-n_broken, abs=1e-9)
+
+
+def test_persons_and_weights():
+    records = people(6_000)
+    ids = np.repeat(np.arange(2_000), 3)
+    plan = BUDGET.plan(max_rows_per_group=3)
+    persons = PrivateTable(columns=DECLARED, privacy=plan).fit(records, groups=ids)
+    rows = PrivateTable(columns=DECLARED, privacy=BUDGET).fit(records)
+    width = [(table.shares("smoker")["upper"] - table.shares("smoker")["lower"]).iloc[0] for table in (persons, rows)]
+    assert width[0] > 1.5 * width[1]  # a person's rows may say the same
+    heavy = np.where(records["smoker"] == "yes", 2.0, 1.0)
+    weighted = PrivateTable(columns=DECLARED, privacy=BUDGET.plan(max_weight=2.0)).fit(records, sample_weight=heavy)
+    share = weighted.shares("smoker", 0.99999).loc["yes"]
+    assert share["lower"] < 0.6 / 1.3 < share["upper"]
+    plain = PrivateTable(columns=DECLARED).fit(records, sample_weight=heavy)
+    assert plain.posterior_.squares == pytest.approx(np.square(heavy).sum() / heavy.sum())
+
+
+def test_a_file_gives_the_same_numbers(private, tmp_path):
+    private.save(tmp_path / "table.vips")
+    read = load(tmp_path / "table.vips")
+    pd.testing.assert_frame_equal(read.summary(), private.summary())
+    pd.testing.assert_frame_equal(read.sample(20, random_state=1), private.sample(20, random_state=1))
+
+
+def test_the_outcome_has_less_noise():
+    plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    widths = []
+    for outcome in (None, "smoker"):
+        fitted = PrivateTable(columns=DECLARED, outcome=outcome, privacy=plan).fit(PEOPLE)
+        effects = fitted.regress("smoker", ["age"])
+        widths.append(effects["upper"].iloc[0] - effects["lower"].iloc[0])
+    assert widths[1] < 0.9 * widths[0]
+
+
+def test_columns_that_nothing_was_read_of_are_named():
+    words = PEOPLE.assign(smoker=np.where(PEOPLE["smoker"] == "yes", "Yes", "No"))
+    with pytest.warns(PrivacyWarning, match="smoker"):
+        PrivateTable(columns=DECLARED, privacy=BUDGET).fit(words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"columns": {"age": [18, 90]}}, "Bounds are a tuple"),
+        ({"columns": {"age": (90, 18)}}, "must ascend"),
+        ({"columns": {"age": (1, 1, 1, 2)}}, "at most twice"),
+        ({"columns": {"age": "number"}}, "a tuple of edges"),
+        ({"columns": {"smoker": ["no", "no"]}}, "twice"),
+        ({"columns": {"age": (date(2000, 1, 1), 5)}}, "not both"),
+        ({"columns": None}, "must map names"),
+        ({"columns": {"age": (0.0, 1.0), "b": (0.0, 1.0)}, "n_bins": 1000, "outcome": "c"}, "no declared column"),
+        ({"columns": {str(i): (0.0, 1.0) for i in range(12)}, "n_bins": 1000}, "pairs of answers"),
+        ({"rules": [{"smoker": ["no"]}]}, "maps the names of two"),
+        ({"rules": [{"smoker": ["never"], "packs": ["one"]}]}, "no answer 'never'"),
+        ({"rules": [{"age": (0, 15), "smoker": ["yes"]}]}, "its edges are"),
+        ({"rules": [{"smoker": ["no", "(missing)"], "packs": ["(missing)"]}]}, "must let both"),
+        ({"rules": [{"smoker": ["no"], "packs": part} for part in ("(answered)", ["(missing)"])]}, "no answer beside"),
+        ({"missing": {"sex": (9,)}}, "no declared column"),
+    ],
+)  # fmt: skip
+def test_declarations_that_cannot_work_are_refused(arguments, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        PrivateTable(**({"columns": DECLARED, "privacy": BUDGET} | arguments)).fit(PEOPLE)
+
+
+def test_questions_that_cannot_be_answered_are_refused(exact):
+    with pytest.raises(ValueError, match="There is no column 'sex'"):
+        exact.shares("sex")
+    with pytest.raises(ValueError, match="more than two categories"):
+        exact.regress("packs")
+    with pytest.raises(ValueError, match="other columns"):
+        exact.regress("age", ["age"])
+    with pytest.raises(ValueError, match="name two columns"):
+        exact.pairs("age", "age")
+    with pytest.raises(ValueError, match="has no answer 'maybe'"):
+        exact.sample(1, given={"smoker": "maybe"})
+    with pytest.raises(ValueError, match="has these answers"):
+        exact.sample(1, given={"smoker": "no", "packs": "more"})
+    with pytest.raises(ValueError, match="holds 'maybe'"):
+        PrivateTable(columns=DECLARED).fit(PEOPLE.assign(smoker="maybe"))
+
+
+def test_cells_have_one_level_each():
+    income = column_of((0, 0, 10, 20), "income", 10)
+    assert income.labels == ("0", "1 to 9", "10 to 20", "(missing)")
+    cells = np.array([0.0, -5.0, 1.0, 9.0, 10.0, 20.0, 99.0, np.nan, np.inf])
+    assert income.levels(cells).tolist() == [0, 0, 1, 1, 2, 2, 2, 3, 3]
+    assert column_of((1, 3), "grade", 10).labels == ("1", "2", "3", "(missing)")
+    drawn = income.drawn(np.repeat([0, 1, 2, 3], 500), np.random.default_rng(0)).reshape(4, 500)
+    assert [set(np.unique(row)) for row in drawn[:3]] == [{0.0}, {*range(1, 10)}, {*range(10, 21)}]
+    assert np.isnan(drawn[3]).all()
+    other = column_of(["a", "(other)"], "word", 10)
+    assert other.levels(other.read(np.array(["a", "b", None], dtype=object))).tolist() == [0, 1, 2]
+
+
+def bins_are_those_of_the_chunk(patch):
+    original = columns.Bins.levels
+    patch.setattr(columns.Bins, "levels", lambda self, x: original(self, x - np.nanmin(np.append(x, 0.0))))
+
+
+def one_broken_row_spoils_all(patch):
+    original = rules.obeying
+
+    def mutant(levels, stated, missing):
+        obeyed = original(levels, stated, missing)
+        return obeyed if (obeyed == levels).all() else np.tile(missing, (len(levels), 1))
+
+    patch.setattr(table, "obeying", mutant)
+
+
+def cells_depend_on_the_number_of_rows(patch):
+    original = columns.Answers.levels
+    patch.setattr(columns.Answers, "levels", lambda self, codes: original(self, codes + (len(codes) > 1)))
+
+
+@pytest.mark.parametrize(
+    "mutant", [bins_are_those_of_the_chunk, one_broken_row_spoils_all, cells_depend_on_the_number_of_rows]
+)
+def test_levels_that_look_at_other_records_are_noticed(mutant, monkeypatch):
+    case = next(case for case in CASES if case.name == "table of pairs")
+    check_notices(lambda: checks.records_do_not_see_each_other(case), mutant, monkeypatch, "another one in company")

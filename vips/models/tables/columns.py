@@ -1,0 +1,324 @@
+"""What each column of a table is declared to hold, and the level of each of its cells.
+
+A level is an answer, or a bin of numbers or dates. Every column has a level for cells that are missing or cannot be read: each
+record has one level in each column, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from itertools import pairwise
+from numbers import Integral, Real
+
+import numpy as np
+
+from vips.data._cell_values import as_categories, as_numbers, category_of, codes_of_categories, day_of
+from vips.data._declared_dtypes import (
+    MISSING,
+    OTHER,
+    check_holds_categories,
+    check_holds_numbers,
+    refuse_bounds_in_list,
+)
+
+__all__ = ["Answers", "Bins", "column_of", "columns_declared"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A column of categories.
+
+    Parameters
+    ----------
+    categories : tuple
+        Strings and numbers, each once. ``OTHER`` among them stands for all other values, ``MISSING`` for missing ones.
+    nothing : tuple
+        Further values that stand for a missing cell.
+    """
+
+    categories: tuple
+    nothing: tuple = ()
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether a missing cell is one of the answers."""
+        return MISSING in self.categories
+
+    @property
+    def labels(self) -> tuple:
+        """Of the levels; the last one of a column without ``MISSING`` holds what was not read."""
+        return self.categories if self.has_missing else (*self.categories, MISSING)
+
+    @property
+    def missing(self) -> int:
+        """The level of a cell that holds nothing that can be read."""
+        return self.labels.index(MISSING)
+
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the categories are the codes 0, 1, … themselves."""
+        return self._named == list(range(len(self._named)))
+
+    @property
+    def _named(self) -> list:
+        return [category for category in self.categories if category not in (OTHER, MISSING)]
+
+    @cached_property
+    def numbers(self) -> np.ndarray | None:
+        """What each level counts in means and regressions, NaN for ``OTHER`` and ``MISSING``: numbers are themselves; of two
+        answers the first is 0, the second 1. None for other categories."""
+        if not all(isinstance(category, Real) for category in self._named):
+            if len(self._named) != 2 or OTHER in self.categories:
+                return None
+            values = dict(zip(self._named, (0.0, 1.0), strict=True))
+            return np.array([values.get(label, math.nan) for label in self.labels])
+        return np.array([math.nan if label in (OTHER, MISSING) else float(label) for label in self.labels])
+
+    @property
+    def wrong(self) -> str:
+        """What a cell is that cannot be read, in words."""
+        return f"none of its categories, such as {self.categories[0]!r}"
+
+    def check(self, dtype, title: str, where: str) -> None:
+        """Raise TypeError or ValueError if no value of a column of this dtype could match."""
+        check_holds_categories(dtype, title, self._named)
+
+    def read(self, cells) -> np.ndarray:
+        """Codes of the cells, -1 for what is missing or cannot be read."""
+        places = {category_of(category): i for i, category in enumerate(self.categories)}
+        other, _ = places.pop(OTHER, -1), places.pop(MISSING, -1)
+        places = dict.fromkeys(map(category_of, self.nothing), -1) | places
+        return codes_of_categories(cells, places, other, -1).astype(np.float64)
+
+    def is_read(self, values: np.ndarray, cells) -> np.ndarray:
+        """Which of the cells, read as these codes, are answers, or stand for a missing one."""
+        return (values >= 0) | np.isin(as_categories(cells), [*map(category_of, self.nothing), MISSING])
+
+    def levels(self, codes: np.ndarray) -> np.ndarray:
+        """Levels of codes, each from its own alone."""
+        is_code = (codes >= 0) & (codes < len(self.categories)) & (codes == np.floor(codes))
+        return np.where(is_code, codes, self.missing).astype(np.int64)
+
+    def drawn(self, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Cells at these levels: objects; None where nothing is known."""
+        values = np.empty(len(self.labels), dtype=object)
+        values[:] = [None if label == MISSING else label for label in self.labels]
+        return values[levels]
+
+    def places(self, answers: object, title: str) -> np.ndarray:
+        """The levels that a rule names, shape (n_levels,), bool; ``"(answered)"`` stands for all but ``MISSING``."""
+        listed = answers if isinstance(answers, list | tuple | set) else [answers]
+        if "(answered)" in listed:
+            return np.array([label != MISSING for label in self.labels])
+        if unknown := [answer for answer in listed if answer not in self.labels]:
+            raise ValueError(f"Column {title} has no answer {unknown[0]!r}; it has {list(self.labels)}.")
+        return np.array([label in listed for label in self.labels])
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A column of numbers, or of dates as days since 1970, in bins.
+
+    Parameters
+    ----------
+    edges : tuple of float
+        Ascending. A bin holds its lower edge, the last one its upper edge, too; an edge that stands twice is a bin of this
+        number alone. Numbers beyond the ends count as these.
+    is_date, is_whole, has_missing : bool
+        Whether they are days; whether the numbers are whole ones; whether a missing cell is one of the answers.
+    nothing : tuple
+        Numbers that stand for a missing cell.
+    """
+
+    edges: tuple[float, ...]
+    is_date: bool = False
+    is_whole: bool = False
+    has_missing: bool = False
+    nothing: tuple = ()
+
+    takes_codes = True
+
+    @property
+    def wrong(self) -> str:
+        """What a cell is that cannot be read, in words."""
+        return "no date" if self.is_date else "no number"
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """Least number of each bin, and where the bin ends; shape (n_bins, 2). The end of a bin of whole numbers is none of its
+        numbers."""
+        bounds = np.array(list(pairwise(self.edges)))
+        if self.is_whole:
+            bounds[-1, 1] += 1.0
+            is_single = bounds[:-1, 0] == bounds[:-1, 1]
+            bounds[1:, 0] += is_single
+            bounds[:-1, 1] += is_single
+        return bounds
+
+    @cached_property
+    def labels(self) -> tuple:
+        """Of the levels, the last one for what is missing or cannot be read."""
+        return (*(self._label(low, end - 1.0 if self.is_whole else end) for low, end in self.bounds), MISSING)
+
+    def _label(self, low: float, high: float) -> str:
+        return self.text_of(low) if low == high else f"{self.text_of(low)} to {self.text_of(high)}"
+
+    def text_of(self, number: float) -> str:
+        """A number of the column in the words of its bounds."""
+        return str(np.datetime64(math.floor(number), "D")) if self.is_date else f"{number:.15g}"
+
+    @property
+    def missing(self) -> int:
+        """The level of a cell that holds nothing that can be read."""
+        return len(self.bounds)
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The middle of each bin, NaN for the level of missing cells."""
+        return np.append(self.bounds.mean(axis=1) - 0.5 * self.is_whole, math.nan)
+
+    def check(self, dtype, title: str, where: str) -> None:
+        """Raise TypeError or ValueError for a dtype that cannot hold such numbers."""
+        check_holds_numbers(dtype, title, where, in_frame=True, is_date=self.is_date)
+
+    def read(self, cells) -> np.ndarray:
+        """Numbers, NaN for what is missing or cannot be read."""
+        numbers = as_numbers(cells, "date" if self.is_date else "number")
+        return np.where(np.isin(numbers, self.nothing), math.nan, numbers) if self.nothing else numbers
+
+    def is_read(self, values: np.ndarray, cells) -> np.ndarray:
+        """Which of the cells, read as these values, are numbers, or stand for a missing one."""
+        return ~np.isnan(values) | np.isin(as_numbers(cells, "number"), self.nothing)
+
+    def levels(self, numbers: np.ndarray) -> np.ndarray:
+        """Levels of numbers, each from its own alone."""
+        edges, is_number = np.array(self.edges), np.isfinite(numbers)
+        inside = np.clip(np.where(is_number, numbers, edges[0]), edges[0], edges[-1])
+        places = np.searchsorted(edges[1:-1], inside, side="right")
+        before = np.maximum(places - 1, 0)
+        places -= (places > 0) & (edges[before] == edges[before + 1]) & (inside == edges[before])
+        return np.where(is_number, places, self.missing)
+
+    def drawn(self, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Numbers, or dates, that are uniform in the bins of these levels; NaN or NaT where nothing is known."""
+        low, end = np.vstack([self.bounds, [math.nan, math.nan]])[levels].T
+        numbers = low + rng.random(len(levels)) * (end - low)
+        if self.is_whole:
+            numbers = np.floor(numbers)
+        if not self.is_date:
+            return numbers
+        days = np.nan_to_num(numbers).astype(np.int64).astype("M8[D]").astype("M8[ns]")
+        days[np.isnan(numbers)] = np.datetime64("NaT")
+        return days
+
+    def places(self, answers: object, title: str) -> np.ndarray:
+        """The levels that a rule names, shape (n_levels,), bool: bins of a range (low, high), whose ends are edges;
+        ``"(answered)"`` for all bins, ``"(missing)"`` for the level of missing cells."""
+        if answers in ("(answered)", ["(answered)"]):
+            return np.arange(len(self.labels)) < self.missing
+        if answers in (MISSING, [MISSING]):
+            return np.arange(len(self.labels)) == self.missing
+        ends = tuple(map(_number_of, answers)) if isinstance(answers, tuple) and len(answers) == 2 else ()
+        if not ends or not set(ends) <= set(self.edges) or not ends[0] < ends[1]:
+            raise ValueError(
+                f"A rule names a part of column {title} by a range (low, high) of its edges, got {answers!r}: its edges are "
+                f"{', '.join(map(self.text_of, self.edges))}. Declare further ones as a tuple: (low, …, high)."
+            )
+        return np.append((self.bounds[:, 0] >= ends[0]) & (self.bounds[:, 1] <= ends[1]), False)
+
+
+def column_of(declared: object, title: str, n_bins: int, nothing: tuple = ()) -> Answers | Bins:
+    """What a declaration says about the column ``title``.
+
+    Parameters
+    ----------
+    n_bins : int
+        Of a column of numbers that is declared by two bounds.
+    nothing : tuple
+        Values that stand for a missing cell.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither a list of categories nor a tuple of ascending numbers or dates.
+    """
+    if isinstance(declared, list | range):
+        return _answers(list(declared), title, nothing)
+    if isinstance(declared, tuple):
+        has_missing = declared[-1:] == (MISSING,)
+        ends = declared[: len(declared) - has_missing]
+        numbers = [_number_of(end) for end in ends]
+        if len(numbers) >= 2 and all(map(math.isfinite, numbers)):
+            return _bins(numbers, ends, title, n_bins, has_missing, nothing)
+    raise TypeError(
+        f"Column {title} is declared as {declared!r}: write (low, high) or a tuple of edges, (0, 18, 65, 100), for numbers and "
+        'dates, which may end in "(missing)", and a list of categories, [...], for any other.'
+    )
+
+
+def _number_of(end: object) -> float:
+    if isinstance(end, date | np.datetime64):
+        return day_of(end)
+    is_number = isinstance(end, Real) and not isinstance(end, bool | np.bool_ | np.timedelta64)
+    return float(end) if is_number else math.nan
+
+
+def _bins(numbers: list[float], ends: Sequence, title: str, n_bins: int, has_missing: bool, nothing: tuple) -> Bins:
+    are_dates = [isinstance(end, date | np.datetime64) for end in ends]
+    if any(are_dates) != all(are_dates):
+        raise TypeError(f"The edges of column {title} are dates or numbers, not both, got {tuple(ends)!r}.")
+    steps = np.diff(numbers)
+    if (steps < 0.0).any() or not numbers[0] < numbers[-1] or ((steps[1:] == 0.0) & (steps[:-1] == 0.0)).any():
+        raise ValueError(f"The edges of column {title} must ascend, each at most twice, got {tuple(ends)!r}.")
+    is_whole = all(are_dates) or all(isinstance(end, Integral) for end in ends)
+    if len(numbers) == 2:
+        numbers = _even_edges(*numbers, n_bins, is_whole)
+    return Bins(tuple(map(float, numbers)), all(are_dates), is_whole, has_missing, nothing)
+
+
+def _even_edges(low: float, high: float, n_bins: int, is_whole: bool) -> list[float]:
+    """Edges of bins that are alike, or hold whole numbers, each at least one."""
+    if not is_whole:
+        return list(np.linspace(low, high, n_bins + 1))
+    edges = np.unique(np.floor(np.linspace(low, high + 1.0, n_bins + 1)))
+    return [*edges[:-1], high]  # which the last bin holds
+
+
+def _answers(values: list, title: str, nothing: tuple) -> Answers:
+    refuse_bounds_in_list(values, title)
+    known = [category_of(value) for value in values]
+    if not values or any(category is None for category in known):
+        raise ValueError(f"The categories of column {title} must be strings or finite numbers, got {values!r}.")
+    if len(set(known)) != len(known):
+        raise ValueError(f"The categories of column {title} hold a value twice.")
+    return Answers(tuple(value.item() if isinstance(value, np.generic) else value for value in values), nothing)
+
+
+def columns_declared(declared: object, n_bins: int, missing: Mapping) -> list[Answers | Bins]:
+    """What each column holds.
+
+    Parameters
+    ----------
+    declared : mapping or list
+    n_bins : int
+    missing : mapping
+        Values that stand for missing cells, by name or place of the column.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the declaration is no mapping and no list, or a column's is none.
+    """
+    if not isinstance(declared, Mapping | list) or not declared:
+        raise ValueError(
+            "`columns` must map names of columns to declarations, or be a list of declarations: "
+            f'columns={{"age": (18, 90), "smoker": ["no", "yes"]}}, say. Got {declared!r}.'
+        )
+    items = dict(declared.items() if isinstance(declared, Mapping) else enumerate(declared))
+    if unknown := [name for name in missing if name not in items]:
+        raise ValueError(f"`missing` names {unknown[0]!r}, which is no declared column.")
+    return [column_of(value, repr(name), n_bins, tuple(missing.get(name, ()))) for name, value in items.items()]

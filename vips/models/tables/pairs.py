@@ -1,0 +1,151 @@
+"""Cross tables of all pairs of columns, brought into agreement, with the noise that is left in them.
+
+Each record has one level in each of J columns. M_jk, of shape (m_j, m_k), counts the records at two levels; released are all
+M_jk and the counts m_j of single columns, each cell with independent noise. Every row of M_jk sums to a cell of the margin of
+column j, and every margin to the number of records, so that
+
+    M_jk = I_jk + r_j 1ᵀ / m_k + 1 r_kᵀ / m_j + N 11ᵀ / (m_j m_k),     I_jk 1 = 0,  1ᵀ I_jk = 0,  1ᵀ r_j = 0
+
+These parts are orthogonal, and the noise within a table is the same in all its cells: the best linear unbiased estimates are
+averages, one by one. N is that of the sums of all tables, r_j that of the centred sums of the tables of column j, each by the
+inverse of its variance; I_jk is in one table only. The noise in I, r and N stays independent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Pairs"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Consistent cross tables of all pairs of columns.
+
+    Parameters
+    ----------
+    table : ndarray of shape (d, d)
+        M of all levels by all levels; within a column its margin on the diagonal, and zeros.
+    column : ndarray of int, shape (d,)
+        Column of each level, in order.
+    cell_var : ndarray of shape (n_columns, n_columns)
+        Variance of the noise in a cell of M_jk before it is centred to that of I_jk; 0 on the diagonal.
+    margin_var : ndarray of shape (n_columns,)
+        Variance of the noise in an entry of r_j before it is centred.
+    size, size_var : float
+        N, and the variance of the noise in it.
+    """
+
+    table: np.ndarray
+    column: np.ndarray
+    cell_var: np.ndarray
+    margin_var: np.ndarray
+    size: float
+    size_var: float
+
+    @classmethod
+    def of(cls, noisy: np.ndarray, column: np.ndarray, var: np.ndarray, noise_var: float) -> Pairs:
+        """From released counts.
+
+        Parameters
+        ----------
+        noisy : ndarray of shape (d, d)
+            Symmetric; what stands between two levels of one column is not read.
+        var : ndarray of shape (n_columns, n_columns)
+            Variance of the noise in a cell of M_jk and, on the diagonal, of a margin, both over ``noise_var``.
+        noise_var : float
+            ≥ 0.
+        """
+        by_column = np.eye(len(var))[column]
+        widths = by_column.sum(axis=0)
+        n_columns = len(widths)
+        same = column[:, None] == column
+        tables = np.where(same, 0.0, noisy)
+        rows = tables @ by_column  # (d, n_columns): sums of the rows of M_jk
+        margin = np.diag(noisy)
+        np.put_along_axis(rows, column[:, None], margin[:, None], axis=1)
+        of_sums = var * np.where(np.eye(n_columns, dtype=bool), 1.0, widths)  # variance of such a sum, over the noise
+        sums = by_column.T @ rows
+        of_size = 1.0 / (widths[:, None] * of_sums)
+        of_size[np.tril_indices(n_columns, -1)] = 0.0  # each pair once
+        size, size_var = float((of_size * sums).sum() / of_size.sum()), 1.0 / of_size.sum()
+        centred = rows - (sums / widths[:, None])[column]
+        precision = 1.0 / of_sums
+        margin_var = 1.0 / precision.sum(axis=1)
+        margins = (precision[column] * centred).sum(axis=1) * margin_var[column]
+        # I_jk: the cells less what their own sums say, and what all sums say in its place
+        other = widths[column]
+        means = (sums / np.outer(widths, widths))[np.ix_(column, column)]
+        per_row = rows[:, column] / other - means
+        table = tables - per_row - per_row.T - means
+        table += margins[:, None] / other + margins / other[:, None] + size / np.outer(other, other)
+        table[same] = 0.0
+        np.fill_diagonal(table, margins + size / other)
+        cell_var = np.where(np.eye(n_columns, dtype=bool), 0.0, var)
+        return cls(table, column, noise_var * cell_var, noise_var * margin_var, size, noise_var * size_var)
+
+    @property
+    def margins(self) -> np.ndarray:
+        """Counts of the levels, shape (d,)."""
+        return np.diag(self.table)
+
+    def margin_std(self) -> np.ndarray:
+        """Deviation of the noise in each of the ``margins``."""
+        widths = np.bincount(self.column)[self.column]
+        return np.sqrt(self.margin_var[self.column] * (1.0 - 1.0 / widths) + self.size_var / widths**2)
+
+    def covariance(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Covariance of the noise in ``leftᵢᵀ M rightᵢ``, shape (q, q).
+
+        Parameters
+        ----------
+        left, right : ndarray of shape (q, d)
+            Numbers of the levels, of which a record has the sum over its levels.
+        """
+        by_column = np.eye(len(self.margin_var))[self.column]
+        widths = by_column.sum(axis=0)
+        means = [values @ by_column / widths for values in (left, right)]
+        a, b = (values - mean[:, self.column] for values, mean in zip((left, right), means, strict=True))
+        # all columns but the own one
+        others = [(mean.sum(axis=1, keepdims=True) - mean)[:, self.column] for mean in means]
+        products = left * right
+        product_means = products @ by_column / widths
+        of_margins = a * others[1] + b * others[0] + products - product_means[:, self.column]
+        of_size = means[0].sum(axis=1) * means[1].sum(axis=1) - (means[0] * means[1]).sum(axis=1)
+        of_size += product_means.sum(axis=1)
+        covariance = (of_margins * self.margin_var[self.column]) @ of_margins.T
+        covariance += self.size_var * np.outer(of_size, of_size)
+        aa, bb, ab = (
+            np.einsum("ia,la,aj->ilj", one, other, by_column, optimize=True) for one, other in ((a, a), (b, b), (a, b))
+        )
+        covariance += np.einsum("ilj,jk,ilk->il", aa, self.cell_var, bb, optimize=True)
+        covariance += np.einsum("ilj,jk,lik->il", ab, self.cell_var, ab, optimize=True)
+        return covariance
+
+    def variances(self, rows: np.ndarray) -> np.ndarray:
+        """Variance of the noise in each entry of ``rows M rowsᵀ``, shape (q, q).
+
+        Parameters
+        ----------
+        rows : ndarray of shape (q, d)
+        """
+        by_column = np.eye(len(self.margin_var))[self.column]
+        widths = by_column.sum(axis=0)
+        means = rows @ by_column / widths
+        centred = rows - means[:, self.column]
+        others = means.sum(axis=1)[:, None] - means
+        squares = np.square(centred) @ by_column
+        variances = squares @ self.cell_var @ squares.T
+        for i, (row, mean, other) in enumerate(zip(centred, means, others, strict=True)):
+            shared = (row * centred) @ by_column
+            variances[i] += np.einsum("lj,jk,lk->l", shared, self.cell_var, shared)
+            products = rows[i] * rows
+            product_means = products @ by_column / widths
+            of_margins = row * others[:, self.column] + other[self.column] * centred
+            of_margins += products - product_means[:, self.column]
+            variances[i] += np.square(of_margins) @ self.margin_var[self.column]
+            of_size = mean.sum() * means.sum(axis=1) - means @ mean + product_means.sum(axis=1)
+            variances[i] += self.size_var * np.square(of_size)
+        return variances

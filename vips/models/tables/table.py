@@ -1,0 +1,681 @@
+"""A table of declared columns, released once: the counts of all pairs of answers, and everything that follows from them.
+
+A record has one level in each column: h holds their indicators. With public numbers c_j of the columns, and x = (c_j h_j),
+
+    T = x xᵀ / (Σ c_j²)²
+
+counts each pair of levels, with a norm of 1 for every record: one sum, one clip, one release. Noise in the table of columns j
+and k is smaller the larger c_j c_k; c_j⁶ is the number of levels, so that the noise of small tables is smaller.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from vips._support.arguments import arguments, whole
+from vips._support.extras import imported
+from vips._support.printable import listed
+from vips._support.validation import check_integer, check_level, levels_to_user
+from vips.core.mechanism.random_state import RandomStateLike, as_generator
+from vips.core.phases import FitPhase
+from vips.core.plan import PrivacyPlan
+from vips.core.records.arrays import InMemoryData
+from vips.core.records.source import DataSource
+from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Joint, Quadratic
+from vips.exceptions import PrivacyWarning
+from vips.expfam import DiagonalGaussian
+from vips.model import ConjugateExponentialModel
+from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
+from vips.models.components import tables
+from vips.models.tables.columns import Answers, Bins, columns_declared
+from vips.models.tables.mixture import Mixture, fitted
+from vips.models.tables.pairs import Pairs
+from vips.models.tables.regression import linear
+from vips.models.tables.rules import Rule, obeying, rules_declared
+from vips.parts import Part, last_of
+from vips.report.report import rows_like_one
+from vips.report.unread import Seen
+from vips.report.words import whose
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PairCounts", "PrivateTable"]
+
+_MOST_CELLS = 10_000_000
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """Totals of a fit, and the noise in them.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (d, d)
+        Σ x xᵀ.
+    noise_std : float
+        Of an entry on its diagonal; off the diagonal it is noise_std/√2.
+    squares : float
+        Σ w² of the records' weights w over Σ w; 1 without weights.
+    """
+
+    totals: np.ndarray
+    noise_std: float
+    squares: float
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        return {"totals": self.totals, "noise_std": np.array(self.noise_std), "squares": np.array(self.squares)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PairCounts:
+        """Inverse of :meth:`to_arrays`."""
+        return cls(arrays["totals"], float(arrays["noise_std"]), float(arrays["squares"]))
+
+    @staticmethod
+    def check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError for arrays of a file that no fit has."""
+        is_finite = all(np.isfinite(array).all() for array in arrays.values())
+        if not is_finite or not (arrays["noise_std"] >= 0.0).all() or not (arrays["squares"] > 0.0).all():
+            raise ValueError("its counts are none")
+
+
+@arguments
+class PrivateTable(ConjugateExponentialModel):
+    """All cross tables of two columns from one release, with what follows: shares, means, regressions, synthetic rows.
+
+    What is a sum of pairs is exact but for noise of known size, and has intervals for any number of analyses. Synthetic rows
+    are drawn from mixtures that were fitted to the pairs; they cost no budget.
+
+    Parameters
+    ----------
+    columns : mapping of name to declaration, or list of declarations
+        By name for data frames; columns that are not named are left out. A declaration is
+
+        - a list of categories (strings and numbers, each once). "(other)" among them stands for all other values;
+        - ``(low, high)``, two numbers or two dates, which are divided into ``n_bins`` bins of one width; whole ones hold whole
+          numbers. Or a tuple of edges, ``(0, 18, 65, 100)``; an edge that stands twice, as in ``(0, 0, 1000, 100000)``, is a
+          bin of this number alone. Numbers beyond the ends count as these.
+
+        "(missing)" as a category, or at the end of a tuple, makes a missing cell one of the answers. Elsewhere missing cells
+        are counted, too, but shares are those of records with an answer, and no synthetic row lacks one.
+    n_bins : int
+        Of a column of numbers that is declared by two bounds.
+    outcome : name of a column, optional
+        Whose tables are to have less noise, at the price of all others: the target of regressions, say.
+    rules : list of mapping
+        Each names two columns and answers that no record has together: ``{"smoker": ["no"], "cigarettes": "(answered)"}``, or
+        ``{"age": (0, 15), "married": ["yes"]}`` with a range of edges. A row that breaks one counts as missing in both columns,
+        and no synthetic row breaks one.
+    missing : mapping of name to values, optional
+        Values that stand for a missing cell: ``{"income": (98, 99)}``.
+    privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
+        None is an ordinary fit. One full-batch step is enough.
+    on_invalid : {"drop", "raise"}
+        Has no effect: what cannot be read is a missing cell.
+    random_state : int, Generator, RandomState or None
+        Seeds the sampling of ordinary fits. Noise is never seeded.
+
+    Attributes
+    ----------
+    posterior_ : PairCounts
+        The released totals, and the noise in them.
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Notes
+    -----
+    *Privacy.*
+    Unit: one row. Relation: add or remove one. Released: noisy counts of all pairs of answers, and of single answers, in every
+    step. Public by declaration: all constructor arguments. Which cells exist follows from these alone, and each has noise.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from vips import PrivacyBudget, PrivateTable
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.integers(18, 91, 20_000)
+    >>> smoker = np.where(rng.random(20_000) < 0.4 - 0.003 * age, "yes", "no")
+    >>> people = pd.DataFrame({"age": age, "smoker": smoker})
+    >>> columns = {"age": (18, 90), "smoker": ["no", "yes"]}
+    >>> table = PrivateTable(columns=columns, privacy=PrivacyBudget(epsilon=1.0, delta=1e-6)).fit(people)
+    >>> share = table.shares("smoker").loc["yes"]
+    >>> bool(share["lower"] < np.mean(smoker == "yes") < share["upper"])
+    True
+    >>> effect = table.regress("smoker", ["age"]).loc["age"]
+    >>> bool(effect["lower"] < -0.003 < effect["upper"])
+    True
+    >>> table.sample(3, random_state=0).columns.tolist()
+    ['age', 'smoker']
+    """
+
+    columns: Mapping | Sequence | None = None
+    n_bins: int = whole(default=10, low=2, high=1000)
+    outcome: object = None
+    rules: Sequence = ()
+    missing: Mapping | None = None
+    on_invalid: str = "drop"
+
+    unit = "one row of X"
+    argument = "columns"
+    planned_steps = 1  # every step would release the same counts
+    ignores_labels = True
+    adds_up = True
+    exact_rows = True
+    reads_tables = True
+    settings_of_meaning = ("columns", "n_bins", "missing", "rules")
+    _unlisted = ("argument", "readable_columns")
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        widths, names = self._widths(), self._names()
+        n_cells = (widths.sum() ** 2 - np.square(widths).sum()) // 2
+        if n_cells > _MOST_CELLS:
+            raise ValueError(
+                f"The columns have {n_cells:,} pairs of answers, more than {_MOST_CELLS:,}: declare fewer."
+            )
+        if self.outcome is not None and self.outcome not in names:
+            raise ValueError(f"`outcome` is {self.outcome!r}, which is no declared column.")
+        self._rules()
+
+    def check_features(self) -> None:
+        """Raise ValueError if the records have another number of columns than are declared."""
+        if self.n_features_in_ != len(self._names()):
+            raise ValueError(f"X has {self.n_features_in_} columns, but {len(self._names())} are declared.")
+
+    def blocks(self) -> dict[str, Block]:
+        d, size = int(self._widths().sum()), float(np.square(self._factors()).sum())
+        blocks = {"pairs": Block((d, d), symmetric=True, scale=size)}
+        return blocks | ({"squares": Block((1,), scale=SQUARES_SCALE)} if self._sums_squares else {})
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        squares = ", and the sum of squared weights" if self._sums_squares else ""
+        return [FitPhase("steps", n_steps, released=f"noisy counts of all pairs of answers of two columns{squares}")]
+
+    def valid_records(self, records) -> np.ndarray:
+        """All of them: what cannot be read is a missing cell."""
+        return np.ones(records.shape[0], dtype=bool)
+
+    def expected_statistics(self, records, posterior: PairCounts) -> Joint:
+        levels = self._levels(np.asarray(records, dtype=np.float64))
+        factors = self._factors()
+        rows = np.zeros((len(levels), int(self._widths().sum())))
+        rows[np.arange(len(levels))[:, None], levels] = factors
+        squares = DenseStatistics({"squares": np.ones((len(levels), 1))})
+        return Joint(Quadratic("pairs", rows), *([BySquaredWeights(squares)] if self._sums_squares else []))
+
+    def to_posterior(self, average, noise_std, previous) -> PairCounts:
+        """Of weights no more than the declared bound, squares are at most their sum."""
+        totals, squares = 0.5 * (average["pairs"] + average["pairs"].T), 1.0
+        if "squares" in average:
+            size = max(self._pairs_of(totals, float(noise_std["pairs"])).size, 1.0)
+            squares = max(float(average["squares"][0]), 0.0) / size
+        return PairCounts(totals, float(noise_std["pairs"]), max(squares, 1e-6))
+
+    def to_noise_aware_posterior(self) -> PairCounts:
+        return self.last_posterior_
+
+    def step_size(self, t: int) -> float:
+        """1/t: every step sees the same counts."""
+        return 1.0 / t
+
+    def max_record_norm(self) -> float:
+        """That of every record."""
+        return WITH_SQUARES if self._sums_squares else 1.0
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """One full-batch step."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
+
+    def default_chunk_size(self) -> int:
+        """About 30 MB of rows."""
+        return max(64, 4_000_000 // int(self._widths().sum()))
+
+    def describe(self) -> dict:
+        n_levels = sum(len(column.labels) for column in self.readable_columns())
+        return {
+            "unit": self.unit,
+            "released": self.released("hence shares, means, regressions and synthetic rows"),
+            "declared_public": (
+                f"{len(self._names())} columns with {n_levels} answers in all, missing cells included",
+                "columns, n_bins, rules and all other constructor arguments",
+            ),
+        }
+
+    def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, None]:
+        columns = self.readable_columns()
+        levels = [rng.choice(len(column.labels) - 1, n_records) for column in columns]
+        return self._as_table([column.drawn(level, rng) for column, level in zip(columns, levels, strict=True)]), None
+
+    # -- comparisons --------------------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Shares of the answers of each column."""
+        if not isinstance(posterior, PairCounts):
+            return super().posterior_parts(posterior)
+        pairs, names = self._pairs_of(posterior.totals, posterior.noise_std), self._level_names()
+        size = max(pairs.size, 1.0)
+        shares = np.clip(pairs.margins / size, 0.0, 1.0)
+        variance = np.square(pairs.margin_std() / size) + np.maximum(shares * (1.0 - shares), 1.0 / size) / size
+        return [Part("shares", DiagonalGaussian(shares, 1.0 / variance), partial(last_of, names), names)]
+
+    def counts_read(self) -> list[Seen]:
+        """From the counts of single answers."""
+        posterior, starts, seen = self.last_posterior_, self._starts(), []
+        pairs = self._pairs_of(posterior.totals, posterior.noise_std)
+        std, size_std = pairs.margin_std(), float(np.sqrt(pairs.size_var))
+        for name, column, first in zip(self._names(), self.readable_columns(), starts, strict=False):
+            read = [i for i in range(len(column.labels)) if i != column.missing]
+            kind = "category" if isinstance(column, Answers) else "date" if column.is_date else "number"
+            values = [column.labels[i] for i in read] if isinstance(column, Answers) else ()
+            at = first + np.array(read)
+            counts, deviations = pairs.margins[at], std[at]
+            if not values:
+                counts, deviations = counts.sum(keepdims=True), np.sqrt(np.square(deviations).sum(keepdims=True))
+            seen.append(
+                Seen(
+                    repr(name), kind, counts, deviations, pairs.size, size_std, [v if v != "(other)" else None for v in values],
+                    are_independent=False, may_be_missing=column.has_missing,
+                )
+            )  # fmt: skip
+        return seen
+
+    # -- methods for users --------------------------------------------------------------------------------------
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Shares of the answers of all columns: see :meth:`shares`."""
+        pd = imported("pandas", "summary()")
+
+        frames = {name: self.shares(name, level) for name in self._names()}
+        return pd.concat(frames, names=["column", "answer"]).rename_axis(columns=whose(self.privacy_))
+
+    def shares(self, column, level: float = 0.95) -> pd.DataFrame:
+        """Shares of the answers of a column, of records that have one.
+
+        Parameters
+        ----------
+        column : name, or place
+        level : float
+            Of the intervals, which know the noise, and that the records are a sample.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each answer, with "share", "lower" and "upper".
+        """
+        pd = imported("pandas", "shares()")
+
+        check_level(level)
+        place = self._place(column)
+        at, declared = self._answered(place), self.readable_columns()[place]
+        rows = np.zeros((len(at), int(self._widths().sum())))
+        rows[np.arange(len(at)), at] = 1.0
+        index = pd.Index([declared.labels[i - self._starts()[place]] for i in at], name="answer")
+        return pd.DataFrame(self._ratios(rows, rows.sum(axis=0), level, "share"), index=index)
+
+    def pairs(self, row, column, level: float = 0.95) -> pd.DataFrame:
+        """Shares of the pairs of answers of two columns, of records that have both.
+
+        Parameters
+        ----------
+        row, column : names, or places
+        level : float
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each pair, with "share", "lower" and "upper".
+        """
+        pd = imported("pandas", "pairs()")
+
+        check_level(level)
+        j, k = self._place(row), self._place(column)
+        if j == k:
+            raise ValueError(f"`row` and `column` are both {row!r}: name two columns.")
+        columns, pairs, starts, z = self.readable_columns(), self._pairs(), self._starts(), _quantile(level)
+        at, across = self._answered(j), self._answered(k)
+        counts = pairs.table[np.ix_(at, across)]
+        d = len(pairs.column)
+        left = np.zeros((counts.size, d))
+        right = np.zeros((counts.size, d))
+        left[np.arange(counts.size), np.repeat(at, len(across))] = 1.0
+        right[np.arange(counts.size), np.tile(across, len(at))] = 1.0
+        total = max(float(counts.sum()), 1.0)
+        shares = counts.ravel() / total
+        noise = np.array([pairs.covariance(a[None], b[None])[0, 0] for a, b in zip(left, right, strict=True)])
+        std = np.sqrt(noise / total**2 + self._sampling(shares, total))
+        labels = [[columns[i].labels[p - starts[i]] for p in ps] for i, ps in ((j, at), (k, across))]
+        index = pd.MultiIndex.from_product(labels, names=[str(self._names()[i]) for i in (j, k)])
+        return pd.DataFrame(_limits("share", shares, std, z, 0.0, 1.0), index=index)
+
+    def means(self, level: float = 0.95) -> pd.DataFrame:
+        """Means of the columns of numbers, and of those of two answers, whose second one counts as 1.
+
+        Numbers count as the middles of their bins.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each column, with "mean", "lower" and "upper".
+        """
+        pd = imported("pandas", "means()")
+
+        check_level(level)
+        numbers = {name: self._numbers(place) for place, name in enumerate(self._names())}
+        numbers = {name: row for name, row in numbers.items() if row is not None}
+        results = []
+        for name, row in numbers.items():
+            answered = np.zeros(len(row))
+            answered[self._answered(self._place(name), without_nan=True)] = 1.0
+            results.append(self._ratios(row[None], answered, level, "mean", np.square(row)[None]))
+        joined = {key: np.concatenate([result[key] for result in results]) for key in ("mean", "lower", "upper")}
+        return pd.DataFrame(joined, index=pd.Index(list(numbers), name="column"))
+
+    def regress(self, target, features: Sequence | None = None, level: float = 0.95) -> pd.DataFrame:
+        """Least squares of a column on others: a linear regression, whose intervals know the noise.
+
+        Parameters
+        ----------
+        target : name, or place
+            A column of numbers, or of two answers, whose second one counts as 1: effects are then differences of shares.
+        features : list of names or places, optional
+            None: all other columns. Numbers count as the middles of their bins. Categories are compared with the most frequent
+            one. A cell without an answer counts as average.
+        level : float
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each feature, and "(intercept)", with "effect", "lower" and "upper"; no limits, and no effect, where noise
+            hides it, or columns that vary together.
+
+        Warns
+        -----
+        PrivacyWarning
+            If effects are hidden: it names them.
+        """
+        pd = imported("pandas", "regress()")
+
+        check_level(level)
+        place, z = self._place(target), _quantile(level)
+        goal = self._numbers(place, filled=True)
+        if goal is None:
+            raise ValueError(
+                f"Column {target!r} holds more than two categories: a regression needs numbers, or two answers."
+            )
+        others = [self._place(name) for name in (features if features is not None else self._names())]
+        others = [j for j in others if j != place or features is not None]
+        if place in others or not others:
+            raise ValueError(f"`features` must name other columns than {target!r}, at least one.")
+        rows, names, centre = self._features(others)
+        effects = linear(self._pairs(), rows, goal, self._records_like_one()).from_origin(centre)
+        values, std = (
+            np.where(effects.is_hidden, np.nan, numbers)
+            for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
+        )
+        _warn_of_hidden([name for name, hidden in zip(names, effects.is_hidden, strict=False) if hidden])
+        index = pd.Index([*names, "(intercept)"], name="feature")
+        return pd.DataFrame(_limits("effect", values, std, z, -np.inf, np.inf), index=index)
+
+    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None, *, given: Mapping | None = None) -> Any:
+        """Synthetic rows, as private as the fit.
+
+        They are drawn from mixtures that were fitted to the pairs, with numbers uniform in their bins. Analyses of synthetic
+        rows do not know the noise, so that their intervals do not hold: use the tables themselves.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, Generator, RandomState or None
+        given : mapping of name to answer, optional
+            Rows that have these answers, of the categories or labels of ``shares``.
+
+        Returns
+        -------
+        data frame, or ndarray of shape (n_samples, n_columns)
+            What was fitted, without missing cells but where "(missing)" is declared.
+        """
+        check_is_fitted(self, "last_posterior_")
+        check_integer("n_samples", n_samples, 0)
+        rng, starts, columns = as_generator(random_state), self._starts(), self.readable_columns()
+        mixture = self.once("mixture", self._mixture)
+        if given:
+            mixture = mixture.given([self._level(name, answer) for name, answer in given.items()], starts)
+        levels = mixture.drawn(n_samples, starts, rng)
+        return self._as_table([column.drawn(level, rng) for column, level in zip(columns, levels.T, strict=True)])
+
+    def column_names(self) -> list[str]:
+        """Names of the columns, or x0, x1, … where there are none."""
+        return [str(name) if isinstance(name, str) else f"x{name}" for name in self._names()]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags
+
+    # -- columns ------------------------------------------------------------------------------------------------
+
+    @property
+    def declared_columns(self) -> object:
+        """The argument that declares them."""
+        return self.columns
+
+    def readable_columns(self) -> list[Answers | Bins]:
+        """How the cells of each column are read."""
+        return columns_declared(self.columns, self.n_bins, self.missing or {})
+
+    def check_source(self, source: DataSource) -> None:
+        tables.check_source(source, self, self.readable_columns())
+
+    def table_of(self, X, y) -> InMemoryData:
+        return InMemoryData(tables.read_table(self, X, reset=True))
+
+    def _names(self) -> list:
+        return list(self.columns) if isinstance(self.columns, Mapping) else list(range(len(self.columns or ())))
+
+    def _place(self, name) -> int:
+        """Of a column."""
+        check_is_fitted(self, "last_posterior_")
+        if name not in self._names():
+            raise ValueError(
+                f"There is no column {name!r}: the columns are {listed([repr(name) for name in self._names()])}."
+            )
+        return self._names().index(name)
+
+    def _level(self, name, answer) -> int:
+        """Place of an answer among those of all columns."""
+        place = self._place(name)
+        labels = self.readable_columns()[place].labels
+        if answer not in labels:
+            raise ValueError(
+                f"Column {name!r} has no answer {answer!r}: its answers are {listed([repr(label) for label in labels])}."
+            )
+        return int(self._starts()[place]) + labels.index(answer)
+
+    def _widths(self) -> np.ndarray:
+        """Number of levels of each column."""
+        return np.array([len(column.labels) for column in self.readable_columns()])
+
+    def _starts(self) -> np.ndarray:
+        """First level of each column, and the number of all, shape (n_columns + 1,)."""
+        return np.concatenate([[0], np.cumsum(self._widths())])
+
+    def _level_names(self) -> list[str]:
+        columns = zip(self.column_names(), self.readable_columns(), strict=True)
+        return [f"{name}: {label}" for name, column in columns for label in column.labels]
+
+    def _factors(self) -> np.ndarray:
+        """c_j."""
+        squares = self._widths() ** (1.0 / 3.0)
+        if self.outcome is not None:
+            place = self._names().index(self.outcome)
+            squares[place] = np.sqrt(squares[place] * max(squares.sum() - squares[place], squares[place]))
+        return np.sqrt(squares)
+
+    def _rules(self) -> list[Rule]:
+        return rules_declared(self.rules, dict(zip(self._names(), self.readable_columns(), strict=True)))
+
+    def _levels(self, values: np.ndarray) -> np.ndarray:
+        """Levels of records, counted over all columns, shape (n_records, n_columns)."""
+        columns, starts = self.readable_columns(), self._starts()[:-1]
+        levels = np.column_stack([column.levels(cells) for column, cells in zip(columns, values.T, strict=True)])
+        missing = starts + np.array([column.missing for column in columns])
+        return obeying(levels + starts, self._rules(), missing)
+
+    @property
+    def _sums_squares(self) -> bool:
+        """Whether there are weights, so that the variance of sums is that of their squares."""
+        return self.plan_of_fit().max_weight is not None
+
+    def _as_table(self, cells: list[np.ndarray]) -> Any:
+        """A data frame with the names and dtypes of the fitted one; an array if that was one."""
+        if not isinstance(self.columns, Mapping) and not hasattr(self, "column_dtypes_"):
+            are_numbers = all(column.dtype.kind == "f" for column in cells)
+            return (
+                np.column_stack(cells) if are_numbers else np.column_stack([column.astype(object) for column in cells])
+            )
+        pd = imported("pandas", "A data frame")
+
+        names = getattr(self, "column_names_", self._names())
+        dtypes = getattr(self, "column_dtypes_", [None] * len(cells))
+        return pd.DataFrame({
+            name: series if dtype is None else tables.with_dtype(series, dtype)
+            for name, series, dtype in zip(names, map(pd.Series, cells), dtypes, strict=True)
+        })  # fmt: skip
+
+    # -- what follows from the counts ---------------------------------------------------------------------------
+
+    def _pairs(self) -> Pairs:
+        """The tables of the fit, brought into agreement."""
+        check_is_fitted(self, "last_posterior_")
+        posterior = self.posterior_
+        return self.once("pairs", lambda: self._pairs_of(posterior.totals, posterior.noise_std))
+
+    def _pairs_of(self, totals: np.ndarray, noise_std: float) -> Pairs:
+        squares, column = np.square(self._factors()), np.repeat(np.arange(len(self._widths())), self._widths())
+        var = 1.0 / np.outer(squares, squares)
+        var *= np.where(np.eye(len(squares), dtype=bool), 1.0, 0.5)
+        factors = np.sqrt(squares)[column]
+        return Pairs.of(totals / np.outer(factors, factors), column, var, noise_std**2)
+
+    def _mixture(self) -> Mixture:
+        """Fitted to the pairs; a level of missing cells that is not declared is none of its answers."""
+        mixture = fitted(self._pairs(), self._rules(), np.random.default_rng(0))
+        chances, starts = mixture.chances.copy(), self._starts()
+        for first, column in zip(starts, self.readable_columns(), strict=False):
+            if not column.has_missing:
+                chances[:, first + column.missing] = 0.0
+        sums = np.add.reduceat(chances, starts[:-1], axis=1)
+        shares = mixture.shares * (sums > 0.0).all(axis=1)
+        column = self._pairs().column
+        return Mixture(shares / shares.sum(), chances / np.where(sums > 0.0, sums, 1.0)[:, column])
+
+    def _records_like_one(self) -> float:
+        """How many records, of their weights, tell no more than one."""
+        return self.posterior_.squares * rows_like_one(self.privacy_)
+
+    def _sampling(self, shares: np.ndarray, total: float) -> np.ndarray:
+        """Variance of shares of so many records, which are a sample."""
+        n = max(total / self._records_like_one(), 1.0)
+        inside = np.clip(shares, 1.0 / n, 1.0 - 1.0 / n) if n > 2.0 else np.full(len(shares), 0.5)
+        return inside * (1.0 - inside) / n
+
+    def _answered(self, place: int, without_nan: bool = False) -> np.ndarray:
+        """Places of the answers of a column among all levels."""
+        column = self.readable_columns()[place]
+        is_answer = np.arange(len(column.labels)) != column.missing
+        if column.has_missing and not without_nan:
+            is_answer[:] = True
+        if without_nan and column.numbers is not None:
+            is_answer &= ~np.isnan(column.numbers)
+        return self._starts()[place] + np.flatnonzero(is_answer)
+
+    def _numbers(self, place: int, filled: bool = False) -> np.ndarray | None:
+        """What each level counts in a column, shape (d,), 0 for what is no number, or their average; None without numbers."""
+        column, row = self.readable_columns()[place], np.zeros(int(self._widths().sum()))
+        if column.numbers is None:
+            return None
+        at = self._answered(place, without_nan=True)
+        first = self._starts()[place]
+        row[at] = column.numbers[at - first]
+        if filled:
+            counts = np.maximum(self._pairs().margins[at], 0.0)
+            average = counts @ row[at] / max(counts.sum(), 1e-300)
+            own = slice(first, first + len(column.labels))
+            row[own] = np.where(np.isnan(column.numbers), average, row[own])
+        return row
+
+    def _features(self, places: Sequence[int]) -> tuple[np.ndarray, list[str], np.ndarray]:
+        """Rows of features and of the constant, names of the features, and what was taken off each."""
+        pairs, columns, names = self._pairs(), self.readable_columns(), self.column_names()
+        d, rows, titles = len(pairs.column), [], []
+        for place in places:
+            column, at = columns[place], self._answered(place)
+            numbers = self._numbers(place, filled=True)
+            if numbers is not None:
+                rows.append(numbers)
+                titles.append(names[place])
+                continue
+            usual = at[np.argmax(pairs.margins[at])]
+            for level in at[at != usual]:
+                rows.append(np.eye(1, d, level)[0])
+                titles.append(f"{names[place]}: {column.labels[level - self._starts()[place]]}")
+        features = np.array(rows)
+        centre = features @ pairs.margins / max(pairs.size, 1.0)
+        constant = np.full(d, 1.0 / len(columns))
+        return np.vstack([features - np.outer(centre, constant), constant]), titles, centre
+
+    def _ratios(self, rows, base, level: float, name: str, squares=None) -> dict[str, np.ndarray]:
+        """Limits of sums over one column divided by the sum over its answers.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (q, d)
+            What each level counts.
+        base : ndarray of shape (d,)
+            1 for each level that is an answer.
+        squares : ndarray of shape (q, d), optional
+            Of ``rows``; without them, ratios are shares.
+        """
+        pairs, z = self._pairs(), _quantile(level)
+        total = max(float(base @ pairs.margins), 1.0)
+        values = rows @ pairs.margins / total
+        off = rows - values[:, None] * base
+        constant = np.full_like(off, 1.0 / len(self._widths()))
+        noise = np.diag(pairs.covariance(off, constant)) / total**2
+        if squares is None:
+            return _limits(name, values, np.sqrt(noise + self._sampling(values, total)), z, 0.0, 1.0)
+        spread = np.maximum(squares @ pairs.margins / total - values**2, 0.0)
+        within = rows[:, base > 0.0]
+        std = np.sqrt(noise + self._records_like_one() * spread / total)
+        return _limits(name, values, std, z, within.min(axis=1), within.max(axis=1))
+
+
+def _quantile(level: float) -> float:
+    return float(ndtri(0.5 + 0.5 * level))
+
+
+def _limits(name: str, values, std, z: float, low, high) -> dict[str, np.ndarray]:
+    limits = {name: values, "lower": values - z * std, "upper": values + z * std}
+    return {key: np.clip(value, low, high) for key, value in limits.items()}
+
+
+def _warn_of_hidden(names: list[str]) -> None:
+    if names:
+        warnings.warn(
+            f"Noise, or columns that vary together, hide effects: {listed(names)}. They have no limits. Fewer features, more "
+            "records, a larger epsilon, or outcome= help.",
+            PrivacyWarning,
+            stacklevel=levels_to_user(),
+        )
