@@ -160,9 +160,13 @@ EXPERIMENTS = {
         "mixtures.class_labels",
         "do latent classes labelled real match true ones? Generated tables with classes and without (5 minutes)",
     ),
-    "synthetic_adult": (
-        "mixtures.synthetic_adult",
+    "synthetic_tables": (
+        "tables.synthetic",
         "synthetic tables of Adult at ε = 1 beside MST and AIM: two-way marginals, predictions of income (1 minute, or 60)",
+    ),
+    "table_coverage": (
+        "tables.coverage",
+        "private tables of Adult: how often limits of shares, pairs, means and regressions hold (5 minutes)",
     ),
     "deep_networks": (
         "belief_networks.deep",

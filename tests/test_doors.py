@@ -24,8 +24,7 @@ from vips import BayesianLogisticRegression, MixedLatentClassAnalysis, PrivacyBu
 from vips.classification.tables import as_frame, columns_stated
 from vips.data import Sequences
 from vips.data._columns import as_table
-from vips.models.components import tables as classes
-from vips.models.components.declarations import column_of_any_kind
+from vips.models.components.declarations import codes_of, column_of_any_kind
 from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.report.unread import TELLS_OF_NOISE
 from vips.tools.commands.files import as_declared, read_table
@@ -168,7 +167,7 @@ def numbers_by_encoder(table):
 def numbers_by_classes(table):
     frame = as_table(table)
     declared = [column_of_any_kind("x", (LOW, HIGH))]
-    values = classes.values_of(frame, [name_of(table)], declared)[:, 0]
+    values = declared[0].read(frame[name_of(table)] if hasattr(frame, "columns") else frame[:, 0])
     return [None if np.isnan(x) else min(max(float(x), LOW), HIGH) for x in values]
 
 
@@ -206,7 +205,7 @@ def test_doors_read_categories_alike(cells, container):
     features = TableEncoder(declared_for(table, CATEGORIES), unit_norm=False).fit(table).transform(table)
     assert [int(row.argmax()) if row.any() else None for row in features] == plain
     column = as_table(table)[name_of(table)] if hasattr(table, "columns") else as_table(table)[:, 0]
-    codes = classes.codes_of(column, CATEGORIES)
+    codes = codes_of(column, CATEGORIES)
     assert [None if code < 0 else int(code) for code in codes] == plain
     (reading,) = vips.inspect(table, declared_for(table, CATEGORIES)).columns
     assert reading.n_read == sum(place is not None for place in plain)

@@ -218,16 +218,27 @@ def _(printed, folder):
         assert sum(row[label] for label in ("real", "doubtful", "noise", "empty")) == 2 * 4
 
 
-@check("synthetic_adult")
+@check("synthetic_tables")
 def _(printed, folder):
     rows = read_json(folder / "results.json")
-    assert [row["method"] for row in rows] == ["the fitted people themselves", "marginals", "latent classes, K = 15"]
+    methods = ["the fitted people themselves", "latent classes, one", "latent classes, K = 15", "all pairs"]
+    assert [row["method"] for row in rows] == methods
     assert "MST and AIM are left out" in printed
     for row in rows:  # generated columns are independent, but for the income
         assert 0.0 < row["two-way error"] < 1.0
         assert 0.0 < row["auc"] < 1.0
         assert f"{row['two-way error']:.3f} ({row['largest']:.3f}) | {row['auc']:.3f}" in printed
     assert rows[0]["two-way error"] < rows[1]["two-way error"]
+
+
+@check("table_coverage")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert len(rows) == 18
+    for row in rows:
+        assert 0.5 < row["held"] <= 1.0
+        assert f"{row['held']:.3f} ({row['worst']:.2f}) | {row['refused']:.2f}" in printed
+    assert all(row["refused"] == 0.0 for row in rows if row["asked"] in ("shares", "means"))
 
 
 @check("benchmarks.latent_classes")

@@ -50,7 +50,7 @@ class Answers:
 
     @property
     def labels(self) -> tuple:
-        """Of the levels; the last one of a column without ``MISSING`` holds what was not read."""
+        """What the levels are; the last one of a column without ``MISSING`` holds what was not read."""
         return self.categories if self.has_missing else (*self.categories, MISSING)
 
     @property
@@ -161,7 +161,7 @@ class Bins:
 
     @cached_property
     def labels(self) -> tuple:
-        """Of the levels, the last one for what is missing or cannot be read."""
+        """What the levels are, the last one for what is missing or cannot be read."""
         return (*(self._label(low, end - 1.0 if self.is_whole else end) for low, end in self.bounds), MISSING)
 
     def _label(self, low: float, high: float) -> str:

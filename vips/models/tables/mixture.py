@@ -138,8 +138,8 @@ def _fit(pairs: Pairs, allowed: np.ndarray, rng: np.random.Generator) -> Mixture
         return value, np.concatenate([by_log_shares, by_logits.ravel()])
 
     start = np.log(margins) + _SPREAD * rng.standard_normal((K, d))
-    found = minimize(
+    end = minimize(
         loss, np.concatenate([np.zeros(K), start.ravel()]), jac=True, method="L-BFGS-B",
         options={"maxiter": _ITERATIONS, "maxcor": 30, "ftol": _TOLERANCE},
     )  # fmt: skip
-    return Mixture(*unpacked(found.x))
+    return Mixture(*unpacked(end.x))

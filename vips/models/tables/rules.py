@@ -42,7 +42,7 @@ def rules_declared(rules: Sequence, columns: Mapping[object, Answers | Bins]) ->
     starts = np.cumsum([0, *(len(column.labels) for column in columns.values())])
     places = {name: slice(*starts[j : j + 2]) for j, name in enumerate(columns)}
     apart = np.zeros((starts[-1], starts[-1]), dtype=bool)
-    found = []
+    stated = []
     for rule in rules:
         if not isinstance(rule, Mapping) or len(rule) != 2 or not set(rule) <= set(columns):
             raise ValueError(
@@ -58,7 +58,7 @@ def rules_declared(rules: Sequence, columns: Mapping[object, Answers | Bins]) ->
             raise ValueError(
                 f"A rule must let both cells be missing, since a row that breaks it counts so. Got {rule!r}."
             )
-        found.append(Rule([list(columns).index(name) for name in rule], *sides))
+        stated.append(Rule([list(columns).index(name) for name in rule], *sides))
         apart |= np.outer(*sides) | np.outer(*sides).T
     for name, place in places.items():
         alone = apart[:, place].all(axis=1)
@@ -68,7 +68,7 @@ def rules_declared(rules: Sequence, columns: Mapping[object, Answers | Bins]) ->
                 raise ValueError(
                     f"Rules leave {name!r} no answer beside {answer!r} of {other!r}: leave one of them out."
                 )
-    return found
+    return stated
 
 
 def obeying(levels: np.ndarray, rules: Sequence[Rule], missing: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ from vips.core.plan import PrivacyPlan
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.source import DataSource
 from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Joint, Quadratic
+from vips.data._declared_dtypes import MISSING, OTHER
 from vips.exceptions import PrivacyWarning
 from vips.expfam import DiagonalGaussian
 from vips.model import ConjugateExponentialModel
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["PairCounts", "PrivateTable"]
 
 _MOST_CELLS = 10_000_000
+_STANDS_OUT = 3.5  # deviations of noise, above which missing cells are seen
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ class PrivateTable(ConjugateExponentialModel):
         return Joint(Quadratic("pairs", rows), *([BySquaredWeights(squares)] if self._sums_squares else []))
 
     def to_posterior(self, average, noise_std, previous) -> PairCounts:
-        """Of weights no more than the declared bound, squares are at most their sum."""
+        """The totals, and the ratio of squared weights to weights."""
         totals, squares = 0.5 * (average["pairs"] + average["pairs"].T), 1.0
         if "squares" in average:
             size = max(self._pairs_of(totals, float(noise_std["pairs"])).size, 1.0)
@@ -240,7 +242,7 @@ class PrivateTable(ConjugateExponentialModel):
 
     def default_chunk_size(self) -> int:
         """About 30 MB of rows."""
-        return max(64, 4_000_000 // int(self._widths().sum()))
+        return max(64, 4_000_000 // (int(self._widths().sum()) if self.columns else 1))
 
     def describe(self) -> dict:
         n_levels = sum(len(column.labels) for column in self.readable_columns())
@@ -271,24 +273,21 @@ class PrivateTable(ConjugateExponentialModel):
         return [Part("shares", DiagonalGaussian(shares, 1.0 / variance), partial(last_of, names), names)]
 
     def counts_read(self) -> list[Seen]:
-        """From the counts of single answers."""
-        posterior, starts, seen = self.last_posterior_, self._starts(), []
+        """From the counts of single answers; those of categories one by one where cells could not be read."""
+        posterior, seen = self.last_posterior_, []
         pairs = self._pairs_of(posterior.totals, posterior.noise_std)
         std, size_std = pairs.margin_std(), float(np.sqrt(pairs.size_var))
-        for name, column, first in zip(self._names(), self.readable_columns(), starts, strict=False):
-            read = [i for i in range(len(column.labels)) if i != column.missing]
-            kind = "category" if isinstance(column, Answers) else "date" if column.is_date else "number"
-            values = [column.labels[i] for i in read] if isinstance(column, Answers) else ()
-            at = first + np.array(read)
-            counts, deviations = pairs.margins[at], std[at]
-            if not values:
+        for name, column, first in zip(self._names(), self.readable_columns(), self._starts(), strict=False):
+            missing = first + column.missing
+            at = np.setdiff1d(first + np.arange(len(column.labels)), missing)
+            counts, deviations, values = pairs.margins[at], std[at], ()
+            if isinstance(column, Answers) and pairs.margins[missing] > _STANDS_OUT * std[missing]:
+                values = [None if label == OTHER else label for label in column.labels if label != MISSING]
+            else:
                 counts, deviations = counts.sum(keepdims=True), np.sqrt(np.square(deviations).sum(keepdims=True))
-            seen.append(
-                Seen(
-                    repr(name), kind, counts, deviations, pairs.size, size_std, [v if v != "(other)" else None for v in values],
-                    are_independent=False, may_be_missing=column.has_missing,
-                )
-            )  # fmt: skip
+            kind = "category" if isinstance(column, Answers) else "date" if column.is_date else "number"
+            shown = {"are_independent": False, "may_be_missing": column.has_missing}
+            seen.append(Seen(repr(name), kind, counts, deviations, pairs.size, size_std, values, **shown))
         return seen
 
     # -- methods for users --------------------------------------------------------------------------------------
@@ -390,8 +389,8 @@ class PrivateTable(ConjugateExponentialModel):
         target : name, or place
             A column of numbers, or of two answers, whose second one counts as 1: effects are then differences of shares.
         features : list of names or places, optional
-            None: all other columns. Numbers count as the middles of their bins. Categories are compared with the most frequent
-            one. A cell without an answer counts as average.
+            None: all other columns. Numbers count as the middles of their bins. Categories are compared with the one that was
+            released as the most frequent. A cell without an answer counts as average.
         level : float
 
         Returns
@@ -485,7 +484,7 @@ class PrivateTable(ConjugateExponentialModel):
         return list(self.columns) if isinstance(self.columns, Mapping) else list(range(len(self.columns or ())))
 
     def _place(self, name) -> int:
-        """Of a column."""
+        """The place of a column."""
         check_is_fitted(self, "last_posterior_")
         if name not in self._names():
             raise ValueError(
@@ -494,7 +493,7 @@ class PrivateTable(ConjugateExponentialModel):
         return self._names().index(name)
 
     def _level(self, name, answer) -> int:
-        """Place of an answer among those of all columns."""
+        """Place of an answer among the levels of all columns."""
         place = self._place(name)
         labels = self.readable_columns()[place].labels
         if answer not in labels:
@@ -612,8 +611,8 @@ class PrivateTable(ConjugateExponentialModel):
         if filled:
             counts = np.maximum(self._pairs().margins[at], 0.0)
             average = counts @ row[at] / max(counts.sum(), 1e-300)
-            own = slice(first, first + len(column.labels))
-            row[own] = np.where(np.isnan(column.numbers), average, row[own])
+            levels = slice(first, first + len(column.labels))
+            row[levels] = np.where(np.isnan(column.numbers), average, row[levels])
         return row
 
     def _features(self, places: Sequence[int]) -> tuple[np.ndarray, list[str], np.ndarray]:
@@ -630,7 +629,8 @@ class PrivateTable(ConjugateExponentialModel):
             usual = at[np.argmax(pairs.margins[at])]
             for level in at[at != usual]:
                 rows.append(np.eye(1, d, level)[0])
-                titles.append(f"{names[place]}: {column.labels[level - self._starts()[place]]}")
+                answer, other = (column.labels[i - self._starts()[place]] for i in (level, usual))
+                titles.append(f"{names[place]}: {answer} vs {other}")
         features = np.array(rows)
         centre = features @ pairs.margins / max(pairs.size, 1.0)
         constant = np.full(d, 1.0 / len(columns))

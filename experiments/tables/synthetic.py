@@ -1,4 +1,4 @@
-"""``python -m experiments synthetic_adult``: synthetic tables of Adult at ε = 1, beside those of private-pgm.
+"""``python -m experiments synthetic_tables``: synthetic tables of Adult at ε = 1, beside those of private-pgm.
 
 The table of ``latent_classes``: 39,000 people are fitted, 9,842 others judge. Two-way error: mean total variation distance
 between all two-way marginals of the synthetic table and of these people. AUC: gradient boosting (scikit-learn, all its
@@ -29,7 +29,7 @@ import pandas as pd
 from experiments.mixtures.latent_classes import DELTA, N_CLASSES, N_STEPS, divided, people, two_way_error
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from vips import LatentClassAnalysis, PrivacyPlan
+from vips import LatentClassAnalysis, PrivacyBudget, PrivacyPlan, PrivateTable
 from vips.models.components.declarations import codes_of
 
 EPSILON, N_SEEDS = 1.0, 3
@@ -58,17 +58,22 @@ print("seconds:", time.perf_counter() - start)
 
 
 def main(arguments: list[str]) -> None:
-    parser = parser_of("experiments synthetic_adult", __doc__)
+    parser = parser_of("experiments synthetic_tables", __doc__)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter of an environment with smartnoise-synth")
     parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=list(METHODS), help="which peers")
     parser.add_argument("--seeds", type=int, default=N_SEEDS, help="synthetic tables of each method")
     options = parser.parse_args(arguments)
-    folder = folder_of("synthetic_adult", options)
+    folder = folder_of("synthetic_tables", options)
     n_steps, n_seeds = (8, 1) if options.quick else (N_STEPS, options.seeds)
     train, test, categories = coded(options.quick)
     rows = [row("the fitted people themselves", [(train, 0.0)], test)]
-    for name, n_classes, steps in (("marginals", 1, 1), (f"latent classes, K = {N_CLASSES}", N_CLASSES, n_steps)):
-        rows.append(row(name, [ours(train, categories, n_classes, steps, seed) for seed in range(n_seeds)], test))
+    ours = {
+        "latent classes, one": lambda seed: classes(categories, 1, 1, seed),
+        f"latent classes, K = {N_CLASSES}": lambda seed: classes(categories, N_CLASSES, n_steps, seed),
+        "all pairs": lambda seed: pairs(categories),
+    }
+    for name, model in ours.items():
+        rows.append(row(name, [timed(model(seed), train, seed) for seed in range(n_seeds)], test))
     for method in options.methods if options.peers else ():
         name = f"AIM, {ROUNDS} rounds" if method == "aim" else "MST"
         rows.append(row(name, [peer(options.peers, method, train) for _ in range(n_seeds)], test))
@@ -88,12 +93,21 @@ def coded(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]:
     return *divided(codes, quick), dict(zip(categories, map(len, listed), strict=True))
 
 
-def ours(train: pd.DataFrame, categories: dict[str, int], n_classes: int, n_steps: int, seed: int) -> tuple:
-    """A synthetic table of a latent class model, and seconds."""
-    start = time.perf_counter()
+def classes(categories: dict[str, int], n_classes: int, n_steps: int, seed: int) -> LatentClassAnalysis:
     plan = PrivacyPlan.from_epsilon(epsilon=EPSILON, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
-    model = LatentClassAnalysis(n_classes, categories=categories, privacy=plan, random_state=seed).fit(train)
-    return model.sample(len(train), random_state=seed)[0], time.perf_counter() - start
+    return LatentClassAnalysis(n_classes, categories=categories, privacy=plan, random_state=seed)
+
+
+def pairs(categories: dict[str, int]) -> PrivateTable:
+    columns = {name: list(range(n)) for name, n in categories.items()}
+    return PrivateTable(columns=columns, privacy=PrivacyBudget(epsilon=EPSILON, delta=DELTA))
+
+
+def timed(model, train: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, float]:
+    """A synthetic table of a model, and seconds."""
+    start = time.perf_counter()
+    sample = model.fit(train).sample(len(train), random_state=seed)
+    return sample[0] if isinstance(sample, tuple) else sample, time.perf_counter() - start
 
 
 def peer(python: str, method: str, train: pd.DataFrame) -> tuple:

@@ -1,0 +1,1 @@
+"""Tables: one release of all pairs of columns, and what follows from it."""
