@@ -65,28 +65,61 @@ def linear(pairs: Pairs, rows: np.ndarray, target: np.ndarray, records_like_one:
     records_like_one : float
         How many records tell no more than one.
     """
-    size, A, variances = max(pairs.size, 1.0), rows @ pairs.table @ rows.T, pairs.variances(rows)
-    # units in which noise is alike in all directions
-    scale = np.sqrt(np.maximum(np.diag(A), _SEEN * np.sqrt(np.diag(variances))) + _TINY)
-    noises = np.sqrt((variances / np.outer(scale, scale) ** 2).sum(axis=1))
-    scale = scale * np.sqrt(np.maximum(noises / max(noises.max(), _TINY), 1e-3))
-    noise = float(np.sqrt((variances / np.outer(scale, scale) ** 2).sum(axis=1).max()))
-    values, vectors = eigh(A / np.outer(scale, scale))
-    raised = np.maximum(values, max(_FLOOR * noise, _TINY))
-    root = vectors @ ((vectors.T @ (rows @ pairs.table @ target / scale)) / raised)
-    left = target - (root / scale) @ rows
+    size, squares = max(pairs.size, 1.0), _Squares.of(pairs, rows)
+    root = np.linalg.solve(squares.raised, rows @ pairs.table @ target)
+    left = target - root @ rows
     total = max(target @ pairs.table @ target / size - (pairs.margins @ target / size) ** 2, _TINY)
-    variance = records_like_one * max(left @ pairs.table @ left / size, _LEAST_VARIANCE * total)
-    covariance = pairs.covariance(rows / scale[:, None], np.tile(left, (len(rows), 1)))
-    covariance += variance * (vectors * raised) @ vectors.T
-    values = np.maximum(values, 0.0)
-    shortened = values**3 / (values**2 + (_CAUTION * noise) ** 2 + _TINY**2)
-    known = (vectors * shortened) @ vectors.T
-    information = known @ np.linalg.solve(covariance, known)
-    spreads = np.maximum(np.sqrt(np.maximum(np.diag(A), 0.0) / size), 0.5 * np.ptp(rows, axis=1))
-    prior_std = np.sqrt(total) * scale / np.maximum(spreads, _TINY)
-    precision = information + np.diag(np.append(prior_std[:-1] ** -2.0, 0.0)) + _TINY * np.eye(len(rows))
-    estimate = np.linalg.solve(precision, information @ root)
-    known = np.linalg.inv(precision)
-    is_hidden = np.append(np.sqrt(np.diag(known))[:-1] > _HIDDEN * prior_std[:-1], False)
-    return Effects(estimate / scale, known / np.outer(scale, scale), is_hidden)
+    variance = max(left @ pairs.table @ left / size, _LEAST_VARIANCE * total)
+    covariance = records_like_one * variance * squares.raised + pairs.covariance(rows, np.tile(left, (len(rows), 1)))
+    return squares.effects(root, squares.shortened, covariance, np.sqrt(total))
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """A, with directions that noise has made too short.
+
+    Parameters
+    ----------
+    raised, shortened : ndarray of shape (q, q)
+        With directions that are long enough; and with those that look certain.
+    scale : ndarray of shape (q,)
+        Units of the features in which noise is about the same in all directions.
+    spreads : ndarray of shape (q,)
+        Deviations of the features, at least half their range.
+    """
+
+    raised: np.ndarray
+    shortened: np.ndarray
+    scale: np.ndarray
+    spreads: np.ndarray
+
+    @classmethod
+    def of(cls, pairs: Pairs, rows: np.ndarray) -> _Squares:
+        A, variances = rows @ pairs.table @ rows.T, pairs.variances(rows)
+        scale = np.sqrt(np.maximum(np.diag(A), _SEEN * np.sqrt(np.diag(variances))) + _TINY)
+        noises = np.sqrt((variances / np.outer(scale, scale) ** 2).sum(axis=1))
+        scale = scale * np.sqrt(np.maximum(noises / max(noises.max(), _TINY), 1e-3))
+        units = np.outer(scale, scale)
+        noise = float(np.sqrt((variances / units**2).sum(axis=1).max()))
+        values, vectors = eigh(A / units)
+        raised, seen = np.maximum(values, max(_FLOOR * noise, _TINY)), np.maximum(values, 0.0)
+        shortened = seen**3 / (seen**2 + (_CAUTION * noise) ** 2 + _TINY**2)
+        spreads = np.sqrt(np.maximum(np.diag(A), 0.0) / max(pairs.size, 1.0))
+        return cls(
+            (vectors * raised) @ vectors.T * units,
+            (vectors * shortened) @ vectors.T * units,
+            scale,
+            np.maximum(spreads, np.maximum(0.5 * np.ptp(rows, axis=1), _TINY)),
+        )
+
+    def effects(self, root: np.ndarray, known: np.ndarray, covariance: np.ndarray, usual: float) -> Effects:
+        """Coefficients of which ``known`` (β - root) has this covariance, under the prior of a ``usual`` size."""
+        prior_std = usual / self.spreads
+        known = known / self.scale[:, None] / self.scale
+        information = known @ np.linalg.solve(covariance / np.outer(self.scale, self.scale), known)
+        prior = np.append((self.scale * prior_std)[:-1] ** -2.0, 0.0)
+        posterior = np.linalg.inv(information + np.diag(prior + _TINY))
+        estimate = posterior @ information @ (root * self.scale) / self.scale
+        posterior = posterior / np.outer(self.scale, self.scale)
+        is_hidden = np.sqrt(np.diag(posterior)) > _HIDDEN * prior_std
+        return Effects(estimate, posterior, np.append(is_hidden[:-1], False))
