@@ -71,18 +71,37 @@ def test_tables_without_noise_are_counts_and_regressions_least_squares():
     H = indicators(500)
     pairs = Pairs.of(H.T @ H, COLUMN, VAR, 0.0)
     np.testing.assert_allclose(pairs.table, H.T @ H, atol=1e-9)
-    rows, target = rng.normal(size=(3, 11)), rng.normal(size=11)
+    rows, target = np.zeros((3, 11)), np.where(COLUMN == 2, rng.normal(size=11), 0.0)
+    rows[0, COLUMN == 0], rows[1, COLUMN == 1] = rng.normal(size=2), rng.normal(size=3)
     rows[-1] = 0.25
     rows[:-1] -= (rows[:-1] @ pairs.margins / 500)[:, None] / 4
     X, y = H @ rows.T, H @ target
     beta, _, _, _ = np.linalg.lstsq(X, y, rcond=None)
-    effects = linear(pairs, rows, target)
+    effects = linear(pairs, rows, [0, 1], target, 2)
     deviations = np.sqrt(np.diag(np.linalg.inv(X.T @ X)) * np.mean((y - X @ beta) ** 2))
     assert (
         np.abs(effects.estimate - beta) < 0.05 * deviations
     ).all()  # the prior is that of an effect of the target's size
-    np.testing.assert_allclose(np.sqrt(np.diag(effects.covariance)), deviations, rtol=0.02)
+    np.testing.assert_allclose(np.sqrt(np.diag(effects.covariance)), deviations, rtol=0.1)
     assert not effects.is_hidden.any()
+
+
+def test_limits_know_that_a_rare_category_varies_more():
+    """Against the sandwich of the records: with equal variances its deviation would be half as large."""
+    rare, n = rng.random(20_000) < 0.05, 20_000
+    y = np.where(rng.random(n) < np.where(rare, 0.5, 0.05), 1, 0)
+    H = np.zeros((n, 4))
+    H[np.arange(n), rare.astype(int)] = H[np.arange(n), 2 + y] = 1.0
+    pairs = Pairs.of(H.T @ H, np.array([0, 0, 1, 1]), np.ones((2, 2)), 0.0)
+    rows = np.array([[0.0, 1.0, 0.0, 0.0], [0.5] * 4])
+    rows[0] -= rare.mean() / 2
+    effects = linear(pairs, rows, [0], np.array([0.0, 0.0, 0.0, 1.0]), 1)
+    X = np.column_stack([rare - rare.mean(), np.ones(n)])
+    left = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
+    inverse = np.linalg.inv(X.T @ X)
+    sandwich = inverse @ (X.T * left**2) @ X @ inverse
+    assert effects.covariance[0, 0] == pytest.approx(sandwich[0, 0], rel=0.05)
+    assert effects.covariance[0, 0] > 2.0 * inverse[0, 0] * np.mean(left**2)
 
 
 @pytest.mark.parametrize("n_columns", [1, 2])

@@ -3,15 +3,17 @@
 A record's features, constant and target are sums over its levels: x = V h and y = gᵀh, h the indicators of its levels. Then
 A = Σ x xᵀ = V M Vᵀ and Σ x y = V M g are linear in the tables M, and so is the noise in them. The score of coefficients β,
 
-    S(β) = V M (g - Vᵀβ),    Cov S(β) = s² A + Cov of the noise in it,    s² = Σ (y - xᵀβ)² / N
+    S(β) = V M (g - Vᵀβ),    Cov S(β) = s² R^½ A R^½ + Cov of the noise in it,    s² = Σ (y - xᵀβ)² / N
 
-is 0 on average at the coefficients of all records. Noise makes directions of A too short, or negative: they are kept long
-enough in the root of S, which must not run away, and shortened in the covariance, which must not look certain. Under the prior
-an effect is of the size of the target's deviation.
+with R how much larger the target's variance is where a feature is far from its average, from the table of its column and the
+target: targets of rare categories may vary more than others. S is 0 on average at the coefficients of all records. Noise makes
+directions of A too short, or negative: they are kept long enough in the root of S, which must not run away, and shortened in
+the covariance, which must not look certain. Under the prior an effect is of the size of the target's deviation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +26,10 @@ __all__ = ["Effects", "linear"]
 # Shares of the noise in A: its directions are at least so long in the root; and are shortened by so much in the covariance.
 _FLOOR, _CAUTION = 0.5, 0.35
 _HIDDEN = 0.5  # of the prior's deviation, above which the tables hardly tell a coefficient
-_SEEN = 3.0  # deviations of noise that a sum of squares is taken for at least
+_SEEN = 3.0  # deviations of noise that a sum is taken for at least
 _LEAST_VARIANCE = 1e-3  # of the target's, that is left
+_SURE = 2.0  # deviations of noise, within which variances of the target are taken for equal
+_LEAST_RATIO = 0.02  # of the target's variance at a level, over the usual
 _TINY = 1e-9
 
 
@@ -52,7 +56,9 @@ class Effects:
         return Effects(change @ self.estimate, change @ self.covariance @ change.T, self.is_hidden)
 
 
-def linear(pairs: Pairs, rows: np.ndarray, target: np.ndarray, records_like_one: float = 1.0) -> Effects:
+def linear(
+    pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.ndarray, goal: int, records_like_one: float = 1.0
+) -> Effects:
     """Least squares of a number on features.
 
     Parameters
@@ -60,8 +66,12 @@ def linear(pairs: Pairs, rows: np.ndarray, target: np.ndarray, records_like_one:
     pairs : Pairs
     rows : ndarray of shape (q, d)
         V: what each level adds to each feature; the last feature is the constant, and others have an average of 0.
+    places : sequence of int, of length q - 1
+        Column of each feature.
     target : ndarray of shape (d,)
         g.
+    goal : int
+        Column of the target.
     records_like_one : float
         How many records tell no more than one.
     """
@@ -70,8 +80,33 @@ def linear(pairs: Pairs, rows: np.ndarray, target: np.ndarray, records_like_one:
     left = target - root @ rows
     total = max(target @ pairs.table @ target / size - (pairs.margins @ target / size) ** 2, _TINY)
     variance = max(left @ pairs.table @ left / size, _LEAST_VARIANCE * total)
-    covariance = records_like_one * variance * squares.raised + pairs.covariance(rows, np.tile(left, (len(rows), 1)))
+    ratios = np.sqrt(_ratios(pairs, rows, places, target, goal))
+    covariance = records_like_one * variance * ratios[:, None] * squares.raised * ratios
+    covariance += pairs.covariance(rows, np.tile(left, (len(rows), 1)))
     return squares.effects(root, squares.shortened, covariance, np.sqrt(total))
+
+
+def _ratios(pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.ndarray, goal: int) -> np.ndarray:
+    """R of each feature, and 1 for the constant."""
+    ratios, across = np.ones(len(rows)), np.flatnonzero(pairs.column == goal)
+    is_seen = pairs.margins > _SEEN * pairs.margin_std()
+    for place in set(places):
+        at = np.flatnonzero((pairs.column == place) & is_seen)
+        counts, table = np.maximum(pairs.margins[at], 1.0), pairs.table[np.ix_(at, across)]
+        means = table @ target[across] / counts
+        squares = np.square(target[across] - means[:, None])
+        variances, usual = (table * squares).sum(axis=1) / counts, (table * squares).sum() / counts.sum()
+        noise = np.sqrt(np.square(squares).sum(axis=1) * pairs.cell_var[place, goal]) / counts
+        off = variances - usual
+        off *= np.maximum(
+            1.0 - np.square(_SURE * noise / np.maximum(np.abs(off), _TINY)), 0.0
+        )  # as far as noise is less
+        relative = np.maximum(1.0 + off / max(usual, _TINY), _LEAST_RATIO)
+        for k in (k for k, column in enumerate(places) if column == place):
+            elsewhere = rows[k] @ (pairs.margins * (pairs.column != place)) / max(pairs.size, 1.0)
+            far = counts * np.square(rows[k, at] + elsewhere)
+            ratios[k] = far @ relative / max(far.sum(), _TINY)
+    return ratios
 
 
 @dataclass(frozen=True)

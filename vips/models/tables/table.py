@@ -417,8 +417,8 @@ class PrivateTable(ConjugateExponentialModel):
         others = [j for j in others if j != place or features is not None]
         if place in others or not others:
             raise ValueError(f"`features` must name other columns than {target!r}, at least one.")
-        rows, names, centre = self._features(others)
-        effects = linear(self._pairs(), rows, goal, self._records_like_one()).from_origin(centre)
+        rows, of_columns, names, centre = self._features(others)
+        effects = linear(self._pairs(), rows, of_columns, goal, place, self._records_like_one()).from_origin(centre)
         values, std = (
             np.where(effects.is_hidden, np.nan, numbers)
             for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
@@ -615,26 +615,28 @@ class PrivateTable(ConjugateExponentialModel):
             row[levels] = np.where(np.isnan(column.numbers), average, row[levels])
         return row
 
-    def _features(self, places: Sequence[int]) -> tuple[np.ndarray, list[str], np.ndarray]:
-        """Rows of features and of the constant, names of the features, and what was taken off each."""
+    def _features(self, places: Sequence[int]) -> tuple[np.ndarray, list[int], list[str], np.ndarray]:
+        """Rows of features and of the constant; columns and names of the features, and what was taken off each."""
         pairs, columns, names = self._pairs(), self.readable_columns(), self.column_names()
-        d, rows, titles = len(pairs.column), [], []
+        d, rows, of_columns, titles = len(pairs.column), [], [], []
         for place in places:
             column, at = columns[place], self._answered(place)
             numbers = self._numbers(place, filled=True)
             if numbers is not None:
                 rows.append(numbers)
+                of_columns.append(place)
                 titles.append(names[place])
                 continue
             usual = at[np.argmax(pairs.margins[at])]
             for level in at[at != usual]:
                 rows.append(np.eye(1, d, level)[0])
+                of_columns.append(place)
                 answer, other = (column.labels[i - self._starts()[place]] for i in (level, usual))
                 titles.append(f"{names[place]}: {answer} vs {other}")
         features = np.array(rows)
         centre = features @ pairs.margins / max(pairs.size, 1.0)
         constant = np.full(d, 1.0 / len(columns))
-        return np.vstack([features - np.outer(centre, constant), constant]), titles, centre
+        return np.vstack([features - np.outer(centre, constant), constant]), of_columns, titles, centre
 
     def _ratios(self, rows, base, level: float, name: str, squares=None) -> dict[str, np.ndarray]:
         """Limits of sums over one column divided by the sum over its answers.
