@@ -201,7 +201,7 @@ def test_table_features_come_in_the_declared_order():
     np.testing.assert_array_equal(TableEncoder({"b": (0, 10)}).fit_transform(frame), [[0.0]])
     assert TableEncoder(columns).declared_public == (
         "bounds of 2 numeric columns (c: 0 to 1, b: 0 to 10)",
-        "categories of 1 column (a: 2)",
+        "categories of 1 column (a: x, y)",
     )
     with_set_output = TableEncoder(columns).set_output(transform="pandas").fit_transform(frame.set_index([[42]]))
     assert list(with_set_output.columns) == ["c", "a_x", "a_y", "b"]

@@ -12,6 +12,7 @@ from numbers import Real
 import numpy as np
 import scipy.sparse as sp
 
+from vips._support.printable import listed
 from vips.data._cell_values import as_numbers, category_of, codes_of_categories, day_of, is_missing
 from vips.data._declared_dtypes import (
     MISSING,
@@ -27,6 +28,7 @@ __all__ = ["MISSING", "OTHER", "Categories", "Number", "distinct", "kind_of_colu
 
 # Mean square of numbers in [-1, 1] below which a column may be called unread: they are near the middle of the bounds.
 _LEAST_SQUARE = 0.01
+_MOST_NAMED = 30  # categories of a column in a report
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Categories:
         return len(self.categories)
 
     def __str__(self) -> str:
-        return str(len(self.categories))
+        return listed([str(category) for category in self.categories], _MOST_NAMED)
 
     def check(self, dtype, title: str, where: str, in_frame: bool) -> None:
         """Raise TypeError or ValueError if no value of a column of this dtype could match."""

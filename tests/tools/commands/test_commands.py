@@ -44,10 +44,14 @@ def test_a_table_from_budget_to_predictions(visits, folder, capsys):
     line = "ledger create v.ledger --dataset Visits --epsilon 10 --delta 1e-6 --unit patient"
     assert main(shlex.split(line)) == 0
     declared = ["--column", "age=0:110", "--column", "ward=A,B", "--epsilon", "8"]
-    assert main([*visits, *declared, "--ledger", "v.ledger", "--save", "m.vips", "--report", "page.html"]) == 0
+    outputs = ["--save", "m.vips", "--report", "page.html", "--chosen-by", "the board", "--responsible", "a clinic"]
+    assert main([*visits, *declared, "--ledger", "v.ledger", *outputs]) == 0
     out = capsys.readouterr().out
     assert main(shlex.split("certificate check page.html --model m.vips --ledger v.ledger")) == 0
-    assert "data set of entry" in capsys.readouterr().out
+    checked = capsys.readouterr().out
+    assert "data set of entry" in checked
+    assert "note    chosen by, stated by people: the board: nothing vouches for it" in checked
+    assert "note    responsible, stated by people: a clinic" in checked
     age = next(line.split() for line in out.splitlines() if line.startswith("age"))
     assert 0.07 < float(age[1]) < 0.14  # 0.1, with noise of 0.004
     assert "Unit: all rows of one patient." in out

@@ -258,7 +258,7 @@ def test_shares_of_a_study_are_those_that_widths_need():
             plan_study(models, n_records=20_000, width=width)
 
 
-def test_a_certificate_quotes_planned_and_realised_widths(tmp_path):
+def test_a_certificate_quotes_planned_and_realised_widths(tmp_path, monkeypatch):
     budget, rng = PrivacyBudget(1.0, 1e-6), np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.uniform(18, 100, 2_000)})
     # noise hides the size of a far steeper slope
@@ -272,6 +272,9 @@ def test_a_certificate_quotes_planned_and_realised_widths(tmp_path):
     assert f"age {planned:.2g} planned, {realised:.2g} realised" in both
     assert "realised" not in alone
     assert "95 % intervals are about this wide" in alone
+    without = pd.DataFrame({"planned": [0.1], "realised": [np.nan]}, index=["age"])
+    monkeypatch.setattr(type(plan), "realised", lambda *_: without)
+    assert "age 0.1 planned, inf realised" in plan.beside(fitted), "nothing is said of a width that the fit lacks"
 
 
 GUESS, EFFECTS = {"age": (40, 2), "ward": [0.9, 0.1]}, {"age": 0.2}

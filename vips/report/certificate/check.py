@@ -75,7 +75,7 @@ def findings(
       of the price of these releases for every run that the page names.
     """
     page = _read(path)
-    results = [_text(page)]
+    results = [_text(page), *_of_people(page, ledger is not None)]
     if report is None:
         results.append(Finding(None, "model", "not read: name its file by --model"))
     else:
@@ -141,6 +141,13 @@ def _text(page: _Page) -> Finding:
     installed = metadata.version("vips")
     other = f"; it was written by vips {page.version}, and this is {installed}" if page.version != installed else ""
     return Finding(False, "text", f"the page says {ours}, its facts say {theirs}{other}")
+
+
+def _of_people(page: _Page, has_ledger: bool) -> Iterator[Finding]:
+    """What people stated on the page, of which a ledger knows data set and purpose alone."""
+    for name, text in page.stated.items():
+        if text.strip() and not (has_ledger and name in ("dataset", "purpose")):
+            yield Finding(None, f"{name.replace('_', ' ')}, stated by people", f"{text.strip()}: nothing vouches for it")
 
 
 # -- the model -------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from vips.tools.commands.reading import Reading, add_options, stated
 __all__ = ["add_commands"]
 
 _LINES = "rows of a CSV file with line breaks in a cell: every line is a record of its own"
+_STATED = {"responsible": "who is responsible for the processing", "chosen_by": "who chose ε and δ", "reason": "why these"}
 
 
 def add_commands(commands) -> None:
@@ -62,6 +63,8 @@ def add_commands(commands) -> None:
     add("--save", metavar="FILE", help="the fitted model")
     add("--report", metavar="FILE", help="the certificate, as HTML")
     add("--purpose", default="", help="what the fit is for: in the ledger, and on the certificate")
+    for name, whose in _STATED.items():
+        add(f"--{name.replace('_', '-')}", default="", metavar="TEXT", help=f"{whose}, on the certificate")
     add_options(fit)
     fit.set_defaults(run=_fit)
 
@@ -97,7 +100,7 @@ def _fit(options: argparse.Namespace) -> None:
     if options.report is not None:
         dataset = Path(options.data).name if ledger is None else ledger.dataset
         of_page = {"ledger": ledger, "dataset": dataset, "purpose": options.purpose, "model": model}
-        model.privacy_.to_html(options.report, **of_page)
+        model.privacy_.to_html(options.report, **of_page, **{name: getattr(options, name) for name in _STATED})
     print("\n".join(lines))
     print(model.privacy_)
     if ledger is None:

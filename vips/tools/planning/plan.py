@@ -100,7 +100,7 @@ class Recommendation:
             widths = self.realised(fitted)
         except NotImplementedError as missing:
             return f"{self.says} {missing}"
-        both = widths.dropna().head(_BESIDE).itertuples()
+        both = widths.dropna(subset="planned").head(_BESIDE).fillna(np.inf).itertuples()
         listed = [f"{name} {planned:.2g} planned, {realised:.2g} realised" for name, planned, realised in both]
         return f"{self.says} Widths of 95 % intervals: {'; '.join(listed)}." if listed else self.says
 
