@@ -147,7 +147,9 @@ def _of_people(page: _Page, has_ledger: bool) -> Iterator[Finding]:
     """What people stated on the page, of which a ledger knows data set and purpose alone."""
     for name, text in page.stated.items():
         if text.strip() and not (has_ledger and name in ("dataset", "purpose")):
-            yield Finding(None, f"{name.replace('_', ' ')}, stated by people", f"{text.strip()}: nothing vouches for it")
+            yield Finding(
+                None, f"{name.replace('_', ' ')}, stated by people", f"{text.strip()}: nothing vouches for it"
+            )
 
 
 # -- the model -------------------------------------------------------------------------------------------------------

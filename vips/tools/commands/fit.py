@@ -23,7 +23,11 @@ from vips.tools.commands.reading import Reading, add_options, stated
 __all__ = ["add_commands"]
 
 _LINES = "rows of a CSV file with line breaks in a cell: every line is a record of its own"
-_STATED = {"responsible": "who is responsible for the processing", "chosen_by": "who chose ε and δ", "reason": "why these"}
+_STATED = {
+    "responsible": "who is responsible for the processing",
+    "chosen_by": "who chose ε and δ",
+    "reason": "why these",
+}
 
 
 def add_commands(commands) -> None:
