@@ -30,6 +30,7 @@ from vips.core.records.partition import Records
 from vips.core.stream_plan import StreamPlan
 from vips.core.units import unit_of_group
 from vips.data._columns import names_of, warn_of_undeclared
+from vips.data._step_index import is_in_slots
 from vips.exceptions import LedgerError, PrivacyWarning
 from vips.executors import resolve as executors
 from vips.expfam._headline import Headline
@@ -39,7 +40,7 @@ from vips.persistence.fitted import released_arrays, save_model
 from vips.report.fingerprint import fingerprint_of
 from vips.report.only_noise import is_only_noise
 from vips.report.report import PrivacyReport, Release
-from vips.report.unread import warn_of_unread
+from vips.report.unread import IN_SLOTS, warn_of_unread
 from vips.settling import Settling, drift
 
 if TYPE_CHECKING:
@@ -263,7 +264,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 sha256=fingerprint_of(lambda: released_arrays(self)),
             )
             only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
-            self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise)
+            prepared = {"preprocessing": IN_SLOTS} if is_in_slots(X) else {}
+            self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise, **prepared)
             warn_of_unread(self)
         except BaseException as error:  # Ctrl-C included
             try:

@@ -74,6 +74,7 @@ def test_a_model_draws_once_in_each_step_that_is_on_record(case, noise_kind, dra
 
 
 ENTRIES = {
+    "model": (STEPS, lambda: DirichletMultinomial(privacy=BUDGET.plan(n_steps=STEPS)).fit(COUNTS)),
     "count_records": (1, lambda: vips.count_records(COINS, privacy=BUDGET)),
     "evaluate": (1, lambda: vips.evaluate(RISKS, COINS, np.arange(30) % 2, privacy=BUDGET)),
     "table encoder": (2, lambda: TableEncoder(privacy=BUDGET).fit(TABLE)),  # one for each column
@@ -145,17 +146,23 @@ def test_a_stream_shows_nothing_before_it_is_on_record(ledger, monkeypatch):
 
 
 def drawn_first(patch):
-    """Whatever is released once has its noise before its entry."""
+    """Whatever is released has its noise before its entry."""
 
     def mutant(run, plan, totals):
         noisy = with_fresh_noise(plan, totals)
         run.finish()
         return noisy
 
+    def of_step(run, mechanism, total, step):
+        noisy = mechanism.release(total, step)
+        run.record(step)
+        return noisy
+
     patch.setattr(LedgerRun, "release_once", mutant)
+    patch.setattr(LedgerRun, "release", of_step)
 
 
-@pytest.mark.parametrize("name", ["count_records", "evaluate", "table encoder", "words", "classifier"])
+@pytest.mark.parametrize("name", ["model", "count_records", "evaluate", "table encoder", "words", "classifier"])
 def test_noise_before_its_entry_is_noticed(name, draws, ledger, monkeypatch):
     arguments = ENTRIES[name][1], draws, ledger, monkeypatch
     check_notices(

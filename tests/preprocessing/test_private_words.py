@@ -273,6 +273,9 @@ def test_no_document_raises_or_warns(settings):
 
 
 def test_without_noise_it_counts_as_scikit_learn_does():
+    assert _documents.Analyser({"lowercase": True})("Zu\u0308rich") == ["z\u00fcrich"], (
+        "an accent behind its letter parts a word"
+    )
     settings = {"ngram_range": (1, 2), "stop_words": ["the"], "strip_accents": "unicode"}
     fitted = vectorizer(EXACT, 1e-9, **settings).fit(COMMON * 3)
     other = CountVectorizer(**settings).fit(COMMON)

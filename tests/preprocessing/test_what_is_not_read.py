@@ -42,17 +42,19 @@ Y = RNG.integers(0, 2, N)
 CODES = RNG.integers(0, 3, N)
 WORDS = np.array(["A", "B", "C"], dtype=object)[CODES]
 TWO_FORMS = np.where(np.arange(N) % 3 > 0, np.char.lower(WORDS.astype(str)), WORDS)
+ACCENTS = np.char.add("e\u0301", WORDS.astype(str))  # Unicode's NFD
 HALF_MISSING = np.where(np.arange(N) % 3 > 0, None, WORDS)
 NUMBERS = RNG.uniform(0, 100, N)
 DAYS = np.datetime64("2022-01-01") + RNG.integers(0, 700, N).astype("timedelta64[D]")
 DOTS = pd.Series(DAYS).dt.strftime("%d.%m.%Y")
 DAY_FIRST = pd.Series(DAYS).dt.strftime("%Y-%d-%m")  # of which those until the twelfth are dates
 COMMAS = pd.Series(NUMBERS.astype(str)).str.replace(".", ",")
-SOME_COMMAS = COMMAS.where(np.arange(N) % 20 > 0, NUMBERS.astype(str))
+SOME_COMMAS = COMMAS.where(np.arange(N) % 2 > 0, NUMBERS.astype(str))
 BOUNDS = (datetime.date(2022, 1, 1), datetime.date(2023, 12, 31))
 STEPS = CODES.reshape(-1, 5)
 
 COUNTS = pd.DataFrame(RNG.poisson(3.0, (N, 3)), columns=["A", "B", "C"])
+SLOTS = pd.DataFrame({"who": np.arange(N) // 5, "day": np.arange(N) % 5 * 3, "code": CODES})
 DATED = pd.DataFrame({"who": np.arange(N) // 5, "day": DOTS, "code": CODES})
 
 # -- models: a declaration and a column, or what is read, to a fit ------------------------------------------------------------
@@ -98,6 +100,11 @@ def dated_steps(date_format, frame=DATED, privacy=PLAN):
     return CategoricalHMM(1, n_symbols=3, typical_length=5, privacy=privacy, random_state=0).fit(X)
 
 
+def steps_in_slots():
+    X = Sequences.from_frame(SLOTS, by="who", order="day", columns="code", every=1, max_length=13)
+    return CategoricalHMM(1, n_symbols=3, typical_length=5, privacy=PLAN, random_state=0).fit(X)
+
+
 def counts_of_words(X):
     return LatentDirichletAllocation(1, vocabulary=["A", "B", "C"], privacy=PLAN, random_state=0).fit(X)
 
@@ -125,6 +132,7 @@ LINEAR = partial(regression, BayesianLinearRegression(target_range=(0, 1)))
 DIAGONAL = partial(regression, BayesianLogisticRegression(covariance="diagonal"))
 TABLES = {"logistic": LOGISTIC, "linear": LINEAR, "diagonal": DIAGONAL, "classifier": classifier, "mixed": classes}
 CATEGORIES = TABLES | {"answers": answers}
+
 CLASSES, PARTS = {"answers": answers, "mixed": classes}, {"mixed": classes, "classifier": classifier}
 OF_DATES = {name: TABLES[name] for name in ("logistic", "linear", "diagonal", "classifier")}
 
@@ -143,22 +151,25 @@ ROWS = [
     (TABLES, "bounds in a list", (CODES, [18, 100]), REFUSED, r"Bounds are a tuple: write \(18, 100\)"),
     (TABLES, "two neighbouring codes", (CODES % 2, [0, 1]), READ, ""),
     (TABLES, "two other numbers", (CODES // 2 * 9, [9, 0]), READ, ""),
-    (PARTS, "most cells in texts of another form", (SOME_COMMAS, (0, 100)), SAID, "half"),
-    ({"logistic": LOGISTIC}, "learnt numbers, most in texts of another form", (SOME_COMMAS, "number"), SAID, "in about 9.% of"),
+    ({"classifier": classifier}, "half missing, and declared", (HALF_MISSING, ["A", "B", "C", "(missing)"]), READ, ""),
+    (PARTS, "half of the cells in texts of another form", (SOME_COMMAS, (0, 100)), SAID, "three quarters"),
+    ({"logistic": LOGISTIC}, "learnt numbers, half in another form", (SOME_COMMAS, "number"), SAID, "in about [45].% of"),
+    ({"mixed": classes}, "numbers far below their bounds", (NUMBERS, (1000, 2000)), SAID, "no number above 1000"),
     # dates
     (OF_DATES, "dates", (DAYS, BOUNDS), READ, ""),
     (OF_DATES, "ISO texts", (pd.Series(DAYS).dt.strftime("%Y-%m-%d"), BOUNDS), READ, ""),
     (OF_DATES, "other texts of dates", (DOTS, BOUNDS), SAID, "'x': no date"),
-    ({"classifier": classifier}, "dates with the day first", (DAY_FIRST, BOUNDS), SAID, "in fewer than half of the cells"),
+    ({"classifier": classifier}, "dates with the day first", (DAY_FIRST, BOUNDS), SAID, "three quarters of the cells"),
     ({"logistic": LOGISTIC}, "learnt dates with the day first", (DAY_FIRST, "date"), SAID, "in about (5.|6.)% of"),
     (OF_DATES, "whole numbers as dates", (CODES, BOUNDS), REFUSED, "two numbers"),
     (OF_DATES, "bounds of dates in a list", (DAYS, list(BOUNDS)), REFUSED, "Bounds are a tuple"),
     # categories
     (CATEGORIES, "words", (WORDS, ["A", "B", "C"]), READ, ""),
     (CATEGORIES, "other words", (WORDS, ["a", "b", "c"]), SAID, "'x': no category"),
-    (CLASSES | {"logistic": LOGISTIC}, "words in two forms", (TWO_FORMS, ["A", "B", "C"]), SAID, "in fewer than half of"),
+    (CLASSES | {"logistic": LOGISTIC}, "words in two forms", (TWO_FORMS, ["A", "B", "C"]), SAID, "three quarters of"),
     ({"logistic": LOGISTIC}, "half missing, and declared", (HALF_MISSING, ["A", "B", "C", "(missing)"]), READ, ""),
     ({"logistic": LOGISTIC}, "half missing, and learnt", (pd.Series(HALF_MISSING), "category"), READ, ""),
+    (CLASSES | {"logistic": LOGISTIC}, "accents behind their letters", (ACCENTS, ["\u00e9A", "\u00e9B", "\u00e9C"]), READ, ""),
     (CATEGORIES, "a category that nobody has", (WORDS, ["A", "B", "C", "D"]), SAID, "category 'D'"),
     (CATEGORIES, "objects of whole numbers", (CODES.astype(object), ["0", "1", "2"]), SAID, "'x': no category"),
     (CATEGORIES, "floats", (CODES.astype(float), ["0", "1", "2"]), SAID, "'x': no category"),
@@ -176,9 +187,11 @@ ROWS = [
     ({"codes": codes_of_steps}, "Arrow's words and lengths", (pa.array(OF_WORDS.ravel()), LENGTHS), REFUSED, "string"),
     ({"codes": codes_of_steps}, "objects and lengths", (OF_WORDS.ravel().astype(object), LENGTHS), SAID, "no symbol"),
     ({"counts": counts_of_steps}, "counts", (LISTS,), READ, ""),
+    ({"counts": counts_of_steps}, "counts far above the largest", ([steps + 90 for steps in LISTS],), SAID, "no count below 5"),
     ({"counts": counts_of_steps}, "halves", ([steps + 0.5 for steps in LISTS],), SAID, "no count"),
     ({"numbers": numbers_of_steps}, "numbers", (LISTS,), READ, ""),
-    ({"codes": codes_of_steps}, "most steps as words", ([*LISTS[:100], *OF_WORDS[100:]],), SAID, "in fewer than half of"),
+    ({"codes": codes_of_steps}, "most steps as words", ([*LISTS[:100], *OF_WORDS[100:]],), SAID, "three quarters of"),
+    ({"codes": steps_in_slots}, "steps in slots of time, most of them missing", (), READ, ""),
     ({"numbers": numbers_of_steps}, "words", (list(OF_WORDS),), SAID, "no number"),
     ({"codes": dated_steps}, "dates of another format", ("%Y-%m-%d",), SAID, "There is no signal"),
     # names and labels

@@ -42,10 +42,10 @@ def test_what_is_rare_and_seen_is_not_named():
 
 
 def test_what_is_mostly_unread_is_said():
-    half = "'x': in fewer than half of the cells a category was read; are the others missing, or written otherwise?"
+    half = "'x': in fewer than three quarters of the cells a category was read; are the others missing, or written otherwise?"
     assert unread([seen([300.0, 100.0], "ab")]) == [half]
     assert unread([seen([300.0, 100.0], "ab", may_be_missing=True)]) == [], "what was declared is said"
-    assert unread([seen([300.0, 180.0], "ab", std=10.0)]) == [], "this may be half of all"
+    assert unread([seen([500.0, 230.0], "ab", std=10.0)]) == [], "this may be three quarters of all"
     assert unread([seen([math.nan], total=math.nan, unread=0.3)]) == [
         "'x': in about 30% of the cells no category was read; how are they written?"
     ]
@@ -56,7 +56,7 @@ def test_what_is_mostly_unread_is_said():
 def test_columns_are_named_as_a_whole():
     (told,) = unread([seen([0.5, -0.5, 0.0], "abc")])
     assert told == "'x': no category was read above the noise; how are they written?"
-    assert len(unread([seen([0.0]), seen([600.0]), seen([0.0, 600.0], [None, "b"])])) == 1, "None is not named"
+    assert len(unread([seen([0.0]), seen([800.0]), seen([0.0, 800.0], [None, "b"])])) == 1, "None is not named"
     assert unread([seen([0.0, 0.0], "ab", std=200.0)]) == [], "so large a noise tells nothing"
     assert unread([seen([math.nan, 900.0], ["a", None])]) == []
     assert unread([]) == []

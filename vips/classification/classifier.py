@@ -17,6 +17,7 @@ from vips.classification.tables import ClassTable
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.models import BayesianLogisticRegression
+from vips.preprocessing._column_kinds import MISSING
 from vips.preprocessing._private_pipeline import MadePipeline
 from vips.report.unread import Seen
 
@@ -169,13 +170,16 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
         std, classes = self.table_std_, self.class_counts_
         of_all = float(classes.sum()), float(std * np.sqrt(len(classes)))
         seen = [Seen("y", "class", classes, std, *of_all, values=self.classes_.tolist())]
-        for name, table in self.tables_.items():
+        stated = self.columns or dict.fromkeys(self.tables_, "")
+        stated = stated.values() if isinstance(stated, Mapping) else stated
+        for (name, table), declared in zip(self.tables_.items(), stated, strict=True):
             title, counts, kind = repr(name), table.counts.sum(axis=0), table.cells.kind
+            is_declared = {"may_be_missing": MISSING in (declared or "")}
             if kind == "category":  # the cell behind them is that of other categories, NaN where these were learnt
                 values = *table.cells.categories, None
-                seen.append(Seen(title, kind, counts[:-1], of_all[1], *of_all, values=values))
+                seen.append(Seen(title, kind, counts[:-1], of_all[1], *of_all, values=values, **is_declared))
             else:
-                seen.append(Seen(title, kind, of_all[0] - counts[-1:], 2.0 * of_all[1], *of_all))
+                seen.append(Seen(title, kind, of_all[0] - counts[-1:], 2.0 * of_all[1], *of_all, **is_declared))
         return seen
 
     def __sklearn_tags__(self):

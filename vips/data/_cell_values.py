@@ -23,6 +23,7 @@ from decimal import Decimal
 from itertools import count
 from numbers import Integral, Real
 from reprlib import repr as repr_of  # of a cell of any length
+from unicodedata import normalize
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from vips.core.records.tables import is_nullable_number
 
 __all__ = [
     "are_unread", "as_categories", "as_numbers", "category_of", "cells_of_categories", "codes_of_categories", "date_of",
-    "day_of", "each_cell", "is_missing", "is_text", "kind_of", "number_of", "refuse_unread",
+    "day_of", "each_cell", "is_missing", "is_text", "kind_of", "number_of", "one_form", "refuse_unread",
 ]  # fmt: skip
 
 _KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date"}
@@ -208,18 +209,23 @@ def category_of(value: object) -> str | int | float | None:
     """A cell as a category; None for what is none. Values that are equal in Python are one category."""
     kind = type(value)  # of Python itself: nothing of another class runs, and most cells are of these
     if kind is str:
-        return value
+        return one_form(value)
     if kind is int:
         return value if abs(value) < _LARGEST else None
     with suppress(Exception):
         if isinstance(value, str):
-            return str.__str__(value)
+            return one_form(str.__str__(value))
         if isinstance(value, Integral | np.bool_):
             number = int(value)
             return number if not isinstance(value, np.timedelta64) and abs(number) < _LARGEST else None
         if isinstance(value, Real | Decimal) and math.isfinite(number := float(value)):
             return int(number) if number.is_integer() else number
     return None
+
+
+def one_form(text: str) -> str:
+    """The text with accents as part of their letters, and not behind them (Unicode's NFC): to people these are one text."""
+    return text if text.isascii() else normalize("NFC", text)
 
 
 def each_cell(values) -> Iterable:

@@ -12,7 +12,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from vips._support.validation import levels_to_user
 from vips.core.records.checks import check_container
-from vips.data._cell_values import each_cell, is_missing, kind_of
+from vips.data._cell_values import each_cell, is_missing, kind_of, one_form
 
 __all__ = ["label_codes", "one_for_each_row", "refuse_blanks"]
 
@@ -59,9 +59,9 @@ def label_codes(y, classes: Sequence[str]) -> np.ndarray:
         check_container(y, "y")
     if kind_of(getattr(y, "dtype", np.dtype(object))) != "category":
         raise TypeError(f"`classes` are strings, but y has dtype {y.dtype}. Declare the labels as they are in y.")
-    position = {str(label): float(code) for code, label in enumerate(classes)}
+    position = {one_form(str(label)): float(code) for code, label in enumerate(classes)}
     codes = np.full(len(y), np.nan)
     for i, label in enumerate(each_cell(y)):
         with suppress(Exception):
-            codes[i] = position.get(label, np.nan) if isinstance(label, str) else np.nan
+            codes[i] = position.get(one_form(label), np.nan) if isinstance(label, str) else np.nan
     return codes

@@ -22,7 +22,7 @@ from vips.data._order import values_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["StepIndex", "distance_of", "forecast_frame", "index_of_ids", "spaced", "step_frame"]
+__all__ = ["StepIndex", "distance_of", "forecast_frame", "index_of_ids", "is_in_slots", "spaced", "step_frame"]
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,11 @@ def step_frame(X: object, values: np.ndarray, names: Sequence[str] | None = None
     """
     index = getattr(X, "index_of_steps", None)
     return values if index is None else _frame(values, index.of_steps(), index.columns if names is None else names)
+
+
+def is_in_slots(X: object) -> bool:
+    """Whether X is of steps in slots of time, many of which may be missing."""
+    return getattr(getattr(X, "index_of_steps", None), "distance", None) is not None
 
 
 def forecast_frame(X: object, values: np.ndarray):

@@ -29,6 +29,7 @@ from vips.core.records.groups import arrow_values, runs_of_rows
 from vips.core.records.partition import OpenPartition
 from vips.core.records.ragged import places
 from vips.core.records.source import DataSource, Partition
+from vips.data._cell_values import one_form
 from vips.data._dask import is_dask
 from vips.data._npy import tried_again
 from vips.data._texts import TextSource, bytes_of, bytes_of_arrow, is_text_type
@@ -93,11 +94,12 @@ class _OfArrow(Sequence):
 
 
 def text_of(document: object) -> str:
-    """The document, if it is text, with marks in place of what is not valid; bytes are decoded as UTF-8. Else empty.
+    """The document, if it is text, with marks in place of what is not valid, and accents as part of their letters; bytes are
+    decoded as UTF-8. Else empty.
 
     The result is a plain string whatever subclass the document is of.
     """
-    return bytes_of(document).decode("utf-8", "replace")
+    return one_form(bytes_of(document).decode("utf-8", "replace"))
 
 
 class Analyser:

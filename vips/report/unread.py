@@ -9,14 +9,15 @@ A noisy count c with noise of deviation s, beside the noisy count n of all recor
 
 The second is a test of "at least a share p has it", whatever the dependence of the two noises: where that is true of all
 counts, one is called unread with probability LEVEL = 0.001 at most. The first keeps quiet about what is rare and seen.
-A column of which the second alone holds, with p = 1/2, is called mostly unread, unless missing cells were declared.
+A column of which the second alone holds, with p = 3/4, is called mostly unread, unless missing cells were declared. Distances
+from a bound add up to such a count, too, in units of what lies between both: of values that are all at the bound it is 0.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -26,13 +27,14 @@ from vips._support.validation import levels_to_user
 from vips.exceptions import PrivacyWarning
 from vips.report.only_noise import LEVEL, NO_SIGNAL
 
-__all__ = ["TELLS_OF_NOISE", "Seen", "unread", "warn_of_unread"]
+__all__ = ["IN_SLOTS", "TELLS_OF_NOISE", "Seen", "off_bound", "unread", "warn_of_unread"]
 
 _HOW = "vips.inspect shows, to the holder of the data, which cells are read."
 TELLS_OF_NOISE = f"(?s).*{_HOW}"  # a pattern of these warnings
 
 _LEAST, _RAREST = 0.1, 0.01  # p of a column, and of a category or symbol: at most that, and a tenth of its even share
-_MOST = 0.5  # p of a column that is called mostly unread
+_MOST = 0.75  # p of a column that is called mostly unread
+IN_SLOTS = "steps at equal distances in time, many of which may be missing"  # as a report's preprocessing
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Seen:
         return bool(self._are_rare(count, std, self.least, z) and count <= z * std)
 
     def is_mostly_unread(self, z: float) -> bool:
-        """Whether more than half of the column is."""
+        """Whether more than a quarter of the column is."""
         return self.unread < _RAREST and not self.may_be_missing and bool(self._are_rare(*self._of_all(), _MOST, z))
 
     def unread_values(self, z: float) -> list:
@@ -109,6 +111,12 @@ class Seen:
         return counts - least * self.total < -z * (std + least * self.total_std)
 
 
+def off_bound(read: Seen, side: str, count: float, std: float) -> Seen:
+    """What was ``read``, at this side of a bound: by the sum of distances from it."""
+    of_read = {"total": read.counts, "total_std": read.std, "least": _RAREST, "may_be_missing": True}
+    return replace(read, kind=f"{read.kind} {side}", counts=count, std=std, **of_read)
+
+
 def unread(seen: Sequence[Seen]) -> list[str]:
     """A sentence for each column, or for those of its values, that cannot be told from what nobody has."""
     z = -ndtri(LEVEL / max(sum(of.n_tests for of in seen), 1))
@@ -124,7 +132,7 @@ def unread(seen: Sequence[Seen]) -> list[str]:
             )
         if of.is_mostly_unread(z):
             asked = "are the others missing, or written otherwise?"
-            sentences.append(f"{of.what}: in fewer than half of the cells a {of.kind} was read; {asked}")
+            sentences.append(f"{of.what}: in fewer than three quarters of the cells a {of.kind} was read; {asked}")
         if values:
             named = listed([repr(value) for value in values])
             sentences.append(f"{of.what}: of {of.kind} {named} nothing was read above the noise; is it written so?")
@@ -138,5 +146,8 @@ def warn_of_unread(fitted) -> None:
     """
     if not fitted.privacy_.plan.is_private:
         return
-    if sentences := [f"There is {NO_SIGNAL}."] if fitted.privacy_.only_noise else unread(fitted.counts_read()):
+    seen = () if fitted.privacy_.only_noise else fitted.counts_read()
+    if fitted.privacy_.preprocessing == IN_SLOTS:
+        seen = [replace(of, may_be_missing=True) for of in seen]
+    if sentences := [f"There is {NO_SIGNAL}."] if fitted.privacy_.only_noise else unread(seen):
         warnings.warn(" ".join([*sentences, _HOW]), PrivacyWarning, stacklevel=levels_to_user())

@@ -69,6 +69,9 @@ def test_other_values_are_defective_records():
     codes = label_codes(labels, ["no", "yes"])
     assert np.isnan(codes[: len(odd)]).all()
     assert np.isin(codes[len(odd) :], [0.0, 1.0]).all()
+    assert label_codes(["ne\u0301", "n\u00e9"], ["oui", "n\u00e9"]).tolist() == [1.0, 1.0], (
+        "an accent behind its letter"
+    )
     fitted, without = model().fit(X, labels), model().fit(X[len(odd) :], labels[len(odd) :])
     np.testing.assert_allclose(fitted.coef_, without.coef_, rtol=0.05)
 

@@ -22,7 +22,7 @@ log h(x)        ``log_base``           what does not depend on the component
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -31,7 +31,7 @@ import numpy as np
 from vips.models.components.bins import Bins
 from vips.models.components.matching.charts import Chart
 from vips.parts import Part
-from vips.report.unread import Seen
+from vips.report.unread import Seen, off_bound
 
 __all__ = ["SURE", "Component", "Frame", "Kind", "Named"]
 
@@ -304,10 +304,24 @@ class Kind(Component):
     def seen(
         self, totals: np.ndarray, std: np.ndarray, size: float, size_std: float, columns: Sequence[Named]
     ) -> list[Seen]:
-        return [
-            Seen(name, self.cell, size - missing, noise + size_std, size, size_std)
-            for (name, _), missing, noise in zip(columns, totals, std, strict=False)
-        ]
+        sums = zip(columns, totals[self.missing], std[self.missing], totals[self.means], std[self.means], strict=True)
+        seen = []
+        for j, ((name, declared), missing, noise, *linear) in enumerate(sums):
+            read = Seen(name, self.cell, size - missing, noise + size_std, size, size_std)
+            seen += [read, *self._off_bounds(read, j, *linear, declared)]
+        return seen
+
+    def _off_bounds(self, read: Seen, column: int, total: float, std: float, declared: Sequence) -> Iterator[Seen]:
+        """How far values are from their bounds, by the sum of y."""
+        centre, scale = self.coordinates.centre[column], self.coordinates.scale[column]
+        for side, bound, other in self.ends(declared):
+            apart, width = centre - bound, other - bound
+            noise = (abs(apart) * read.std + scale * std) / abs(width)
+            yield off_bound(read, f"{side} {bound:g}", (apart * read.counts + scale * total) / width, noise)
+
+    def ends(self, declared: Sequence) -> list[tuple[str, float, float]]:
+        """Bounds that values beyond them become: whether the others are "above" or "below", the bound, and the opposite one."""
+        return []
 
     def summary(self, posterior: Any, columns: Sequence[Named], level: float | None) -> dict[str, np.ndarray]:
         (means, titles), deviations, table = self.shown(posterior, columns), self.deviations(posterior), {}

@@ -77,6 +77,9 @@ class Counts(Kind):
             )
         return value
 
+    def ends(self, declared: Sequence) -> list[tuple[str, float, float]]:
+        return [("below", declared[-1], 0)]
+
     @classmethod
     def of(cls, declared: Sequence[Sequence], prior: float, limit: float) -> Self:
         return cls(tuple(counts[-1] for counts in declared), prior, prior, limit, by_mean=True)

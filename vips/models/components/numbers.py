@@ -129,6 +129,10 @@ class Numbers(Kind):
             raise ValueError(f"Column {name!r} is declared as {value!r}: bounds of a number are a pair (low, high).")
         return tuple(ends)
 
+    def ends(self, declared: Sequence) -> list[tuple[str, float, float]]:
+        low, high = declared
+        return [("above", low, high), ("below", high, low)]
+
     @classmethod
     def of(cls, declared: Sequence[Sequence], prior: float, limit: float) -> Self:
         return cls(*zip(*declared, strict=True), prior, limit)

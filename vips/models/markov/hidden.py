@@ -312,7 +312,7 @@ class HiddenMarkovModel(SequenceModel):
     def counts_read(self) -> list[Seen]:
         """From counts of the answers, and of missing numbers and counts."""
         (count, std), (linear, linear_std) = (self.steps_seen(name)[:2] for name in ("count", "linear"))
-        columns = self._columns()
+        columns = self._columns(self.last_posterior_.frame)
         totals, stds = (
             self._of_columns(columns, count[None], linear[None])[0],
             self._of_columns(columns, np.full((1, len(count)), std), np.full((1, len(linear)), linear_std))[0],

@@ -197,7 +197,8 @@ class LatentClasses(Mixture):
         totals, noise, root = self.noisy_totals_.average, self.noisy_totals_.noise_std, np.sqrt(self.n_components)
         cells, size = totals["cells"].sum(axis=0), totals["count"].sum()
         named = [(repr(name), declared) for name, declared in self._named()]
-        return self._columns().seen(cells, root * noise["cells"], size, root * noise["count"], named)
+        columns = self._columns(self.last_posterior_.frame)
+        return columns.seen(cells, root * noise["cells"], size, root * noise["count"], named)
 
     # -- methods for users --------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from vips._support.extras import imported
 from vips._support.files import refuse_endless
-from vips.data._cell_values import as_numbers, each_cell, is_missing, kind_of
+from vips.data._cell_values import as_numbers, each_cell, is_missing, kind_of, one_form
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object, sortable
 from vips.data._texts import text_of
@@ -194,7 +194,7 @@ def places_of(cells, names: Sequence[str], reading: Reading, *, by_number: bool 
 
     Texts are the names themselves; with ``by_number`` 1.0 is 1, as it always is for cells that are numbers.
     """
-    place = {name: float(i) for i, name in enumerate(names)}
+    place = {one_form(name): float(i) for i, name in enumerate(names)}
     items, is_text = each_cell(cells), is_text_or_object(cells.dtype)
     places = np.fromiter((place.get(_text(item), np.nan) for item in items), np.float64, len(items))
     if by_number or not is_text:
@@ -205,7 +205,7 @@ def places_of(cells, names: Sequence[str], reading: Reading, *, by_number: bool 
 
 
 def _text(item: object) -> str | None:
-    return item if isinstance(item, str) else None if is_missing(item) else str(item)
+    return one_form(item) if isinstance(item, str) else None if is_missing(item) else str(item)
 
 
 def named(cells, names: Sequence[str], reading: Reading, *, by_number: bool = False):
