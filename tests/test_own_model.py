@@ -114,6 +114,18 @@ def test_a_dict_of_distributions_is_compared():
     assert {mover.name for mover in comparison.movers(6)} == names
 
 
+@pytest.mark.parametrize(("methods", "says"), [
+    ({"to_posterior": lambda *_: {"mean": "words"}}, "its posterior holds no numbers"),
+    ({"to_posterior": lambda *_: None}, "has no attribute 'to_arrays'"),
+    ({"initial": lambda *_: {"count": np.zeros(()), "total": np.zeros(3), "more": np.zeros(2)}}, "A fit begins with arrays"),
+])  # fmt: skip
+def test_a_start_without_numbers_is_refused_before_a_step(methods, says, tmp_path):
+    ledger = vips.PrivacyLedger(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, dataset="rows")
+    with pytest.raises((AttributeError, ValueError), match=says):
+        type("Odd", (GaussianMean,), methods)(privacy=PLAN).fit(rows(60), ledger=ledger)
+    assert ledger.spent() == 0.0
+
+
 class MeanOfSeen(GaussianMean):
     """NaN: not seen; such a row adds what it has."""
 

@@ -33,8 +33,8 @@ OF_CLASS = {
     "MixedLogisticRegression": {"classes_"},
     "LatentClassAnalysis": {"categories_"},
 }  # as declared
-CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
-              "repeated", "arrays"}  # fmt: skip
+CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "columns", "unit", "run", "step",
+              "noise_std", "repeated", "arrays"}  # fmt: skip
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
 REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not_covered", "versions", "date"}
 RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "ledger",

@@ -7,6 +7,7 @@ import zipfile
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import vips
@@ -100,9 +101,8 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
         assert sorted(archive.namelist()) == sorted(["header.json", *(f"{name}.npy" for name in arrays)])
         header = json.loads(archive.read("header.json"))
     assert set(header) == {
-        "format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
-        "repeated",
-        "arrays",
+        "format", "version", "kind", "model", "parameters", "plan", "n_features", "columns", "unit", "run", "step",
+        "noise_std", "repeated", "arrays",
     }  # fmt: skip
     assert header["step"] == 6
     assert header["parameters"] == {"random_state": 5, "on_invalid": "drop"}
@@ -183,13 +183,15 @@ def begun(tmp_path, ledger=None, model=None):
         (BetaBernoulli(privacy=replace(PLAN, clip_norm=1.0), random_state=0), 4, "plan"),
         (BetaBernoulli(privacy=PLAN, random_state=1), 4, "parameter 'random_state'"),
         (BetaBernoulli(privacy=PLAN, random_state=0), 3, "n_features"),
+        (BetaBernoulli(privacy=PLAN, random_state=0), list("abcd"), r"\(different: columns\)"),
     ],
 )
 def test_a_checkpoint_of_another_fit_is_refused_and_not_touched(tmp_path, model, columns, message):
     path = begun(tmp_path)
     before = path.read_bytes()
+    X = pd.DataFrame(COINS, columns=columns) if isinstance(columns, list) else COINS[:, :columns]
     with pytest.raises(CheckpointError, match=message):
-        model.fit(COINS[:, :columns], checkpoint=path)
+        model.fit(X, checkpoint=path)
     assert path.read_bytes() == before
 
 

@@ -117,6 +117,7 @@ class Journal:
             self._charge(model, plan, ledger, unit)
             return
         self._path, header = Path(os.path.realpath(checkpoint)), identity(model, plan, unit)
+        header["columns"] = list(getattr(model, "feature_names_in_", ()))
         self._alone.enter_context(alone_at(checkpoint))
         saved, arrays = self._saved(model, plan, ledger, header) if self._path.exists() else (None, {})
         if saved is not None and saved["run"] is not None:

@@ -255,9 +255,8 @@ class Book:
 
     def after(self, entries: Iterable[Entry]) -> Book:
         """The book with further entries."""
-        book = replace(
-            self, runs=dict(self.runs), scopes=set(self.scopes), units=set(self.units), protected=set(self.protected)
-        )  # new containers, which only this loop changes
+        sets = {name: set(getattr(self, name)) for name in ("scopes", "units", "protected")}
+        book = replace(self, runs=dict(self.runs), **sets)  # new containers, which only this loop changes
         for number, body, digest in entries:
             try:
                 terms = book._enter(body, number == 0)
@@ -303,9 +302,8 @@ class Book:
 
     def _spent(self) -> list[Fraction]:
         """Σ μ², Σ δ₀ and Σ ε₀ of everything that is charged, exactly."""
-        return [
-            sum(column, Fraction(0)) for column in zip(*(run.spent() for run in self.runs.values()), strict=True)
-        ] or [Fraction(0)] * 3
+        of_runs = zip(*(run.spent() for run in self.runs.values()), strict=True)
+        return [sum(column, Fraction(0)) for column in of_runs] or [Fraction(0)] * 3
 
     def spent(self) -> Cost:
         """The same, rounded up."""

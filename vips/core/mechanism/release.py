@@ -70,8 +70,7 @@ class IndependentNoise(Mechanism):
 
     def release(self, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
         self._step = step
-        blocks = {name: self._blocks[name] for name in total}
-        return self._plan.add_noise(total, blocks, self._randomness, step)
+        return self._plan.add_noise(total, {name: self._blocks[name] for name in total}, self._randomness, step)
 
     def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float | np.ndarray]:
         plan = self._plan.of_step(self._step)
