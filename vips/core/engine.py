@@ -109,9 +109,9 @@ def run(
     blocks = model.blocks()
     phases = phases_of(model, plan.n_steps, blocks)
     average, first_posterior = model.start(randomness.initial)
-    stated = {name: block.shape for name, block in blocks.items()}
-    if (shapes := {name: np.shape(value) for name, value in average.items()}) != stated:
-        raise ValueError(f"A fit begins with arrays of shapes {shapes}, its blocks are {stated}.")
+    of_blocks = {name: block.shape for name, block in blocks.items()}
+    if (shapes := {name: np.shape(value) for name, value in average.items()}) != of_blocks:
+        raise ValueError(f"A fit begins with arrays of shapes {shapes}, its blocks are {of_blocks}.")
     _ = copied(first_posterior) if plan.is_private else None  # raises before a step if it holds no numbers
     posterior = first_posterior if start is None else start
     noise_std: dict[str, float | np.ndarray] = dict.fromkeys(blocks, 0.0)

@@ -255,7 +255,7 @@ class Book:
 
     def after(self, entries: Iterable[Entry]) -> Book:
         """The book with further entries."""
-        sets = {name: set(getattr(self, name)) for name in ("scopes", "units", "protected")}
+        sets: dict[str, Any] = {name: set(getattr(self, name)) for name in ("scopes", "units", "protected")}
         book = replace(self, runs=dict(self.runs), **sets)  # new containers, which only this loop changes
         for number, body, digest in entries:
             try:

@@ -28,7 +28,7 @@ __all__ = ["Recommendation", "plan_for"]
 
 _MOST_RECORDS = 300_000  # in a step; larger samples cost time and no ε
 # Records of the first trials, of those where these have no intervals, and numbers of fits; with and without labels.
-_OF_TRIAL = {True: (4_000, 12_000, 3), False: (2_500, 7_500, 1)}
+_OF_TRIAL = {True: (4_000, 12_000, 3), False: (2_500, 7_500, 3)}
 _GENERATED = 20_000
 _BESIDE = 5  # planned widths beside those of a fit
 _ROUNDS, _NEAR, _STEP = 8, 0.05, 30.0  # of the search for ε: it ends so near the width; factor of μ² in a round

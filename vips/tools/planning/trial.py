@@ -31,7 +31,10 @@ from vips.preprocessing._private_pipeline import PrivatePipeline
 
 __all__ = ["Law", "Like", "Trials", "assumptions", "generated", "widths_of"]
 
-_LEVEL, _LESS_NOISE = 0.95, 1e3
+_LEVEL = 0.95
+# How many times less noise tells what sampling leaves, with and without labels. With next to none, a match notices that its fit
+# has not quite settled.
+_LESS_NOISE = {True: 1e3, False: 10.0}
 _FARTHEST, _HALVINGS = 40.0, 40  # of the intercept that gives an outcome
 
 
@@ -110,44 +113,60 @@ class Law:
 
 
 class Trials:
-    """Fits of copies of a model to at most ``n_trial`` of the ``n_records`` that are planned; laws are of the mean squares of
+    """Fits of copies of a model to at most ``n_trial`` of the ``n_records`` that are planned; laws are of the medians of
     ``n_fits`` of them."""
 
     def __init__(self, model, like: Like, n_records: int, n_trial: int, n_fits: int) -> None:
-        self.model, self.n_records, self.n, self.n_fits = model, n_records, min(n_records, n_trial), n_fits
-        self.records = like.drawn(self.n, np.random.default_rng(0))
-        self._without_noise: dict[str, float] | NotImplementedError | None = None
+        self.model, self.n_records, self.n = model, n_records, min(n_records, n_trial)
+        has_labels = model_of(model).needs_labels
+        self.less, seeds = _LESS_NOISE[has_labels], n_fits * [0] if has_labels else range(n_fits)
+        self.samples = [like.drawn(self.n, np.random.default_rng(seed)) for seed in seeds]
+        self._with_less: tuple[float, list[dict[str, float]]] | NotImplementedError = (0.0, [])  # noise, by its μ²
 
     def law(self, privacy: PrivacyBudget, plan: PrivacyPlan | None) -> Law:
         """The law near this budget; ``plan`` is that of a model, and None for a pipeline, which plans itself.
-        NotImplementedError with the reason if such a fit has no intervals."""
+        NotImplementedError with the reason if such fits have no intervals."""
         less = self.n_records / self.n
-        exact, noisy = self._exact(privacy, plan, less), []
-        for _ in range(self.n_fits):
-            started = time.perf_counter()
-            fitted = self._fitted(privacy, plan, less)
-            seconds = (time.perf_counter() - started) / self.n
-            noisy.append(widths_of(fitted))
+        (mu2, of_less), started = self._fits_with_less(privacy, plan, less), time.perf_counter()
+        widths = self._widths(privacy, plan, less)
+        seconds = (time.perf_counter() - started) / (len(widths) * self.n)
         # columns that are learnt may differ
-        names = [name for name in exact if all(name in widths for widths in noisy)]
-        with_noise = np.mean([[widths[name] ** 2 for name in names] for widths in noisy], axis=0)
-        without = np.minimum(np.square([exact[name] for name in names]), with_noise)
-        return Law(names, self.n * without, (with_noise - without) * self.n_records**2 * privacy.mu2, seconds)
+        names = [name for name in widths[0] if all(name in of for of in widths + of_less)]
+        squares, least = (
+            np.median([[of[name] ** 2 for name in names] for of in fits], axis=0) for fits in (widths, of_less)
+        )
+        of_noise = np.maximum(squares - least, 0.0) / (1.0 - privacy.mu2 / mu2)
+        without = np.maximum(squares - of_noise, 0.0)
+        return Law(names, self.n * without, (squares - without) * self.n_records**2 * privacy.mu2, seconds)
 
-    def _exact(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less: float) -> dict[str, float]:
-        """Widths with next to no noise; where there are none, no budget helps, and it is seen once."""
-        if self._without_noise is None:
+    def _fits_with_less(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less: float) -> tuple[float, list]:
+        """Widths with far less noise, and its μ²; where there are none, no budget helps, and it is seen once."""
+        if isinstance(self._with_less, NotImplementedError):
+            raise self._with_less
+        if privacy.mu2 * self.less > self._with_less[0]:
             try:
-                self._without_noise = widths_of(self._fitted(privacy, plan, _LESS_NOISE * less))
+                of_less = self._widths(privacy, plan, self.less * less)
             except NotImplementedError as missing:
-                self._without_noise = NotImplementedError(f"Not even with next to no noise: {missing}")
-        if isinstance(self._without_noise, NotImplementedError):
-            raise self._without_noise
-        return self._without_noise
+                self._with_less = NotImplementedError(f"Not even with a tenth of the noise: {missing}")
+                raise self._with_less from None
+            self._with_less = privacy.mu2 * self.less**2, of_less
+        return self._with_less
 
-    def _fitted(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less_noise: float):
+    def _widths(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less_noise: float) -> list[dict[str, float]]:
+        """Widths of the fits that have intervals, with so many times less noise; NotImplementedError if most have none."""
+        widths, missing = [], NotImplementedError()
+        for sample in self.samples:
+            try:
+                widths.append(widths_of(self._fitted(sample, privacy, plan, less_noise)))
+            except NotImplementedError as reason:
+                missing = reason
+        if 2 * len(widths) < len(self.samples):
+            raise missing
+        return widths
+
+    def _fitted(self, records: Like, privacy: PrivacyBudget, plan: PrivacyPlan | None, less_noise: float) -> Any:
         """A copy, fitted with so many times less noise."""
-        model, records = clone(self.model), self.records
+        model = clone(self.model)
         scaled: PrivacyBudget | PrivacyPlan = privacy.scaled(less_noise**2)
         if plan is not None:
             scaled = replace(plan, noise_multiplier=plan.noise_multiplier / less_noise)
