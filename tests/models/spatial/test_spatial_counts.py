@@ -328,6 +328,7 @@ def test_a_map_hatches_what_is_hidden():
     axes = model.plot()
     hatched = [patch.get_hatch() is not None for patch in axes.patches]
     assert hatched == (model.rates()["hidden by"] != "").tolist()
+    assert f"hidden: {sum(hatched)} of {len(hatched)} areas" in axes.get_legend().get_texts()[0].get_text()
     assert hatched[8]
     square = np.array([[0, 0], [0, 1], [1, 1], [1, 0]])
     ring = SpatialCounts(areas=RING).fit(*visits())

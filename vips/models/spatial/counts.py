@@ -384,9 +384,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         bar = ax.figure.colorbar(plt.cm.ScalarMappable(norm, colours), ax=ax, label="rate", shrink=0.8, format="%.2g")
         bar.ax.yaxis.set_minor_formatter("{x:.2g}")
         if are_hidden.any():
-            hatched = Patch(
-                facecolor="0.6", edgecolor="0.85", hatch="////", label="hidden: more than half is left open"
-            )
+            label = f"hidden: {are_hidden.sum()} of {len(rates)} areas, of which more than half is left open"
+            hatched = Patch(facecolor="0.6", edgecolor="0.85", hatch="////", label=label)
             ax.legend(handles=[hatched], loc="upper center", bbox_to_anchor=(0.5, 0.02), frameon=False)
         return ax
 

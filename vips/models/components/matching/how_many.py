@@ -163,7 +163,7 @@ def how_many(model, X=None) -> HowMany:
     check_is_fitted(model)
     if (X is None) != hasattr(model, "noisy_totals_"):
         raise ValueError(
-            "An ordinary fit keeps no records: how_many(model, X) fits every number anew."
+            "A fit without privacy keeps no records: how_many(model, X) fits every number anew."
             if X is None
             else "A private fit reads no records again: how_many(model) reads what it has released."
         )
