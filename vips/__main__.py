@@ -71,7 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     create.set_defaults(run=_create)
     for name, run, what in (
         ("show", _show, "history and remaining budget"),
-        ("head", _head, "number and hash of the last entry; keep them elsewhere"),
+        (
+            "head",
+            lambda options: print(PrivacyLedger.open(options.file).head()),
+            "number and hash of the last entry; keep them elsewhere",
+        ),
         ("verify", _verify, "check every hash"),
         ("close", _close, "end a run that was killed, and give back its unreleased steps"),
     ):
@@ -123,10 +127,6 @@ def _cost(run: Run, delta: float) -> str:
             "large losses; more steps, larger samples or full batches are cheaper)"
         )
     return f"ε = {cost.epsilon(delta):.4g}{outright}{alone}"
-
-
-def _head(options: argparse.Namespace) -> None:
-    print(PrivacyLedger.open(options.file).head())
 
 
 def _verify(options: argparse.Namespace) -> None:

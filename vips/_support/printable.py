@@ -32,7 +32,10 @@ def printable(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(_escaped(character) if _acts(character) else character for character in text)
+    acts = {
+        character for character in text if character in _DIRECTIONS or unicodedata.category(character) in _CATEGORIES
+    }
+    return "".join(c.encode("unicode_escape").decode("ascii") if c in acts else c for c in text)
 
 
 def shortened(items: Sequence[str], most: int = 3) -> str:
@@ -73,11 +76,3 @@ def class_and_place(error: BaseException) -> str:
     """The class of a caught error, and the function, file and line that raised it. Its message is left out."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {place.name} ({os.path.basename(place.filename)}, line {place.lineno})"
-
-
-def _acts(character: str) -> bool:
-    return character in _DIRECTIONS or unicodedata.category(character) in _CATEGORIES
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

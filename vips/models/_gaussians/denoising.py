@@ -120,7 +120,7 @@ def view(
         Length that no record exceeds, hence no mean.
     """
     kind, d = frame.covariance_type, frame.mean.shape[1]
-    std = {name: _by_component(noise_std[name], len(frame.mean)) for name in noise_std}
+    std = {name: np.broadcast_to(np.reshape(noise_std[name], -1), len(frame.mean)) for name in noise_std}
     totals = {name: np.array(value, dtype=np.float64) for name, value in average.items()}
     for name in ("count", "weight"):
         if name in totals:
@@ -162,10 +162,6 @@ def view(
         if name in totals:
             totals[name] = totals[name] / losses
     return totals
-
-
-def _by_component(std: float | np.ndarray, n_components: int) -> np.ndarray:
-    return np.broadcast_to(np.asarray(std).reshape(-1), n_components)
 
 
 def _shrunken_mean(mean: np.ndarray, noise: float) -> np.ndarray:

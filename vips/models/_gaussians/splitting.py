@@ -126,14 +126,10 @@ def growing_phases(lengths: Sequence[int], n_steps: int, **settings) -> list[Fit
     phases = []
     for i, length in enumerate(lengths):
         cut = {} if length <= n_steps else {"end": None}
-        sizes = _first_of_all if i == 0 else lambda s: GROWING
+        sizes = (lambda s: 1.0 if s == 1 else GROWING) if i == 0 else lambda s: GROWING
         phases.append(FitPhase("growing", min(length, n_steps), step_size=sizes, **settings | cut))
         n_steps -= phases[-1].n_steps
     return phases
-
-
-def _first_of_all(s: int) -> float:
-    return 1.0 if s == 1 else GROWING
 
 
 def split(

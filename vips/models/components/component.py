@@ -304,11 +304,10 @@ class Kind(Component):
     def seen(
         self, totals: np.ndarray, std: np.ndarray, size: float, size_std: float, columns: Sequence[Named]
     ) -> list[Seen]:
-        sums = zip(columns, totals[self.missing], std[self.missing], totals[self.means], std[self.means], strict=True)
-        seen = []
-        for j, ((name, declared), missing, noise, *linear) in enumerate(sums):
-            read = Seen(name, self.cell, size - missing, noise + size_std, size, size_std)
-            seen += [read, *self._off_bounds(read, j, *linear, declared)]
+        seen, (missing, noise) = [], (of[self.missing] for of in (totals, std))
+        for j, (name, declared) in enumerate(columns):
+            read = Seen(name, self.cell, size - missing[j], noise[j] + size_std, size, size_std)
+            seen += [read, *self._off_bounds(read, j, totals[self.means][j], std[self.means][j], declared)]
         return seen
 
     def _off_bounds(self, read: Seen, column: int, total: float, std: float, declared: Sequence) -> Iterator[Seen]:

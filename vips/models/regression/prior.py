@@ -136,7 +136,8 @@ class CoefficientPrior:
             )
             learnt = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
             return float(np.sum(learnt.kl(given)))
-        squares, alpha = _second_moments(posterior.around), Gamma(posterior.alpha_shape, posterior.alpha_rate)
+        around, alpha = posterior.around, Gamma(posterior.alpha_shape, posterior.alpha_rate)
+        squares = np.atleast_2d(around.mean**2 + around.var)  # E w²
         if self._is_learnt:
             divergence, mean, expected_log = alpha.kl(self.alpha), alpha.mean, alpha.expected_log
         else:
@@ -184,8 +185,3 @@ class CoefficientPrior:
             )
         for value in (prior.shape, prior.rate) if isinstance(prior, Gamma) else (prior,):
             check_number("prior", float(value), 1e-10, 1e10, "made of numbers between 1e-10 and 1e10")
-
-
-def _second_moments(posterior) -> np.ndarray:
-    """E w², shape (n_outputs, d)."""
-    return np.atleast_2d(posterior.mean**2 + posterior.var)

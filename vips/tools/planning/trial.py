@@ -132,9 +132,8 @@ class Trials:
         seconds = (time.perf_counter() - started) / (len(widths) * self.n)
         # columns that are learnt may differ
         names = [name for name in widths[0] if all(name in of for of in widths + of_less)]
-        squares, least = (
-            np.median([[of[name] ** 2 for name in names] for of in fits], axis=0) for fits in (widths, of_less)
-        )
+        tables = ([[of[name] ** 2 for name in names] for of in fits] for fits in (widths, of_less))
+        squares, least = (np.median(table, axis=0) for table in tables)
         of_noise = np.maximum(squares - least, 0.0) / (1.0 - privacy.mu2 / mu2)
         without = np.maximum(squares - of_noise, 0.0)
         return Law(names, self.n * without, (squares - without) * self.n_records**2 * privacy.mu2, seconds)
@@ -145,11 +144,10 @@ class Trials:
             raise self._with_less
         if privacy.mu2 * self.less > self._with_less[0]:
             try:
-                of_less = self._widths(privacy, plan, self.less * less)
+                self._with_less = privacy.mu2 * self.less**2, self._widths(privacy, plan, self.less * less)
             except NotImplementedError as missing:
-                self._with_less = NotImplementedError(f"Not even with a tenth of the noise: {missing}")
+                self._with_less = NotImplementedError(f"Not even with far less noise: {missing}")
                 raise self._with_less from None
-            self._with_less = privacy.mu2 * self.less**2, of_less
         return self._with_less
 
     def _widths(self, privacy: PrivacyBudget, plan: PrivacyPlan | None, less_noise: float) -> list[dict[str, float]]:
