@@ -225,6 +225,24 @@ def test_persons_are_drawn_whole():
     assert len(np.unique(drawn.groups)) == 50
 
 
+def test_a_law_is_that_of_most_trials_and_noise_that_is_left_is_known(monkeypatch):
+    """Which are fits to other records; one may have no intervals, and another go astray."""
+    trials = Trials(DirichletMultinomial(), Like(np.eye(3)[np.arange(60) % 3]), 600, 60, 3)
+    assert not any(np.array_equal(trials.samples[0].X, sample.X) for sample in trials.samples[1:])
+    factors = iter([1.0, None, 1.0, 1.0, 9.0, 1.0])
+
+    def widths(less_noise):
+        if (factor := next(factors)) is None:
+            raise NotImplementedError
+        return {"a": factor * np.sqrt(0.04 + 0.09 / (less_noise / 10.0) ** 2)}
+
+    monkeypatch.setattr(Trials, "_fitted", lambda *arguments: arguments[-1])
+    monkeypatch.setattr("vips.tools.planning.trial.widths_of", widths)
+    law = trials.law(BUDGET, None)
+    assert law.of_sampling[0] == pytest.approx(60 * 0.04)
+    assert law.widths(600, BUDGET.mu2)[0] ** 2 == pytest.approx(0.04 / 10 + 0.09)
+
+
 def test_the_law_is_met_where_it_is_inverted():
     law = Law(["a", "b"], np.array([4.0, 1.0]), np.array([9.0, 16.0]), 0.0)
     wanted = {"a": 0.1, "b": 0.05}
