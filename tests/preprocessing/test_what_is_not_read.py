@@ -166,7 +166,7 @@ ROWS = [
     # categories
     (CATEGORIES, "words", (WORDS, ["A", "B", "C"]), READ, ""),
     (CATEGORIES, "other words", (WORDS, ["a", "b", "c"]), SAID, "'x': no category"),
-    (CLASSES | {"logistic": LOGISTIC}, "words in two forms", (TWO_FORMS, ["A", "B", "C"]), SAID, "three quarters of"),
+    (CLASSES | PARTS | {"logistic": LOGISTIC}, "words in two forms", (TWO_FORMS, ["A", "B", "C"]), SAID, "three quarters of"),
     ({"logistic": LOGISTIC}, "half missing, and declared", (HALF_MISSING, ["A", "B", "C", "(missing)"]), READ, ""),
     ({"logistic": LOGISTIC}, "half missing, and learnt", (pd.Series(HALF_MISSING), "category"), READ, ""),
     (CLASSES | {"logistic": LOGISTIC}, "accents behind their letters", (ACCENTS, ["\u00e9A", "\u00e9B", "\u00e9C"]), READ, ""),

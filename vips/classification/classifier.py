@@ -17,7 +17,7 @@ from vips.classification.tables import ClassTable
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.models import BayesianLogisticRegression
-from vips.preprocessing._column_kinds import MISSING
+from vips.preprocessing._column_kinds import MISSING, OTHER
 from vips.preprocessing._private_pipeline import MadePipeline
 from vips.report.unread import Seen
 
@@ -176,8 +176,10 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
             title, counts, kind = repr(name), table.counts.sum(axis=0), table.cells.kind
             is_declared = {"may_be_missing": MISSING in (declared or "")}
             if kind == "category":  # the cell behind them is that of other categories, NaN where these were learnt
-                values = *table.cells.categories, None
-                seen.append(Seen(title, kind, counts[:-1], of_all[1], *of_all, values=values, **is_declared))
+                n_read = None if OTHER in (declared or OTHER) else len(table.cells.categories)
+                values = (*table.cells.categories, None)[:n_read]
+                counts = counts[: len(values)]
+                seen.append(Seen(title, kind, counts, of_all[1], *of_all, values=values, **is_declared))
             else:
                 seen.append(Seen(title, kind, of_all[0] - counts[-1:], 2.0 * of_all[1], *of_all, **is_declared))
         return seen

@@ -74,7 +74,9 @@ class JoblibWorkers(Workers):
             joblib.delayed(_share)(sent, partition, sampler(i), self._threads)
             for i, partition in enumerate(self.data.partitions)
         )
-        return added_in_order(map(_writable, shares), task)
+        # those from shared memory may be read-only
+        writable = ({name: v if v.flags.writeable else v.copy() for name, v in share.items()} for share in shares)
+        return added_in_order(writable, task)
 
 
 def _share(sent: PartitionTask | bytes, partition: Partition, coins, threads: int) -> dict:
@@ -85,8 +87,3 @@ def _share(sent: PartitionTask | bytes, partition: Partition, coins, threads: in
 def _unpacked(sent: bytes) -> PartitionTask:
     """Cached, so that all partitions of a process share what a posterior caches."""
     return pickle.loads(sent)
-
-
-def _writable(share: dict) -> dict:
-    """The share in writable arrays: those from shared memory may be read-only."""
-    return {name: value if value.flags.writeable else value.copy() for name, value in share.items()}

@@ -22,7 +22,7 @@ from vips.data._declared_dtypes import (
     refuse_bounds_in_list,
 )
 from vips.parts import FeatureTotals
-from vips.report.unread import Seen, off_bound
+from vips.report.unread import Seen
 
 __all__ = ["MISSING", "OTHER", "Categories", "Number", "distinct", "kind_of_column", "names_of_columns"]
 
@@ -93,18 +93,13 @@ class Number:
             return self
         return replace(self, average=float(np.clip(totals.means[0], -1.0, 1.0)))
 
-    def counts_read(self, title: str, totals: FeatureTotals) -> list[Seen]:
-        """What was read: by the feature of missing numbers, else by squares, which are 0 for these and for the middle; and what
-        is not at a bound, by the averages."""
-        size = totals.size, totals.size_std
-        of_all = Seen(title, "date" if self.is_date else "number", *size, *size, may_be_missing=True)
-        above, std = 0.5 * totals.size * (1.0 + totals.means[0]), 0.5 * (totals.noise_std[0] + totals.size_std)
-        sides = ("above", self.low, above), ("below", self.high, totals.size - above)
-        at_ends = [off_bound(of_all, f"{side} {self.text_of(end)}", count, std) for side, end, count in sides]
+    def counts_read(self, title: str, totals: FeatureTotals) -> Seen:
+        """What was read: by the feature of missing numbers, else by squares, which are 0 for these and for the middle."""
+        kind, size = "date" if self.is_date else "number", (totals.size, totals.size_std)
         if not self.has_missing:
-            return [replace(of_all, counts=totals.squares, std=totals.noise_std, least=_LEAST_SQUARE), *at_ends]
+            return Seen(title, kind, totals.squares, totals.noise_std, *size, least=_LEAST_SQUARE, may_be_missing=True)
         counts, std = totals.size - totals.squares[1:], totals.noise_std[1:] + totals.size_std
-        return [replace(of_all, counts=counts, std=std), *at_ends]
+        return Seen(title, kind, counts, std, *size, may_be_missing=True)
 
     def sparse_features(self, values) -> sp.csr_array:
         """Shape (n_rows, n_features)."""
@@ -163,14 +158,13 @@ class Categories:
         average = sp.csr_array(np.atleast_2d(self.average or np.zeros(self.n_features)))
         return sp.vstack([sp.eye_array(self.n_features), average], format="csr")[self.codes(values)]
 
-    def counts_read(self, title: str, totals: FeatureTotals) -> list[Seen]:
+    def counts_read(self, title: str, totals: FeatureTotals) -> Seen:
         """Counts of the categories, of which those of missing values are none."""
         is_read = np.array([category != MISSING for category in self.categories])
         values = [None if category == OTHER else category for category in self.categories if category != MISSING]
         counts, std, may_be_missing = totals.squares[is_read], totals.noise_std[is_read], not is_read.all()
         size = totals.size, totals.size_std
-        of = {"are_independent": False, "may_be_missing": may_be_missing}
-        return [Seen(title, "category", counts, std, *size, values, **of)]
+        return Seen(title, "category", counts, std, *size, values, are_independent=False, may_be_missing=may_be_missing)
 
     def averaged(self, totals: FeatureTotals) -> Categories:
         """The same column, where a value that says nothing becomes the average of the categories, by their records.

@@ -269,13 +269,12 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             nothing = Seen("", "number", np.array(math.nan), 0.0, math.nan, 0.0)
             of_keys = ((repr(key), self._kinds[key], share) for key, share in unread.items())
             return [replace(nothing, what=what, kind=kind, unread=share) for what, kind, share in of_keys]
-        seen, first, scale = [], 0, self._scale()
+        seen, first, unit = [], 0, self._scale() ** 2
         for key, kind in self._resolved().items():
             place = slice(first, first + kind.n_features)
-            squares, std = (of[place] / scale**2 for of in (totals.squares, totals.noise_std))
-            of_column = FeatureTotals(squares, std, totals.means[place] / scale, totals.size, totals.size_std)
-            read, *others = kind.counts_read(repr(key), of_column)
-            seen += [replace(read, unread=unread.get(key, 0.0)), *others]
+            of_column = FeatureTotals(totals.squares[place] / unit, totals.noise_std[place] / unit, totals.means[place])
+            of_column = replace(of_column, size=totals.size, size_std=totals.size_std)
+            seen.append(replace(kind.counts_read(repr(key), of_column), unread=unread.get(key, 0.0)))
             first = place.stop
         return seen
 

@@ -111,9 +111,9 @@ class Seen:
         return counts - least * self.total < -z * (std + least * self.total_std)
 
 
-def off_bound(read: Seen, side: str, count: float, std: float) -> Seen:
-    """What was ``read``, at this side of a bound: by the sum of distances from it."""
-    of_read = {"total": read.counts, "total_std": read.std, "least": _RAREST, "may_be_missing": True}
+def off_bound(read: Seen, side: str, count: float, std: float, least: float) -> Seen:
+    """What was ``read``, at this side of a bound: by the sum of distances from it, which are at least so large on average."""
+    of_read = {"total": read.counts, "total_std": read.std, "least": least, "may_be_missing": True}
     return replace(read, kind=f"{read.kind} {side}", counts=count, std=std, **of_read)
 
 

@@ -22,7 +22,7 @@ log h(x)        ``log_base``           what does not depend on the component
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -304,22 +304,22 @@ class Kind(Component):
     def seen(
         self, totals: np.ndarray, std: np.ndarray, size: float, size_std: float, columns: Sequence[Named]
     ) -> list[Seen]:
-        seen, (missing, noise) = [], (of[self.missing] for of in (totals, std))
+        frame, seen = self.coordinates, []
         for j, (name, declared) in enumerate(columns):
-            read = Seen(name, self.cell, size - missing[j], noise[j] + size_std, size, size_std)
-            seen += [read, *self._off_bounds(read, j, totals[self.means][j], std[self.means][j], declared)]
+            (missing, total), (of_missing, of_total) = (
+                (of[self.missing][j], of[self.means][j]) for of in (totals, std)
+            )
+            read = Seen(name, self.cell, size - missing, of_missing + size_std, size, size_std)
+            seen.append(read)
+            for side, bound, other, least in self.ends(declared):  # how far values are from it, in units of the width
+                apart, unit = (frame.centre[j] - bound) / (other - bound), frame.scale[j] / (other - bound)
+                above, noise = apart * read.counts + unit * total, abs(apart) * read.std + abs(unit) * of_total
+                seen.append(off_bound(read, f"{side} {bound:g}", above, noise, least))
         return seen
 
-    def _off_bounds(self, read: Seen, column: int, total: float, std: float, declared: Sequence) -> Iterator[Seen]:
-        """How far values are from their bounds, by the sum of y."""
-        centre, scale = self.coordinates.centre[column], self.coordinates.scale[column]
-        for side, bound, other in self.ends(declared):
-            apart, width = centre - bound, other - bound
-            noise = (abs(apart) * read.std + scale * std) / abs(width)
-            yield off_bound(read, f"{side} {bound:g}", (apart * read.counts + scale * total) / width, noise)
-
-    def ends(self, declared: Sequence) -> list[tuple[str, float, float]]:
-        """Bounds that values beyond them become: whether the others are "above" or "below", the bound, and the opposite one."""
+    def ends(self, declared: Sequence) -> list[tuple[str, float, float, float]]:
+        """Bounds that values beyond them become: whether others are "above" or "below", the bound, the opposite one, and the
+        least distance from it, on average, in units of the width."""
         return []
 
     def summary(self, posterior: Any, columns: Sequence[Named], level: float | None) -> dict[str, np.ndarray]:

@@ -77,8 +77,8 @@ class Counts(Kind):
             )
         return value
 
-    def ends(self, declared: Sequence) -> list[tuple[str, float, float]]:
-        return [("below", declared[-1], 0)]
+    def ends(self, declared: Sequence) -> list[tuple[str, float, float, float]]:
+        return [("below", declared[-1], 0, 0.01)]
 
     @classmethod
     def of(cls, declared: Sequence[Sequence], prior: float, limit: float) -> Self:

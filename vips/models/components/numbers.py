@@ -129,9 +129,11 @@ class Numbers(Kind):
             raise ValueError(f"Column {name!r} is declared as {value!r}: bounds of a number are a pair (low, high).")
         return tuple(ends)
 
-    def ends(self, declared: Sequence) -> list[tuple[str, float, float]]:
-        low, high = declared
-        return [("above", low, high), ("below", high, low)]
+    def ends(self, declared: Sequence) -> list[tuple[str, float, float, float]]:
+        return [
+            ("above", *declared, 0.001),
+            ("below", *reversed(declared), 0.001),
+        ]  # 1 % are there, but cut at the limit
 
     @classmethod
     def of(cls, declared: Sequence[Sequence], prior: float, limit: float) -> Self:

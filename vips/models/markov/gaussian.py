@@ -211,7 +211,7 @@ class GaussianHMM(HiddenMarkovModel):
         moments = self._moments()
         first = growing_phases(lengths or [1], n_steps, **moments, **splits)
         n_left = n_steps - sum(phase.n_steps for phase in first)
-        if K > 1 and self._is_masked():
+        if K > 1 and not all(mask.all() for mask in self._allowed()):
             n_ordering = min(interval, n_left)
             ordering = FitPhase(
                 "growing",
@@ -511,9 +511,6 @@ class GaussianHMM(HiddenMarkovModel):
         )
 
     _place = property(place)
-
-    def _is_masked(self) -> bool:
-        return not all(mask.all() for mask in self._allowed())
 
 
 def _of_all_steps(gaussians: MixturePosterior) -> tuple[np.ndarray, np.ndarray]:
