@@ -41,6 +41,7 @@ from vips.report.fingerprint import fingerprint_of
 from vips.report.only_noise import is_only_noise
 from vips.report.report import PrivacyReport, Release
 from vips.report.unread import IN_SLOTS, warn_of_unread
+from vips.report.words import declared_of
 from vips.settling import Settling, drift
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 what="fit",
                 plan=plan,
                 released=facts["released"],
-                declared=(*facts.get("declared_public", ()), *self._declared_of_weights(plan)),
+                declared=declared_of(facts, plan),
                 on_invalid=self.on_invalid,
                 repeated_steps=journal.repeated_steps(plan),
                 ledger=journal.run.entry,
@@ -348,11 +349,6 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             return {"misfit of the released totals (standard deviations)": match.misfit} | where_it_ended
         moves = self._drift()
         return {} if np.isnan(moves) else {"probability of so large a drift of the released totals": moves}
-
-    def _declared_of_weights(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        if not self.is_private or plan.max_weight is None:
-            return ()
-        return (f"max_weight = {plan.max_weight:g}: a record counts by its weight, larger ones count as this one",)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "last_posterior_" in vars(self)

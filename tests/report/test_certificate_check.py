@@ -47,13 +47,13 @@ BUDGET = PrivacyBudget(**SPENDS)
 COLUMNS = {"age": "number", "town": "category"}
 
 
-def counts(ledger=None, **plan):
+def counts(ledger=None, weights=None, **plan):
     settings = {"noise_multiplier": 20.0, "sampling": "full", "n_steps": 2, "report_delta": 1e-6} | plan
-    return DirichletMultinomial(privacy=PrivacyPlan(**settings)).fit(X, ledger=ledger)
+    return DirichletMultinomial(privacy=PrivacyPlan(**settings)).fit(X, ledger=ledger, sample_weight=weights)
 
 
 def sampled(ledger):
-    return counts(ledger, sampling="poisson", sampling_rate=0.3, noise_multiplier=4.0)
+    return counts(ledger, np.ones(60), max_weight=2.0, sampling="poisson", sampling_rate=0.3, noise_multiplier=4.0)
 
 
 def encoder(ledger):
@@ -62,7 +62,8 @@ def encoder(ledger):
 
 def pipeline(ledger):
     model = BayesianLogisticRegression(classes=[0, 1])
-    return make_private_pipeline(TableEncoder(COLUMNS), model, privacy=BUDGET).fit(TABLE, LABELS, ledger=ledger)
+    made = make_private_pipeline(TableEncoder(COLUMNS), model, privacy=BUDGET, max_weight=2.0)
+    return made.fit(TABLE, LABELS, ledger=ledger, sample_weight=np.ones(60))
 
 
 def classifier(ledger):

@@ -20,6 +20,7 @@ from vips.persistence.settings import decode, encode
 from vips.persistence.steps import as_lists, check_totals, from_lists, restore_steps, step_arrays
 from vips.report.fingerprint import fingerprint
 from vips.report.report import PrivacyReport
+from vips.report.words import declared_of
 
 __all__ = ["contents", "released_arrays", "restored", "save_model"]
 
@@ -109,7 +110,7 @@ def _restated(report: PrivacyReport, model) -> PrivacyReport:
     what came before the fit, and what the user has stated.
     """
     facts, fit = model.describe(), report.releases[-1]
-    declared = facts.get("declared_public", ())
+    declared = declared_of(facts, fit.plan)
     if len(report.releases) > 1:  # what was learnt before the fit was not declared
         declared = tuple(fact for fact in declared if fact in fit.declared)
     if not isinstance(model.privacy, StreamPlan):

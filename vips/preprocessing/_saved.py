@@ -17,6 +17,7 @@ from vips.persistence.settings import decode, encode
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._table import TableEncoder
 from vips.report.report import PrivacyReport
+from vips.report.words import declared_of
 
 __all__ = [
     "behind_encoder", "checkpointed", "restored_encoder", "restored_parts", "run_of", "save_pipeline", "without_plans",
@@ -48,7 +49,8 @@ def restored_parts(
     encoder, model = _from_json(header["encoder"], encoders), restored(header["model"], arrays, known)
     if encoder.n_features_out != model.n_features_in_:
         raise ValueError("its encoder and its model have different numbers of features")
-    fit = replace(model.privacy_.releases[-1], declared=model.describe().get("declared_public", ()))
+    fit = model.privacy_.releases[-1]
+    fit = replace(fit, declared=declared_of(model.describe(), fit.plan))
     model.privacy_ = behind_encoder(replace(model.privacy_, releases=(fit,)), encoder)
     steps = list(zip(map(str, header["names"]), (encoder, model), strict=True))
     return steps, {name: decode(value) for name, value in header["parameters"].items()}

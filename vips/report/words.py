@@ -3,7 +3,7 @@ texts quote."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vips._support.pipelines import model_of
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from vips.report.report import PrivacyReport, Release
 
 __all__ = [
-    "HOW", "OF_ONE_PERSON", "at_delta", "in_line", "in_lines", "in_words", "loss", "relation", "sections", "steps",
-    "who_counts", "whose", "why_none",
+    "HOW", "OF_ONE_PERSON", "at_delta", "declared_of", "in_line", "in_lines", "in_words", "loss", "relation", "sections",
+    "steps", "who_counts", "whose", "why_none",
 ]  # fmt: skip
 
 HOW = "privacy loss distributions"  # how every ε is computed
@@ -171,6 +171,14 @@ def _guarantee(report: PrivacyReport) -> str:
     if delta is None:
         return f"(ε, δ): call .epsilon(delta) with a δ of your choice{exactly}"
     return f"{who} (ε, δ)-differential privacy with {loss(report.epsilon(delta), delta)} ({HOW}){exactly}"
+
+
+def declared_of(facts: Mapping, plan: PrivacyPlan) -> tuple[str, ...]:
+    """What a model with these facts, and a plan with weights, declare."""
+    declared = tuple(facts.get("declared_public", ()))
+    if not plan.is_private or plan.max_weight is None:
+        return declared
+    return *declared, f"max_weight = {plan.max_weight:g}: a record counts by its weight, larger ones count as this one"
 
 
 def steps(plan: PrivacyPlan) -> str:
