@@ -164,13 +164,12 @@ def records_do_not_see_each_other(case):
     union = 0.0
     for i in range(12):
         alone = last_phase(model).statistics_of(model, records[[i]], posterior)
-        norm = alone.norms(blocks)[0]  # before sums, as the engine asks
-        one_hot = (np.arange(12) == i).astype(float)
-        share = as_vector(alone.weighted_sum(np.ones(1)), blocks)
-        other = as_vector(together.weighted_sum(one_hot), blocks)
+        norm = alone.norms(blocks)[0]
+        share = as_vector(alone.weighted_sum(weights[[i]]), blocks)
+        other = as_vector(together.weighted_sum(np.where(np.arange(12) == i, weights, 0.0)), blocks)
         np.testing.assert_allclose(other, share, rtol=1e-12, atol=1e-13, err_msg="a record is another one in company")
         np.testing.assert_allclose(norms[i], norm, rtol=1e-12, err_msg="a norm depends on the others")
-        union = union + weights[i] * share
+        union = union + share
     np.testing.assert_allclose(as_vector(together.weighted_sum(weights), blocks), union, rtol=1e-11, atol=1e-12)
     order = np.random.default_rng(2).permutation(12)
     shuffled = last_phase(model).statistics_of(model, records[order], posterior)
@@ -222,11 +221,12 @@ def norms_of_runs_hold(case, model, plan, records, posterior):
 
 
 def true_norms(model, phase, record, posterior) -> tuple[float, float]:
-    """Norm of one record's statistics, and with the bound of squared scores that ``vips/core/sums/regressions.py`` states."""
+    """Norm of one record's statistics, as the weight of the clip multiplies them, and with the bound of squared scores that
+    ``vips/core/sums/regressions.py`` states."""
     statistics, blocks = phase.statistics_of(model, record, posterior), phase.blocks
-    statistics.norms(blocks)  # before sums, as the engine asks
-    total = {name: np.asarray(value, float) for name, value in statistics.weighted_sum(np.ones(1)).items()}
-    norms = {name: np.linalg.norm(total[name]) / block.scale for name, block in blocks.items()}
+    weight = model.plan_of_fit().clip_weights(statistics.norms(blocks))
+    total = statistics.weighted_sum(weight)
+    norms = {name: np.linalg.norm(total[name]) / (weight[0] * block.scale) for name, block in blocks.items()}
     true = np.linalg.norm(list(norms.values()))
     if is_searched(phase, posterior):
         clip_norm, scale = model.plan_of_fit().clip_norm, blocks["linear"].scale

@@ -11,8 +11,9 @@ from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
 from vips import PrivacyPlan, SigmoidBeliefNetwork
 from vips.core.exact.rowwise import row_norms, strict_product
-from vips.core.sums import networks
-from vips.core.sums.networks import NetworkStatistics
+from vips.core.sums import networks, outer
+from vips.core.sums.networks import Derivatives, NetworkStatistics, UnitPairs
+from vips.core.sums.outer import Outer
 from vips.models.belief_networks import contract as sbn_contract
 
 BY_NAME = {case.name: case for case in CASES}
@@ -22,37 +23,37 @@ MANY_SIZES = 1.0, 1.0 + 1e-6
 def uncertainty_not_in_the_norm(patch):
     """The norm of r z̃ᵀ alone, without the term that uncertain hidden units add."""
 
-    def mutant(self):
-        return row_norms(self._residual) * row_norms(self._centred)
+    def mutant(self, blocks):
+        _, residual, centred, _ = self._arrays
+        return row_norms(residual) * row_norms(centred) / blocks["weights"].scale
 
-    patch.setattr(NetworkStatistics, "_weights_norms", mutant)
+    patch.setattr(Derivatives, "norms", mutant)
 
 
 def cross_term_with_the_wrong_sign(patch):
-    original = NetworkStatistics._weights_norms
+    original = Derivatives.norms
 
-    def mutant(self):
+    def mutant(self, blocks):
         weights, self._weights = self._weights, -self._weights
         try:
-            return original(self)
+            return original(self, blocks)
         finally:
             self._weights = weights
 
-    patch.setattr(NetworkStatistics, "_weights_norms", mutant)
+    patch.setattr(Derivatives, "norms", mutant)
 
 
 def precision_not_in_the_norm(patch):
     """The second of two statistics is released without a cost in the norm."""
-    original = NetworkStatistics.norms
-
-    def mutant(self, blocks):
-        return original(self, {name: block for name, block in blocks.items() if name != "precision"})
-
-    patch.setattr(NetworkStatistics, "norms", mutant)
+    patch.setattr(Outer, "lengths", lambda self, blocks: np.zeros_like(self._left.norms))
 
 
 def variances_not_in_the_outer_norm(patch):
-    patch.setattr(NetworkStatistics, "_outer_norms", lambda self: np.square(row_norms(self._z)))
+    patch.setattr(
+        UnitPairs,
+        "norms",
+        lambda self, blocks: self._omega.norms[0] * np.square(row_norms(self._z)) / blocks["outer"].scale,
+    )
 
 
 def hidden_units_kept_between_steps(patch):
@@ -73,9 +74,8 @@ def hidden_units_kept_between_steps(patch):
 def centred_at_the_chunk(patch):
     original = NetworkStatistics.__init__
 
-    def mutant(self, *arguments):
-        original(self, *arguments)
-        self._centred = self._z - self._z.mean(axis=0)
+    def mutant(self, omega, residual, mean, *others):
+        original(self, omega, residual, mean - mean.mean(axis=0), *others)
 
     patch.setattr(NetworkStatistics, "__init__", mutant)
 
@@ -95,11 +95,8 @@ def rows_that_are_not_binary_raise(patch):
 def rows_that_are_not_binary_kept(patch):
     """Kept, and multiplied by 0 instead of left out: either of the two safeguards alone would keep the sum right."""
     patch.setattr(SigmoidBeliefNetwork, "valid_records", lambda self, records: np.ones(records.shape[0], bool))
-    patch.setattr(
-        NetworkStatistics,
-        "_present",
-        lambda self, weights: (weights, self._omega, self._residual, self._z, self._centred, self._var),
-    )
+    for module in (networks, outer):
+        patch.setattr(module, "present", lambda *given: given)
 
 
 def number_of_records_read_from_the_data(patch):

@@ -21,8 +21,8 @@ def scores_of_a_person_in_pieces_have_one_weight(patch):
     """w in place of w²."""
     original = RegressionSums.carry
 
-    def carry(self, carried, used, weight, is_last):
-        return original(self, carried, used, weight**0.5, is_last)
+    def carry(self, carried, weights, is_last):
+        return original(self, carried, np.sqrt(weights), is_last)
 
     patch.setattr(RegressionSums, "carry", carry)
 
@@ -31,8 +31,7 @@ def squares_of_a_person_are_left_out(patch):
     """A person in pieces is longer than scores and information are."""
 
     def piece_norm(self, norms, blocks):
-        score, others, _ = self._sums_of_parts(norms > 0.0, np.array([0, len(norms)]))
-        return float(np.hypot(score / blocks["linear"].scale, others)[0])
+        return float(np.linalg.norm([form.lengths(blocks).max(axis=0) @ (norms > 0.0) for form in self.forms[:-1]]))
 
     patch.setattr(RegressionSums, "piece_norm", piece_norm)
 
@@ -41,9 +40,7 @@ def squares_of_a_person_are_those_of_pieces(patch):
     patch.setattr(
         RegressionSums,
         "piece_norm",
-        lambda self, norms, blocks: float(
-            self._joint(self._sums_of_parts(norms > 0.0, np.array([0, len(norms)]))[:2], blocks, True)[0]
-        ),
+        lambda self, norms, blocks: float(self.run_norms(norms, blocks, np.array([0, len(norms)]))[0]),
     )
 
 

@@ -31,8 +31,8 @@ from vips import (
     door,
 )
 from vips.core import engine
-from vips.core import plan as plan_module
 from vips.core.phases import FitPhase
+from vips.core.sums import regressions
 from vips.core.sums.regressions import RegressionSums
 from vips.models._coordinates import Zooms
 from vips.models._search import Search
@@ -280,8 +280,8 @@ def test_so_it_is_after_a_fit_was_killed_before_its_scores(name, tmp_path):
     check_fit(name, 3.3, tmp_path / "fit.vips")
 
 
-def check_tiny_weights() -> None:
-    """The weight of the clip times a subnormal one is rounded to twice as much: it does not enlarge a person's other rows."""
+def test_a_tiny_weight_does_not_enlarge_the_other_rows_of_a_person():
+    """The weight of the clip times a subnormal one is rounded to twice as much."""
     model, rng = linear_without_intercept(), np.random.default_rng(3)
     step = steps_of_fit(model, table(("groups", "sample_weight"), rng))[-1]
     one = {"groups": np.zeros(2, int), "sample_weight": np.array([1.0, 5e-324]), "y": np.full(2, 10.0)}
@@ -289,10 +289,6 @@ def check_tiny_weights() -> None:
         of_clip = replace(step, plan=replace(step.plan, clip_norm=cut * step.plan.clip_norm))
         moved = np.linalg.norm(moved_by(model, of_clip, one | {"X": np.vstack([x, 1e-6 * x])}))
         assert moved <= LARGEST, f"a person moves the sum by {moved} C"
-
-
-def test_a_tiny_weight_does_not_enlarge_the_other_rows_of_a_person():
-    check_tiny_weights()
 
 
 def check_killed(name, folder) -> None:
@@ -367,23 +363,13 @@ def nothing_is_known_of_rows_before_a_zoom(patch):
 
 def pieces_are_as_long_as_their_scores(patch):
     def mutant(self, norms, blocks):
-        return float(self._sums_of_parts(norms > 0.0, np.array([0, len(norms)]))[0, 0])
+        return float(self.forms[0].lengths(blocks).max(axis=0) @ (norms > 0.0))
 
     patch.setattr(RegressionSums, "piece_norm", mutant)
 
 
 def long_persons_are_whole_where_a_chunk_holds_them(patch):
-    def mutant(self, norms, blocks, starts):
-        *parts, _ = self._sums_of_parts(norms > 0.0, starts)
-        self._starts, self._bounds = starts, self._joint(np.stack(parts), blocks, True)
-        return self._bounds
-
-    patch.setattr(RegressionSums, "run_norms", mutant)
-
-
-def weights_may_be_subnormal(patch):
-    """Times the weight of the clip, such a one is rounded to twice as much."""
-    patch.setattr(plan_module, "_LEAST_SHARE", 0.0)
+    patch.setattr(regressions, "PIECE", N_ROWS)
 
 
 @pytest.mark.parametrize(
@@ -402,10 +388,6 @@ def weights_may_be_subnormal(patch):
 )
 def test_mutant_is_noticed(mutant, name, says, monkeypatch):
     check_notices(lambda: check_fit(name, 3.3), mutant, monkeypatch, says)
-
-
-def test_subnormal_weights_are_noticed(monkeypatch):
-    check_notices(check_tiny_weights, weights_may_be_subnormal, monkeypatch, "a person moves the sum")
 
 
 def test_a_checkpoint_that_forgets_is_noticed(monkeypatch, tmp_path):

@@ -56,6 +56,8 @@ def clipped(model, phase, records, row: int, posterior, clip_norm: float, norm_f
     reported = float(statistics.norms(blocks)[0])  # before sums, as the engine asks
     share = statistics.weighted_sum(np.ones(1))
     share = {name: np.asarray(share[name], np.float64) for name in blocks}
+    if checks.is_searched(phase, posterior):  # of what the record adds, here once
+        share["squares"] = share["squares"] * min(1.0, clip_norm / reported)
     norm = math.sqrt(sum(float(np.sum((share[name] / block.scale) ** 2)) for name, block in blocks.items()))
     if model.needs_labels:  # the largest over labels: `norms_are_joint_and_never_too_small` checks it
         assert norm <= reported * (1.0 + 1e-13)

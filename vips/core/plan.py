@@ -31,7 +31,6 @@ __all__ = ["PrivacyPlan"]
 
 _FULL_STEPS = 20  # of a plan without further settings
 _LEAST_NOISE = 1e-12
-_LEAST_SHARE = 1e-100  # of a weight in the largest
 _NUMBERS = {
     float: ("noise_multiplier", "sampling_rate", "clip_norm", "max_weight"),
     int: ("n_steps", "max_rows_per_group"),
@@ -342,12 +341,8 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         return clip_weights(norms, self._clip)
 
     def shares_of(self, sample_weights: np.ndarray) -> np.ndarray:
-        """min(w, W)/W of each weight, 0 for one so small that a product with it could be subnormal, and too coarse to divide;
-        without noise W may be infinite, and weights count as they are."""
-        if self.max_weight == math.inf:
-            return sample_weights
-        shares = np.minimum(sample_weights / self.max_weight, 1.0)
-        return np.where(np.abs(shares) < _LEAST_SHARE, 0.0, shares)
+        """min(w, W)/W of each weight; without noise W may be infinite, and weights count as they are."""
+        return sample_weights if self.max_weight == math.inf else np.minimum(sample_weights / self.max_weight, 1.0)
 
     def of_step(self, step: int) -> PrivacyPlan:
         """The plan whose noise, in every step, is that of this ``step``, counted from 1."""

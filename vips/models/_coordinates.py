@@ -20,7 +20,6 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from vips.core.exact.rowwise import row_norms
 from vips.parts import FeatureTotals
 
 __all__ = ["CONSTANT", "LIMIT", "SUMS_OF_ZOOMS", "Coordinates", "Zooms", "moments_of_columns", "number_of_zooms"]
@@ -63,11 +62,11 @@ class Coordinates:
         if not (np.isfinite(self.shift).all() and np.isfinite(self.scale).all() and (self.scale > 0.0).all()):
             raise ValueError("Coordinates of rows must be finite, and their factors positive.")
 
-    def rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x̃ of an array of rows, and ‖x̃‖: a row's are a function of that row alone, to the last bit."""
+    def rows(self, rows: np.ndarray) -> np.ndarray:
+        """x̃ of an array of rows, each a function of its row alone, to the last bit."""
         moved = rows - self.shift
         moved *= self.scale
-        return moved, row_norms(moved)
+        return moved
 
     def coefficients(self, coefficients: np.ndarray, constant: float) -> np.ndarray:
         """b̃ of coefficients b, shape (..., d); ``constant`` is that of rows as they come, 0 without an intercept."""

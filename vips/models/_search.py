@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from vips.core.phases import FitPhase
 from vips.core.plan import PrivacyPlan
 from vips.core.sums import Block
+from vips.core.sums.outer import Rows
 from vips.core.sums.regressions import SQUARES_SCALE, RegressionSums
 from vips.models._coordinates import Zooms
 from vips.models._newton import Released
@@ -249,15 +250,16 @@ def fitting_size(
 
 
 def scores_at(
-    rows: np.ndarray, lengths: np.ndarray, y: np.ndarray, psi: np.ndarray, likelihood, size: float, unit: float,
+    rows: np.ndarray, y: np.ndarray, psi: np.ndarray, likelihood, size: float, unit: float,
     labels: np.ndarray | None, clip_norm: float | None, as_csr: bool, bends: bool, tilts: np.ndarray | None = None,
+    spread: tuple[float, float] | None = None,
 ) -> RegressionSums:  # fmt: skip
     """What a private step sums of moved rows: r x/(s C), I x xᵀ/(s² C), of a record's score the squares times c, and perhaps
     r x xᵀ/(s C) and h r x/(s C).
 
     Parameters
     ----------
-    rows, lengths : ndarray of shape (n_records, d), (n_records,)
+    rows : ndarray of shape (n_records, d)
         From :meth:`Coordinates.rows`.
     y : ndarray of shape (n_records,) or (n_records, n_columns)
     psi : ndarray of shape (n_records, n_outputs)
@@ -272,10 +274,8 @@ def scores_at(
         The plan's.
     as_csr : bool
         Whether sums go entry by entry: so roundings do not depend on other rows.
-    bends : bool
-        Whether r x xᵀ is summed.
-    tilts : ndarray of shape (n_records,), optional
-        h, if h r x is summed.
+    bends, tilts, spread
+        As in :class:`~vips.core.sums.regressions.RegressionSums`.
     """
 
     def parts(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -283,18 +283,18 @@ def scores_at(
         return residual / (unit * size), information / (unit**2 * size)
 
     def of_labels() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for label in labels:
+        for label in () if labels is None else labels:
             other = y.astype(np.float64)
             (other[:, 0] if y.ndim > 1 else other)[:] = label  # an exposure stays
             yield parts(other)
 
+    factors = (Rows(*of_all) for of_all in zip(parts(y), *of_labels(), strict=True))
     return RegressionSums(
-        sp.csr_array(rows) if as_csr else rows,
-        lengths,
-        *parts(y),
+        Rows(sp.csr_array(rows) if as_csr else rows),
+        *factors,
         bends=bends,
         tilts=tilts,
-        largest=None if labels is None else of_labels,
+        spread=spread,
         clip_norm=clip_norm,
         unit=_of_squares(size),
     )

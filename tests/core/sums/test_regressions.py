@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vips.core.sums import Block
+from vips.core.sums.outer import Rows
 from vips.core.sums.regressions import RegressionSums
 
 BLOCKS = {"linear": Block((3,)), "precision": Block((3, 3), symmetric=True)}
@@ -13,13 +14,8 @@ BLOCKS = {"linear": Block((3,)), "precision": Block((3, 3), symmetric=True)}
 def test_a_row_whose_own_label_is_no_number_has_no_norm(value):
     """The norm is the largest over declared labels, which are numbers; the sum reads the row's own."""
     rows, weights = np.ones((2, 3)), np.full((2, 1), 0.25)
-    statistics = RegressionSums(
-        rows,
-        np.sqrt([3.0, 3.0]),
-        np.array([[value], [0.5]]),
-        weights,
-        largest=lambda: [(np.full((2, 1), 0.5), weights)],
-    )
+    residual = Rows(np.array([[value], [0.5]]), np.full((2, 1), 0.5))
+    statistics = RegressionSums(Rows(rows), residual, Rows(weights, weights))
     norms = statistics.norms(BLOCKS)
     assert np.isnan(norms[0])
     assert np.isfinite(norms[1])

@@ -10,7 +10,7 @@ from scipy.special import expit
 import vips
 from tests.mutants import check_notices
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips.core.sums.networks import NetworkStatistics
+from vips.core.sums.networks import Derivatives
 from vips.models.belief_networks import matching
 
 pytestmark = pytest.mark.usefixtures("many_generated_records")
@@ -166,7 +166,7 @@ def check_slopes():
         design = np.column_stack([np.ones(n), rng.random(n) < expit(b)])
         p = expit(design @ rows.T)
         y = (rng.random(p.shape) < p).astype(float)
-        s = matching._seen(matching._sights(model, group, y), n, lambda of: of.of_units(slice(0, 1)))
+        s = matching._seen(matching._sights(model, group, y), n, lambda of: of.derivatives.of_units(slice(0, 1)))
         return s[0], (y - p)[:, 0] * design.T
 
     (low, _), (high, _), (s, u) = (seen_at(w[0] + step) for step in (-0.3, 0.3, 0.0))
@@ -183,7 +183,7 @@ def test_statistics_by_unit_add_up_to_those_of_the_fit():
     model = fitted(X, 1.0, n_steps=3, n_components=2)
     statistics, weights = model.expected_statistics(X, model.last_posterior_), np.random.default_rng(0).random(60)
     total = statistics.weighted_sum(weights)
-    by_unit = statistics.of_units(slice(1, 4)) @ weights
+    by_unit = statistics.derivatives.of_units(slice(1, 4)) @ weights
     np.testing.assert_allclose(by_unit[:, 0], total["visible"][1:4])
     np.testing.assert_allclose(by_unit[:, 1:], total["weights"][1:4])
     np.testing.assert_allclose(statistics.centred.T @ weights, total["hidden"])
@@ -211,10 +211,10 @@ def totals_are_taken_for_those_of_another_step(patch):
 def hidden_units_are_taken_for_known(patch):
     """Without the part of the derivative that their variances cause."""
     patch.setattr(
-        NetworkStatistics,
+        Derivatives,
         "of_units",
         lambda self, units: np.concatenate(
-            [self._residual[:, units].T[:, None], self._residual[:, units].T[:, None] * self._centred.T], axis=1
+            [self._arrays[1][:, units].T[:, None], self._arrays[1][:, units].T[:, None] * self._arrays[2].T], axis=1
         ),
     )
 

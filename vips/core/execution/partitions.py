@@ -309,7 +309,7 @@ def weighted(
         n_here, (statistics, _) = piece.stop - piece.start, statistics_of(rows[piece])
         weights = _weighed(statistics, weight * is_usable)
         weights[n_here:] = 0.0
-        carried = statistics.carry(carried, is_usable[:n_here], float(weight), piece is pieces[-1])
+        carried = statistics.carry(carried, weights[:n_here], piece is pieces[-1])
         yield statistics, weights
 
 

@@ -3,18 +3,19 @@
 ===================  ======================================================================================
 module               forms
 ===================  ======================================================================================
-``forms``            arrays; z zᵀ of a row; forms side by side; a form by squared weights
+``forms``            arrays; forms side by side; a form by squared weights
+``outer``            factors × rows, and x xᵀ of a row times factors; shares at the words of a document
 ``runs``             shares × rows, and shares at symbols, summed over the rows of a record
 ``classes``          shares at the answers of a record
-``words``            shares at the words of a document
-``regressions``      residuals × rows, weights × squares of rows; squares of a record's own share
+``regressions``      outer products side by side; squares of a record's own share
 ``networks``         hidden × visible units
 ``gaussians``        moments in the coordinates of each component; ``gaussian_runs``: summed over a sequence
 ===================  ======================================================================================
 """
 
 from vips.core.sums.blocks import Block, NoisyTotals, ReleasedStep
-from vips.core.sums.forms import BySquaredWeights, DenseStatistics, Form, Joint, Quadratic, RecordStatistics
+from vips.core.sums.forms import BySquaredWeights, DenseStatistics, Form, Joint, RecordStatistics
+from vips.core.sums.outer import Outer, Quadratic, Rows
 
 __all__ = [
     "Block",
@@ -23,7 +24,9 @@ __all__ = [
     "Form",
     "Joint",
     "NoisyTotals",
+    "Outer",
     "Quadratic",
     "RecordStatistics",
     "ReleasedStep",
+    "Rows",
 ]

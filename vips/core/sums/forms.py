@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from vips.core.exact.blas import gram
 from vips.core.exact.rowwise import PIECE, row_norms
 from vips.core.mechanism.lattice import Lattice
 from vips.core.sums.blocks import Block
 
-__all__ = ["BySquaredWeights", "DenseStatistics", "Form", "Joint", "Quadratic", "RecordStatistics"]
+__all__ = ["BySquaredWeights", "DenseStatistics", "Form", "Joint", "RecordStatistics"]
 
-_ROUNDING = 1.0 + 4e-9  # exceeds that of float64 sums of positive terms, and of a square of them
 _NUMBERS = 2**20  # of rows, in double precision, that are added at a time
 _LEAST_OF_BOUND = 1.0 / 16.0  # of a run's norm, over the sum of its rows' norms; √240 < 16
 
@@ -54,11 +52,7 @@ class RecordStatistics(ABC):
         Never less than the true norm. ``norms`` are those of the rows, 0 for a row that is left out. By default the norms of a
         run's rows are added; in a fit with weights, no less than that is used.
         """
-        sums = np.zeros(len(starts) - 1)
-        filled = starts[1:] > starts[:-1]  # `reduceat` gives an empty run the entry behind it
-        if filled.any():
-            sums[filled] = np.add.reduceat(norms[: starts[-1]], starts[:-1][filled])
-        return sums * (1.0 + 1e-9)  # which exceeds the rounding in the sum
+        return sums_of_runs(norms, starts)
 
     def piece_norm(self, norms: np.ndarray, blocks: Mapping[str, Block]) -> float:
         """What a piece adds to the norm of a record that has more rows than a chunk: by default the sum of its rows' norms.
@@ -67,7 +61,7 @@ class RecordStatistics(ABC):
         """
         return float(norms.sum())
 
-    def carry(self, carried: object, used: np.ndarray, weight: float, is_last: bool) -> object:
+    def carry(self, carried: object, weights: np.ndarray, is_last: bool) -> object:
         """What the next piece of a record needs that has more rows than a chunk. By default nothing.
 
         Called once for each piece, in order, before its sum. Only statistics that are not sums over rows need it.
@@ -76,10 +70,8 @@ class RecordStatistics(ABC):
         ----------
         carried : object
             What this method returned for the piece before; None for the first.
-        used : ndarray of shape (n_rows,), bool
-            Rows of this piece that count.
-        weight : float
-            Of the record.
+        weights : ndarray of shape (n_rows,)
+            Those of the sum of this piece.
         is_last : bool
         """
         return None
@@ -114,6 +106,10 @@ class Form(RecordStatistics):
 
     sums_are_new = True
     names: tuple[str, ...]
+
+    def lengths(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        """Norms for each label that a record could have, shape (n_labels, n_records); one row where labels do not matter."""
+        return self.norms(blocks)[None]
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """w_n s_n of each record, by block; only of forms whose records are few numbers."""
@@ -220,7 +216,7 @@ class Joint(Form):
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         if set(blocks) != set(self.names):
             raise ValueError(f"Statistics have blocks {sorted(self.names)}, the model declares {sorted(blocks)}.")
-        return reduce(np.hypot, (form.norms(_of(form, blocks)) for form in self.forms))
+        return reduce(np.hypot, (form.lengths(_of(form, blocks)) for form in self.forms)).max(axis=0)
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         return _union(form.weighted_sum(weights) for form in self.forms)
@@ -259,45 +255,13 @@ class BySquaredWeights(Form):
         return values if self.sample_weights is None else values * self.sample_weights
 
 
-class Quadratic(Form):
-    """x xᵀ of each row x, in one symmetric block; never formed per record but where it is rounded. Its norm is ‖x‖².
-
-    Parameters
-    ----------
-    name : str
-    rows : ndarray of shape (n_records, d)
-    largest : ndarray of shape (n_records,), optional
-        The largest ‖x‖ of a row whatever its label: a clip that looks at labels biases effects.
-
-    Guarantees
-    ----------
-    The block is symmetric, or its sum is refused: rounded shares are in isometric coordinates, which are longer elsewhere.
-    """
-
-    def __init__(self, name: str, rows: np.ndarray, largest: np.ndarray | None = None) -> None:
-        self.names, self._rows, self._largest = (name,), rows, largest
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        name, block = self.names[0], blocks[self.names[0]]
-        if not block.symmetric:
-            raise ValueError(f"Block {name!r} sums x xᵀ of each row: declare Block({block.shape}, symmetric=True).")
-        lengths = row_norms(self._rows)
-        if self._largest is not None:
-            lengths = np.maximum(lengths, self._largest)
-        return np.square(lengths) / block.scale * _ROUNDING
-
-    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        present = np.flatnonzero(weights)
-        return {self.names[0]: gram(self._rows[present] * np.sqrt(weights[present])[:, None])}
-
-    def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        return {self.names[0]: weights[:, None, None] * self._rows[:, :, None] * self._rows[:, None]}
-
-    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        present = np.flatnonzero(weights)
-        rows = self._rows[present, None]
-        total = lattice.rounded_outer_sum(weights[present, None, None] * rows, rows, blocks[self.names[0]])
-        return {self.names[0]: total}
+def sums_of_runs(norms: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Sums of the norms of each run of rows, and a little more."""
+    sums = np.zeros(len(starts) - 1)
+    filled = starts[1:] > starts[:-1]  # `reduceat` gives an empty run the entry behind it
+    if filled.any():
+        sums[filled] = np.add.reduceat(norms[: starts[-1]], starts[:-1][filled])
+    return sums * (1.0 + 1e-9)  # which exceeds the rounding in the sum
 
 
 def _of(form: Form, blocks: Mapping[str, Block]) -> dict[str, Block]:

@@ -191,7 +191,9 @@ def _sweep(model, groups, totals, at: np.ndarray, n: int) -> tuple[NetworkMatch,
     for start in range(0, J, n_units):
         units = slice(start, start + n_units)
         scores = (y - p)[:, units].T[:, None] * design.T
-        of_units = np.concatenate([_seen(of, n, lambda s, units=units: s.of_units(units)) for of in sights], axis=1)
+        of_units = np.concatenate(
+            [_seen(of, n, lambda s, units=units: s.derivatives.of_units(units)) for of in sights], axis=1
+        )
         parts.append(_step(of_units, scores, totals[0].part(units), size, rows[units], prior))
     of_rows = _Step(*(np.concatenate(part) for part in zip(*parts, strict=True)))
     statistics = np.concatenate([_seen(of, n, lambda s: s.centred.T) for of in sights])[None]

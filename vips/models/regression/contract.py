@@ -312,13 +312,13 @@ class AugmentedRegression(ConjugateExponentialModel):
         n_zooms, length = self._n_zooms(n_steps), max(n_steps // _STEPS_PER_ZOOM, 1)
         return n_zooms, length, n_steps - n_zooms * length
 
-    def _moved(self, X, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+    def _moved(self, X, coordinates: Coordinates) -> np.ndarray:
         rows, _ = self._design(X)
         return coordinates.rows(rows.toarray() if sp.issparse(rows) else rows)
 
     def _moments(self, records: Records, posterior: CoefficientPosterior, unit: float = 1.0) -> Quadratic:
         """z zᵀ of each row z = (x̃, ½), in units of the norm beyond which a zoom clips, or of so many of these."""
-        rows, _ = self._moved(records.X, posterior.search.zooms.coordinates)
+        rows = self._moved(records.X, posterior.search.zooms.coordinates)
         if not self.fit_intercept:
             rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
         return Quadratic("moments", rows / np.sqrt(LIMIT * unit))
@@ -363,10 +363,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         return fitting_size(plan, count, n_scores, self.n_features_in_, 0.25 * share, _SIZES)
 
     def _scores(self, X, y, offset, search: Search) -> RegressionSums:
-        rows, lengths = self._moved(X, search.zooms.coordinates)
+        rows = self._moved(X, search.zooms.coordinates)
         psi = rowwise_product(rows, search.point.T) + offset
         settings = self._labels, self._clip_norm(), self.plan_of_fit().rounds_records, self._releases_bends
-        return scores_at(rows, lengths, y, psi, self.likelihood, search.size, search.unit, *settings)
+        return scores_at(rows, y, psi, self.likelihood, search.size, search.unit, *settings)
 
     def _searched(self, average, noise_std, previous: CoefficientPosterior) -> CoefficientPosterior:
         """The posterior after a step that took scores at ``previous.search.point``."""
@@ -721,7 +721,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self.covariance == "diagonal" or posterior.search is None:
             rows, _ = self._design(X)
             return rows, *self._in_coordinates(posterior, sp.issparse(rows))
-        rows, _ = self._moved(X, posterior.search.zooms.coordinates)
+        rows = self._moved(X, posterior.search.zooms.coordinates)
         units = self._units_of_rows(posterior.search.zooms.coordinates)
         inverses = posterior.around.inverse_factor.reshape(-1, len(units), len(units))
         return rows, np.atleast_2d(posterior.around.mean) / units, inverses / units

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from vips.core.sums.regressions import outer_sums
+from vips.core.sums.outer import outer_sums
 from vips.models._definite import positive_definite
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.prior import CoefficientPrior

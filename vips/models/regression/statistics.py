@@ -16,7 +16,6 @@ r_nj                 κ - ω ψ, the residual (κ - ω o with statistics as in t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +23,8 @@ from scipy.special import expit
 
 from vips.core.exact.rowwise import row_norms, rowwise_product, rowwise_squares
 from vips.core.exact.threads import run_ranges
-from vips.core.sums.regressions import RegressionSums, outer_sums
+from vips.core.sums.outer import Rows, outer_sums
+from vips.core.sums.regressions import RegressionSums
 from vips.expfam import polya_gamma_mean
 from vips.models.regression import kernels
 
@@ -117,8 +117,9 @@ class RegressionStatistics(RegressionSums):
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         precision = polya_gamma_mean(self.tilt, shape)  # ω
         centre = self.predictor if centred else np.broadcast_to(offset, self.predictor.shape)
-        largest = None if labels is None else partial(factors_of_labels, centre, self.tilt, labels)
-        super().__init__(rows, lengths, linear - precision * centre, precision, diagonal=diagonal, largest=largest)
+        others = [] if labels is None else factors_of_labels(centre, self.tilt, labels)
+        pairs = zip((linear - precision * centre, precision), *others, strict=True)
+        super().__init__(Rows(rows, lengths=lengths), *(Rows(*of_all) for of_all in pairs), diagonal=diagonal)
 
     def information(self) -> np.ndarray:
         """Information of the labels at μ, b σ'(ψ), shape (n_records, n_outputs)."""

@@ -243,7 +243,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         X = records.X.toarray() if sp.issparse(records.X) else np.asarray(records.X, dtype=np.float64)
         y = np.asarray(records.y, dtype=np.float64)
         y = y if self.target_range is None else np.clip(y, *self.target_range)
-        return zooms.coordinates.rows(np.column_stack([X, y]))[0]
+        return zooms.coordinates.rows(np.column_stack([X, y]))
 
     def _rows(self, records: Records, posterior: LinearPosterior) -> np.ndarray:
         moved = self._moved(records, self._first_zooms() if posterior is None else posterior.zooms)
@@ -314,9 +314,10 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             target, origin = target + origin * zooms.coordinates.scale[d], 0.0
         search, settings = posterior.search, (self._clip_norm(), self.plan_of_fit().rounds_records)
         return scores_at(
-            rows, row_norms(rows), target, rowwise_product(rows, search.point.T), _Normal(), search.size, search.unit,
+            rows, target, rowwise_product(rows, search.point.T), _Normal(), search.size, search.unit,
             (np.array(self.target_range) - origin) * zooms.coordinates.scale[d], *settings, rows.shape[1] <= MOST_BENDS, tilts,
-        ).with_spread(search.size / _size_of_spread(search), _LIMIT / search.unit)  # fmt: skip
+            (search.size / _size_of_spread(search), _LIMIT / search.unit),
+        )  # fmt: skip
 
     def _searched(self, average, noise_std, previous: LinearPosterior) -> LinearPosterior:
         """The posterior after a step that took scores, given all of them and the variance in them: a sandwich."""

@@ -11,7 +11,7 @@ from scipy.special import psi
 
 from vips.core.exact.lanes import WIDTH
 from vips.core.exact.threads import run_ranges
-from vips.core.sums.words import WordShares
+from vips.core.sums.outer import WordShares
 from vips.expfam import Dirichlet
 from vips.models.topics.documents import find_canonical, find_valid
 from vips.models.topics.kernels import fill_word_weights, infer_documents

@@ -116,10 +116,12 @@ class ClippedSum:
         statistics = self.statistics(table)
         norms = np.asarray(statistics.norms(self.blocks), dtype=float)
         for i in rows:
-            arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))
+            # what a record adds need not be proportional to the weight of the clip
+            weight = self.plan.clip_weights(norms[i : i + 1])[0] * float(norms[i] < UNUSABLE)
+            arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * weight)
             # the clip must cover the Frobenius norm of the array as it is, symmetric or not
             vector = [np.ravel(arrays[name]) / block.scale for name, block in self.blocks.items()]
-            yield norms[i], np.concatenate(vector)
+            yield norms[i], np.concatenate(vector) / (weight or 1.0)
 
     def __call__(self, table: Table, what: str, chunk_size: int | None = None) -> np.ndarray | None:
         """S(D) as one vector; None after an error or if it is not finite, which is noted under ``what``."""
