@@ -136,7 +136,7 @@ def test_imports_that_must_not_be_are_noticed(check, module, other, says):
         check(imports_of_all() | {module: imports_of_all()[module] | {other}})
 
 
-OF_SUMS = {"norms", "run_norms", "weighted_sum", "rounded_sum"}
+OF_SUMS = {"norms", "lengths", "run_norms", "piece_norm", "weighted_sum", "rounded_sum"}
 
 
 def check_norms(trees) -> None:
@@ -147,12 +147,15 @@ def check_norms(trees) -> None:
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                stated = OF_SUMS & {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
-                assert not stated, f"{module}: {node.name} states {stated}"
+                names = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
+                names |= {getattr(to, "id", "") for inner in node.body for to in getattr(inner, "targets", ())}
+                assert not OF_SUMS & names, f"{module}: {node.name} states {OF_SUMS & names}"
 
 
 def test_norms_are_stated_in_one_room():
     check_norms(sources())
-    broken = ast.parse("class Means(DenseStatistics):\n    def norms(self, blocks):\n        return 1.0\n")
-    with pytest.raises(AssertionError, match=r"Means states \{'norms'\}"):
-        check_norms(sources() | {"vips.models.proportions.means": broken})
+    for name in OF_SUMS:
+        for body in (f"def {name}(self, blocks): return 1.0", f"{name} = shorter"):
+            broken = ast.parse(f"class Means(DenseStatistics):\n    {body}\n")
+            with pytest.raises(AssertionError, match=rf"Means states \{{'{name}'\}}"):
+                check_norms(sources() | {"vips.models.proportions.means": broken})
