@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from vips import BayesianLogisticRegression, Records
+from vips.core.phases import phases_of
 from vips.models.regression.posterior import CoefficientPosterior
 
 __all__ = ["precision_of_oracle", "weights_at"]
@@ -23,7 +24,8 @@ def weights_at(
     search, plan = model.last_posterior_.search, model.privacy_.plan
     point = coefficients @ model._to_rows(search.zooms.coordinates).T
     at = CoefficientPosterior(coefficients, np.eye(len(coefficients)), search=replace(search, point=point[None]))
-    norms = model.expected_statistics(Records(np.asarray(X), np.zeros(len(X))), at).norms(model.blocks())
+    blocks = phases_of(model, plan.n_steps)[-1].blocks
+    norms = model.expected_statistics(Records(np.asarray(X), np.zeros(len(X))), at).norms(blocks)
     person = np.arange(len(X)) if person is None else person
     return np.minimum(1.0, plan.clip_norm / np.bincount(person, norms))[person]
 
@@ -38,7 +40,7 @@ def precision_of_oracle(
     """
     search = model.last_posterior_.search
     coordinates, to_rows = search.zooms.coordinates, model._to_rows(search.zooms.coordinates)
-    rows, weights = model._moved(np.asarray(X), coordinates)[0], weights_at(model, X, coefficients, person)
+    rows, weights = model._moved(np.asarray(X), coordinates), weights_at(model, X, coefficients, person)
     p = expit(rows @ to_rows @ coefficients)
     curvature = (rows.T * (weights * p * (1.0 - p))) @ rows
     if y is None:
@@ -47,7 +49,7 @@ def precision_of_oracle(
         person = np.arange(len(y)) if person is None else person
         scores = np.stack([np.bincount(person, weights * (y - p) * column) for column in rows.T])
         varies = scores @ scores.T
-    (released,) = model._released(search.kept, search.unit, model.noisy_totals_.noise_std)
+    (released,) = search.released(model.noisy_totals_.noise_std, model.plan_of_release())
     varies += np.eye(len(varies)) / (1.0 / released.stds[:, 0] ** 2).sum()
     known = curvature @ np.linalg.solve(varies, curvature)
     known += model._prior_of(coordinates, 0, 1.0 if model.prior is None else float(model.prior), 1.0).precision
