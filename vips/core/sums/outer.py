@@ -48,6 +48,7 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Any) -> Rows:
+        """The rows, or those of an array."""
         return rows if isinstance(rows, cls) else cls(rows)
 
     @cached_property
@@ -80,8 +81,8 @@ class RowSum(Form):
         return {self.names[0]: (weights @ rows.reshape(len(rows), math.prod(rows.shape[1:]))).reshape(rows.shape[1:])}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        name, (weights, factors) = self.names[0], present(weights, self._left.values)
-        return {name: lattice.rounded_sum((weights * factors.T).T, blocks[name])}
+        name, (weights, rows) = self.names[0], present(weights, self._left.values)
+        return {name: lattice.rounded_sum((weights * rows.T).T, blocks[name])}
 
 
 class Outer(RowSum):
@@ -102,6 +103,10 @@ class Outer(RowSum):
         self._right = Rows.of(right)
 
     def lengths(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        if (block := blocks[self.names[0]]).symmetric:
+            raise ValueError(
+                f"Block {self.names[0]!r} sums f xᵀ, which is not symmetric: declare Block({block.shape})."
+            )
         return super().lengths(blocks) * self._right.norms
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:

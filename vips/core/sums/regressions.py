@@ -1,6 +1,4 @@
-"""Sums of regressions: scores, information, and the squares of the records' scores.
-
-The squares are what a sandwich A⁻¹ B A⁻¹ has between its curvatures.
+"""Sums of regressions: scores, information, and squares of scores, which a sandwich A⁻¹ B A⁻¹ has between its curvatures.
 
 The score of a record is s = Σ_rows r x. Its rows may depend on each other (visits of one patient do), and a weight w makes the
 variance of its share, w² s sᵀ, differ from the curvature. Block "squares" sums the diagonal of c w² s sᵀ by coefficient, with a
@@ -119,9 +117,8 @@ class RegressionSums(Joint):
     tilts : ndarray of shape (n_records,), optional
         h between 0 and 1, which no label changes, if block "tilt" sums h r x.
     spread : (float, float), optional
-        A factor and a limit, for block "spread", ‖x‖ (r_j², ω_j) of each row, r and ω times this factor, r within this limit:
-        the ratio of its sums is the variance of residuals, by rows and by weights. A clip divides by about ‖x‖, so long rows
-        have their part.
+        A factor and a limit, for block "spread", ‖x‖ (r_j², ω_j), r and ω times this factor, r within this limit: the ratio of
+        its sums is the variance of residuals. A clip divides by about ‖x‖, so long rows have their part.
     clip_norm : float, optional
         C, if squares are summed; then the scale of block "linear" is 1.
     unit : float
