@@ -107,8 +107,11 @@ class Form(RecordStatistics):
     sums_are_new = True
     names: tuple[str, ...]
 
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        return self.lengths(blocks).max(axis=0)
+
     def lengths(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        """Norms for each label that a record could have, shape (n_labels, n_records); one row where labels do not matter."""
+        """Norms for each label that a record could have, shape (n_labels, n_records), by a form that does not define norms."""
         return self.norms(blocks)[None]
 
     def weighted(self, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -213,10 +216,10 @@ class Joint(Form):
         for form in self.forms:
             form.weigh(sample_weights)
 
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+    def lengths(self, blocks: Mapping[str, Block]) -> np.ndarray:
         if set(blocks) != set(self.names):
             raise ValueError(f"Statistics have blocks {sorted(self.names)}, the model declares {sorted(blocks)}.")
-        return reduce(np.hypot, (form.lengths(_of(form, blocks)) for form in self.forms)).max(axis=0)
+        return reduce(np.hypot, (form.lengths(_of(form, blocks)) for form in self.forms))
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         return _union(form.weighted_sum(weights) for form in self.forms)

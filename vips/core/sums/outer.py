@@ -21,8 +21,7 @@ from vips.core.sums.forms import Form
 __all__ = ["Outer", "Quadratic", "RowSum", "Rows", "WordShares", "outer_sums", "present", "times"]
 
 _ROUNDING = 1.0 + 4e-9  # exceeds that of float64 sums of positive terms, and of a square of them
-# The norms of documents are float64 sums over at most a few million positive terms; this covers their rounding many times over.
-_ROUNDING_OF_WORDS = 1.0 + 1e-7
+_ROUNDING_OF_WORDS = 1.0 + 1e-7  # exceeds, many times over, that of the sums over a few million words of a document
 _LEAST_WORK = 200_000  # stored entries for which a second thread saves time
 
 
@@ -72,9 +71,6 @@ class RowSum(Form):
 
     def lengths(self, blocks: Mapping[str, Block]) -> np.ndarray:
         return self._left.norms * (_ROUNDING / blocks[self.names[0]].scale)
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return self.lengths(blocks).max(axis=0)
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         weights, rows = present(weights, self._left.values)

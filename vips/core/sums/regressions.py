@@ -53,9 +53,6 @@ class SquaresOfShares(Form):
     def lengths(self, blocks: Mapping[str, Block]) -> np.ndarray:
         return self.norms_at(self.of_scores(), blocks, is_whole=True)
 
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return self.lengths(blocks).max(axis=0)
-
     def of_scores(self) -> np.ndarray:
         """‖s‖ of each row for each label, which adds up over the rows of a record."""
         return self._scores.lengths(dict.fromkeys(self._scores.names, _UNSCALED))
