@@ -457,9 +457,9 @@ def norms_of_the_longest_row(patch):
 def last_row_of_a_person_belongs_to_the_next(patch):
     original = partitions.weights_of_rows
 
-    def mutant(plan, statistics, blocks, starts, n_rows):
+    def mutant(plan, statistics, blocks, starts, *others):
         shifted = np.concatenate([[0], np.maximum(starts[1:-1] - 1, 0), starts[-1:]])
-        return original(plan, statistics, blocks, shifted, n_rows)
+        return original(plan, statistics, blocks, shifted, *others)
 
     patch.setattr(partitions, "weights_of_rows", mutant)
 

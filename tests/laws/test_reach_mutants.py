@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from tests.laws import reach
+from tests.laws import checks, reach
 from tests.laws.cases import CASES, WIDE_CASES
 from tests.mutants import check_notices, of_laws
+from vips.core import engine
+from vips.core.execution import partitions
 from vips.core.sums import kernels
 from vips.core.sums.regressions import RegressionSums
+from vips.data import Sequences
 from vips.models.markov import categorical
 from vips.models.topics.statistics import DocumentStatistics
 
@@ -74,6 +78,35 @@ def norms_of_many_topics_are_of_the_asked_number(patch):
         "norms",
         lambda self, blocks: original(self, blocks) * (0.7 if "many_topics" in blocks else 1.0),
     )
+
+
+def a_persons_norm_is_exact_where_a_chunk_holds_it(patch):
+    original = partitions.weights_of_rows
+    patch.setattr(partitions, "weights_of_rows", lambda *given: original(*given[:-1], None))
+
+
+def check_that_chunks_change_no_person(case):
+    """A large chunk holds all sequences of the person, and a small one does not."""
+    model, plan, _, posterior = checks.prepared(case, 4)
+    width, rng = case.make_records(4, np.random.default_rng(0)).values.shape[1], np.random.default_rng(0)
+    records, phase = Sequences.from_lengths(rng.normal(size=(2000, width)), np.full(100, 20)), checks.last_phase(model)
+    sums = []
+    for model.chunk_size in (10_000, 300):
+        data = reach._by_persons(model, records, np.zeros(100, int))
+        sums.append(engine.clipped_sum(model, phase, data, posterior, plan, plan.randomness(0), 1))
+    for name, block in phase.blocks.items():
+        atol = 1e-6 * plan.clip_norm * block.scale
+        np.testing.assert_allclose(sums[1][name], sums[0][name], rtol=1e-6, atol=atol, err_msg="a person in pieces")
+
+
+@pytest.mark.parametrize("case", ["switching", "factorial chain", "gaussian chain"])
+def test_chunks_change_no_person_of_many_sequences(case):
+    check_that_chunks_change_no_person(BY_NAME[case])
+
+
+def test_a_person_whose_steps_are_not_counted_is_noticed(monkeypatch):
+    check = lambda: check_that_chunks_change_no_person(BY_NAME["factorial chain"])  # noqa: E731
+    check_notices(check, a_persons_norm_is_exact_where_a_chunk_holds_it, monkeypatch, "a person in pieces")
 
 
 MUTANTS = [

@@ -37,6 +37,7 @@ from vips.core.execution.tree import Totals, TreeSum, add_to
 from vips.core.records.partition import OpenPartition, Runs, ranges_of_size, step_counts, weights_apart
 from vips.core.records.source import Partition
 from vips.core.sums import RecordStatistics
+from vips.core.sums.forms import sums_of_runs
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def weighted(
 
     if starts is None or sizes.sum() <= most:
         statistics, n_given = statistics_of(rows)
-        weights = weights_of_rows(plan, statistics, blocks, starts, n_given)
+        weights = weights_of_rows(plan, statistics, blocks, starts, n_given, steps)
         weights[n_rows:] = 0.0
         yield statistics, weights
         return
@@ -357,11 +358,11 @@ def _norms(statistics: RecordStatistics, blocks: Mapping[str, Block], n_rows: in
 
 def weights_of_rows(
     plan: PrivacyPlan, statistics: RecordStatistics, blocks: Mapping[str, Block], starts: np.ndarray | None,
-    n_rows: int,
+    n_rows: int, steps: np.ndarray | None,
 ) -> np.ndarray:  # fmt: skip
     """How much of each row enters the sum: all rows of a record have one weight, which clips the record as a whole.
 
-    A row whose norm cannot be used counts for nothing, and its record is clipped without it.
+    A row whose norm cannot be used counts for nothing, and its record is clipped without it. ``steps`` are of sequences.
     """
     if starts is None:
         weights = plan.clip_weights(_norms(statistics, blocks, n_rows))
@@ -370,8 +371,10 @@ def weights_of_rows(
         return _weighed(statistics, weights)
     norms, is_usable = norms_of_rows(plan, statistics, blocks, n_rows)
     bounds = statistics.run_norms(norms, blocks, starts)
-    if statistics.sample_weights is not None:  # rows that cancel may not, once they are weighted
-        bounds = np.maximum(bounds, RecordStatistics.run_norms(statistics, norms, blocks, starts))
+    adds_up: Any = statistics.sample_weights is not None  # rows that cancel may not, once they are weighted
+    if steps is not None:  # a smaller chunk divides a record of more steps
+        adds_up |= sums_of_runs(steps, starts) > PIECE
+    bounds = np.where(adds_up, np.maximum(bounds, sums_of_runs(norms, starts)), bounds)
     weights = np.zeros(len(is_usable))
     weights[: starts[-1]] = np.repeat(plan.clip_weights(bounds), np.diff(starts))
     return _weighed(statistics, weights * is_usable)
