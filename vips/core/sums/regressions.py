@@ -12,7 +12,7 @@ the whole record is known, it is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -67,11 +67,11 @@ class SquaresOfShares(Form):
         if self.starts is None and self._carried is None:
             rows, shares = self._scores.shares(weights)
             return self._shaped(list(times(_squared(rows).T, np.square(shares)).T))
-        return self._shaped([_sum(_squared(share)) for share in self._shares(weights)])
+        return self._shaped([_sum_of_squares(share) for share in self._shares(weights)])
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         units = self._unit / (lattice.unit * blocks[self.names[0]].scale)
-        rounded = [_sum(np.rint(units * _squared(share))) for share in self._shares(weights)]
+        rounded = [_sum_of_squares(share, lambda squares: np.rint(units * squares)) for share in self._shares(weights)]
         return {self.names[0]: np.array(rounded).reshape(blocks[self.names[0]].shape).astype(np.int64)}
 
     def carry(self, carried: Any, weights: np.ndarray, is_last: bool) -> Any:
@@ -186,6 +186,7 @@ def _squared(rows: Any) -> Any:
     return rows.power(2) if sp.issparse(rows) else np.square(rows)
 
 
-def _sum(rows: Any) -> np.ndarray:
-    """Sum over the rows, in order."""
-    return np.bincount(rows.indices, rows.data, rows.shape[1]) if sp.issparse(rows) else rows.sum(axis=0)
+def _sum_of_squares(rows: Any, rounded: Callable = np.asarray) -> np.ndarray:
+    if not sp.issparse(rows):
+        return rounded(np.square(rows)).sum(axis=0)
+    return np.bincount(rows.indices, rounded(np.square(rows.data)), rows.shape[1])
