@@ -34,16 +34,14 @@ class Rows:
         Columns of a CSR row are sorted, and not repeated.
     *of_labels : array of the same shape
         If one of them has the largest norm of all labels for every record, clips do not look at labels.
-    lengths : ndarray of shape (n_records,), optional
-        Norms, or more, where they are known.
 
     Guarantees
     ----------
     Norms are over the record's own row, too: no declaration of labels makes a record shorter than what it adds.
     """
 
-    def __init__(self, values: Any, *of_labels: Any, lengths: np.ndarray | None = None) -> None:
-        self.values, self.of_labels, self._lengths = values, of_labels, lengths
+    def __init__(self, values: Any, *of_labels: Any) -> None:
+        self.values, self.of_labels = values, of_labels
 
     @classmethod
     def of(cls, rows: Any) -> Rows:
@@ -53,8 +51,6 @@ class Rows:
     @cached_property
     def norms(self) -> np.ndarray:
         """For the record's own label and the others, shape (1 + n_labels, n_records)."""
-        if self._lengths is not None:
-            return self._lengths[None]
         return np.stack([_lengths(rows) for rows in (self.values, *self.of_labels)])
 
     def mapped(self, function: Callable[..., Any], *others: Rows) -> Rows:

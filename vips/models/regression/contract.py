@@ -184,7 +184,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Look for the centre of the columns, where the intercept's prior sits; and for their spreads, in whose units the
         coefficients have the default prior unless ``max_norm`` states a unit."""
         if not self._is_given:
-            means, spreads = means_and_spreads(self, records, lambda chunk: self._design(chunk.X)[0])
+            means, spreads = means_and_spreads(self, records, lambda chunk: self._design(chunk.X))
             if means is not None and self.fit_intercept and self.covariance == "full":
                 self.centre_ = means[: self.n_features_in_]
             if spreads is not None and self.prior is None and self.max_norm is None:
@@ -198,7 +198,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         for chunk, weights in with_their_weights(
             records.chunks(self.chunk_size), self.plan_of_fit().max_weight is not None
         ):
-            rows = self._kept_design(chunk.X) if keeps else partial(self._rows_of_design, chunk.X)
+            rows = self._kept_design(chunk.X) if keeps else partial(self._design, chunk.X)
             parts.append(Piece(rows, weights, *self.likelihood.terms(chunk.y), self.likelihood.offsets(chunk.y)))
         sparse = bool(parts) and sp.issparse(parts[0].rows())
         table = Table(
@@ -253,11 +253,10 @@ class AugmentedRegression(ConjugateExponentialModel):
             return self._scores(records.X, records.y, offset, posterior.search)
         # shares of hardened noise are rounded one by one, which is faster entry by entry
         X = sp.csr_array(records.X) if self.plan_of_fit().rounds_records else records.X
-        rows, lengths = self._design(X)
+        rows = self._design(X)
         mean, spread = self._in_coordinates(posterior, sp.issparse(rows))
         return RegressionStatistics(
             rows,
-            lengths,
             *self.likelihood.terms(records.y),
             mean,
             0.0 if self._keeps_gradients else variances(rows, spread, self.dtype),
@@ -313,7 +312,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return n_zooms, length, n_steps - n_zooms * length
 
     def _moved(self, X, coordinates: Coordinates) -> np.ndarray:
-        rows, _ = self._design(X)
+        rows = self._design(X)
         return coordinates.rows(rows.toarray() if sp.issparse(rows) else rows)
 
     def _moments(self, records: Records, posterior: CoefficientPosterior, unit: float = 1.0) -> Quadratic:
@@ -646,21 +645,18 @@ class AugmentedRegression(ConjugateExponentialModel):
         """So many records that the sum of a chunk, d × d numbers, and its Python, cost little in comparison."""
         return max(4096, 4 * self.n_columns, min(16_384, 2**19 // max(self.n_columns, 1)))
 
-    def _rows_of_design(self, X):
-        return self._design(X)[0]
-
     def _kept_design(self, X) -> Callable:
-        rows = self._rows_of_design(X)
+        rows = self._design(X)
         return lambda: rows
 
     def _design(self, X):
         largest, centre = np.inf if self.max_norm is None else float(self.max_norm), self._centre
         if sp.issparse(X) and centre is not None:  # centred rows have no zeros
             X = X.toarray()
-        rows, lengths = design_rows(X, largest, self._intercept_constant())
+        rows = design_rows(X, largest, self._intercept_constant())
         if centre is not None:
             rows[:, : len(centre)] -= centre
-        return rows, lengths
+        return rows
 
     @property
     def _centre(self) -> np.ndarray | None:
@@ -719,7 +715,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _rows_and_law(self, X, posterior) -> tuple:
         """Rows as a posterior's steps see them, and μ and Σ in their coordinates."""
         if self.covariance == "diagonal" or posterior.search is None:
-            rows, _ = self._design(X)
+            rows = self._design(X)
             return rows, *self._in_coordinates(posterior, sp.issparse(rows))
         rows = self._moved(X, posterior.search.zooms.coordinates)
         units = self._units_of_rows(posterior.search.zooms.coordinates)

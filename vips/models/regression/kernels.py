@@ -31,8 +31,8 @@ def copy_rows(source_indptr, source_indices, source_data, indptr, indices, data)
 
 
 @_jit
-def finish_rows(indptr, indices, data, max_norm, intercept, n_features, lengths):
-    """Scale rows into the ball, write the intercept's constant in their last place if it is not 0, and fill in their norms.
+def finish_rows(indptr, indices, data, max_norm, intercept, n_features):
+    """Scale rows into the ball, and write the intercept's constant in their last place if it is not 0.
 
     Entries are divided by the largest one before squaring, so that squares neither overflow nor vanish. A row whose norm is not
     finite becomes NaN.
@@ -55,13 +55,11 @@ def finish_rows(indptr, indices, data, max_norm, intercept, n_features, lengths)
             norm = np.inf
         if not norm <= max_norm or norm == np.inf:
             scale = max_norm / norm if norm < np.inf else np.nan
-            norm = max_norm if norm < np.inf else np.nan
             for k in range(first, last):
                 data[k] *= scale
         if intercept != 0.0:
             indices[last] = n_features
             data[last] = intercept
-        lengths[n] = np.hypot(norm, intercept)
 
 
 @_jit

@@ -193,4 +193,4 @@ class Table:
         """Pieces, their rows, and their E-step at this mean."""
         for piece in self.pieces:
             rows, others = piece.rows(), (piece.shape, piece.linear, mean * self.units, piece.variance)
-            yield piece, rows, RegressionStatistics(rows, None, *others, offset=piece.offset)
+            yield piece, rows, RegressionStatistics(rows, *others, offset=piece.offset)

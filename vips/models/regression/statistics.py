@@ -45,10 +45,8 @@ def design_rows(X, max_norm: float, intercept: float):
 
     Returns
     -------
-    rows : float64 array or CSR of shape (n_records, n_features + 1 or n_features)
+    float64 array or CSR of shape (n_records, n_features + 1 or n_features)
         CSR rows have sorted, unrepeated columns. A row depends on that row of X alone. A row whose norm overflows is NaN.
-    lengths : ndarray of shape (n_records,)
-        Norms of ``rows``, to rounding.
     """
     if sp.issparse(X):
         return _sparse_design(X, max_norm, intercept)
@@ -60,21 +58,20 @@ def design_rows(X, max_norm: float, intercept: float):
     if len(long):
         finite = np.isfinite(norms[long])
         rows[long, :n_features] *= np.where(finite, max_norm / norms[long], np.nan)[:, None]
-        norms[long] = np.where(finite, max_norm, np.nan)
-    return rows, np.hypot(norms, intercept)
+    return rows
 
 
-def _sparse_design(X, max_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
+def _sparse_design(X, max_norm: float, intercept: float) -> sp.csr_array:
     X = sp.csr_array(X)
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
     (n_records, n_features), constant = X.shape, intercept != 0.0
     indptr = np.concatenate([[0], np.cumsum(np.diff(X.indptr) + constant)])
-    columns, values, lengths = np.empty(indptr[-1], np.int64), np.empty(indptr[-1]), np.empty(n_records)
+    columns, values = np.empty(indptr[-1], np.int64), np.empty(indptr[-1])
     kernels.copy_rows(X.indptr, X.indices, X.data, indptr, columns, values)
-    kernels.finish_rows(indptr, columns, values, max_norm, intercept, n_features, lengths)
-    return sp.csr_array((values, columns, indptr), shape=(n_records, n_features + constant)), lengths
+    kernels.finish_rows(indptr, columns, values, max_norm, intercept, n_features)
+    return sp.csr_array((values, columns, indptr), shape=(n_records, n_features + constant))
 
 
 class RegressionStatistics(RegressionSums):
@@ -82,7 +79,7 @@ class RegressionStatistics(RegressionSums):
 
     Parameters
     ----------
-    rows, lengths : array or CSR of shape (n_records, d), ndarray of shape (n_records,)
+    rows : array or CSR of shape (n_records, d)
         From :func:`design_rows`.
     shape, linear : array of shape (n_records, n_outputs)
         b and κ. Where b is 0 the output has no term for this record.
@@ -101,7 +98,6 @@ class RegressionStatistics(RegressionSums):
     def __init__(
         self,
         rows,
-        lengths,
         shape,
         linear,
         mean,
@@ -119,7 +115,7 @@ class RegressionStatistics(RegressionSums):
         centre = self.predictor if centred else np.broadcast_to(offset, self.predictor.shape)
         others = [] if labels is None else factors_of_labels(centre, self.tilt, labels)
         pairs = zip((linear - precision * centre, precision), *others, strict=True)
-        super().__init__(Rows(rows, lengths=lengths), *(Rows(*of_all) for of_all in pairs), diagonal=diagonal)
+        super().__init__(Rows(rows), *(Rows(*of_all) for of_all in pairs), diagonal=diagonal)
 
     def information(self) -> np.ndarray:
         """Information of the labels at μ, b σ'(ψ), shape (n_records, n_outputs)."""

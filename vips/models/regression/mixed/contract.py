@@ -408,7 +408,7 @@ class MixedRegression(ConjugateExponentialModel):
     def _rows(self, X) -> np.ndarray:
         """Rows of norm at most 1."""
         rows = X.toarray() if sp.issparse(X) else X
-        return design_rows(rows, float(self.max_norm or np.inf), 0.0)[0] / self._ball()
+        return design_rows(rows, float(self.max_norm or np.inf), 0.0) / self._ball()
 
     def _seen(self, average, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
         """Score and information without the noise in directions that no row sees: all coefficients of ``indicators`` against
