@@ -96,8 +96,9 @@ def inspect(X, columns: Mapping | Sequence | None = None) -> Inspection:
     X : data frame, Arrow table or ndarray of shape (n_rows, n_columns); sequences; or texts
         A list, or ``Sequences``, is read as models of sequences read it; a list or a series of strings as texts.
     columns : mapping or list; of sequences an integer or a range; optional
-        Declarations, as of ``TableEncoder``; or as of ``MixedLatentClassAnalysis``, an integer n for codes below n and
-        ``range(n)`` for counts, as which all steps of sequences are read then. None takes every column by its dtype.
+        Declarations, as of ``TableEncoder`` or ``PrivateTable``; or as of ``MixedLatentClassAnalysis``, an integer n for codes
+        below n and ``range(n)`` for counts, as which all steps of sequences are read then. None takes every column by its
+        dtype.
 
     Returns
     -------
@@ -143,6 +144,8 @@ def _reading(name, values, declared) -> ColumnReading:
         return _of_counts(name, values, declared)
     if isinstance(declared, Integral):
         return _of_categories(name, values, Categories(tuple(range(declared))))
+    if isinstance(declared, tuple):
+        declared = _bounds_of(declared)
     if declared is not None:
         column_kind(repr(name), declared, dtype, in_frame=True)  # raises what an encoder would
     learnt = declared if isinstance(declared, str) else kind_of(dtype) if declared is None else None
@@ -156,6 +159,12 @@ def _reading(name, values, declared) -> ColumnReading:
     if isinstance(kind, Number):
         return _of_numbers(name, values, "date" if kind.is_date else "number", kind)
     return _of_categories(name, values, kind)
+
+
+def _bounds_of(edges: tuple) -> tuple:
+    """The ends of edges, and whether a missing cell is an answer."""
+    inner = edges[: len(edges) - (edges[-1:] == (MISSING,))]
+    return edges if len(inner) < 3 else (inner[0], inner[-1], *edges[len(inner) :])
 
 
 def _of_numbers(name, values, kind: str, bounds: Number | None) -> ColumnReading:

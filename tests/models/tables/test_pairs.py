@@ -63,6 +63,11 @@ def test_noise_in_sums_of_pairs_is_as_stated():
     sums = [left[:, a] * right[:, b] + (a != b) * left[:, b] * right[:, a] for a, b in CELLS]
     expected = 9.0 * np.array(sums).T @ covariance @ np.array(sums)
     np.testing.assert_allclose(pairs.covariance(left, right), expected, rtol=1e-9)
+    weights = np.zeros((11, 11))
+    weights[np.ix_(COLUMN == 1, COLUMN == 2)] = rng.normal(size=(3, 4))
+    both = flat(weights + weights.T)
+    expected = 9.0 * both @ covariance @ both
+    assert pairs.variance_of(1, 2, weights[np.ix_(COLUMN == 1, COLUMN == 2)]) == pytest.approx(expected)
     entries = [np.diag(pairs.covariance(left, np.tile(row, (5, 1)))) for row in left]
     np.testing.assert_allclose(pairs.variances(left), entries)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.mutants import check_notices
-from vips import PrivacyBudget, PrivacyPlan, PrivateTable, load
+from vips import PrivacyBudget, PrivacyPlan, PrivateTable, inspect, load
 from vips.exceptions import PrivacyWarning
 from vips.models.tables import columns, rules, table
 from vips.models.tables.columns import column_of
@@ -22,6 +22,7 @@ DECLARED = {
     "packs": ["none", "one", "more", "(missing)"],
     "since": (date(2000, 1, 1), date(2020, 12, 31)),
 }
+rng = np.random.default_rng(0)
 RULES = [{"smoker": ["no"], "packs": ["one", "more"]}, {"smoker": ["yes"], "packs": ["none", "(missing)"]}]
 
 
@@ -80,6 +81,25 @@ def test_means_and_regressions_without_noise_are_those_of_the_bins(exact):
     assert effects["effect"].to_numpy() == pytest.approx(slope, rel=0.01)
 
 
+def test_correlations_without_noise_are_those_of_the_bins(exact):
+    age, income = (column_of(DECLARED[name], name, 10) for name in ("age", "income"))
+    there = PEOPLE["income"].notna()
+    columns = [
+        column.numbers[column.levels(PEOPLE.loc[there, name].to_numpy(float))]
+        for name, column in (("age", age), ("income", income))
+    ]
+    correlations = exact.correlations()
+    row = correlations.loc[("age", "income")]
+    rho = np.corrcoef(*columns)[0, 1]
+    assert row["correlation"] == pytest.approx(rho)
+    resampled = []
+    for _ in range(300):
+        at = rng.integers(0, len(columns[0]), len(columns[0]))
+        resampled.append(np.corrcoef(columns[0][at], columns[1][at])[0, 1])
+    assert (row["upper"] - row["lower"]) / 3.92 == pytest.approx(np.std(resampled), rel=0.2)
+    assert len(correlations) == 6
+
+
 def test_limits_hold_with_noise(private):
     """30,000 people at ε = 1: at 99.99 % a run fails once in hundreds of thousands."""
     records, level = people(30_000), 0.99999
@@ -96,6 +116,7 @@ def test_effects_that_noise_hides_have_no_limits_and_are_named():
     few = PrivateTable(columns=DECLARED, privacy=PrivacyBudget(epsilon=0.1, delta=1e-6)).fit(people(200))
     with pytest.warns(PrivacyWarning, match="hide effects: .*They have no limits"):
         assert few.regress("smoker", ["age", "packs"]).drop("(intercept)").isna().any(axis=None)
+    assert few.correlations().isna().any(axis=None)
 
 
 def test_synthetic_rows_are_like_the_records_and_break_no_rule(private):
@@ -207,6 +228,20 @@ def test_questions_that_cannot_be_answered_are_refused(exact):
         exact.sample(1, given={"smoker": "no", "packs": "more"})
     with pytest.raises(ValueError, match="holds 'maybe'"):
         PrivateTable(columns=DECLARED).fit(PEOPLE.assign(smoker="maybe"))
+
+
+def test_a_holder_may_inspect_the_columns():
+    income = inspect(PEOPLE, DECLARED).columns[1]
+    assert "from 0 to 100000" in str(income)
+    assert (income.n_read, income.n_missing) == (PEOPLE["income"].notna().sum(), PEOPLE["income"].isna().sum())
+
+
+def test_nobody_gives_a_table_of_noise():
+    nobody = PrivateTable(columns=DECLARED, privacy=BUDGET).fit(PEOPLE[:0])
+    assert nobody.privacy_.only_noise
+    assert len(nobody.sample(3)) == 3
+    with pytest.warns(PrivacyWarning, match="hide effects"):
+        assert nobody.regress("smoker")["effect"].isna().sum() >= 3
 
 
 def test_cells_have_one_level_each():

@@ -96,6 +96,19 @@ class Pairs:
         widths = np.bincount(self.column)[self.column]
         return np.sqrt(self.margin_var[self.column] * (1.0 - 1.0 / widths) + self.size_var / widths**2)
 
+    def of_columns(self, row: int, column: int) -> np.ndarray:
+        """The table of two columns, shape (m_row, m_column)."""
+        return self.table[np.ix_(self.column == row, self.column == column)]
+
+    def variance_of(self, row: int, column: int, weights: np.ndarray) -> float:
+        """Variance of the noise in the sum of the cells of a table times ``weights``, of its shape."""
+        of_rows, of_columns = weights.mean(axis=1), weights.mean(axis=0)
+        mean = weights.mean()
+        inner = weights - of_rows[:, None] - of_columns + mean
+        variance = self.cell_var[row, column] * np.square(inner).sum() + self.size_var * mean**2
+        variance += self.margin_var[row] * np.square(of_rows - mean).sum()
+        return float(variance + self.margin_var[column] * np.square(of_columns - mean).sum())
+
     def covariance(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Covariance of the noise in ``leftᵢᵀ M rightᵢ``, shape (q, q).
 

@@ -92,6 +92,8 @@ def _ratios(pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.nd
     is_seen = pairs.margins > _SEEN * pairs.margin_std()
     for place in set(places):
         at = np.flatnonzero((pairs.column == place) & is_seen)
+        if not len(at):
+            continue
         counts, table = np.maximum(pairs.margins[at], 1.0), pairs.table[np.ix_(at, across)]
         means = table @ target[across] / counts
         squares = np.square(target[across] - means[:, None])

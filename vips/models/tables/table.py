@@ -11,9 +11,10 @@ and k is smaller the larger c_j c_k; c_j⁶ is the number of levels, so that the
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["PairCounts", "PrivateTable"]
 
 _MOST_CELLS = 10_000_000
+_LEAST_VARIANCE = 1e-12  # of a column, below which it has no correlation
+_MOST_NOISE = 0.5  # deviation of the noise in a correlation, above which it is hidden
 _STANDS_OUT = 3.5  # deviations of noise, above which missing cells are seen
 
 
@@ -320,8 +323,8 @@ class PrivateTable(ConjugateExponentialModel):
         at, declared = self._answered(place), self.readable_columns()[place]
         rows = np.zeros((len(at), int(self._widths().sum())))
         rows[np.arange(len(at)), at] = 1.0
-        index = pd.Index([declared.labels[i - self._starts()[place]] for i in at], name="answer")
-        return pd.DataFrame(self._ratios(rows, rows.sum(axis=0), level, "share"), index=index)
+        index = pd.Index([declared.labels[i] for i in self._answers_of(place)], name="answer")
+        return self._framed(self._ratios(rows, rows.sum(axis=0), level, "share"), index)
 
     def pairs(self, row, column, level: float = 0.95) -> pd.DataFrame:
         """Shares of the pairs of answers of two columns, of records that have both.
@@ -342,21 +345,18 @@ class PrivateTable(ConjugateExponentialModel):
         j, k = self._place(row), self._place(column)
         if j == k:
             raise ValueError(f"`row` and `column` are both {row!r}: name two columns.")
-        columns, pairs, starts, z = self.readable_columns(), self._pairs(), self._starts(), _quantile(level)
-        at, across = self._answered(j), self._answered(k)
-        counts = pairs.table[np.ix_(at, across)]
-        d = len(pairs.column)
-        left = np.zeros((counts.size, d))
-        right = np.zeros((counts.size, d))
-        left[np.arange(counts.size), np.repeat(at, len(across))] = 1.0
-        right[np.arange(counts.size), np.tile(across, len(at))] = 1.0
-        total = max(float(counts.sum()), 1.0)
-        shares = counts.ravel() / total
-        noise = np.array([pairs.covariance(a[None], b[None])[0, 0] for a, b in zip(left, right, strict=True)])
-        std = np.sqrt(noise / total**2 + self._sampling(shares, total))
-        labels = [[columns[i].labels[p - starts[i]] for p in ps] for i, ps in ((j, at), (k, across))]
+        columns, table, z = self.readable_columns(), self._pairs().of_columns(j, k), _quantile(level)
+        is_answer = np.outer(*(np.isin(np.arange(len(columns[i].labels)), self._answers_of(i)) for i in (j, k)))
+        total = max(float(table[is_answer].sum()), 1.0)
+        shares = table[is_answer] / total
+        noise = [
+            self._pairs().variance_of(j, k, cell - share * is_answer)
+            for cell, share in zip(_cells(is_answer), shares, strict=True)
+        ]
+        std = np.sqrt(np.array(noise) / total**2 + self._sampling(shares, total))
+        labels = [[columns[i].labels[place] for place in self._answers_of(i)] for i in (j, k)]
         index = pd.MultiIndex.from_product(labels, names=[str(self._names()[i]) for i in (j, k)])
-        return pd.DataFrame(_limits("share", shares, std, z, 0.0, 1.0), index=index)
+        return self._framed(_limits("share", shares, std, z, 0.0, 1.0), index)
 
     def means(self, level: float = 0.95) -> pd.DataFrame:
         """Means of the columns of numbers, and of those of two answers, whose second one counts as 1.
@@ -379,7 +379,25 @@ class PrivateTable(ConjugateExponentialModel):
             answered[self._answered(self._place(name), without_nan=True)] = 1.0
             results.append(self._ratios(row[None], answered, level, "mean", np.square(row)[None]))
         joined = {key: np.concatenate([result[key] for result in results]) for key in ("mean", "lower", "upper")}
-        return pd.DataFrame(joined, index=pd.Index(list(numbers), name="column"))
+        return self._framed(joined, pd.Index(list(numbers), name="column"))
+
+    def correlations(self, level: float = 0.95) -> pd.DataFrame:
+        """Correlations of all pairs of columns of numbers, of records that have both: see :meth:`means`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each pair, with "correlation", "lower" and "upper": NaN where noise hides how a column varies.
+        """
+        pd = imported("pandas", "correlations()")
+
+        check_level(level)
+        names, z = self._names(), _quantile(level)
+        places = [place for place in range(len(names)) if self._numbers(place) is not None]
+        rows = {(j, k): self._correlation(j, k) for j, k in combinations(places, 2)}
+        values, std = np.array(list(rows.values())).reshape(-1, 2).T
+        index = pd.MultiIndex.from_tuples([(names[j], names[k]) for j, k in rows], names=["column", "other"])
+        return self._framed(_limits("correlation", values, std, z, -1.0, 1.0), index)
 
     def regress(self, target, features: Sequence | None = None, level: float = 0.95) -> pd.DataFrame:
         """Least squares of a column on others: a linear regression, whose intervals know the noise.
@@ -425,7 +443,7 @@ class PrivateTable(ConjugateExponentialModel):
         )
         _warn_of_hidden([name for name, hidden in zip(names, effects.is_hidden, strict=False) if hidden])
         index = pd.Index([*names, "(intercept)"], name="feature")
-        return pd.DataFrame(_limits("effect", values, std, z, -np.inf, np.inf), index=index)
+        return self._framed(_limits("effect", values, std, z, -np.inf, np.inf), index)
 
     def sample(self, n_samples: int = 1, random_state: RandomStateLike = None, *, given: Mapping | None = None) -> Any:
         """Synthetic rows, as private as the fit.
@@ -590,6 +608,33 @@ class PrivateTable(ConjugateExponentialModel):
         inside = np.clip(shares, 1.0 / n, 1.0 - 1.0 / n) if n > 2.0 else np.full(len(shares), 0.5)
         return inside * (1.0 - inside) / n
 
+    def _correlation(self, j: int, k: int) -> tuple[float, float]:
+        """Of two columns, and its deviation by noise and by sampling: those of the influence of a cell on it."""
+        pairs, columns = self._pairs(), self.readable_columns()
+        table = pairs.of_columns(j, k)
+        is_number = np.outer(~np.isnan(columns[j].numbers), ~np.isnan(columns[k].numbers))
+        u, v = np.meshgrid(np.nan_to_num(columns[j].numbers), np.nan_to_num(columns[k].numbers), indexing="ij")
+        total = max(float(table[is_number].sum()), 1.0)
+        shares = np.where(is_number, table, 0.0) / total
+        u, v = u - (shares * u).sum(), v - (shares * v).sum()
+        variances = (shares * u**2).sum(), (shares * v**2).sum()
+        if min(variances) <= _LEAST_VARIANCE:
+            return np.nan, np.nan
+        u, v = u / np.sqrt(variances[0]), v / np.sqrt(variances[1])
+        value = (shares * u * v).sum()
+        influence = np.where(is_number, u * v - 0.5 * value * (u**2 + v**2), 0.0)
+        noise = pairs.variance_of(j, k, influence) / total**2
+        sampling = self._records_like_one() * max((shares * influence**2).sum(), 0.0) / total
+        return (value, np.sqrt(noise + sampling)) if noise < _MOST_NOISE**2 else (np.nan, np.nan)
+
+    def _framed(self, columns: Mapping[str, np.ndarray], index) -> pd.DataFrame:
+        """A data frame, which says whose shares and effects it is about where persons have several rows."""
+        return imported("pandas", "A table").DataFrame(columns, index=index).rename_axis(columns=whose(self.privacy_))
+
+    def _answers_of(self, place: int) -> np.ndarray:
+        """Places of the answers of a column among its levels."""
+        return self._answered(place) - self._starts()[place]
+
     def _answered(self, place: int, without_nan: bool = False) -> np.ndarray:
         """Places of the answers of a column among all levels."""
         column = self.readable_columns()[place]
@@ -662,6 +707,14 @@ class PrivateTable(ConjugateExponentialModel):
         within = rows[:, base > 0.0]
         std = np.sqrt(noise + self._records_like_one() * spread / total)
         return _limits(name, values, std, z, within.min(axis=1), within.max(axis=1))
+
+
+def _cells(is_answer: np.ndarray) -> Iterator[np.ndarray]:
+    """For each answered cell of a table the table with a 1 there."""
+    for place in zip(*np.nonzero(is_answer), strict=True):
+        cell = np.zeros(is_answer.shape)
+        cell[place] = 1.0
+        yield cell
 
 
 def _quantile(level: float) -> float:
