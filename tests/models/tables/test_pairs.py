@@ -79,7 +79,7 @@ def test_tables_without_noise_are_counts_and_regressions_least_squares():
     rows, target = np.zeros((3, 11)), np.where(COLUMN == 2, rng.normal(size=11), 0.0)
     rows[0, COLUMN == 0], rows[1, COLUMN == 1] = rng.normal(size=2), rng.normal(size=3)
     rows[-1] = 0.25
-    rows[:-1] -= (rows[:-1] @ pairs.margins / 500)[:, None] / 4
+    rows[:-1] -= (rows[:-1] @ pairs.margins / 500)[:, None] * (np.array([[0], [1]]) == COLUMN)
     X, y = H @ rows.T, H @ target
     beta, _, _, _ = np.linalg.lstsq(X, y, rcond=None)
     effects = linear(pairs, rows, [0, 1], target, 2)
@@ -98,8 +98,7 @@ def test_limits_know_that_a_rare_category_varies_more():
     H = np.zeros((n, 4))
     H[np.arange(n), rare.astype(int)] = H[np.arange(n), 2 + y] = 1.0
     pairs = Pairs.of(H.T @ H, np.array([0, 0, 1, 1]), np.ones((2, 2)), 0.0)
-    rows = np.array([[0.0, 1.0, 0.0, 0.0], [0.5] * 4])
-    rows[0] -= rare.mean() / 2
+    rows = np.array([[-rare.mean(), 1.0 - rare.mean(), 0.0, 0.0], [0.5] * 4])
     effects = linear(pairs, rows, [0], np.array([0.0, 0.0, 0.0, 1.0]), 1)
     X = np.column_stack([rare - rare.mean(), np.ones(n)])
     left = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]

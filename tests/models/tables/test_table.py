@@ -81,6 +81,24 @@ def test_means_and_regressions_without_noise_are_those_of_the_bins(exact):
     assert effects["effect"].to_numpy() == pytest.approx(slope, rel=0.01)
 
 
+def test_effects_are_those_of_records_with_answers():
+    """A quarter of the targets and a tenth of the features are missing at random: effects do not shrink, limits know it."""
+    n, draw = 20_000, np.random.default_rng(5)
+    x, group = draw.integers(0, 10, n).astype(float), draw.integers(0, 2, n)
+    y = np.clip(x + 3 * group + draw.integers(-2, 3, n), -5, 20).astype(float)
+    columns = {"x": (0, 9), "group": ["a", "b"], "y": (-5, 20)}
+    records = pd.DataFrame({"x": x, "group": np.array(["a", "b"])[group], "y": y})
+    whole = PrivateTable(columns=columns, n_bins=30).fit(records).regress("y", ["x", "group"])
+    records.loc[draw.random(n) < 0.25, "y"] = np.nan
+    records.loc[draw.random(n) < 0.1, "x"] = np.nan
+    with pytest.warns(PrivacyWarning, match=r"missing at random: 'x' \(10%\), 'y' \(25%\)"):
+        effects = PrivateTable(columns=columns, n_bins=30).fit(records).regress("y", ["x", "group"])
+    widths = [frame["upper"] - frame["lower"] for frame in (effects, whole)]
+    assert (np.abs(effects["effect"] - whole["effect"]) < widths[0]).all()
+    assert (widths[0] > 1.15 * widths[1]).all()
+    assert effects.loc["x", "effect"] == pytest.approx(1.0, abs=0.03)
+
+
 def test_correlations_without_noise_are_those_of_the_bins(exact):
     age, income = (column_of(DECLARED[name], name, 10) for name in ("age", "income"))
     there = PEOPLE["income"].notna()
@@ -114,7 +132,7 @@ def test_limits_hold_with_noise(private):
 
 def test_effects_that_noise_hides_have_no_limits_and_are_named():
     few = PrivateTable(columns=DECLARED, privacy=PrivacyBudget(epsilon=0.1, delta=1e-6)).fit(people(200))
-    with pytest.warns(PrivacyWarning, match="hide effects: .*They have no limits"):
+    with pytest.warns(PrivacyWarning, match="hide effects: .*They have no limits|missing at random"):
         assert few.regress("smoker", ["age", "packs"]).drop("(intercept)").isna().any(axis=None)
     assert few.correlations().isna().any(axis=None)
 
@@ -240,7 +258,7 @@ def test_nobody_gives_a_table_of_noise():
     nobody = PrivateTable(columns=DECLARED, privacy=BUDGET).fit(PEOPLE[:0])
     assert nobody.privacy_.only_noise
     assert len(nobody.sample(3)) == 3
-    with pytest.warns(PrivacyWarning, match="hide effects"):
+    with pytest.warns(PrivacyWarning, match="hide effects|missing at random"):
         assert nobody.regress("smoker")["effect"].isna().sum() >= 3
 
 

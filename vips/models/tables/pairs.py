@@ -13,11 +13,13 @@ inverse of its variance; I_jk is in one table only. The noise in I, r and N stay
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 __all__ = ["Pairs"]
+
+_LEAST_ANSWERED = 0.01  # share of the records, that a table is raised from
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Pairs:
         Variance of the noise in an entry of r_j before it is centred.
     size, size_var : float
         N, and the variance of the noise in it.
+    raised : ndarray of shape (n_columns,)
+        How many records stand for one with an answer: see :meth:`among`.
     """
 
     table: np.ndarray
@@ -44,6 +48,7 @@ class Pairs:
     margin_var: np.ndarray
     size: float
     size_var: float
+    raised: np.ndarray
 
     @classmethod
     def of(cls, noisy: np.ndarray, column: np.ndarray, var: np.ndarray, noise_var: float) -> Pairs:
@@ -84,7 +89,27 @@ class Pairs:
         table[same] = 0.0
         np.fill_diagonal(table, margins + size / other)
         cell_var = np.where(np.eye(n_columns, dtype=bool), 0.0, var)
-        return cls(table, column, noise_var * cell_var, noise_var * margin_var, size, noise_var * size_var)
+        return cls(
+            table, column, noise_var * cell_var, noise_var * margin_var, size, noise_var * size_var, np.ones(n_columns)
+        )
+
+    def among(self, is_answer: np.ndarray) -> Pairs:
+        """Tables of records with an answer in both columns, each raised to the number of all records.
+
+        That is what tables of all records would be, if cells were missing at random.
+
+        Parameters
+        ----------
+        is_answer : ndarray of bool, shape (d,)
+        """
+        by_column = np.eye(len(self.margin_var))[self.column] * is_answer[:, None]
+        answered = by_column.T @ self.table @ by_column
+        np.fill_diagonal(answered, by_column.T @ self.margins)
+        raised = self.size / np.maximum(answered, _LEAST_ANSWERED * max(self.size, 1.0))
+        table = self.table * raised[np.ix_(self.column, self.column)] * np.outer(is_answer, is_answer)
+        margin_var = self.margin_var * np.square(np.diag(raised))
+        cell_var = self.cell_var * np.square(raised)
+        return replace(self, table=table, cell_var=cell_var, margin_var=margin_var, raised=np.diag(raised))
 
     @property
     def margins(self) -> np.ndarray:

@@ -65,7 +65,8 @@ def linear(
     ----------
     pairs : Pairs
     rows : ndarray of shape (q, d)
-        V: what each level adds to each feature; the last feature is the constant, and others have an average of 0.
+        V: what each level adds to each feature. The last feature is the constant; others are of one column, with an average
+        of 0.
     places : sequence of int, of length q - 1
         Column of each feature.
     target : ndarray of shape (d,)
@@ -80,7 +81,12 @@ def linear(
     left = target - root @ rows
     total = max(target @ pairs.table @ target / size - (pairs.margins @ target / size) ** 2, _TINY)
     variance = max(left @ pairs.table @ left / size, _LEAST_VARIANCE * total)
+    # a record without an answer is missed in some sums and not in others
+    missed = (pairs.raised[pairs.column] - 1.0) * pairs.margins / size
+    of_target = np.where(pairs.column == goal, target - pairs.margins @ target / size, 0.0)
+    variance += missed @ (np.square(root[:-1] @ rows[:-1]) + np.square(of_target))
     ratios = np.sqrt(_ratios(pairs, rows, places, target, goal))
+    ratios[:-1] *= np.sqrt(np.maximum(pairs.raised[list(places)], 1.0))
     covariance = records_like_one * variance * ratios[:, None] * squares.raised * ratios
     covariance += pairs.covariance(rows, np.tile(left, (len(rows), 1)))
     return squares.effects(root, squares.shortened, covariance, np.sqrt(total))
@@ -105,8 +111,7 @@ def _ratios(pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.nd
         )  # as far as noise is less
         relative = np.maximum(1.0 + off / max(usual, _TINY), _LEAST_RATIO)
         for k in (k for k, column in enumerate(places) if column == place):
-            elsewhere = rows[k] @ (pairs.margins * (pairs.column != place)) / max(pairs.size, 1.0)
-            far = counts * np.square(rows[k, at] + elsewhere)
+            far = counts * np.square(rows[k, at])
             ratios[k] = far @ relative / max(far.sum(), _TINY)
     return ratios
 

@@ -55,6 +55,7 @@ __all__ = ["PairCounts", "PrivateTable"]
 _MOST_CELLS = 10_000_000
 _LEAST_VARIANCE = 1e-12  # of a column, below which it has no correlation
 _MOST_NOISE = 0.5  # deviation of the noise in a correlation, above which it is hidden
+_MANY = 0.05  # share of the records without an answer, above which a regression warns
 _STANDS_OUT = 3.5  # deviations of noise, above which missing cells are seen
 
 
@@ -408,7 +409,8 @@ class PrivateTable(ConjugateExponentialModel):
             A column of numbers, or of two answers, whose second one counts as 1: effects are then differences of shares.
         features : list of names or places, optional
             None: all other columns. Numbers count as the middles of their bins. Categories are compared with the one that was
-            released as the most frequent. A cell without an answer counts as average.
+            released as the most frequent. Sums of two columns are those of records with both answers, as if others were
+            missing at random.
         level : float
 
         Returns
@@ -420,13 +422,13 @@ class PrivateTable(ConjugateExponentialModel):
         Warns
         -----
         PrivacyWarning
-            If effects are hidden: it names them.
+            If effects are hidden, or many records have no answer: it names them.
         """
         pd = imported("pandas", "regress()")
 
         check_level(level)
         place, z = self._place(target), _quantile(level)
-        goal = self._numbers(place, filled=True)
+        goal = self._numbers(place)
         if goal is None:
             raise ValueError(
                 f"Column {target!r} holds more than two categories: a regression needs numbers, or two answers."
@@ -435,8 +437,10 @@ class PrivateTable(ConjugateExponentialModel):
         others = [j for j in others if j != place or features is not None]
         if place in others or not others:
             raise ValueError(f"`features` must name other columns than {target!r}, at least one.")
-        rows, of_columns, names, centre = self._features(others)
-        effects = linear(self._pairs(), rows, of_columns, goal, place, self._records_like_one()).from_origin(centre)
+        is_counted = self._counted([*others, place])
+        pairs = self._pairs().among(is_counted)
+        rows, of_columns, names, centre = self._features(pairs, is_counted, others)
+        effects = linear(pairs, rows, of_columns, goal, place, self._records_like_one()).from_origin(centre)
         values, std = (
             np.where(effects.is_hidden, np.nan, numbers)
             for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
@@ -645,28 +649,39 @@ class PrivateTable(ConjugateExponentialModel):
             is_answer &= ~np.isnan(column.numbers)
         return self._starts()[place] + np.flatnonzero(is_answer)
 
-    def _numbers(self, place: int, filled: bool = False) -> np.ndarray | None:
-        """What each level counts in a column, shape (d,), 0 for what is no number, or their average; None without numbers."""
+    def _numbers(self, place: int) -> np.ndarray | None:
+        """What each level counts in a column, shape (d,), 0 for what is no number; None without numbers."""
         column, row = self.readable_columns()[place], np.zeros(int(self._widths().sum()))
         if column.numbers is None:
             return None
         at = self._answered(place, without_nan=True)
-        first = self._starts()[place]
-        row[at] = column.numbers[at - first]
-        if filled:
-            counts = np.maximum(self._pairs().margins[at], 0.0)
-            average = counts @ row[at] / max(counts.sum(), 1e-300)
-            levels = slice(first, first + len(column.labels))
-            row[levels] = np.where(np.isnan(column.numbers), average, row[levels])
+        row[at] = column.numbers[at - self._starts()[place]]
         return row
 
-    def _features(self, places: Sequence[int]) -> tuple[np.ndarray, list[int], list[str], np.ndarray]:
+    def _counted(self, places: Sequence[int]) -> np.ndarray:
+        """Levels that a regression on these columns counts, shape (d,): it warns where many records have others."""
+        pairs, is_counted = self._pairs(), np.zeros(int(self._widths().sum()), dtype=bool)
+        for place in range(len(self._names())):
+            has_numbers = place in places and self.readable_columns()[place].numbers is not None
+            is_counted[self._answered(place, without_nan=has_numbers)] = True
+        missing = np.bincount(pairs.column, np.where(is_counted, 0.0, pairs.margins)) / max(pairs.size, 1.0)
+        if many := [f"{self._names()[place]!r} ({missing[place]:.0%})" for place in places if missing[place] > _MANY]:
+            warnings.warn(
+                f"Records without an answer are left out of sums as if they were missing at random: {listed(many)}.",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
+        return is_counted
+
+    def _features(
+        self, pairs: Pairs, is_counted: np.ndarray, places: Sequence[int]
+    ) -> tuple[np.ndarray, list[int], list[str], np.ndarray]:
         """Rows of features and of the constant; columns and names of the features, and what was taken off each."""
-        pairs, columns, names = self._pairs(), self.readable_columns(), self.column_names()
-        d, rows, of_columns, titles = len(pairs.column), [], [], []
+        columns, names = self.readable_columns(), self.column_names()
+        rows, of_columns, titles = [], [], []
         for place in places:
             column, at = columns[place], self._answered(place)
-            numbers = self._numbers(place, filled=True)
+            numbers = self._numbers(place)
             if numbers is not None:
                 rows.append(numbers)
                 of_columns.append(place)
@@ -674,14 +689,14 @@ class PrivateTable(ConjugateExponentialModel):
                 continue
             usual = at[np.argmax(pairs.margins[at])]
             for level in at[at != usual]:
-                rows.append(np.eye(1, d, level)[0])
+                rows.append(np.eye(1, len(pairs.column), level)[0])
                 of_columns.append(place)
                 answer, other = (column.labels[i - self._starts()[place]] for i in (level, usual))
                 titles.append(f"{names[place]}: {answer} vs {other}")
         features = np.array(rows)
         centre = features @ pairs.margins / max(pairs.size, 1.0)
-        constant = np.full(d, 1.0 / len(columns))
-        return np.vstack([features - np.outer(centre, constant), constant]), of_columns, titles, centre
+        is_own = is_counted & (pairs.column == np.array(of_columns)[:, None])
+        return np.vstack([features - centre[:, None] * is_own, is_counted / len(columns)]), of_columns, titles, centre
 
     def _ratios(self, rows, base, level: float, name: str, squares=None) -> dict[str, np.ndarray]:
         """Limits of sums over one column divided by the sum over its answers.
