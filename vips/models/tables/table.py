@@ -55,6 +55,7 @@ __all__ = ["PairCounts", "PrivateTable"]
 _MOST_CELLS = 10_000_000
 _LEAST_VARIANCE = 1e-12  # of a column, below which it has no correlation
 _MOST_NOISE = 0.5  # deviation of the noise in a correlation, above which it is hidden
+_COARSE = 0.1  # share of the variance that is within bins, above which a mean warns
 _MANY = 0.05  # share of the records without an answer, above which a regression warns
 _STANDS_OUT = 3.5  # deviations of noise, above which missing cells are seen
 
@@ -374,6 +375,7 @@ class PrivateTable(ConjugateExponentialModel):
         check_level(level)
         numbers = {name: self._numbers(place) for place, name in enumerate(self._names())}
         numbers = {name: row for name, row in numbers.items() if row is not None}
+        self._warn_of_bins([self._place(name) for name in numbers])
         results = []
         for name, row in numbers.items():
             answered = np.zeros(len(row))
@@ -395,6 +397,7 @@ class PrivateTable(ConjugateExponentialModel):
         check_level(level)
         names, z = self._names(), _quantile(level)
         places = [place for place in range(len(names)) if self._numbers(place) is not None]
+        self._warn_of_bins(places)
         rows = {(j, k): self._correlation(j, k) for j, k in combinations(places, 2)}
         values, std = np.array(list(rows.values())).reshape(-1, 2).T
         index = pd.MultiIndex.from_tuples([(names[j], names[k]) for j, k in rows], names=["column", "other"])
@@ -437,6 +440,7 @@ class PrivateTable(ConjugateExponentialModel):
         others = [j for j in others if j != place or features is not None]
         if place in others or not others:
             raise ValueError(f"`features` must name other columns than {target!r}, at least one.")
+        self._warn_of_bins([*others, place])
         is_counted = self._counted([*others, place])
         pairs = self._pairs().among(is_counted)
         rows, of_columns, names, centre = self._features(pairs, is_counted, others)
@@ -657,6 +661,27 @@ class PrivateTable(ConjugateExponentialModel):
         at = self._answered(place, without_nan=True)
         row[at] = column.numbers[at - self._starts()[place]]
         return row
+
+    def _warn_of_bins(self, places: Sequence[int]) -> None:
+        """Say where numbers vary within their bins, about which nothing is known, nearly as much as between them."""
+        coarse = []
+        for place in places:
+            column, at = self.readable_columns()[place], self._answered(place, without_nan=True)
+            if not isinstance(column, Bins):
+                continue
+            counts = np.maximum(self._pairs().margins[at], 0.0)
+            shares, middles = counts / max(counts.sum(), 1.0), column.numbers[at - self._starts()[place]]
+            within = shares @ np.square(np.diff(column.bounds, axis=1)[:, 0] - column.is_whole) / 12.0
+            between = shares @ np.square(middles - shares @ middles)
+            if within > _COARSE * (within + between):
+                coarse.append(repr(self._names()[place]))
+        if coarse and not self.privacy_.only_noise:
+            warnings.warn(
+                f"Bins are coarse for {listed(coarse)}: numbers count as the middles of bins, which limits do not know. "
+                "Declare nearer bounds, edges such as (0, 10, 20, 50, 1000), or a larger n_bins.",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
 
     def _counted(self, places: Sequence[int]) -> np.ndarray:
         """Levels that a regression on these columns counts, shape (d,): it warns where many records have others."""
