@@ -130,7 +130,7 @@ N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 
 LEVELS = (2, 5, 2, 3, 4)  # of answers
 MIXED_COLUMNS = [(-2.0, 2.0), range(6), 3, (-5.0, 5.0), 2]
 TABLE_COLUMNS = [(-2.0, 2.0), (0, 5), [0, 1, 2], (-5.0, -5.0, 0.0, 5.0), [0, 1]]
-TABLE_RULES = [{2: [1], 4: [1]}, {0: (-2.0, 0.0), 1: "(answered)"}]
+TABLE_RULES = [{2: [1], 4: [1]}, {3: (-5.0, 0.0), 1: "(answered)"}]
 WIDE = 150  # columns: more than any tile or machine word
 MAX_LENGTH = 50
 

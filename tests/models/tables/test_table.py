@@ -166,11 +166,12 @@ def test_rows_that_break_a_rule_count_as_missing():
     broken = PEOPLE.copy()
     broken.loc[:99, ["smoker", "packs"]] = "no", "more"
     counts = PrivateTable(columns=DECLARED, rules=RULES).fit(broken)._pairs()
-    plain = PrivateTable(columns=DECLARED).fit(broken)._pairs()
+    without = PrivateTable(columns=DECLARED).fit(broken)
+    plain = without._pairs()
     assert plain.size == pytest.approx(counts.size) == 3_000
     moved = counts.margins - plain.margins
     n_broken = ((broken["smoker"] == "no") & broken["packs"].isin(["one", "more"])).sum()
-    names = PrivateTable(columns=DECLARED)._level_names()
+    names = without._level_names()
     assert moved[names.index("smoker: (missing)")] == pytest.approx(n_broken)
     assert moved[names.index("packs: more")] == pytest.approx(-n_broken, abs=1e-9)
 
@@ -268,6 +269,27 @@ def test_nobody_gives_a_table_of_noise():
     assert len(nobody.sample(3)) == 3
     with pytest.warns(PrivacyWarning, match="hide effects|missing at random"):
         assert nobody.regress("smoker")["effect"].isna().sum() >= 3
+
+
+def test_edges_are_chosen_where_the_numbers_are():
+    """Bounds twenty times too wide: bins of equal width would put nine of ten numbers in one."""
+    declared = {"income": (0, 1_000_000), "smoker": ["no", "yes"]}
+    chosen = PrivateTable(columns=declared, privacy=BUDGET).fit(people(30_000))
+    even = PrivateTable(columns=declared, privacy=BUDGET.plan(n_steps=1)).fit(people(30_000))
+    assert even.shares("income")["share"].max() > 0.99
+    assert chosen.shares("income")["share"].max() < 0.5
+    assert [step.what for step in chosen.privacy_.releases] == ["fit"]
+    assert "counts of numbers in public cells" in str(chosen.privacy_)
+    column = column_of((0.0, 1_000.0), "x", 10)
+    for noise in (0.0, 10.0):
+        np.testing.assert_allclose(column.chosen(np.zeros(500), noise), column.edges)
+    for at in (0, 250, 499):
+        edges = column.chosen(1e6 * np.eye(1, 500, at)[0], 1.0)
+        assert (np.diff(edges) > 0.0).all()
+        assert (edges[0], edges[-1]) == (0.0, 1_000.0)
+        assert 2.0 * at + 2.0 in edges
+    with pytest.raises(ValueError, match="whose bins the fit chooses"):
+        PrivateTable(columns=declared, rules=[{"income": (0, 500_000), "smoker": ["no"]}]).fit(PEOPLE)
 
 
 def test_cells_have_one_level_each():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
@@ -26,6 +26,10 @@ from vips.data._declared_dtypes import (
 )
 
 __all__ = ["Answers", "Bins", "column_of", "columns_declared"]
+
+_FINER = 50  # bins of the grid for each bin
+_LEAST_RANGE = 10  # whole numbers for each bin, below which bins stay even
+_EVEN = 0.05  # least share of the numbers that are taken for even, where edges are chosen
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,8 @@ class Bins:
         Whether they are days; whether the numbers are whole ones; whether a missing cell is one of the answers.
     nothing : tuple
         Numbers that stand for a missing cell.
+    are_even : bool
+        Whether the edges divide declared bounds evenly, so that a fit may choose others.
     """
 
     edges: tuple[float, ...]
@@ -139,6 +145,7 @@ class Bins:
     is_whole: bool = False
     has_missing: bool = False
     nothing: tuple = ()
+    are_even: bool = False
 
     takes_codes = True
 
@@ -215,6 +222,27 @@ class Bins:
         days[np.isnan(numbers)] = np.datetime64("NaT")
         return days
 
+    @cached_property
+    def grid(self) -> Bins:
+        """Finer bins, in which a fit counts before it chooses ``edges`` among theirs."""
+        edges = _even_edges(self.edges[0], self.edges[-1], _FINER * len(self.bounds), self.is_whole)
+        return replace(self, edges=tuple(map(float, edges)), are_even=False)
+
+    def chosen(self, counts: np.ndarray, noise_std: float) -> np.ndarray:
+        """Edges between which about as many numbers lie, shape (n_bins + 1,), from noisy counts in ``grid``: the nearer to even
+        ones, the more noise there is in a sum of all counts."""
+        grid, n_bins = np.array(self.grid.edges), len(self.bounds)
+        last, below = len(grid) - 2, np.cumsum(counts)  # bins of the grid, less one
+        below = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
+        size, even = max(below[-1], 0.0), np.arange(1, len(grid)) / (len(grid) - 1)
+        share = np.clip(noise_std * np.sqrt(len(counts)) / size, _EVEN, 1.0) if size > 0.0 else 1.0
+        below = (1.0 - share) * np.maximum(below, 0.0) / max(size, 1e-300) + share * even
+        places = np.searchsorted(below, np.arange(1, n_bins) / n_bins - 1e-12) + 1
+        for k in range(len(places)):  # each bin is at least one of the grid
+            least = places[k - 1] + 1 if k else 1
+            places[k] = min(max(places[k], least), last - (n_bins - 2 - k))
+        return np.concatenate([grid[:1], grid[places], grid[-1:]])
+
     def places(self, answers: object, title: str) -> np.ndarray:
         """The levels that a rule names, shape (n_levels,), bool: bins of a range (low, high), whose ends are edges;
         ``"(answered)"`` for all bins, ``"(missing)"`` for the level of missing cells."""
@@ -223,6 +251,10 @@ class Bins:
         if answers in (MISSING, [MISSING]):
             return np.arange(len(self.labels)) == self.missing
         ends = tuple(map(_number_of, answers)) if isinstance(answers, tuple) and len(answers) == 2 else ()
+        if self.are_even:
+            raise ValueError(
+                f"A rule names a part of column {title}, whose bins the fit chooses: declare its edges, (low, …, high)."
+            )
         if not ends or not set(ends) <= set(self.edges) or not ends[0] < ends[1]:
             raise ValueError(
                 f"A rule names a part of column {title} by a range (low, high) of its edges, got {answers!r}: its edges are "
@@ -275,9 +307,11 @@ def _bins(numbers: list[float], ends: Sequence, title: str, n_bins: int, has_mis
     if (steps < 0.0).any() or not numbers[0] < numbers[-1] or ((steps[1:] == 0.0) & (steps[:-1] == 0.0)).any():
         raise ValueError(f"The edges of column {title} must ascend, each at most twice, got {tuple(ends)!r}.")
     is_whole = all(are_dates) or all(isinstance(end, Integral) for end in ends)
-    if len(numbers) == 2:
+    are_even = len(numbers) == 2
+    if are_even:
         numbers = _even_edges(*numbers, n_bins, is_whole)
-    return Bins(tuple(map(float, numbers)), all(are_dates), is_whole, has_missing, nothing)
+        are_even = len(numbers) == n_bins + 1 and not (is_whole and numbers[-1] - numbers[0] < _LEAST_RANGE * n_bins)
+    return Bins(tuple(map(float, numbers)), all(are_dates), is_whole, has_missing, nothing, are_even)
 
 
 def _even_edges(low: float, high: float, n_bins: int, is_whole: bool) -> list[float]:

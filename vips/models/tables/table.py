@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,11 @@ from vips._support.extras import imported
 from vips._support.printable import listed
 from vips._support.validation import check_integer, check_level, levels_to_user
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
-from vips.core.phases import FitPhase
+from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.source import DataSource
+from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Joint, Quadratic
 from vips.data._declared_dtypes import MISSING, OTHER
 from vips.exceptions import PrivacyWarning
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["PairCounts", "PrivateTable"]
 
 _MOST_CELLS = 10_000_000
+_GRID_WEIGHT = 0.15  # of the step that counts numbers, over that of pairs
 _LEAST_VARIANCE = 1e-12  # of a column, below which it has no correlation
 _MOST_NOISE = 0.5  # deviation of the noise in a correlation, above which it is hidden
 _COARSE = 0.1  # share of the variance that is within bins, above which a mean warns
@@ -72,26 +74,31 @@ class PairCounts:
         Of an entry on its diagonal; off the diagonal it is noise_std/√2.
     squares : float
         Σ w² of the records' weights w over Σ w; 1 without weights.
+    edges : ndarray of shape (n_even, n_bins + 1)
+        Of the bins of columns that are declared by two bounds.
     """
 
     totals: np.ndarray
     noise_std: float
     squares: float
+    edges: np.ndarray
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        return {"totals": self.totals, "noise_std": np.array(self.noise_std), "squares": np.array(self.squares)}
+        of_sums = {"totals": self.totals, "noise_std": np.array(self.noise_std), "squares": np.array(self.squares)}
+        return of_sums | {"edges": self.edges}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PairCounts:
         """Inverse of :meth:`to_arrays`."""
-        return cls(arrays["totals"], float(arrays["noise_std"]), float(arrays["squares"]))
+        return cls(arrays["totals"], float(arrays["noise_std"]), float(arrays["squares"]), arrays["edges"])
 
     @staticmethod
     def check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
         """Raise ValueError for arrays of a file that no fit has."""
         is_finite = all(np.isfinite(array).all() for array in arrays.values())
-        if not is_finite or not (arrays["noise_std"] >= 0.0).all() or not (arrays["squares"] > 0.0).all():
+        is_positive = (arrays["noise_std"] >= 0.0).all() and (arrays["squares"] > 0.0).all()
+        if not is_finite or not is_positive or not (np.diff(arrays["edges"], axis=1) > 0.0).all():
             raise ValueError("its counts are none")
 
 
@@ -174,7 +181,6 @@ class PrivateTable(ConjugateExponentialModel):
 
     unit = "one row of X"
     argument = "columns"
-    planned_steps = 1  # every step would release the same counts
     ignores_labels = True
     adds_up = True
     exact_rows = True
@@ -183,6 +189,11 @@ class PrivateTable(ConjugateExponentialModel):
     _unlisted = ("argument", "readable_columns")
 
     # -- the contract -------------------------------------------------------------------------------------------
+
+    @property
+    def planned_steps(self) -> int:
+        """One for edges, if a column has none, and one for pairs: further ones would release the same counts."""
+        return 2 if self.columns and self._even() else 1
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
@@ -204,38 +215,76 @@ class PrivateTable(ConjugateExponentialModel):
     def blocks(self) -> dict[str, Block]:
         d, size = int(self._widths().sum()), float(np.square(self._factors()).sum())
         blocks = {"pairs": Block((d, d), symmetric=True, scale=size)}
+        if self._even() and self.is_private and not isinstance(self.privacy, StreamPlan):
+            n_cells = sum(len(column.grid.bounds) for column in self._even().values())
+            blocks["grid"] = Block((n_cells,), scale=float(np.sqrt(len(self._even()))))
         return blocks | ({"squares": Block((1,), scale=SQUARES_SCALE)} if self._sums_squares else {})
 
     def phases(self, n_steps: int) -> list[FitPhase]:
+        """In a private fit of several steps one that counts numbers in finer bins, from which edges are chosen; then pairs."""
+        blocks = list(self.blocks())
+        n_first = 1 if "grid" in blocks and n_steps > 1 else 0
         squares = ", and the sum of squared weights" if self._sums_squares else ""
-        return [FitPhase("steps", n_steps, released=f"noisy counts of all pairs of answers of two columns{squares}")]
+        grid = FitPhase(
+            "grid",
+            n_first,
+            weight=_GRID_WEIGHT,
+            blocks=["grid"] if n_first else blocks,
+            statistics="_grid_statistics",
+            update=unchanged,
+            end=self._with_edges,
+            step_size=plain_average,
+            released="noisy counts of numbers in public cells, from which edges of bins are chosen",
+        )
+        pairs = FitPhase(
+            "pairs",
+            n_steps - n_first,
+            blocks=[name for name in blocks if name != "grid"],
+            step_size=plain_average,
+            released=f"noisy counts of all pairs of answers of two columns{squares}",
+        )
+        return [grid, pairs]
 
     def valid_records(self, records) -> np.ndarray:
         """All of them: what cannot be read is a missing cell."""
         return np.ones(records.shape[0], dtype=bool)
 
     def expected_statistics(self, records, posterior: PairCounts) -> Joint:
-        levels = self._levels(np.asarray(records, dtype=np.float64))
+        levels = self._levels(np.asarray(records, dtype=np.float64), posterior)
         factors = self._factors()
         rows = np.zeros((len(levels), int(self._widths().sum())))
         rows[np.arange(len(levels))[:, None], levels] = factors
         squares = DenseStatistics({"squares": np.ones((len(levels), 1))})
         return Joint(Quadratic("pairs", rows), *([BySquaredWeights(squares)] if self._sums_squares else []))
 
+    def _grid_statistics(self, records, posterior: PairCounts) -> DenseStatistics:
+        """Indicators of the cells of the grid; a missing number has none."""
+        values, indicators = np.asarray(records, dtype=np.float64), []
+        for place, column in self._even().items():
+            cells = np.eye(len(column.grid.labels))[:, :-1]
+            indicators.append(cells[column.grid.levels(values[:, place])])
+        return DenseStatistics({"grid": np.hstack(indicators)})
+
+    def _with_edges(self, average, noise_std, previous: PairCounts) -> PairCounts:
+        """Edges between which about as many numbers lie."""
+        columns = self._even().values()
+        stops = np.cumsum([len(column.grid.bounds) for column in columns])
+        counts = np.split(average["grid"], stops[:-1])
+        noise = float(noise_std["grid"])
+        edges = [column.chosen(of, noise) for column, of in zip(columns, counts, strict=True)]
+        return replace(previous, edges=np.array(edges))
+
     def to_posterior(self, average, noise_std, previous) -> PairCounts:
         """The totals, and the ratio of squared weights to weights."""
+        edges = self._declared_edges() if previous is None else previous.edges
         totals, squares = 0.5 * (average["pairs"] + average["pairs"].T), 1.0
         if "squares" in average:
             size = max(self._pairs_of(totals, float(noise_std["pairs"])).size, 1.0)
             squares = max(float(average["squares"][0]), 0.0) / size
-        return PairCounts(totals, float(noise_std["pairs"]), max(squares, 1e-6))
+        return PairCounts(totals, float(noise_std["pairs"]), max(squares, 1e-6), edges)
 
     def to_noise_aware_posterior(self) -> PairCounts:
         return self.last_posterior_
-
-    def step_size(self, t: int) -> float:
-        """1/t: every step sees the same counts."""
-        return 1.0 / t
 
     def max_record_norm(self) -> float:
         """That of every record."""
@@ -247,7 +296,10 @@ class PrivateTable(ConjugateExponentialModel):
 
     def default_chunk_size(self) -> int:
         """About 30 MB of rows."""
-        return max(64, 4_000_000 // (int(self._widths().sum()) if self.columns else 1))
+        if not self.columns:
+            return 1024
+        n_cells = sum(len(column.grid.bounds) for column in self._even().values())
+        return max(64, 4_000_000 // max(int(self._widths().sum()), n_cells))
 
     def describe(self) -> dict:
         n_levels = sum(len(column.labels) for column in self.readable_columns())
@@ -282,7 +334,7 @@ class PrivateTable(ConjugateExponentialModel):
         posterior, seen = self.last_posterior_, []
         pairs = self._pairs_of(posterior.totals, posterior.noise_std)
         std, size_std = pairs.margin_std(), float(np.sqrt(pairs.size_var))
-        for name, column, first in zip(self._names(), self.readable_columns(), self._starts(), strict=False):
+        for name, column, first in zip(self._names(), self._learnt_columns(), self._starts(), strict=False):
             missing = first + column.missing
             at = np.setdiff1d(first + np.arange(len(column.labels)), missing)
             counts, deviations, values = pairs.margins[at], std[at], ()
@@ -322,7 +374,7 @@ class PrivateTable(ConjugateExponentialModel):
 
         check_level(level)
         place = self._place(column)
-        at, declared = self._answered(place), self.readable_columns()[place]
+        at, declared = self._answered(place), self._learnt_columns()[place]
         rows = np.zeros((len(at), int(self._widths().sum())))
         rows[np.arange(len(at)), at] = 1.0
         index = pd.Index([declared.labels[i] for i in self._answers_of(place)], name="answer")
@@ -347,7 +399,7 @@ class PrivateTable(ConjugateExponentialModel):
         j, k = self._place(row), self._place(column)
         if j == k:
             raise ValueError(f"`row` and `column` are both {row!r}: name two columns.")
-        columns, table, z = self.readable_columns(), self._pairs().of_columns(j, k), _quantile(level)
+        columns, table, z = self._learnt_columns(), self._pairs().of_columns(j, k), _quantile(level)
         is_answer = np.outer(*(np.isin(np.arange(len(columns[i].labels)), self._answers_of(i)) for i in (j, k)))
         total = max(float(table[is_answer].sum()), 1.0)
         shares = table[is_answer] / total
@@ -473,7 +525,7 @@ class PrivateTable(ConjugateExponentialModel):
         """
         check_is_fitted(self, "last_posterior_")
         check_integer("n_samples", n_samples, 0)
-        rng, starts, columns = as_generator(random_state), self._starts(), self.readable_columns()
+        rng, starts, columns = as_generator(random_state), self._starts(), self._learnt_columns()
         mixture = self.once("mixture", self._mixture)
         if given:
             mixture = mixture.given([self._level(name, answer) for name, answer in given.items()], starts)
@@ -506,6 +558,27 @@ class PrivateTable(ConjugateExponentialModel):
     def table_of(self, X, y) -> InMemoryData:
         return InMemoryData(tables.read_table(self, X, reset=True))
 
+    def _even(self) -> dict[int, Bins]:
+        """Columns, by place, of which a fit may choose the edges."""
+        columns = enumerate(self.readable_columns())
+        return {place: column for place, column in columns if isinstance(column, Bins) and column.are_even}
+
+    def _declared_edges(self) -> np.ndarray:
+        edges = [column.edges for column in self._even().values()]
+        return np.array(edges, dtype=np.float64).reshape(len(edges), self.n_bins + 1)
+
+    def _columns_at(self, posterior: PairCounts) -> list[Answers | Bins]:
+        """Columns with the edges of a posterior."""
+        columns = self.readable_columns()
+        for place, edges in zip(self._even(), posterior.edges, strict=True):
+            columns[place] = replace(columns[place], edges=tuple(map(float, edges)))
+        return columns
+
+    def _learnt_columns(self) -> list[Answers | Bins]:
+        """Columns with the edges of the fit."""
+        check_is_fitted(self, "last_posterior_")
+        return self._columns_at(self.last_posterior_)
+
     def _names(self) -> list:
         return list(self.columns) if isinstance(self.columns, Mapping) else list(range(len(self.columns or ())))
 
@@ -521,7 +594,7 @@ class PrivateTable(ConjugateExponentialModel):
     def _level(self, name, answer) -> int:
         """Place of an answer among the levels of all columns."""
         place = self._place(name)
-        labels = self.readable_columns()[place].labels
+        labels = self._learnt_columns()[place].labels
         if answer not in labels:
             raise ValueError(
                 f"Column {name!r} has no answer {answer!r}: its answers are {listed([repr(label) for label in labels])}."
@@ -537,7 +610,7 @@ class PrivateTable(ConjugateExponentialModel):
         return np.concatenate([[0], np.cumsum(self._widths())])
 
     def _level_names(self) -> list[str]:
-        columns = zip(self.column_names(), self.readable_columns(), strict=True)
+        columns = zip(self.column_names(), self._learnt_columns(), strict=True)
         return [f"{name}: {label}" for name, column in columns for label in column.labels]
 
     def _factors(self) -> np.ndarray:
@@ -551,9 +624,9 @@ class PrivateTable(ConjugateExponentialModel):
     def _rules(self) -> list[Rule]:
         return rules_declared(self.rules, dict(zip(self._names(), self.readable_columns(), strict=True)))
 
-    def _levels(self, values: np.ndarray) -> np.ndarray:
+    def _levels(self, values: np.ndarray, posterior: PairCounts) -> np.ndarray:
         """Levels of records, counted over all columns, shape (n_records, n_columns)."""
-        columns, starts = self.readable_columns(), self._starts()[:-1]
+        columns, starts = self._columns_at(posterior), self._starts()[:-1]
         levels = np.column_stack([column.levels(cells) for column, cells in zip(columns, values.T, strict=True)])
         missing = starts + np.array([column.missing for column in columns])
         return obeying(levels + starts, self._rules(), missing)
@@ -598,7 +671,7 @@ class PrivateTable(ConjugateExponentialModel):
         """Fitted to the pairs; a level of missing cells that is not declared is none of its answers."""
         mixture = fitted(self._pairs(), self._rules(), np.random.default_rng(0))
         chances, starts = mixture.chances.copy(), self._starts()
-        for first, column in zip(starts, self.readable_columns(), strict=False):
+        for first, column in zip(starts, self._learnt_columns(), strict=False):
             if not column.has_missing:
                 chances[:, first + column.missing] = 0.0
         sums = np.add.reduceat(chances, starts[:-1], axis=1)
@@ -617,8 +690,8 @@ class PrivateTable(ConjugateExponentialModel):
         return inside * (1.0 - inside) / n
 
     def _correlation(self, j: int, k: int) -> tuple[float, float]:
-        """Of two columns, and its deviation by noise and by sampling: those of the influence of a cell on it."""
-        pairs, columns = self._pairs(), self.readable_columns()
+        """The correlation of two columns, and its deviation by noise and by sampling, from the influence of each cell on it."""
+        pairs, columns = self._pairs(), self._learnt_columns()
         table = pairs.of_columns(j, k)
         is_number = np.outer(~np.isnan(columns[j].numbers), ~np.isnan(columns[k].numbers))
         u, v = np.meshgrid(np.nan_to_num(columns[j].numbers), np.nan_to_num(columns[k].numbers), indexing="ij")
@@ -645,7 +718,7 @@ class PrivateTable(ConjugateExponentialModel):
 
     def _answered(self, place: int, without_nan: bool = False) -> np.ndarray:
         """Places of the answers of a column among all levels."""
-        column = self.readable_columns()[place]
+        column = self._learnt_columns()[place]
         is_answer = np.arange(len(column.labels)) != column.missing
         if column.has_missing and not without_nan:
             is_answer[:] = True
@@ -655,7 +728,7 @@ class PrivateTable(ConjugateExponentialModel):
 
     def _numbers(self, place: int) -> np.ndarray | None:
         """What each level counts in a column, shape (d,), 0 for what is no number; None without numbers."""
-        column, row = self.readable_columns()[place], np.zeros(int(self._widths().sum()))
+        column, row = self._learnt_columns()[place], np.zeros(int(self._widths().sum()))
         if column.numbers is None:
             return None
         at = self._answered(place, without_nan=True)
@@ -666,7 +739,7 @@ class PrivateTable(ConjugateExponentialModel):
         """Say where numbers vary within their bins, about which nothing is known, nearly as much as between them."""
         coarse = []
         for place in places:
-            column, at = self.readable_columns()[place], self._answered(place, without_nan=True)
+            column, at = self._learnt_columns()[place], self._answered(place, without_nan=True)
             if not isinstance(column, Bins):
                 continue
             counts = np.maximum(self._pairs().margins[at], 0.0)
@@ -687,7 +760,7 @@ class PrivateTable(ConjugateExponentialModel):
         """Levels that a regression on these columns counts, shape (d,): it warns where many records have others."""
         pairs, is_counted = self._pairs(), np.zeros(int(self._widths().sum()), dtype=bool)
         for place in range(len(self._names())):
-            has_numbers = place in places and self.readable_columns()[place].numbers is not None
+            has_numbers = place in places and self._learnt_columns()[place].numbers is not None
             is_counted[self._answered(place, without_nan=has_numbers)] = True
         missing = np.bincount(pairs.column, np.where(is_counted, 0.0, pairs.margins)) / max(pairs.size, 1.0)
         if many := [f"{self._names()[place]!r} ({missing[place]:.0%})" for place in places if missing[place] > _MANY]:
@@ -702,7 +775,7 @@ class PrivateTable(ConjugateExponentialModel):
         self, pairs: Pairs, is_counted: np.ndarray, places: Sequence[int]
     ) -> tuple[np.ndarray, list[int], list[str], np.ndarray]:
         """Rows of features and of the constant; columns and names of the features, and what was taken off each."""
-        columns, names = self.readable_columns(), self.column_names()
+        columns, names = self._learnt_columns(), self.column_names()
         rows, of_columns, titles = [], [], []
         for place in places:
             column, at = columns[place], self._answered(place)

@@ -80,6 +80,7 @@ def models_compiled() -> Iterator[tuple[str, tuple[object, list[tuple]]]]:
         (models.BayesianLinearRegression(target_range=(0.0, 1.0), **regression), tables),
         (models.LatentClassAnalysis(2, categories=[[0, 1]] * _WIDTH), [(codes,), (codes.astype(float),)]),
         (models.MixedLatentClassAnalysis(2, columns=columns), [(mixed,)]),
+        (models.PrivateTable(columns=columns), [(mixed,)]),
         (models.BayesianGaussianMixture(2, max_norm=2.0), [(rows,)]),
         (models.SigmoidBeliefNetwork(2), [(codes,), (sp.csr_array(codes),)]),
         (models.DirichletMultinomial(), [(counts,)]),
