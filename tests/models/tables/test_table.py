@@ -70,15 +70,15 @@ def test_pairs_without_noise_are_those_of_the_records(exact):
     assert ((pairs["lower"] < pairs["share"]) & (pairs["share"] < pairs["upper"])).all()
 
 
-def test_means_and_regressions_without_noise_are_those_of_the_bins(exact):
-    age = column_of((18, 90), "age", 10)
-    middles = age.numbers[age.levels(PEOPLE["age"].to_numpy(float))]
+def test_means_and_regressions_without_noise_are_those_of_the_records(exact):
+    """Means are of finer bins, here of whole numbers; regressions of middles, whose squares are too large by a known part."""
     smokes = (PEOPLE["smoker"] == "yes").to_numpy(float)
-    assert exact.means().loc["age", "mean"] == pytest.approx(middles.mean())
+    assert exact.means().loc["age", "mean"] == pytest.approx(PEOPLE["age"].mean())
     assert exact.means().loc["smoker", "mean"] == pytest.approx(smokes.mean())
-    slope = np.polyfit(middles, smokes, 1)
+    slope = np.polyfit(PEOPLE["age"], smokes, 1)
     effects = exact.regress("smoker", ["age"])
-    assert effects["effect"].to_numpy() == pytest.approx(slope, rel=0.01)
+    width = effects["upper"] - effects["lower"]
+    assert (np.abs(effects["effect"] - slope) < 0.1 * width).all()
 
 
 def test_effects_are_those_of_records_with_answers():
@@ -102,28 +102,18 @@ def test_effects_are_those_of_records_with_answers():
 def test_coarse_bins_are_said():
     """Of numbers far from the bounds nearly all are in one bin, whose middle says nothing."""
     coarse = PrivateTable(columns={"income": (0, 1_000_000), "age": (18, 90)}, privacy=BUDGET).fit(PEOPLE)
-    for ask in (coarse.means, coarse.correlations):
-        with pytest.warns(PrivacyWarning, match="Bins are coarse for 'income'"):
-            ask()
+    with pytest.warns(PrivacyWarning, match="Bins are coarse for 'income'"):
+        coarse.correlations()
 
 
-def test_correlations_without_noise_are_those_of_the_bins(exact):
-    age, income = (column_of(DECLARED[name], name, 10) for name in ("age", "income"))
-    there = PEOPLE["income"].notna()
-    columns = [
-        column.numbers[column.levels(PEOPLE.loc[there, name].to_numpy(float))]
-        for name, column in (("age", age), ("income", income))
-    ]
+def test_correlations_without_noise_are_those_of_the_records(exact):
     correlations = exact.correlations()
-    row = correlations.loc[("age", "income")]
-    rho = np.corrcoef(*columns)[0, 1]
-    assert row["correlation"] == pytest.approx(rho)
-    resampled = []
-    for _ in range(300):
-        at = rng.integers(0, len(columns[0]), len(columns[0]))
-        resampled.append(np.corrcoef(columns[0][at], columns[1][at])[0, 1])
-    assert (row["upper"] - row["lower"]) / 3.92 == pytest.approx(np.std(resampled), rel=0.2)
     assert len(correlations) == 6
+    row, there = correlations.loc[("age", "income")], PEOPLE.dropna(subset="income")
+    assert row["correlation"] == pytest.approx(there["age"].corr(there["income"]), abs=0.01)
+    resampled = [there.sample(frac=1.0, replace=True, random_state=seed) for seed in range(300)]
+    deviation = np.std([table["age"].corr(table["income"]) for table in resampled])
+    assert (row["upper"] - row["lower"]) / 3.92 == pytest.approx(deviation, rel=0.2)
 
 
 def test_limits_hold_with_noise(private):
@@ -277,17 +267,17 @@ def test_edges_are_chosen_where_the_numbers_are():
     chosen = PrivateTable(columns=declared, privacy=BUDGET).fit(people(30_000))
     even = PrivateTable(columns=declared, privacy=BUDGET.plan(n_steps=1)).fit(people(30_000))
     assert even.shares("income")["share"].max() > 0.99
-    assert chosen.shares("income")["share"].max() < 0.5
+    assert chosen.shares("income")["share"].max() < 0.7
     assert [step.what for step in chosen.privacy_.releases] == ["fit"]
-    assert "counts of numbers in public cells" in str(chosen.privacy_)
+    assert "counts of numbers in finer bins" in str(chosen.privacy_)
     column = column_of((0.0, 1_000.0), "x", 10)
     for noise in (0.0, 10.0):
-        np.testing.assert_allclose(column.chosen(np.zeros(500), noise), column.edges)
-    for at in (0, 250, 499):
-        edges = column.chosen(1e6 * np.eye(1, 500, at)[0], 1.0)
+        np.testing.assert_allclose(column.chosen(np.zeros(200), noise), column.edges)
+    for at in (0, 100, 199):
+        edges = column.chosen(1e6 * np.eye(1, 200, at)[0], 1.0)
         assert (np.diff(edges) > 0.0).all()
-        assert (edges[0], edges[-1]) == (0.0, 1_000.0)
-        assert 2.0 * at + 2.0 in edges
+        assert 0.0 <= edges[0] <= 5.0 * at < edges[-1] <= 1_000.0
+        assert edges[-1] - edges[0] <= 60.0
     with pytest.raises(ValueError, match="whose bins the fit chooses"):
         PrivateTable(columns=declared, rules=[{"income": (0, 500_000), "smoker": ["no"]}]).fit(PEOPLE)
 

@@ -27,9 +27,16 @@ from vips.data._declared_dtypes import (
 
 __all__ = ["Answers", "Bins", "column_of", "columns_declared"]
 
-_FINER = 50  # bins of the grid for each bin
+# Bins of the grid for each bin whose edges a fit chooses, and for each declared one.
+_FINER, _FINER_OF_DECLARED = 20, 10
+_STANDS_OUT, _SEEN = (
+    4.0,
+    2.0,
+)  # deviations of noise above which cells hold numbers; which a bin is taken to hold at least
 _LEAST_RANGE = 10  # whole numbers for each bin, below which bins stay even
-_EVEN = 0.05  # least share of the numbers that are taken for even, where edges are chosen
+# Share of the numbers that may hide in noise over all cells, where edges are chosen.
+_LOST = 0.06
+_SPARE = 0.15  # of the part that holds numbers, on either side, where edges are chosen
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,18 @@ class Answers:
         """What a cell is that cannot be read, in words."""
         return f"none of its categories, such as {self.categories[0]!r}"
 
+    @property
+    def averages(self) -> np.ndarray | None:
+        """The same: an answer is known."""
+        return self.numbers
+
+    @property
+    def within(self) -> np.ndarray:
+        """Variance of the numbers of a level: 0."""
+        return np.zeros(len(self.labels))
+
+    unknown = within
+
     def check(self, dtype, title: str, where: str) -> None:
         """Raise TypeError or ValueError if no value of a column of this dtype could match."""
         check_holds_categories(dtype, title, self._named)
@@ -138,6 +157,12 @@ class Bins:
         Numbers that stand for a missing cell.
     are_even : bool
         Whether the edges divide declared bounds evenly, so that a fit may choose others.
+    cells : tuple of float
+        Edges of finer bins, where a fit has counted the numbers in them; empty where it has not.
+    counts : tuple of float
+        Noisy numbers in these.
+    noise_std : float
+        Of the noise in each.
     """
 
     edges: tuple[float, ...]
@@ -146,6 +171,9 @@ class Bins:
     has_missing: bool = False
     nothing: tuple = ()
     are_even: bool = False
+    cells: tuple[float, ...] = ()
+    counts: tuple[float, ...] = ()
+    noise_std: float = 0.0
 
     takes_codes = True
 
@@ -188,6 +216,41 @@ class Bins:
         """The middle of each bin, NaN for the level of missing cells."""
         return np.append(self.bounds.mean(axis=1) - 0.5 * self.is_whole, math.nan)
 
+    @cached_property
+    def averages(self) -> np.ndarray:
+        """What a number of each bin is on average, NaN for the level of missing cells."""
+        return np.append(self._places[0], math.nan)
+
+    @cached_property
+    def unknown(self) -> np.ndarray:
+        """Variance of what is not known of ``averages``, 0 for the level of missing cells."""
+        return np.append(self._places[1], 0.0)
+
+    @cached_property
+    def within(self) -> np.ndarray:
+        """Variance of the numbers of each bin, as if they were even, 0 for the level of missing cells."""
+        return np.append((np.square(np.diff(self.bounds, axis=1)[:, 0]) - self.is_whole) / 12.0, 0.0)
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        """The posterior of the average of each bin, from the counts in its cells: its mean and variance. Before they are known
+        it is the middle of the bin, give or take a sixth of the width."""
+        middles, widths = self.bounds.mean(axis=1) - 0.5 * self.is_whole, np.diff(self.bounds, axis=1)[:, 0]
+        prior = np.square((widths - self.is_whole) / 6.0)
+        if not self.cells:
+            return middles, prior
+        finer = replace(self, edges=self.cells, cells=())
+        bins = self.levels(finer.numbers[:-1])
+        off, counts = finer.numbers[:-1] - middles[bins], np.array(self.counts)
+        sums, moments = (np.bincount(bins, values, len(middles)) for values in (counts, counts * off))
+        squares = np.bincount(bins, np.square(off), len(middles))
+        least = _SEEN * self.noise_std * np.sqrt(np.bincount(bins, minlength=len(middles)))
+        sizes = np.maximum(sums, np.maximum(least, 1.0))
+        noise = self.noise_std**2 * squares / sizes**2
+        known = prior / np.maximum(prior + noise, 1e-300)
+        half = 0.5 * np.maximum(widths - self.is_whole, 0.0)
+        return middles + np.clip(known * moments / sizes, -half, half), known * noise
+
     def check(self, dtype, title: str, where: str) -> None:
         """Raise TypeError or ValueError for a dtype that cannot hold such numbers."""
         check_holds_numbers(dtype, title, where, in_frame=True, is_date=self.is_date)
@@ -211,7 +274,30 @@ class Bins:
         return np.where(is_number, places, self.missing)
 
     def drawn(self, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Numbers, or dates, that are uniform in the bins of these levels; NaN or NaT where nothing is known."""
+        """Numbers, or dates, of the bins of these levels: of their cells by their counts, and uniform within; NaN or NaT where
+        nothing is known."""
+        if self.cells:
+            return replace(self, edges=self.cells, cells=())._uniform(self._cells_of(levels, rng), rng)
+        return self._uniform(levels, rng)
+
+    def _cells_of(self, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A cell of the grid for each level, the last one for missing cells."""
+        finer = replace(self, edges=self.cells, cells=())
+        bins = self.levels(finer.numbers[:-1])
+        sizes = np.bincount(bins, minlength=len(self.bounds))
+        counts = np.array(self.counts)
+        total = np.bincount(bins, counts, len(self.bounds))
+        is_seen = total > _SEEN * self.noise_std * np.sqrt(sizes)
+        counts = np.where(is_seen[bins], np.maximum(counts, 0.0), 1.0)
+        cumulative = np.concatenate([[0.0], np.cumsum(np.maximum(counts, 1e-12))])
+        first = np.searchsorted(bins, np.arange(len(self.bounds) + 1))
+        of = np.minimum(levels, len(self.bounds) - 1)
+        low, high = cumulative[first[of]], cumulative[first[of + 1]]
+        cells = np.searchsorted(cumulative, low + rng.random(len(levels)) * (high - low), side="right") - 1
+        cells = np.clip(cells, first[of], first[of + 1] - 1)
+        return np.where(levels == self.missing, len(finer.bounds), cells)
+
+    def _uniform(self, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         low, end = np.vstack([self.bounds, [math.nan, math.nan]])[levels].T
         numbers = low + rng.random(len(levels)) * (end - low)
         if self.is_whole:
@@ -224,24 +310,31 @@ class Bins:
 
     @cached_property
     def grid(self) -> Bins:
-        """Finer bins, in which a fit counts before it chooses ``edges`` among theirs."""
-        edges = _even_edges(self.edges[0], self.edges[-1], _FINER * len(self.bounds), self.is_whole)
+        """Finer bins, in which a fit counts numbers."""
+        n_finer, edges = _FINER if self.are_even else _FINER_OF_DECLARED, [self.edges[0]]
+        bins = list(pairwise(self.edges))
+        for i, (low, high) in enumerate(bins):
+            if low == high:
+                edges.append(high)
+            elif i == len(bins) - 1:
+                edges += _even_edges(low, high, n_finer, self.is_whole)[1:]
+            else:
+                finer = np.linspace(low, high, n_finer + 1)[1:]
+                edges += sorted(set(np.floor(finer)) - {low}) if self.is_whole else list(finer)
         return replace(self, edges=tuple(map(float, edges)), are_even=False)
 
     def chosen(self, counts: np.ndarray, noise_std: float) -> np.ndarray:
-        """Edges between which about as many numbers lie, shape (n_bins + 1,), from noisy counts in ``grid``: the nearer to even
-        ones, the more noise there is in a sum of all counts."""
-        grid, n_bins = np.array(self.grid.edges), len(self.bounds)
-        last, below = len(grid) - 2, np.cumsum(counts)  # bins of the grid, less one
-        below = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
-        size, even = max(below[-1], 0.0), np.arange(1, len(grid)) / (len(grid) - 1)
-        share = np.clip(noise_std * np.sqrt(len(counts)) / size, _EVEN, 1.0) if size > 0.0 else 1.0
-        below = (1.0 - share) * np.maximum(below, 0.0) / max(size, 1e-300) + share * even
-        places = np.searchsorted(below, np.arange(1, n_bins) / n_bins - 1e-12) + 1
-        for k in range(len(places)):  # each bin is at least one of the grid
-            least = places[k - 1] + 1 if k else 1
-            places[k] = min(max(places[k], least), last - (n_bins - 2 - k))
-        return np.concatenate([grid[:1], grid[places], grid[-1:]])
+        """Edges of bins of one width, shape (n_bins + 1,), from noisy counts in ``grid``: over the part of the bounds in which
+        numbers can be told from noise, and some more on either side. Numbers beyond count as its ends."""
+        grid, n_bins, n_cells = np.array(self.grid.edges), len(self.bounds), len(counts)
+        first, stop = 0, n_cells
+        if noise_std * np.sqrt(n_cells) < _LOST * counts.sum():  # else many numbers could be beyond what is seen
+            first, stop = _seen_part(counts, noise_std)
+        spare = int(np.ceil(_SPARE * (stop - first)))
+        first, stop = max(first - spare, 0), min(stop + spare, n_cells)
+        step = min(-(-(stop - first) // n_bins), n_cells // n_bins)  # cells of a bin
+        first = min(first, n_cells - step * n_bins)
+        return grid[first + step * np.arange(n_bins + 1)]
 
     def places(self, answers: object, title: str) -> np.ndarray:
         """The levels that a rule names, shape (n_levels,), bool: bins of a range (low, high), whose ends are edges;
@@ -290,6 +383,21 @@ def column_of(declared: object, title: str, n_bins: int, nothing: tuple = ()) ->
         f"Column {title} is declared as {declared!r}: write (low, high) or a tuple of edges, (0, 18, 65, 100), for numbers and "
         'dates, which may end in "(missing)", and a list of categories, [...], for any other.'
     )
+
+
+def _seen_part(counts: np.ndarray, noise_std: float) -> tuple[int, int]:
+    """The cells between which numbers can be told from noise: from the first to the last sum of up to a tenth of all cells that
+    is above it; all, where nothing is."""
+    first, stop = len(counts), 0
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+    width = 1
+    while width <= max(len(counts) // 10, 1):
+        sums = below[width:] - below[:-width]
+        seen = np.flatnonzero(sums > max(_STANDS_OUT * noise_std * np.sqrt(width), 0.0))
+        if len(seen):
+            first, stop = min(first, int(seen[0]) + width - 1), max(stop, int(seen[-1]) + 1)
+        width *= 2
+    return (first, stop) if first < stop else (0, len(counts))
 
 
 def _number_of(end: object) -> float:

@@ -29,6 +29,7 @@ _HIDDEN = 0.5  # of the prior's deviation, above which the tables hardly tell a 
 _SEEN = 3.0  # deviations of noise that a sum is taken for at least
 _LEAST_VARIANCE = 1e-3  # of the target's, that is left
 _SURE = 2.0  # deviations of noise, within which variances of the target are taken for equal
+_DOUBT = 0.25  # deviation of what bins hide of a sum of squares, over what even numbers in them would
 _LEAST_RATIO = 0.02  # of the target's variance at a level, over the usual
 _TINY = 1e-9
 
@@ -57,8 +58,9 @@ class Effects:
 
 
 def linear(
-    pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.ndarray, goal: int, records_like_one: float = 1.0
-) -> Effects:
+    pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.ndarray, goal: int, within: np.ndarray | float = 0.0,
+    records_like_one: float = 1.0,
+) -> Effects:  # fmt: skip
     """Least squares of a number on features.
 
     Parameters
@@ -73,10 +75,14 @@ def linear(
         g.
     goal : int
         Column of the target.
+    within : ndarray of shape (d,)
+        Variance of the numbers of each level around what it counts, by which squares of the middles of bins are too large
+        (Sheppard, 1898).
     records_like_one : float
         How many records tell no more than one.
     """
-    size, squares = max(pairs.size, 1.0), _Squares.of(pairs, rows)
+    hidden = np.append(_within(pairs, places, within), 0.0)
+    size, squares = max(pairs.size, 1.0), _Squares.of(pairs, rows, hidden)
     root = np.linalg.solve(squares.raised, rows @ pairs.table @ target)
     left = target - root @ rows
     total = max(target @ pairs.table @ target / size - (pairs.margins @ target / size) ** 2, _TINY)
@@ -89,7 +95,13 @@ def linear(
     ratios[:-1] *= np.sqrt(np.maximum(pairs.raised[list(places)], 1.0))
     covariance = records_like_one * variance * ratios[:, None] * squares.raised * ratios
     covariance += pairs.covariance(rows, np.tile(left, (len(rows), 1)))
+    covariance += np.diag(np.square(_DOUBT * hidden * root))
     return squares.effects(root, squares.shortened, covariance, np.sqrt(total))
+
+
+def _within(pairs: Pairs, places: Sequence[int], within: np.ndarray | float) -> np.ndarray:
+    """Sum of squares of each feature that its bins hide."""
+    return np.bincount(pairs.column, np.maximum(pairs.margins, 0.0) * within)[list(places)]
 
 
 def _ratios(pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.ndarray, goal: int) -> np.ndarray:
@@ -136,16 +148,17 @@ class _Squares:
     spreads: np.ndarray
 
     @classmethod
-    def of(cls, pairs: Pairs, rows: np.ndarray) -> _Squares:
-        A, variances = rows @ pairs.table @ rows.T, pairs.variances(rows)
+    def of(cls, pairs: Pairs, rows: np.ndarray, within: np.ndarray) -> _Squares:
+        A, variances = rows @ pairs.table @ rows.T - np.diag(within), pairs.variances(rows)
         scale = np.sqrt(np.maximum(np.diag(A), _SEEN * np.sqrt(np.diag(variances))) + _TINY)
         noises = np.sqrt((variances / np.outer(scale, scale) ** 2).sum(axis=1))
         scale = scale * np.sqrt(np.maximum(noises / max(noises.max(), _TINY), 1e-3))
         units = np.outer(scale, scale)
         noise = float(np.sqrt((variances / units**2).sum(axis=1).max()))
         values, vectors = eigh(A / units)
-        raised, seen = np.maximum(values, max(_FLOOR * noise, _TINY)), np.maximum(values, 0.0)
-        shortened = seen**3 / (seen**2 + (_CAUTION * noise) ** 2 + _TINY**2)
+        by_bins = np.square(vectors).T @ (within / scale**2)  # what bins hide in each direction
+        raised, seen = np.maximum(values, np.maximum(_FLOOR * (noise + by_bins), _TINY)), np.maximum(values, 0.0)
+        shortened = seen**3 / (seen**2 + (_CAUTION * noise + by_bins) ** 2 + _TINY**2)
         spreads = np.sqrt(np.maximum(np.diag(A), 0.0) / max(pairs.size, 1.0))
         return cls(
             (vectors * raised) @ vectors.T * units,

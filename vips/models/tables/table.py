@@ -76,28 +76,35 @@ class PairCounts:
         Σ w² of the records' weights w over Σ w; 1 without weights.
     edges : ndarray of shape (n_even, n_bins + 1)
         Of the bins of columns that are declared by two bounds.
+    grid : ndarray of shape (n_cells,)
+        Numbers in finer bins, column after column; 0 where no step has counted them.
+    grid_noise : float
+        Deviation of the noise in each.
     """
 
     totals: np.ndarray
     noise_std: float
     squares: float
     edges: np.ndarray
+    grid: np.ndarray
+    grid_noise: float
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
         of_sums = {"totals": self.totals, "noise_std": np.array(self.noise_std), "squares": np.array(self.squares)}
-        return of_sums | {"edges": self.edges}
+        return of_sums | {"edges": self.edges, "grid": self.grid, "grid_noise": np.array(self.grid_noise)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PairCounts:
         """Inverse of :meth:`to_arrays`."""
-        return cls(arrays["totals"], float(arrays["noise_std"]), float(arrays["squares"]), arrays["edges"])
+        grid = arrays["edges"], arrays["grid"], float(arrays["grid_noise"])
+        return cls(arrays["totals"], float(arrays["noise_std"]), float(arrays["squares"]), *grid)
 
     @staticmethod
     def check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
         """Raise ValueError for arrays of a file that no fit has."""
         is_finite = all(np.isfinite(array).all() for array in arrays.values())
-        is_positive = (arrays["noise_std"] >= 0.0).all() and (arrays["squares"] > 0.0).all()
+        is_positive = all((arrays[name] >= 0.0).all() for name in ("noise_std", "squares", "grid_noise"))
         if not is_finite or not is_positive or not (np.diff(arrays["edges"], axis=1) > 0.0).all():
             raise ValueError("its counts are none")
 
@@ -166,7 +173,7 @@ class PrivateTable(ConjugateExponentialModel):
     >>> bool(share["lower"] < np.mean(smoker == "yes") < share["upper"])
     True
     >>> effect = table.regress("smoker", ["age"]).loc["age"]
-    >>> bool(effect["lower"] < -0.003 < effect["upper"])
+    >>> bool(effect["upper"] < 0.0)  # older people smoke less
     True
     >>> table.sample(3, random_state=0).columns.tolist()
     ['age', 'smoker']
@@ -192,8 +199,8 @@ class PrivateTable(ConjugateExponentialModel):
 
     @property
     def planned_steps(self) -> int:
-        """One for edges, if a column has none, and one for pairs: further ones would release the same counts."""
-        return 2 if self.columns and self._even() else 1
+        """One for numbers in finer bins, if there are any, and one for pairs: further ones would release the same counts."""
+        return 2 if self.columns and self._binned() else 1
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
@@ -215,15 +222,15 @@ class PrivateTable(ConjugateExponentialModel):
     def blocks(self) -> dict[str, Block]:
         d, size = int(self._widths().sum()), float(np.square(self._factors()).sum())
         blocks = {"pairs": Block((d, d), symmetric=True, scale=size)}
-        if self._even() and self.is_private and not isinstance(self.privacy, StreamPlan):
-            n_cells = sum(len(column.grid.bounds) for column in self._even().values())
-            blocks["grid"] = Block((n_cells,), scale=float(np.sqrt(len(self._even()))))
+        if self._binned() and not isinstance(self.privacy, StreamPlan) and self.plan_of_fit().n_steps > 1:
+            blocks["grid"] = Block((self._n_cells(),), scale=float(np.sqrt(len(self._binned()))))
         return blocks | ({"squares": Block((1,), scale=SQUARES_SCALE)} if self._sums_squares else {})
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """In a private fit of several steps one that counts numbers in finer bins, from which edges are chosen; then pairs."""
+        """In a fit of several steps one that counts numbers in finer bins: edges are chosen among theirs, and numbers count as
+        those of their bin on average. Then pairs."""
         blocks = list(self.blocks())
-        n_first = 1 if "grid" in blocks and n_steps > 1 else 0
+        n_first = int("grid" in blocks and n_steps > 1)
         squares = ", and the sum of squared weights" if self._sums_squares else ""
         grid = FitPhase(
             "grid",
@@ -234,7 +241,7 @@ class PrivateTable(ConjugateExponentialModel):
             update=unchanged,
             end=self._with_edges,
             step_size=plain_average,
-            released="noisy counts of numbers in public cells, from which edges of bins are chosen",
+            released="noisy counts of numbers in finer bins, from which edges are chosen",
         )
         pairs = FitPhase(
             "pairs",
@@ -260,28 +267,27 @@ class PrivateTable(ConjugateExponentialModel):
     def _grid_statistics(self, records, posterior: PairCounts) -> DenseStatistics:
         """Indicators of the cells of the grid; a missing number has none."""
         values, indicators = np.asarray(records, dtype=np.float64), []
-        for place, column in self._even().items():
+        for place, column in self._binned().items():
             cells = np.eye(len(column.grid.labels))[:, :-1]
             indicators.append(cells[column.grid.levels(values[:, place])])
         return DenseStatistics({"grid": np.hstack(indicators)})
 
     def _with_edges(self, average, noise_std, previous: PairCounts) -> PairCounts:
-        """Edges between which about as many numbers lie."""
-        columns = self._even().values()
-        stops = np.cumsum([len(column.grid.bounds) for column in columns])
-        counts = np.split(average["grid"], stops[:-1])
+        """The counts, and edges where the numbers are."""
         noise = float(noise_std["grid"])
-        edges = [column.chosen(of, noise) for column, of in zip(columns, counts, strict=True)]
-        return replace(previous, edges=np.array(edges))
+        even = zip(self._binned().values(), self._cells_by_column(average["grid"]), strict=True)
+        edges = [column.chosen(counts, noise) for column, counts in even if column.are_even]
+        edges = np.array(edges, dtype=np.float64).reshape(len(edges), self.n_bins + 1)
+        return replace(previous, edges=edges, grid=np.array(average["grid"]), grid_noise=noise)
 
     def to_posterior(self, average, noise_std, previous) -> PairCounts:
         """The totals, and the ratio of squared weights to weights."""
-        edges = self._declared_edges() if previous is None else previous.edges
+        grid = (previous.edges, previous.grid, previous.grid_noise) if previous is not None else self._no_grid()
         totals, squares = 0.5 * (average["pairs"] + average["pairs"].T), 1.0
         if "squares" in average:
             size = max(self._pairs_of(totals, float(noise_std["pairs"])).size, 1.0)
             squares = max(float(average["squares"][0]), 0.0) / size
-        return PairCounts(totals, float(noise_std["pairs"]), max(squares, 1e-6), edges)
+        return PairCounts(totals, float(noise_std["pairs"]), max(squares, 1e-6), *grid)
 
     def to_noise_aware_posterior(self) -> PairCounts:
         return self.last_posterior_
@@ -291,15 +297,14 @@ class PrivateTable(ConjugateExponentialModel):
         return WITH_SQUARES if self._sums_squares else 1.0
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """One full-batch step."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
+        """Full-batch steps."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=self.planned_steps)
 
     def default_chunk_size(self) -> int:
         """About 30 MB of rows."""
         if not self.columns:
             return 1024
-        n_cells = sum(len(column.grid.bounds) for column in self._even().values())
-        return max(64, 4_000_000 // max(int(self._widths().sum()), n_cells))
+        return max(64, 4_000_000 // max(int(self._widths().sum()), self._n_cells()))
 
     def describe(self) -> dict:
         n_levels = sum(len(column.labels) for column in self.readable_columns())
@@ -378,7 +383,9 @@ class PrivateTable(ConjugateExponentialModel):
         rows = np.zeros((len(at), int(self._widths().sum())))
         rows[np.arange(len(at)), at] = 1.0
         index = pd.Index([declared.labels[i] for i in self._answers_of(place)], name="answer")
-        return self._framed(self._ratios(rows, rows.sum(axis=0), level, "share"), index)
+        shares, total, noise = self._ratios(rows, rows.sum(axis=0))
+        std = np.sqrt(noise + self._sampling(shares, total))
+        return self._framed(_limits("share", shares, std, _quantile(level), 0.0, 1.0), index)
 
     def pairs(self, row, column, level: float = 0.95) -> pd.DataFrame:
         """Shares of the pairs of answers of two columns, of records that have both.
@@ -415,7 +422,7 @@ class PrivateTable(ConjugateExponentialModel):
     def means(self, level: float = 0.95) -> pd.DataFrame:
         """Means of the columns of numbers, and of those of two answers, whose second one counts as 1.
 
-        Numbers count as the middles of their bins.
+        A number counts as the average of its bin, where a fit has counted in finer bins, else as the middle.
 
         Returns
         -------
@@ -427,12 +434,7 @@ class PrivateTable(ConjugateExponentialModel):
         check_level(level)
         numbers = {name: self._numbers(place) for place, name in enumerate(self._names())}
         numbers = {name: row for name, row in numbers.items() if row is not None}
-        self._warn_of_bins([self._place(name) for name in numbers])
-        results = []
-        for name, row in numbers.items():
-            answered = np.zeros(len(row))
-            answered[self._answered(self._place(name), without_nan=True)] = 1.0
-            results.append(self._ratios(row[None], answered, level, "mean", np.square(row)[None]))
+        results = [self._mean(self._place(name), level) for name in numbers]
         joined = {key: np.concatenate([result[key] for result in results]) for key in ("mean", "lower", "upper")}
         return self._framed(joined, pd.Index(list(numbers), name="column"))
 
@@ -463,7 +465,7 @@ class PrivateTable(ConjugateExponentialModel):
         target : name, or place
             A column of numbers, or of two answers, whose second one counts as 1: effects are then differences of shares.
         features : list of names or places, optional
-            None: all other columns. Numbers count as the middles of their bins. Categories are compared with the one that was
+            None: all other columns. Numbers count as the middles of their bins, whose squares are corrected. Categories are compared with the one that was
             released as the most frequent. Sums of two columns are those of records with both answers, as if others were
             missing at random.
         level : float
@@ -496,7 +498,8 @@ class PrivateTable(ConjugateExponentialModel):
         is_counted = self._counted([*others, place])
         pairs = self._pairs().among(is_counted)
         rows, of_columns, names, centre = self._features(pairs, is_counted, others)
-        effects = linear(pairs, rows, of_columns, goal, place, self._records_like_one()).from_origin(centre)
+        within = np.concatenate([column.within for column in self._learnt_columns()])
+        effects = linear(pairs, rows, of_columns, goal, place, within, self._records_like_one()).from_origin(centre)
         values, std = (
             np.where(effects.is_hidden, np.nan, numbers)
             for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
@@ -558,20 +561,32 @@ class PrivateTable(ConjugateExponentialModel):
     def table_of(self, X, y) -> InMemoryData:
         return InMemoryData(tables.read_table(self, X, reset=True))
 
-    def _even(self) -> dict[int, Bins]:
-        """Columns, by place, of which a fit may choose the edges."""
-        columns = enumerate(self.readable_columns())
-        return {place: column for place, column in columns if isinstance(column, Bins) and column.are_even}
+    def _binned(self) -> dict[int, Bins]:
+        """Columns of numbers, by place."""
+        return {place: column for place, column in enumerate(self.readable_columns()) if isinstance(column, Bins)}
 
-    def _declared_edges(self) -> np.ndarray:
-        edges = [column.edges for column in self._even().values()]
-        return np.array(edges, dtype=np.float64).reshape(len(edges), self.n_bins + 1)
+    def _n_cells(self) -> int:
+        return sum(len(column.grid.bounds) for column in self._binned().values())
+
+    def _cells_by_column(self, cells: np.ndarray) -> list[np.ndarray]:
+        stops = np.cumsum([len(column.grid.bounds) for column in self._binned().values()])
+        return np.split(cells, stops[:-1]) if len(stops) else []
+
+    def _no_grid(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """Declared edges, and no counts."""
+        edges = [column.edges for column in self._binned().values() if column.are_even]
+        return np.array(edges, np.float64).reshape(len(edges), self.n_bins + 1), np.zeros(self._n_cells()), 0.0
 
     def _columns_at(self, posterior: PairCounts) -> list[Answers | Bins]:
-        """Columns with the edges of a posterior."""
-        columns = self.readable_columns()
-        for place, edges in zip(self._even(), posterior.edges, strict=True):
-            columns[place] = replace(columns[place], edges=tuple(map(float, edges)))
+        """Columns with the edges and counts of a posterior."""
+        columns, edges = self.readable_columns(), iter(posterior.edges)
+        has_counts = bool(posterior.grid.any())
+        for (place, column), counts in zip(self._binned().items(), self._cells_by_column(posterior.grid), strict=True):
+            chosen = tuple(map(float, next(edges))) if column.are_even else column.edges
+            cells = column.grid.edges if has_counts else ()
+            columns[place] = replace(
+                column, edges=chosen, cells=cells, counts=tuple(counts), noise_std=posterior.grid_noise
+            )
         return columns
 
     def _learnt_columns(self) -> list[Answers | Bins]:
@@ -698,7 +713,8 @@ class PrivateTable(ConjugateExponentialModel):
         total = max(float(table[is_number].sum()), 1.0)
         shares = np.where(is_number, table, 0.0) / total
         u, v = u - (shares * u).sum(), v - (shares * v).sum()
-        variances = (shares * u**2).sum(), (shares * v**2).sum()
+        within = shares.sum(axis=1) @ columns[j].within, shares.sum(axis=0) @ columns[k].within
+        variances = (shares * u**2).sum() - within[0], (shares * v**2).sum() - within[1]
         if min(variances) <= _LEAST_VARIANCE:
             return np.nan, np.nan
         u, v = u / np.sqrt(variances[0]), v / np.sqrt(variances[1])
@@ -796,8 +812,8 @@ class PrivateTable(ConjugateExponentialModel):
         is_own = is_counted & (pairs.column == np.array(of_columns)[:, None])
         return np.vstack([features - centre[:, None] * is_own, is_counted / len(columns)]), of_columns, titles, centre
 
-    def _ratios(self, rows, base, level: float, name: str, squares=None) -> dict[str, np.ndarray]:
-        """Limits of sums over one column divided by the sum over its answers.
+    def _ratios(self, rows: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+        """Sums over one column divided by the sum over its answers; that sum; and the variance of the noise.
 
         Parameters
         ----------
@@ -805,21 +821,27 @@ class PrivateTable(ConjugateExponentialModel):
             What each level counts.
         base : ndarray of shape (d,)
             1 for each level that is an answer.
-        squares : ndarray of shape (q, d), optional
-            Of ``rows``; without them, ratios are shares.
         """
-        pairs, z = self._pairs(), _quantile(level)
+        pairs = self._pairs()
         total = max(float(base @ pairs.margins), 1.0)
         values = rows @ pairs.margins / total
         off = rows - values[:, None] * base
-        constant = np.full_like(off, 1.0 / len(self._widths()))
-        noise = np.diag(pairs.covariance(off, constant)) / total**2
-        if squares is None:
-            return _limits(name, values, np.sqrt(noise + self._sampling(values, total)), z, 0.0, 1.0)
-        spread = np.maximum(squares @ pairs.margins / total - values**2, 0.0)
-        within = rows[:, base > 0.0]
-        std = np.sqrt(noise + self._records_like_one() * spread / total)
-        return _limits(name, values, std, z, within.min(axis=1), within.max(axis=1))
+        noise = pairs.covariance(off, np.full_like(off, 1.0 / len(self._widths())))
+        return values, total, np.diag(noise) / total**2
+
+    def _mean(self, place: int, level: float) -> dict[str, np.ndarray]:
+        """The mean of a column and its limits, which know how far averages of bins are known."""
+        column, margins = self._learnt_columns()[place], self._pairs().margins
+        at = self._answered(place, without_nan=True)
+        levels = at - self._starts()[place]
+        row, base = np.zeros((1, len(margins))), np.zeros(len(margins))
+        row[0, at], base[at] = column.averages[levels], 1.0
+        value, total, noise = self._ratios(row, base)
+        shares = np.maximum(margins[at], 0.0) / total
+        spread = shares @ (np.square(column.averages[levels] - value) + column.within[levels])
+        variance = noise + self._records_like_one() * spread / total + np.square(shares) @ column.unknown[levels]
+        ends = column.averages[levels] if isinstance(column, Answers) else np.array(column.edges)
+        return _limits("mean", value, np.sqrt(variance), _quantile(level), ends.min(), ends.max())
 
 
 def _cells(is_answer: np.ndarray) -> Iterator[np.ndarray]:
