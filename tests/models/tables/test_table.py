@@ -100,7 +100,7 @@ def test_effects_are_those_of_records_with_answers():
 
 
 def test_coarse_bins_are_said():
-    """Of numbers far from the bounds nearly all are in one bin, whose middle says nothing."""
+    """Nearly all numbers are in one bin of declared bounds, whose middle says nothing."""
     coarse = PrivateTable(columns={"income": (0, 1_000_000), "age": (18, 90)}, privacy=BUDGET).fit(PEOPLE)
     with pytest.warns(PrivacyWarning, match="Bins are coarse for 'income'"):
         coarse.correlations()
