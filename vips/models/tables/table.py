@@ -465,9 +465,9 @@ class PrivateTable(ConjugateExponentialModel):
         target : name, or place
             A column of numbers, or of two answers, whose second one counts as 1: effects are then differences of shares.
         features : list of names or places, optional
-            None: all other columns. Numbers count as the middles of their bins, with squares corrected for the width. Categories
-            are compared with the one that was released as the most frequent. Sums of two columns are those of records with both
-            answers, as if others were missing at random.
+            None: all other columns. Numbers count as the middles of their bins, with squares corrected for the width.
+            Categories are compared with the one that was released as the most frequent. Sums of two columns are those of
+            records with both answers, as if others were missing at random.
         level : float
 
         Returns
