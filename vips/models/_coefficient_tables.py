@@ -13,8 +13,10 @@ from scipy.stats import chi2
 from vips._support.extras import imported
 from vips._support.printable import PLAIN_TEXT, listed, printable, strings_for_pandas
 from vips._support.validation import check_level
+from vips.core.exact.blas import eigh
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
+from vips.models._definite import floored
 from vips.report.words import whose
 
 __all__ = [
@@ -47,7 +49,8 @@ _MOST_NAMED = 10  # columns in a warning
 # Why there are no limits.
 HIDDEN = (
     "Noise hides how much {columns} varies: nothing is known of its effect, whatever its mean, and there are no limits. "
-    "Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε would show it."
+    "Tighter bounds in the encoder, np.log1p of a column with few large values, more records or a larger ε would show it; or "
+    "no cell was read, which vips.inspect tells."
 )
 UNBOUNDED = (
     "Noise hides how large the effect of {columns} is: labels are nearly certain, and the few that are not would tell. Its "
@@ -70,6 +73,7 @@ TAILS = (
     "are those of the other rows. Where the far ones differ, both may be off by more than their limits. Bounds without these "
     "rows, np.log1p of the column, or categories for a column of two values say more."
 )
+_LEAST = 1e-10  # eigenvalue of correlations of coefficients in the units of columns
 
 
 @dataclass(frozen=True)
@@ -258,6 +262,14 @@ def _covariances(posterior) -> Iterable[np.ndarray]:
     return [np.diag(variance) for variance in np.atleast_2d(posterior.var)]
 
 
+def _definite_in_own_units(cov: np.ndarray) -> np.ndarray:
+    """A covariance that rounding has made indefinite where a variance is far above others."""
+    deviations = np.sqrt(np.diag(cov))
+    units = np.outer(deviations, deviations)
+    correlations = cov / units
+    return cov if eigh(correlations)[0].min() > _LEAST else floored(correlations, _LEAST) * units
+
+
 def in_units(posterior, units, has_intercept: bool):
     """The posterior of the coefficients of the original columns, and of the intercept, which absorbs their origins.
 
@@ -276,7 +288,7 @@ def in_units(posterior, units, has_intercept: bool):
     if has_intercept:
         full[-1] = np.append(shift, 1.0)
     mean = posterior.mean @ full.T
-    covs = np.stack([full @ cov @ full.T for cov in _covariances(posterior)])
+    covs = np.stack([_definite_in_own_units(full @ cov @ full.T) for cov in _covariances(posterior)])
     return Gaussian.from_covariance(mean, covs.reshape(*mean.shape, -1))
 
 

@@ -20,7 +20,8 @@ from vips import (
     PrivacyWarning,
     load,
 )
-from vips.models._coefficient_tables import signal_of
+from vips.expfam import Gaussian
+from vips.models._coefficient_tables import in_units, signal_of
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.preprocessing import TableEncoder, make_private_pipeline
 
@@ -234,3 +235,11 @@ def test_a_summary_says_whose_effects_it_has(model, kind, rows, head):
     assert model.summary().columns.name == head
     model.set_params(privacy=PrivacyPlan.non_private(n_steps=5)).fit(*data)
     assert model.summary().columns.name is None
+
+
+def test_a_hidden_column_far_from_its_origin_leaves_a_covariance():
+    """Its coefficient is hardly known, and the intercept as little: rounding makes both one."""
+    posterior = Gaussian.from_covariance(np.array([1.0, 2.0, 0.5]), np.diag([1e10, 1.0, 1e-4]))
+    units = None, np.diag([0.25, 1.0]), np.array([-9.5, 0.3])
+    variances = np.diagonal(in_units(posterior, units, has_intercept=True).cov)
+    np.testing.assert_allclose(variances, [1e10 / 16.0, 1.0, 9.5**2 * 1e10], rtol=1e-6)

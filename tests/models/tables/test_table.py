@@ -282,6 +282,13 @@ def test_edges_are_chosen_where_the_numbers_are():
         PrivateTable(columns=declared, rules=[{"income": (0, 500_000), "smoker": ["no"]}]).fit(PEOPLE)
 
 
+def test_columns_that_are_all_at_a_bound_are_named():
+    other_unit = people(60_000)
+    other_unit["age"] /= 100.0
+    with pytest.warns(PrivacyWarning, match="'age': no number above 18 was read above the noise"):
+        PrivateTable(columns=DECLARED, privacy=BUDGET).fit(other_unit)
+
+
 def test_cells_have_one_level_each():
     income = column_of((0, 0, 10, 20), "income", 10)
     assert income.labels == ("0", "1 to 9", "10 to 20", "(missing)")

@@ -4,8 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vips import BayesianLogisticRegression, CategoricalHMM, PrivacyBudget, PrivacyLedger, PrivateClassifier, rehearse
+from vips import (
+    BayesianLogisticRegression,
+    CategoricalHMM,
+    DirichletMultinomial,
+    PrivacyBudget,
+    PrivacyLedger,
+    PrivateClassifier,
+    plan_for,
+    rehearse,
+)
 from vips.datasets import make_table
+from vips.exceptions import LedgerError
 from vips.preprocessing import PrivateTopics, TableEncoder, make_private_pipeline
 
 BUDGET = PrivacyBudget(2.0, 1e-6)
@@ -42,6 +52,20 @@ def test_records_may_be_given_with_persons_and_nothing_is_charged(tmp_path):
     assert not hasattr(pipeline, "steps_")
     assert ledger.spent() == 0.0
     assert [path.name for path in tmp_path.iterdir()] == ["ours.ledger"]
+
+
+def test_a_ledger_does_not_pay_for_other_records(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ours.ledger", 1000.0, 0.01, "Visits")
+    shares = DirichletMultinomial(privacy=BUDGET)
+    plans = [
+        lambda: plan_for(shares, n_records=8_000, privacy=BUDGET, like=(np.eye(3)[np.arange(300) % 3],)),
+        lambda: rehearse(shares, n_records=300, like=(np.eye(3)[np.arange(300) % 3],)),
+    ]
+    for plan in plans:
+        with ledger, pytest.raises(LedgerError, match="before the block, or after it"):
+            plan()
+        plan()
+    assert ledger.spent() == 0.0
 
 
 @pytest.mark.slow

@@ -463,4 +463,7 @@ def columns_declared(declared: object, n_bins: int, missing: Mapping) -> list[An
     items = dict(declared.items() if isinstance(declared, Mapping) else enumerate(declared))
     if unknown := [name for name in missing if name not in items]:
         raise ValueError(f"`missing` names {unknown[0]!r}, which is no declared column.")
-    return [column_of(value, repr(name), n_bins, tuple(missing.get(name, ()))) for name, value in items.items()]
+    nothing = {
+        name: values if isinstance(values, list | tuple | set) else (values,) for name, values in missing.items()
+    }
+    return [column_of(value, repr(name), n_bins, tuple(nothing.get(name, ()))) for name, value in items.items()]

@@ -45,7 +45,7 @@ from vips.models.tables.regression import linear
 from vips.models.tables.rules import Rule, obeying, rules_declared
 from vips.parts import Part, last_of
 from vips.report.report import rows_like_one
-from vips.report.unread import Seen
+from vips.report.unread import Seen, off_bound
 from vips.report.words import whose
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ _MOST_CELLS = 10_000_000
 _GRID_WEIGHT = 0.15  # of the step that counts numbers, over that of pairs
 _LEAST_VARIANCE = 1e-12  # of a column, below which it has no correlation
 _MOST_NOISE = 0.5  # deviation of the noise in a correlation, above which it is hidden
+_LEAST_OFF = 0.05  # share of the numbers that are not at a bound, below which few may be read
 _COARSE = 0.1  # share of the variance that is within bins, above which a mean warns
 _MANY = 0.05  # share of the records without an answer, above which a regression warns
 _STANDS_OUT = 3.5  # deviations of noise, above which missing cells are seen
@@ -335,7 +336,8 @@ class PrivateTable(ConjugateExponentialModel):
         return [Part("shares", DiagonalGaussian(shares, 1.0 / variance), partial(last_of, names), names)]
 
     def counts_read(self) -> list[Seen]:
-        """From the counts of single answers; those of categories one by one where cells could not be read."""
+        """From the counts of single answers; those of categories one by one where cells could not be read, and those of numbers
+        that are not all at a bound."""
         posterior, seen = self.last_posterior_, []
         pairs = self._pairs_of(posterior.totals, posterior.noise_std)
         std, size_std = pairs.margin_std(), float(np.sqrt(pairs.size_var))
@@ -349,7 +351,13 @@ class PrivateTable(ConjugateExponentialModel):
                 counts, deviations = counts.sum(keepdims=True), np.sqrt(np.square(deviations).sum(keepdims=True))
             kind = "category" if isinstance(column, Answers) else "date" if column.is_date else "number"
             shown = {"are_independent": False, "may_be_missing": column.has_missing}
-            seen.append(Seen(repr(name), kind, counts, deviations, pairs.size, size_std, values, **shown))
+            seen.append(read := Seen(repr(name), kind, counts, deviations, pairs.size, size_std, values, **shown))
+            if isinstance(column, Bins) and column.cells:
+                inner = np.array(column.counts)
+                beyond = column.noise_std * np.sqrt(len(inner))
+                low, high = (column.text_of(column.cells[i]) for i in (0, -1))
+                ends = {f"above {low}": inner[1:], f"below {high}": inner[:-1]}.items()
+                seen += [off_bound(read, side, of.sum(keepdims=True), beyond, _LEAST_OFF) for side, of in ends]
         return seen
 
     # -- methods for users --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from vips.model import ConjugateExponentialModel
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._table import TableEncoder
 from vips.report.report import PrivacyReport
-from vips.tools.planning.trial import Like, generated
+from vips.tools.planning.trial import Like, check_outside_of_ledgers, generated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +120,7 @@ def rehearse(
     """
     if not isinstance(model, ConjugateExponentialModel | PrivatePipeline):
         raise TypeError(f"`model` must be a model or a pipeline of vips, got {type(model).__name__}.")
+    check_outside_of_ledgers("rehearse")
     if model.privacy is None:
         raise ValueError("A rehearsal is that of a private fit: give the model its `privacy`.")
     if getattr(model, "max_weight", None) is not None or getattr(model.privacy, "max_weight", None) is not None:

@@ -23,9 +23,11 @@ from sklearn.base import clone
 from vips._support.pipelines import model_of
 from vips._support.validation import check_number
 from vips.core.budget import PrivacyBudget
+from vips.core.ledger.open_ledger import paying
 from vips.core.plan import PrivacyPlan
 from vips.core.records.groups import group_numbers
 from vips.datasets import make_table
+from vips.exceptions import LedgerError
 from vips.models._typical import persons
 from vips.preprocessing._private_pipeline import PrivatePipeline
 
@@ -112,11 +114,21 @@ class Law:
         return float(max(self.of_sampling[self.names.index(name)] / limit**2 for name, limit in width.items()))
 
 
+def check_outside_of_ledgers(what: str) -> None:
+    """Raise LedgerError inside of a block ``with ledger:``, which would be charged with fits to other records than its own."""
+    if scope := paying():
+        raise LedgerError(
+            f"{what} fits models to generated or public records, and inside of `with` {scope.path} its people would pay for "
+            f"them: nothing was charged. Call {what} before the block, or after it."
+        )
+
+
 class Trials:
     """Fits of copies of a model to at most ``n_trial`` of the ``n_records`` that are planned; laws are of the medians of
     ``n_fits`` of them."""
 
     def __init__(self, model, like: Like, n_records: int, n_trial: int, n_fits: int) -> None:
+        check_outside_of_ledgers("plan_for")
         self.model, self.n_records, self.n = model, n_records, min(n_records, n_trial)
         has_labels = model_of(model).needs_labels
         self.less, seeds = _LESS_NOISE[has_labels], n_fits * [0] if has_labels else range(n_fits)
