@@ -103,6 +103,8 @@ def column_of_categories(name: object, declared: object) -> Column:
     ValueError
         If they are no whole number from 1 on and no list of different strings and numbers.
     """
+    if isinstance(declared, list | tuple):
+        refuse_bounds_in_list(declared, repr(name))
     return Column(Categories, Categories.declared(name, declared))
 
 
