@@ -57,7 +57,7 @@ WRITTEN = {
         "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
         "answers_concentration", "answers_levels", "centre", "scale", "draws", "marginals", "plug_in",
     },
-    "PairCounts": {"totals", "noise_std", "squares", "edges", "grid", "grid_noise"},
+    "PairCounts": {"totals", "noise_std", "squares", "grid", "grid_noise"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public", "centre"} | SEARCH,
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "step", "public"},
     "MixedPosterior": {"parameters", "parameters_cov", "step", "ball", "columns", *ZOOMS},

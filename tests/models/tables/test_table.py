@@ -103,7 +103,7 @@ def test_coarse_bins_are_said():
     """Nearly all numbers are in one bin of declared bounds, whose middle says nothing."""
     coarse = PrivateTable(columns={"income": (0, 1_000_000), "age": (18, 90)}, privacy=BUDGET).fit(PEOPLE)
     with pytest.warns(PrivacyWarning, match="Bins are coarse for 'income'"):
-        coarse.correlations()
+        assert coarse.correlations().isna().all(axis=None)
 
 
 def test_correlations_without_noise_are_those_of_the_records(exact):
@@ -223,6 +223,9 @@ def test_columns_that_nothing_was_read_of_are_named():
         ({"rules": [{"smoker": ["no", "(missing)"], "packs": ["(missing)"]}]}, "must let both"),
         ({"rules": [{"smoker": ["no"], "packs": part} for part in ("(answered)", ["(missing)"])]}, "no answer beside"),
         ({"missing": {"sex": (9,)}}, "no declared column"),
+        ({"missing": {"smoker": "no"}}, "leave it out of one"),
+        ({"missing": {"age": "unknown"}}, "must hold numbers"),
+        ({"columns": {"age": (0, 0, 1, 5)}}, "at least two more"),
     ],
 )  # fmt: skip
 def test_declarations_that_cannot_work_are_refused(arguments, says):
@@ -247,6 +250,14 @@ def test_questions_that_cannot_be_answered_are_refused(exact):
         PrivateTable(columns=DECLARED).fit(PEOPLE.assign(smoker="maybe"))
 
 
+def test_codes_of_missing_answers():
+    records = PEOPLE.assign(smoker=PEOPLE["smoker"].mask(PEOPLE.index % 10 == 0, "refused"))
+    columns = DECLARED | {"smoker": ["no", "yes", "(missing)"]}
+    for privacy in (None, BUDGET):
+        table = PrivateTable(columns=columns, missing={"smoker": "refused"}, privacy=privacy).fit(records)
+        assert table.shares("smoker")["share"]["(missing)"] == pytest.approx(0.1, abs=0.03)
+
+
 def test_a_holder_may_inspect_the_columns():
     income = inspect(PEOPLE, DECLARED).columns[1]
     assert "from 0 to 50000" in str(income)
@@ -261,25 +272,38 @@ def test_nobody_gives_a_table_of_noise():
         assert nobody.regress("smoker")["effect"].isna().sum() >= 3
 
 
-def test_edges_are_chosen_where_the_numbers_are():
-    """Bounds twenty times too wide: bins of equal width would put nine of ten numbers in one."""
-    declared = {"income": (0, 1_000_000), "smoker": ["no", "yes"]}
-    chosen = PrivateTable(columns=declared, privacy=BUDGET).fit(people(30_000))
-    even = PrivateTable(columns=declared, privacy=BUDGET.plan(n_steps=1)).fit(people(30_000))
-    assert even.shares("income")["share"].max() > 0.99
-    assert chosen.shares("income")["share"].max() < 0.7
-    assert [step.what for step in chosen.privacy_.releases] == ["fit"]
-    assert "counts of numbers in finer bins" in str(chosen.privacy_)
-    column = column_of((0.0, 1_000.0), "x", 10)
-    for noise in (0.0, 10.0):
-        np.testing.assert_allclose(column.chosen(np.zeros(200), noise), column.edges)
-    for at in (0, 100, 199):
-        edges = column.chosen(1e6 * np.eye(1, 200, at)[0], 1.0)
-        assert (np.diff(edges) > 0.0).all()
-        assert 0.0 <= edges[0] <= 5.0 * at < edges[-1] <= 1_000.0
-        assert edges[-1] - edges[0] <= 60.0
-    with pytest.raises(ValueError, match="whose bins the fit chooses"):
-        PrivateTable(columns=declared, rules=[{"income": (0, 500_000), "smoker": ["no"]}]).fit(PEOPLE)
+def test_means_are_those_of_finer_bins():
+    """Bounds twenty times too wide put nearly all numbers in one of ten bins, whose middle is ten times the mean."""
+    records = people(60_000)
+    wide = PrivateTable(columns={"income": (0, 1_000_000), "smoker": ["no", "yes"]}, privacy=BUDGET).fit(records)
+    mean = wide.means(0.9999).loc["income"]
+    assert mean["lower"] < records["income"].mean() < mean["upper"] < 20_000
+    assert "counts of numbers in finer bins" in str(wide.privacy_)
+
+
+def test_effects_do_not_depend_on_units():
+    exact = {}
+    for unit in (1e-6, 1.0, 1e6):
+        columns = {"x": (0.0, 10.0 * unit), "y": (0.0, 10.0 / unit)}
+        x = np.random.default_rng(1).uniform(0, 10, 5_000)
+        y = np.clip(0.5 * x + np.random.default_rng(2).normal(2, 1, 5_000), 0, 10)
+        table = PrivateTable(columns=columns).fit(pd.DataFrame({"x": x * unit, "y": y / unit}))
+        exact[unit] = table.regress("y", ["x"]).loc["x"].to_numpy() * unit**2
+    np.testing.assert_allclose(exact[1e-6], exact[1.0], rtol=1e-6)
+    np.testing.assert_allclose(exact[1e6], exact[1.0], rtol=1e-6)
+
+
+def test_rules_do_not_empty_a_rare_group():
+    """One in ten is a child, whom six questions are not asked."""
+    draw, n = np.random.default_rng(3), 20_000
+    child = draw.random(n) < 0.1
+    asked = {f"q{k}": np.where(child, None, draw.choice(["some", "often"], n)) for k in range(6)}
+    records = pd.DataFrame({"child": np.where(child, "yes", "no"), **asked})
+    columns = {"child": ["no", "yes"], **{name: ["some", "often", "(missing)"] for name in asked}}
+    rules = [{"child": ["yes"], name: "(answered)"} for name in asked]
+    rows = PrivateTable(columns=columns, rules=rules, privacy=BUDGET).fit(records).sample(20_000, random_state=0)
+    assert (rows["child"] == "yes").mean() == pytest.approx(0.1, abs=0.02)
+    assert rows.loc[rows["child"] == "yes", list(asked)].isna().all(axis=None)
 
 
 def test_columns_that_are_all_at_a_bound_are_named():

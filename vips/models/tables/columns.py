@@ -27,16 +27,8 @@ from vips.data._declared_dtypes import (
 
 __all__ = ["Answers", "Bins", "column_of", "columns_declared"]
 
-# Bins of the grid for each bin whose edges a fit chooses, and for each declared one.
-_FINER, _FINER_OF_DECLARED = 20, 10
-_STANDS_OUT, _SEEN = (
-    4.0,
-    2.0,
-)  # deviations of noise above which cells hold numbers; which a bin is taken to hold at least
-_LEAST_RANGE = 10  # whole numbers for each bin, below which bins stay even
-# Share of the numbers that may hide in noise over all cells, where edges are chosen.
-_LOST = 0.06
-_SPARE = 0.15  # of the part that holds numbers, on either side, where edges are chosen
+_FINER = 20  # bins of the grid for each bin
+_SEEN = 2.0  # deviations of noise that a bin is taken to hold at least
 
 
 @dataclass(frozen=True)
@@ -119,7 +111,8 @@ class Answers:
 
     def is_read(self, values: np.ndarray, cells) -> np.ndarray:
         """Which of the cells, read as these codes, are answers, or stand for a missing one."""
-        return (values >= 0) | np.isin(as_categories(cells), [*map(category_of, self.nothing), MISSING])
+        nothing = {*map(category_of, self.nothing), MISSING}
+        return (values >= 0) | np.array([category in nothing for category in as_categories(cells)], dtype=bool)
 
     def levels(self, codes: np.ndarray) -> np.ndarray:
         """Levels of codes, each from its own alone."""
@@ -155,8 +148,6 @@ class Bins:
         Whether they are days; whether the numbers are whole ones; whether a missing cell is one of the answers.
     nothing : tuple
         Numbers that stand for a missing cell.
-    are_even : bool
-        Whether the edges divide declared bounds evenly, so that a fit may choose others.
     cells : tuple of float
         Edges of finer bins, where a fit has counted the numbers in them; empty where it has not.
     counts : tuple of float
@@ -170,7 +161,6 @@ class Bins:
     is_whole: bool = False
     has_missing: bool = False
     nothing: tuple = ()
-    are_even: bool = False
     cells: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()
     noise_std: float = 0.0
@@ -311,30 +301,17 @@ class Bins:
     @cached_property
     def grid(self) -> Bins:
         """Finer bins, in which a fit counts numbers."""
-        n_finer, edges = _FINER if self.are_even else _FINER_OF_DECLARED, [self.edges[0]]
+        edges = [self.edges[0]]
         bins = list(pairwise(self.edges))
         for i, (low, high) in enumerate(bins):
             if low == high:
                 edges.append(high)
             elif i == len(bins) - 1:
-                edges += _even_edges(low, high, n_finer, self.is_whole)[1:]
+                edges += _even_edges(low, high, _FINER, self.is_whole)[1:]
             else:
-                finer = np.linspace(low, high, n_finer + 1)[1:]
+                finer = np.linspace(low, high, _FINER + 1)[1:]
                 edges += sorted(set(np.floor(finer)) - {low}) if self.is_whole else list(finer)
-        return replace(self, edges=tuple(map(float, edges)), are_even=False)
-
-    def chosen(self, counts: np.ndarray, noise_std: float) -> np.ndarray:
-        """Edges of bins of one width, shape (n_bins + 1,), from noisy counts in ``grid``: over the part of the bounds in which
-        numbers can be told from noise, and some more on either side. Numbers beyond count as its ends."""
-        grid, n_bins, n_cells = np.array(self.grid.edges), len(self.bounds), len(counts)
-        first, stop = 0, n_cells
-        if noise_std * np.sqrt(n_cells) < _LOST * counts.sum():  # else many numbers could be beyond what is seen
-            first, stop = _seen_part(counts, noise_std)
-        spare = int(np.ceil(_SPARE * (stop - first)))
-        first, stop = max(first - spare, 0), min(stop + spare, n_cells)
-        step = min(-(-(stop - first) // n_bins), n_cells // n_bins)  # cells of a bin
-        first = min(first, n_cells - step * n_bins)
-        return grid[first + step * np.arange(n_bins + 1)]
+        return replace(self, edges=tuple(map(float, edges)))
 
     def places(self, answers: object, title: str) -> np.ndarray:
         """The levels that a rule names, shape (n_levels,), bool: bins of a range (low, high), whose ends are edges;
@@ -344,10 +321,6 @@ class Bins:
         if answers in (MISSING, [MISSING]):
             return np.arange(len(self.labels)) == self.missing
         ends = tuple(map(_number_of, answers)) if isinstance(answers, tuple) and len(answers) == 2 else ()
-        if self.are_even:
-            raise ValueError(
-                f"A rule names a part of column {title}, whose bins the fit chooses: declare its edges, (low, …, high)."
-            )
         if not ends or not set(ends) <= set(self.edges) or not ends[0] < ends[1]:
             raise ValueError(
                 f"A rule names a part of column {title} by a range (low, high) of its edges, got {answers!r}: its edges are "
@@ -385,21 +358,6 @@ def column_of(declared: object, title: str, n_bins: int, nothing: tuple = ()) ->
     )
 
 
-def _seen_part(counts: np.ndarray, noise_std: float) -> tuple[int, int]:
-    """The cells between which numbers can be told from noise: from the first to the last sum of up to a tenth of all cells that
-    is above it; all, where nothing is."""
-    first, stop = len(counts), 0
-    below = np.concatenate([[0.0], np.cumsum(counts)])
-    width = 1
-    while width <= max(len(counts) // 10, 1):
-        sums = below[width:] - below[:-width]
-        seen = np.flatnonzero(sums > max(_STANDS_OUT * noise_std * np.sqrt(width), 0.0))
-        if len(seen):
-            first, stop = min(first, int(seen[0]) + width - 1), max(stop, int(seen[-1]) + 1)
-        width *= 2
-    return (first, stop) if first < stop else (0, len(counts))
-
-
 def _number_of(end: object) -> float:
     if isinstance(end, date | np.datetime64):
         return day_of(end)
@@ -415,11 +373,17 @@ def _bins(numbers: list[float], ends: Sequence, title: str, n_bins: int, has_mis
     if (steps < 0.0).any() or not numbers[0] < numbers[-1] or ((steps[1:] == 0.0) & (steps[:-1] == 0.0)).any():
         raise ValueError(f"The edges of column {title} must ascend, each at most twice, got {tuple(ends)!r}.")
     is_whole = all(are_dates) or all(isinstance(end, Integral) for end in ends)
-    are_even = len(numbers) == 2
-    if are_even:
+    if len(numbers) == 2:
         numbers = _even_edges(*numbers, n_bins, is_whole)
-        are_even = len(numbers) == n_bins + 1 and not (is_whole and numbers[-1] - numbers[0] < _LEAST_RANGE * n_bins)
-    return Bins(tuple(map(float, numbers)), all(are_dates), is_whole, has_missing, nothing, are_even)
+    column = Bins(tuple(map(float, numbers)), all(are_dates), is_whole, has_missing, nothing)
+    if column.is_whole and (column.bounds[:, 0] >= column.bounds[:, 1]).any():
+        raise ValueError(
+            f"A bin of column {title} holds no whole number: behind an edge that stands twice the next is at least two more, "
+            f"as in (0, 0, 2, 5). Got {tuple(ends)!r}."
+        )
+    if not all(math.isfinite(_number_of(value)) for value in nothing):
+        raise ValueError(f"`missing` of column {title} must hold numbers, as the column does, got {nothing!r}.")
+    return column
 
 
 def _even_edges(low: float, high: float, n_bins: int, is_whole: bool) -> list[float]:
@@ -437,6 +401,8 @@ def _answers(values: list, title: str, nothing: tuple) -> Answers:
         raise ValueError(f"The categories of column {title} must be strings or finite numbers, got {values!r}.")
     if len(set(known)) != len(known):
         raise ValueError(f"The categories of column {title} hold a value twice.")
+    if twice := [value for value in nothing if category_of(value) in known]:
+        raise ValueError(f"Column {title} has {twice[0]!r} as a category, and in `missing`: leave it out of one.")
     return Answers(tuple(value.item() if isinstance(value, np.generic) else value for value in values), nothing)
 
 

@@ -11,6 +11,7 @@ Fitted to released tables, they cost no budget.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -91,14 +92,24 @@ def fitted(pairs: Pairs, rules: Sequence[Rule], rng: np.random.Generator) -> Mix
 
 
 def _allowed(pairs: Pairs, rules: Sequence[Rule], rng: np.random.Generator) -> np.ndarray:
-    """Which levels each component may have, shape (n_components, d): the more records have a side of a rule, the more
-    components give up the other one. What would leave a column without a level is given up on the other side."""
+    """Which levels each component may have, shape (n_components, d).
+
+    Of a rule's two columns the one that more rules name decides: each component has a level of its own in it, drawn by the root
+    of its share, so that rare ones have components, too. It gives up the other side of a rule if that level is on this one,
+    else this one. What would leave a column without a level is given up on the other side.
+    """
     d, margins = len(pairs.column), np.maximum(pairs.margins, 0.0)
     allowed = np.ones((min(_N_COMPONENTS, d), d), dtype=bool)
-    for _, one, other in rules:
-        share = np.clip(margins[one].sum() / max(pairs.size, 1.0), 0.1, 0.9)
-        for component in allowed:
-            sides = (one, other) if rng.random() >= share else (other, one)
+    named = Counter(column for rule in rules for column in rule.columns)
+    levels = {}
+    for column in named:
+        weights = np.sqrt(margins + 1.0) * (pairs.column == column)
+        levels[column] = rng.choice(d, len(allowed), p=weights / weights.sum())
+    for columns, one, other in rules:
+        first, second = (one, other) if named[columns[0]] >= named[columns[1]] else (other, one)
+        decides = columns[0] if first is one else columns[1]
+        for component, level in zip(allowed, levels[decides], strict=True):
+            sides = (second, first) if first[level] else (first, second)
             kept = [component & ~side for side in sides]
             has_all = [np.bincount(pairs.column, side).all() for side in kept]
             component[:] = kept[0] if has_all[0] else kept[1]

@@ -81,7 +81,24 @@ def linear(
     records_like_one : float
         How many records tell no more than one.
     """
-    hidden = np.append(_within(pairs, places, within), 0.0)
+    at = (pairs.column == goal) & (rows[-1] > 0.0)
+    mean = float(pairs.margins[at] @ target[at]) / max(pairs.size, 1.0)
+    centred = np.where(at, target - mean, 0.0)
+    units = np.append(np.maximum(np.abs(rows[:-1]).max(axis=1), 1e-300), 1.0)
+    hidden = np.append(_within(pairs, places, within), 0.0) / units**2
+    unit = float(np.abs(centred).max()) or 1.0
+    effects = _in_units(pairs, rows / units[:, None], places, centred / unit, goal, hidden, records_like_one)
+    change = unit / units
+    estimate = effects.estimate * change
+    estimate[-1] += mean
+    return Effects(estimate, effects.covariance * np.outer(change, change), effects.is_hidden)
+
+
+def _in_units(
+    pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.ndarray, goal: int, hidden: np.ndarray,
+    records_like_one: float,
+) -> Effects:  # fmt: skip
+    """The same of features and a target of about 1; ``hidden`` is what bins hide of the features' sums of squares."""
     size, squares = max(pairs.size, 1.0), _Squares.of(pairs, rows, hidden)
     root = np.linalg.solve(squares.raised, rows @ pairs.table @ target)
     left = target - root @ rows
@@ -89,8 +106,7 @@ def linear(
     variance = max(left @ pairs.table @ left / size, _LEAST_VARIANCE * total)
     # a record without an answer is missed in some sums and not in others
     missed = (pairs.raised[pairs.column] - 1.0) * pairs.margins / size
-    of_target = np.where(pairs.column == goal, target - pairs.margins @ target / size, 0.0)
-    variance += missed @ (np.square(root[:-1] @ rows[:-1]) + np.square(of_target))
+    variance += missed @ (np.square(root[:-1] @ rows[:-1]) + np.square(target))
     ratios = np.sqrt(_ratios(pairs, rows, places, target, goal))
     ratios[:-1] *= np.sqrt(np.maximum(pairs.raised[list(places)], 1.0))
     covariance = records_like_one * variance * ratios[:, None] * squares.raised * ratios

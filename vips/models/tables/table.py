@@ -32,6 +32,7 @@ from vips.core.records.arrays import InMemoryData
 from vips.core.records.source import DataSource
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Joint, Quadratic
+from vips.core.units import is_group
 from vips.data._declared_dtypes import MISSING, OTHER
 from vips.exceptions import PrivacyWarning
 from vips.expfam import DiagonalGaussian
@@ -58,7 +59,8 @@ _GRID_WEIGHT = 0.15  # of the step that counts numbers, over that of pairs
 _LEAST_VARIANCE = 1e-12  # of a column, below which it has no correlation
 _MOST_NOISE = 0.5  # deviation of the noise in a correlation, above which it is hidden
 _LEAST_OFF = 0.05  # share of the numbers that are not at a bound, below which few may be read
-_COARSE = 0.1  # share of the variance that is within bins, above which a mean warns
+# Share of the variance that is within bins, above which effects have a warning, and above which none.
+_COARSE, _LOST = 0.1, 0.5
 _MANY = 0.05  # share of the records without an answer, above which a regression warns
 _STANDS_OUT = 3.5  # deviations of noise, above which missing cells are seen
 
@@ -75,8 +77,6 @@ class PairCounts:
         Of an entry on its diagonal; off the diagonal it is noise_std/√2.
     squares : float
         Σ w² of the records' weights w over Σ w; 1 without weights.
-    edges : ndarray of shape (n_even, n_bins + 1)
-        Of the bins of columns that are declared by two bounds.
     grid : ndarray of shape (n_cells,)
         Numbers in finer bins, column after column; 0 where no step has counted them.
     grid_noise : float
@@ -86,19 +86,18 @@ class PairCounts:
     totals: np.ndarray
     noise_std: float
     squares: float
-    edges: np.ndarray
     grid: np.ndarray
     grid_noise: float
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
         of_sums = {"totals": self.totals, "noise_std": np.array(self.noise_std), "squares": np.array(self.squares)}
-        return of_sums | {"edges": self.edges, "grid": self.grid, "grid_noise": np.array(self.grid_noise)}
+        return of_sums | {"grid": self.grid, "grid_noise": np.array(self.grid_noise)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PairCounts:
         """Inverse of :meth:`to_arrays`."""
-        grid = arrays["edges"], arrays["grid"], float(arrays["grid_noise"])
+        grid = arrays["grid"], float(arrays["grid_noise"])
         return cls(arrays["totals"], float(arrays["noise_std"]), float(arrays["squares"]), *grid)
 
     @staticmethod
@@ -106,7 +105,7 @@ class PairCounts:
         """Raise ValueError for arrays of a file that no fit has."""
         is_finite = all(np.isfinite(array).all() for array in arrays.values())
         is_positive = all((arrays[name] >= 0.0).all() for name in ("noise_std", "squares", "grid_noise"))
-        if not is_finite or not is_positive or not (np.diff(arrays["edges"], axis=1) > 0.0).all():
+        if not (is_finite and is_positive):
             raise ValueError("its counts are none")
 
 
@@ -228,8 +227,7 @@ class PrivateTable(ConjugateExponentialModel):
         return blocks | ({"squares": Block((1,), scale=SQUARES_SCALE)} if self._sums_squares else {})
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """In a fit of several steps one that counts numbers in finer bins: edges are chosen among theirs, and numbers count as
-        those of their bin on average. Then pairs."""
+        """In a fit of several steps one that counts numbers in finer bins, from which follow averages of bins. Then pairs."""
         blocks = list(self.blocks())
         n_first = int("grid" in blocks and n_steps > 1)
         squares = ", and the sum of squared weights" if self._sums_squares else ""
@@ -240,9 +238,9 @@ class PrivateTable(ConjugateExponentialModel):
             blocks=["grid"] if n_first else blocks,
             statistics="_grid_statistics",
             update=unchanged,
-            end=self._with_edges,
+            end=self._with_grid,
             step_size=plain_average,
-            released="noisy counts of numbers in finer bins, from which edges are chosen",
+            released="noisy counts of numbers in finer bins",
         )
         pairs = FitPhase(
             "pairs",
@@ -258,7 +256,7 @@ class PrivateTable(ConjugateExponentialModel):
         return np.ones(records.shape[0], dtype=bool)
 
     def expected_statistics(self, records, posterior: PairCounts) -> Joint:
-        levels = self._levels(np.asarray(records, dtype=np.float64), posterior)
+        levels = self._levels(np.asarray(records, dtype=np.float64))
         factors = self._factors()
         rows = np.zeros((len(levels), int(self._widths().sum())))
         rows[np.arange(len(levels))[:, None], levels] = factors
@@ -273,17 +271,12 @@ class PrivateTable(ConjugateExponentialModel):
             indicators.append(cells[column.grid.levels(values[:, place])])
         return DenseStatistics({"grid": np.hstack(indicators)})
 
-    def _with_edges(self, average, noise_std, previous: PairCounts) -> PairCounts:
-        """The counts, and edges where the numbers are."""
-        noise = float(noise_std["grid"])
-        even = zip(self._binned().values(), self._cells_by_column(average["grid"]), strict=True)
-        edges = [column.chosen(counts, noise) for column, counts in even if column.are_even]
-        edges = np.array(edges, dtype=np.float64).reshape(len(edges), self.n_bins + 1)
-        return replace(previous, edges=edges, grid=np.array(average["grid"]), grid_noise=noise)
+    def _with_grid(self, average, noise_std, previous: PairCounts) -> PairCounts:
+        return replace(previous, grid=np.array(average["grid"]), grid_noise=float(noise_std["grid"]))
 
     def to_posterior(self, average, noise_std, previous) -> PairCounts:
         """The totals, and the ratio of squared weights to weights."""
-        grid = (previous.edges, previous.grid, previous.grid_noise) if previous is not None else self._no_grid()
+        grid = (np.zeros(self._n_cells()), 0.0) if previous is None else (previous.grid, previous.grid_noise)
         totals, squares = 0.5 * (average["pairs"] + average["pairs"].T), 1.0
         if "squares" in average:
             size = max(self._pairs_of(totals, float(noise_std["pairs"])).size, 1.0)
@@ -367,7 +360,7 @@ class PrivateTable(ConjugateExponentialModel):
         pd = imported("pandas", "summary()")
 
         frames = {name: self.shares(name, level) for name in self._names()}
-        return pd.concat(frames, names=["column", "answer"]).rename_axis(columns=whose(self.privacy_))
+        return pd.concat(frames, names=["column", "answer"]).rename_axis(columns=self._whose())
 
     def shares(self, column, level: float = 0.95) -> pd.DataFrame:
         """Shares of the answers of a column, of records that have one.
@@ -442,6 +435,8 @@ class PrivateTable(ConjugateExponentialModel):
         check_level(level)
         numbers = {name: self._numbers(place) for place, name in enumerate(self._names())}
         numbers = {name: row for name, row in numbers.items() if row is not None}
+        if not numbers:
+            raise ValueError("No column holds numbers, or two answers: means of others are their `shares`.")
         results = [self._mean(self._place(name), level) for name in numbers]
         joined = {key: np.concatenate([result[key] for result in results]) for key in ("mean", "lower", "upper")}
         return self._framed(joined, pd.Index(list(numbers), name="column"))
@@ -459,9 +454,11 @@ class PrivateTable(ConjugateExponentialModel):
         check_level(level)
         names, z = self._names(), _quantile(level)
         places = [place for place in range(len(names)) if self._numbers(place) is not None]
-        self._warn_of_bins(places)
+        lost = self._lost_in_bins(places)
         rows = {(j, k): self._correlation(j, k) for j, k in combinations(places, 2)}
         values, std = np.array(list(rows.values())).reshape(-1, 2).T
+        is_lost = np.array([bool({j, k} & set(lost)) for j, k in rows], dtype=bool)
+        values, std = np.where(is_lost, np.nan, values), np.where(is_lost, np.nan, std)
         index = pd.MultiIndex.from_tuples([(names[j], names[k]) for j, k in rows], names=["column", "other"])
         return self._framed(_limits("correlation", values, std, z, -1.0, 1.0), index)
 
@@ -502,15 +499,16 @@ class PrivateTable(ConjugateExponentialModel):
         others = [j for j in others if j != place or features is not None]
         if place in others or not others:
             raise ValueError(f"`features` must name other columns than {target!r}, at least one.")
-        self._warn_of_bins([*others, place])
+        numeric = [j for j in [*others, place] if self._numbers(j) is not None]
+        lost = self._lost_in_bins(numeric)
         is_counted = self._counted([*others, place])
         pairs = self._pairs().among(is_counted)
         rows, of_columns, names, centre = self._features(pairs, is_counted, others)
         within = np.concatenate([column.within for column in self._learnt_columns()])
         effects = linear(pairs, rows, of_columns, goal, place, within, self._records_like_one()).from_origin(centre)
+        is_hidden = effects.is_hidden | np.isin([*of_columns, -1], lost) | (place in lost)
         values, std = (
-            np.where(effects.is_hidden, np.nan, numbers)
-            for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
+            np.where(is_hidden, np.nan, numbers) for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
         )
         _warn_of_hidden([name for name, hidden in zip(names, effects.is_hidden, strict=False) if hidden])
         index = pd.Index([*names, "(intercept)"], name="feature")
@@ -580,27 +578,17 @@ class PrivateTable(ConjugateExponentialModel):
         stops = np.cumsum([len(column.grid.bounds) for column in self._binned().values()])
         return np.split(cells, stops[:-1]) if len(stops) else []
 
-    def _no_grid(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """Declared edges, and no counts."""
-        edges = [column.edges for column in self._binned().values() if column.are_even]
-        return np.array(edges, np.float64).reshape(len(edges), self.n_bins + 1), np.zeros(self._n_cells()), 0.0
-
-    def _columns_at(self, posterior: PairCounts) -> list[Answers | Bins]:
-        """Columns with the edges and counts of a posterior."""
-        columns, edges = self.readable_columns(), iter(posterior.edges)
-        has_counts = bool(posterior.grid.any())
-        for (place, column), counts in zip(self._binned().items(), self._cells_by_column(posterior.grid), strict=True):
-            chosen = tuple(map(float, next(edges))) if column.are_even else column.edges
-            cells = column.grid.edges if has_counts else ()
-            columns[place] = replace(
-                column, edges=chosen, cells=cells, counts=tuple(counts), noise_std=posterior.grid_noise
-            )
-        return columns
-
     def _learnt_columns(self) -> list[Answers | Bins]:
-        """Columns with the edges of the fit."""
+        """Columns with the counts in finer bins."""
         check_is_fitted(self, "last_posterior_")
-        return self._columns_at(self.last_posterior_)
+        columns, posterior = self.readable_columns(), self.last_posterior_
+        if posterior.grid.any():
+            for (place, column), counts in zip(
+                self._binned().items(), self._cells_by_column(posterior.grid), strict=True
+            ):
+                counted = {"cells": column.grid.edges, "counts": tuple(counts), "noise_std": posterior.grid_noise}
+                columns[place] = replace(column, **counted)
+        return columns
 
     def _names(self) -> list:
         return list(self.columns) if isinstance(self.columns, Mapping) else list(range(len(self.columns or ())))
@@ -647,9 +635,9 @@ class PrivateTable(ConjugateExponentialModel):
     def _rules(self) -> list[Rule]:
         return rules_declared(self.rules, dict(zip(self._names(), self.readable_columns(), strict=True)))
 
-    def _levels(self, values: np.ndarray, posterior: PairCounts) -> np.ndarray:
+    def _levels(self, values: np.ndarray) -> np.ndarray:
         """Levels of records, counted over all columns, shape (n_records, n_columns)."""
-        columns, starts = self._columns_at(posterior), self._starts()[:-1]
+        columns, starts = self.readable_columns(), self._starts()[:-1]
         levels = np.column_stack([column.levels(cells) for column, cells in zip(columns, values.T, strict=True)])
         missing = starts + np.array([column.missing for column in columns])
         return obeying(levels + starts, self._rules(), missing)
@@ -699,6 +687,8 @@ class PrivateTable(ConjugateExponentialModel):
                 chances[:, first + column.missing] = 0.0
         sums = np.add.reduceat(chances, starts[:-1], axis=1)
         shares = mixture.shares * (sums > 0.0).all(axis=1)
+        if not shares.any():
+            raise ValueError("No row can obey all rules: leave one of them out.")
         column = self._pairs().column
         return Mixture(shares / shares.sum(), chances / np.where(sums > 0.0, sums, 1.0)[:, column])
 
@@ -734,7 +724,11 @@ class PrivateTable(ConjugateExponentialModel):
 
     def _framed(self, columns: Mapping[str, np.ndarray], index) -> pd.DataFrame:
         """A data frame, which says whose shares and effects it is about where persons have several rows."""
-        return imported("pandas", "A table").DataFrame(columns, index=index).rename_axis(columns=whose(self.privacy_))
+        return imported("pandas", "A table").DataFrame(columns, index=index).rename_axis(columns=self._whose())
+
+    def _whose(self) -> str | None:
+        """Whose shares these are; those of ordinary fits are of rows."""
+        return whose(self.privacy_) if self.privacy_.plan.is_private or not is_group(self.privacy_.unit) else "of rows"
 
     def _answers_of(self, place: int) -> np.ndarray:
         """Places of the answers of a column among its levels."""
@@ -759,19 +753,19 @@ class PrivateTable(ConjugateExponentialModel):
         row[at] = column.numbers[at - self._starts()[place]]
         return row
 
-    def _warn_of_bins(self, places: Sequence[int]) -> None:
-        """Say where numbers vary within their bins, about which nothing is known, nearly as much as between them."""
-        coarse = []
+    def _lost_in_bins(self, places: Sequence[int]) -> list[int]:
+        """Columns of which most of the variance is within bins, about which nothing is known. It warns of those, and of others
+        with nearly as much."""
+        lost = {}
         for place in places:
             column, at = self._learnt_columns()[place], self._answered(place, without_nan=True)
-            if not isinstance(column, Bins):
-                continue
-            counts = np.maximum(self._pairs().margins[at], 0.0)
-            shares, middles = counts / max(counts.sum(), 1.0), column.numbers[at - self._starts()[place]]
-            within = shares @ np.square(np.diff(column.bounds, axis=1)[:, 0] - column.is_whole) / 12.0
-            between = shares @ np.square(middles - shares @ middles)
-            if within > _COARSE * (within + between):
-                coarse.append(repr(self._names()[place]))
+            levels = at - self._starts()[place]
+            counts = self._pairs().margins[at]
+            counts = np.where(counts > _STANDS_OUT * self._pairs().margin_std()[at], counts, 0.0)
+            shares, middles = counts / max(counts.sum(), 1.0), column.numbers[levels]
+            within, between = shares @ column.within[levels], shares @ np.square(middles - shares @ middles)
+            lost[place] = within / max(within + between, 1e-300)
+        coarse = [repr(self._names()[place]) for place, share in lost.items() if share > _COARSE]
         if coarse and not self.privacy_.only_noise:
             warnings.warn(
                 f"Bins are coarse for {listed(coarse)}: numbers count as the middles of bins, which limits do not know. "
@@ -779,6 +773,7 @@ class PrivateTable(ConjugateExponentialModel):
                 PrivacyWarning,
                 stacklevel=levels_to_user(),
             )
+        return [place for place, share in lost.items() if share > _LOST]
 
     def _counted(self, places: Sequence[int]) -> np.ndarray:
         """Levels that a regression on these columns counts, shape (d,): it warns where many records have others."""
@@ -865,8 +860,9 @@ def _quantile(level: float) -> float:
 
 
 def _limits(name: str, values, std, z: float, low, high) -> dict[str, np.ndarray]:
-    limits = {name: values, "lower": values - z * std, "upper": values + z * std}
-    return {key: np.clip(value, low, high) for key, value in limits.items()}
+    """An estimate below what is possible does not narrow its limits."""
+    values = np.clip(values, low, high)
+    return {name: values, "lower": np.maximum(values - z * std, low), "upper": np.minimum(values + z * std, high)}
 
 
 def _warn_of_hidden(names: list[str]) -> None:
