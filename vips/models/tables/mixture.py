@@ -94,7 +94,7 @@ def fitted(pairs: Pairs, rules: Sequence[Rule], rng: np.random.Generator) -> Mix
 def _allowed(pairs: Pairs, rules: Sequence[Rule], rng: np.random.Generator) -> np.ndarray:
     """Which levels each component may have, shape (n_components, d).
 
-    Of a rule's two columns the one that more rules name decides: each component has a level of its own in it, drawn by the root
+    The column of a rule that more rules name decides: each component has a level of its own in it, drawn by the root
     of its share, so that rare ones have components, too. It gives up the other side of a rule if that level is on this one,
     else this one. What would leave a column without a level is given up on the other side.
     """
