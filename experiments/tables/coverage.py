@@ -22,7 +22,7 @@ NUMBERS = {
     "age": (17, 90),
     "education-num": (1, 16),
     "capital-gain": (0, 0, 5_000, 10_000, 100_000),
-    "hours-per-week": (1, 35, 40, 40, 41, 50, 60, 99),
+    "hours-per-week": (1, 35, 40, 40, 42, 50, 60, 99),
 }
 FEW = ["age", "hours-per-week", "sex", "race"]
 MORE = ["workclass", "education", "marital-status", "occupation", "relationship"]

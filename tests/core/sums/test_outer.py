@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from tests.mutants import check_notices
 from vips.core.exact.rowwise import row_norms
+from vips.core.mechanism.clipping import clip_weights
 from vips.core.mechanism.lattice import Lattice
 from vips.core.sums import Block, DenseStatistics, Outer, Quadratic, Rows
 
@@ -60,3 +61,46 @@ def test_no_declaration_of_labels_makes_a_record_shorter(monkeypatch):
     check_notices(
         check_no_declaration_makes_a_record_shorter, declared_alone, monkeypatch, "a record is longer than its norm"
     )
+
+
+def matrices_of_rows():
+    """CSR matrices whose squares wrap, are coarse or vanish, or whose columns are repeated, by name."""
+    repeated = sp.csr_array((np.array([3.0, 4.0, 5.0]), np.array([1, 1, 0]), np.array([0, 3])), shape=(1, 3))
+    matrices = {
+        "repeated": repeated,
+        "tiny": sp.csr_array([[3e-170, 4e-170, 0.0]]),
+        "large": sp.csr_array([[3e170, 0.0, 4e170]]),
+    }
+    for dtype in (np.uint8, np.int8, np.int16, np.int32, np.int64, np.float32):
+        largest = 100.0 if np.dtype(dtype).itemsize == 1 else 30_000.0
+        matrices[np.dtype(dtype).name] = sp.csr_array(np.array([[largest, 16, largest]], dtype))
+    return matrices
+
+
+@pytest.mark.parametrize("name", matrices_of_rows())
+def test_a_row_of_any_matrix_is_as_long_as_what_it_adds(name):
+    """Dense rows are the ruler; a share that is clipped to 1 is 1."""
+    rows = matrices_of_rows()[name]
+    exact = rows.toarray().astype(np.float64)
+    square = Block((3, 3), symmetric=True)
+    for form, dense, block in (
+        (Outer("x", np.ones(1), rows), Outer("x", np.ones(1), exact), Block((3,))),
+        (Quadratic("x", rows), Quadratic("x", exact), square),
+    ):
+        norms = form.norms({"x": block})
+        if name != "tiny" or block is not square:  # whose squares vanish from the sum, too
+            np.testing.assert_allclose(norms, dense.norms({"x": block}), rtol=1e-7)
+        share = form.weighted_sum(np.minimum(1.0, 1.0 / norms))["x"]
+        assert np.linalg.norm(share) <= 1.0 + 1e-9
+
+
+def test_a_norm_below_0_is_none():
+    """Of a form of one's own: such a record is absent, like one whose norm is not finite."""
+    assert clip_weights(np.array([-1.0, np.nan, np.inf, 0.0, 0.5, 4.0]), 1.0).tolist() == [
+        0.0,
+        0.0,
+        0.0,
+        1.0,
+        1.0,
+        0.25,
+    ]

@@ -28,7 +28,7 @@ def clip_weights(norms: np.ndarray, clip_norm: float) -> np.ndarray:
     Guarantees
     ----------
     - weight × norm is at most ``clip_norm``, up to one rounding.
-    - A record whose norm is not finite, or above 1e150, gets weight 0: ``RecordStatistics.weighted_sum`` treats it as
+    - A record whose norm is negative, not finite or above 1e150 gets weight 0: ``RecordStatistics.weighted_sum`` treats it as
       absent.
     - Nothing is raised and nothing is reported: both would reveal something about a record.
     """
@@ -37,5 +37,5 @@ def clip_weights(norms: np.ndarray, clip_norm: float) -> np.ndarray:
     over = norms > clip_norm
     weights[over] = clip_norm / norms[over]
     largest = LARGEST_NORM if np.isfinite(clip_norm) else np.inf
-    weights[~(norms < largest)] = 0.0
+    weights[~((norms >= 0.0) & (norms < largest))] = 0.0
     return weights

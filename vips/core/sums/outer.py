@@ -31,17 +31,17 @@ class Rows:
     Parameters
     ----------
     values : array or CSR of shape (n_records, ...)
-        Columns of a CSR row are sorted, and not repeated.
     *of_labels : array of the same shape
         If one of them has the largest norm of all labels for every record, clips do not look at labels.
 
     Guarantees
     ----------
-    Norms are over the record's own row, too: no declaration of labels makes a record shorter than what it adds.
+    Norms are over the record's own row, too: no declaration of labels makes a record shorter than what it adds. They are of the
+    numbers that are summed, whatever dtype and repeated columns a CSR matrix has.
     """
 
     def __init__(self, values: Any, *of_labels: Any) -> None:
-        self.values, self.of_labels = values, of_labels
+        self.values, self.of_labels = _canonical(values), tuple(map(_canonical, of_labels))
 
     @classmethod
     def of(cls, rows: Any) -> Rows:
@@ -84,10 +84,8 @@ class Outer(RowSum):
     ----------
     name : str
         Of the block, of shape (n_factors, d), or (d,).
-    left : Rows or ndarray of shape (n_records, n_factors), or (n_records,)
-        f.
-    right : Rows, array or CSR of shape (n_records, d)
-        x.
+    left, right : Rows or ndarray of shape (n_records, n_factors), or (n_records,); Rows, array or CSR of shape (n_records, d)
+        f and x.
     """
 
     def __init__(self, name: str, left: Any, right: Any) -> None:
@@ -182,20 +180,27 @@ def _lengths(rows: Any) -> np.ndarray:
     if not sp.issparse(rows):
         return row_norms(rows)
     sums = np.empty(rows.shape[0])
-    kernels.row_sums(rows.indptr, np.square(rows.data), sums)
-    return np.sqrt(sums)
+    with np.errstate(over="ignore"):
+        kernels.row_sums(rows.indptr, np.square(rows.data), sums)
+    norms = np.sqrt(sums)
+    for i in np.flatnonzero(~((sums > 1e-200) & (sums < 1e200)) & (np.diff(rows.indptr) > 0)):
+        norms[i] = row_norms(rows.data[None, rows.indptr[i] : rows.indptr[i + 1]])[0]
+    return norms
+
+
+def _canonical(rows: Any) -> Any:
+    """CSR in double precision, without repeated columns: squares of integers would wrap, and entries of one column add up."""
+    if sp.issparse(rows) and not (rows := sp.csr_array(rows, dtype=np.float64)).has_canonical_format:
+        (rows := rows.copy()).sum_duplicates()
+    return rows
 
 
 def outer_sums(rows: Any, weights: np.ndarray) -> np.ndarray:
     """Σ_n w_nj x_n x_nᵀ, shape (n_outputs, d, d), for weights of shape (n_records, n_outputs)."""
     if sp.issparse(rows):
         return np.stack([_outer_sum(rows, column) for column in weights.T])
-    return np.stack(
-        [
-            gram(rows * np.sqrt(column)[:, None]) if (column >= 0.0).all() else product(rows.T, rows * column[:, None])
-            for column in weights.T
-        ]
-    )
+    columns = (column[:, None] for column in weights.T)
+    return np.stack([gram(rows * np.sqrt(w)) if (w >= 0.0).all() else product(rows.T, rows * w) for w in columns])
 
 
 def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = None) -> np.ndarray:
