@@ -95,7 +95,7 @@ def test_a_row_of_any_matrix_is_as_long_as_what_it_adds(name):
 
 
 def test_a_norm_below_0_is_none():
-    """Of a form of one's own: such a record is absent, like one whose norm is not finite."""
+    """A form of one's own may return it: the record is absent, like one whose norm is not finite."""
     assert clip_weights(np.array([-1.0, np.nan, np.inf, 0.0, 0.5, 4.0]), 1.0).tolist() == [
         0.0,
         0.0,
