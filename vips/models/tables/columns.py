@@ -148,10 +148,8 @@ class Bins:
         Whether they are days; whether the numbers are whole ones; whether a missing cell is one of the answers.
     nothing : tuple
         Numbers that stand for a missing cell.
-    cells : tuple of float
-        Edges of finer bins, where a fit has counted the numbers in them; empty where it has not.
     counts : tuple of float
-        Noisy numbers in these.
+        Noisy numbers in the bins of ``grid``, where a fit has counted them; empty where it has not.
     noise_std : float
         Of the noise in each.
     """
@@ -161,7 +159,6 @@ class Bins:
     is_whole: bool = False
     has_missing: bool = False
     nothing: tuple = ()
-    cells: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()
     noise_std: float = 0.0
 
@@ -227,11 +224,11 @@ class Bins:
         it is the middle of the bin, give or take a sixth of the width."""
         middles, widths = self.bounds.mean(axis=1) - 0.5 * self.is_whole, np.diff(self.bounds, axis=1)[:, 0]
         prior = np.square((widths - self.is_whole) / 6.0)
-        if not self.cells:
+        if not self.counts:
             return middles, prior
-        finer = replace(self, edges=self.cells, cells=())
-        bins = self.levels(finer.numbers[:-1])
-        off, counts = finer.numbers[:-1] - middles[bins], np.array(self.counts)
+        numbers, counts = self.grid.numbers[:-1], np.array(self.counts)
+        bins = self.levels(numbers)
+        off = numbers - middles[bins]
         sums, moments = (np.bincount(bins, values, len(middles)) for values in (counts, counts * off))
         squares = np.bincount(bins, np.square(off), len(middles))
         least = _SEEN * self.noise_std * np.sqrt(np.bincount(bins, minlength=len(middles)))
@@ -266,14 +263,11 @@ class Bins:
     def drawn(self, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Numbers, or dates, of the bins of these levels: of their cells by their counts, and uniform within; NaN or NaT where
         nothing is known."""
-        if self.cells:
-            return replace(self, edges=self.cells, cells=())._uniform(self._cells_of(levels, rng), rng)
-        return self._uniform(levels, rng)
+        return self.grid._uniform(self._cells_of(levels, rng), rng) if self.counts else self._uniform(levels, rng)
 
     def _cells_of(self, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A cell of the grid for each level, the last one for missing cells."""
-        finer = replace(self, edges=self.cells, cells=())
-        bins = self.levels(finer.numbers[:-1])
+        bins = self.levels(self.grid.numbers[:-1])
         sizes = np.bincount(bins, minlength=len(self.bounds))
         counts = np.array(self.counts)
         total = np.bincount(bins, counts, len(self.bounds))
@@ -285,7 +279,7 @@ class Bins:
         low, high = cumulative[first[of]], cumulative[first[of + 1]]
         cells = np.searchsorted(cumulative, low + rng.random(len(levels)) * (high - low), side="right") - 1
         cells = np.clip(cells, first[of], first[of + 1] - 1)
-        return np.where(levels == self.missing, len(finer.bounds), cells)
+        return np.where(levels == self.missing, len(self.grid.bounds), cells)
 
     def _uniform(self, levels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         low, end = np.vstack([self.bounds, [math.nan, math.nan]])[levels].T
@@ -311,7 +305,7 @@ class Bins:
             else:
                 finer = np.linspace(low, high, _FINER + 1)[1:]
                 edges += sorted(set(np.floor(finer)) - {low}) if self.is_whole else list(finer)
-        return replace(self, edges=tuple(map(float, edges)))
+        return replace(self, edges=tuple(map(float, edges)), counts=())
 
     def places(self, answers: object, title: str) -> np.ndarray:
         """The levels that a rule names, shape (n_levels,), bool: bins of a range (low, high), whose ends are edges;

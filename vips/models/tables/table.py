@@ -334,7 +334,7 @@ class PrivateTable(ConjugateExponentialModel):
         posterior, seen = self.last_posterior_, []
         pairs = self._pairs_of(posterior.totals, posterior.noise_std)
         std, size_std = pairs.margin_std(), float(np.sqrt(pairs.size_var))
-        for name, column, first in zip(self._names(), self._learnt_columns(), self._starts(), strict=False):
+        for name, column, first in zip(self._names(), self._columns_of(posterior), self._starts(), strict=False):
             missing = first + column.missing
             at = np.setdiff1d(first + np.arange(len(column.labels)), missing)
             counts, deviations, values = pairs.margins[at], std[at], ()
@@ -345,10 +345,10 @@ class PrivateTable(ConjugateExponentialModel):
             kind = "category" if isinstance(column, Answers) else "date" if column.is_date else "number"
             shown = {"are_independent": False, "may_be_missing": column.has_missing}
             seen.append(read := Seen(repr(name), kind, counts, deviations, pairs.size, size_std, values, **shown))
-            if isinstance(column, Bins) and column.cells:
+            if isinstance(column, Bins) and column.counts:
                 inner = np.array(column.counts)
                 beyond = column.noise_std * np.sqrt(len(inner))
-                low, high = (column.text_of(column.cells[i]) for i in (0, -1))
+                low, high = (column.text_of(column.edges[i]) for i in (0, -1))
                 ends = {f"above {low}": inner[1:], f"below {high}": inner[:-1]}.items()
                 seen += [off_bound(read, side, of.sum(keepdims=True), beyond, _LEAST_OFF) for side, of in ends]
         return seen
@@ -517,8 +517,9 @@ class PrivateTable(ConjugateExponentialModel):
     def sample(self, n_samples: int = 1, random_state: RandomStateLike = None, *, given: Mapping | None = None) -> Any:
         """Synthetic rows, as private as the fit.
 
-        They are drawn from mixtures that were fitted to the pairs, with numbers uniform in their bins. Analyses of synthetic
-        rows do not know the noise, so that their intervals do not hold: use the tables themselves.
+        They are drawn from mixtures that were fitted to the pairs, with numbers as the finer bins have counted them, and
+        uniform within. Analyses of synthetic rows do not know the noise, so that their intervals do not hold: use the tables
+        themselves.
 
         Parameters
         ----------
@@ -581,13 +582,15 @@ class PrivateTable(ConjugateExponentialModel):
     def _learnt_columns(self) -> list[Answers | Bins]:
         """Columns with the counts in finer bins."""
         check_is_fitted(self, "last_posterior_")
-        columns, posterior = self.readable_columns(), self.last_posterior_
+        return self.once("columns", lambda: self._columns_of(self.last_posterior_))
+
+    def _columns_of(self, posterior: PairCounts) -> list[Answers | Bins]:
+        columns = self.readable_columns()
         if posterior.grid.any():
             for (place, column), counts in zip(
                 self._binned().items(), self._cells_by_column(posterior.grid), strict=True
             ):
-                counted = {"cells": column.grid.edges, "counts": tuple(counts), "noise_std": posterior.grid_noise}
-                columns[place] = replace(column, **counted)
+                columns[place] = replace(column, counts=tuple(counts), noise_std=posterior.grid_noise)
         return columns
 
     def _names(self) -> list:
