@@ -76,6 +76,9 @@ class Contract(ABC):
     adds_up = False
     # Steps that `vips.plan_for` gives a private fit of full batches.
     planned_steps = 20
+    # Whether fits to a few thousand records tell `vips.plan_for` how wide intervals of more records are; else it plans with as
+    # many records as the fit will have.
+    small_trials = True
     # Relative distance from its limit at which an ordinary fit of full batches stops; None where only the number of steps does.
     tolerance: float | None = None
 

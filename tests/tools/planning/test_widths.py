@@ -23,6 +23,7 @@ from vips import (
     PrivacyBudget,
     PrivacyPlan,
     ProbabilisticPCA,
+    SpatialCounts,
     SwitchingLinearDynamicalSystem,
     plan_for,
     plan_study,
@@ -202,6 +203,19 @@ def test_where_no_budget_helps_it_is_seen_at_once(monkeypatch):
     with pytest.raises(ValueError, match=r"no intervals came out\. Not even"):
         plan_for(model, n_records=2_000, width={"weights": 0.1}, like=X)
     assert len(n_fits) <= 6
+
+
+def test_areas_are_planned_with_as_many_records_as_the_fit_has():
+    """Of few records areas are drawn to their neighbours: 4,000 of these say that 60,000 have 0.57 to 0.75 of their widths."""
+    rng, places = np.random.default_rng(2), np.stack(np.divmod(np.arange(100), 10), axis=1) / 10.0
+    log_rates = np.sin(7.0 * places[:, 0]) + np.cos(9.0 * places[:, 1])
+    people = np.exp(np.sin(37.0 * np.arange(100)))
+    areas = rng.choice(100, 120_000, p=people / people.sum())[:, None]
+    counts = np.minimum(rng.poisson(0.3 * np.exp(0.3 * log_rates[areas[:, 0]])), 10)
+    model = SpatialCounts(areas=range(100), coordinates=places, max_count=10)
+    plan = plan_for(model, n_records=60_000, privacy=BUDGET, like=(areas[:60_000], counts[:60_000]))
+    both = plan.realised(plan.apply(model).fit(areas[60_000:], counts[60_000:]))
+    assert 0.8 < np.median(both["planned"] / both["realised"]) < 1.25
 
 
 def test_widths_draw_a_picture():

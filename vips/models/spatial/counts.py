@@ -122,6 +122,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     needs_labels = True
     takes_one_label = True
     planned_steps = 1  # every step would release the same sums
+    small_trials = False  # few records are drawn to their neighbours more than many
     adds_up = True
     exact_rows = True
     reads_tables = True

@@ -29,7 +29,7 @@ __all__ = ["Recommendation", "plan_for"]
 _MOST_RECORDS = 300_000  # in a step; larger samples cost time and no ε
 # Records of the first trials, of those where these have no intervals, and numbers of fits; with and without labels.
 _OF_TRIAL = {True: (4_000, 12_000, 3), False: (2_500, 7_500, 3)}
-_GENERATED = 20_000
+_GENERATED = 20_000  # at least
 _BESIDE = 5  # planned widths beside those of a fit
 _ROUNDS, _NEAR, _STEP = 8, 0.05, 30.0  # of the search for ε: it ends so near the width; factor of μ² in a round
 
@@ -266,7 +266,7 @@ def _of_stream(model, plan: StreamPlan, n_records: int, says: list[str], documen
     return Recommendation(budget, plan, n_records, settings, advice.signal_to_noise, " ".join(says))
 
 
-def _like(model, like, n_features: int | None, needed: bool, public: Mapping[str, Any]) -> Like | str:
+def _like(model, like, n: int, n_features: int | None, needed: bool, public: Mapping[str, Any]) -> Like | str:
     """Records of trials, or why there are none."""
     last = model_of(model)
     try:
@@ -274,7 +274,7 @@ def _like(model, like, n_features: int | None, needed: bool, public: Mapping[str
             last.to_noise_aware_posterior()  # says that such fits have no intervals
         if like is not None:
             return Like.of(like)
-        return generated(model, _GENERATED, n_features, np.random.default_rng(0), **public)
+        return generated(model, n, n_features, np.random.default_rng(0), **public)
     except (NotImplementedError, ValueError) as missing:
         if needed or any(value is not None for value in public.values()):
             raise ValueError(str(missing)) from None
@@ -305,14 +305,17 @@ class Planner:
         self.n_records, self.says = _numbers(model, n_records, document_length)
         self.is_pipeline = isinstance(model, PrivatePipeline)
         self.reason, self.trials = "", []
-        records = _like(model, like, n_features, needs_widths, public)
+        *sizes, n_fits = _OF_TRIAL[model_of(model).needs_labels]
+        if model_of(model).small_trials:  # the second trials have more records, if the first have no intervals
+            sizes = [sizes[0], *(sizes[1:] if self.n_records > sizes[0] else [])]
+        else:
+            sizes = [min(self.n_records, _MOST_RECORDS)]
+        records = _like(model, like, max(_GENERATED, *sizes), n_features, needs_widths, public)
         self.assumed = "" if like is not None else assumptions(model, public.get("guess"), public.get("outcome"))
         if isinstance(records, str):
             self.reason = records
-        else:  # the second trials have more records, if the first have no intervals
-            *sizes, n_fits = _OF_TRIAL[model_of(model).needs_labels]
-            larger = sizes[1:] if self.n_records > sizes[0] else []
-            self.trials = [Trials(model, records, self.n_records, n, n_fits) for n in (sizes[0], *larger)]
+        else:
+            self.trials = [Trials(model, records, self.n_records, n, n_fits) for n in sizes]
 
     def at(self, budget: PrivacyBudget, width: Mapping[str, float] | None = None) -> Recommendation:
         """What to expect of a budget, of these widths first."""
