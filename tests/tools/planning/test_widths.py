@@ -206,7 +206,7 @@ def test_where_no_budget_helps_it_is_seen_at_once(monkeypatch):
 
 
 def test_areas_are_planned_with_as_many_records_as_the_fit_has():
-    """Of few records areas are drawn to their neighbours: 4,000 of these say that 60,000 have 0.57 to 0.75 of their widths."""
+    """Areas of few records are drawn to their neighbours: 4,000 records say that 60,000 have 0.57 to 0.75 of their widths."""
     rng, places = np.random.default_rng(2), np.stack(np.divmod(np.arange(100), 10), axis=1) / 10.0
     log_rates = np.sin(7.0 * places[:, 0]) + np.cos(9.0 * places[:, 1])
     people = np.exp(np.sin(37.0 * np.arange(100)))
